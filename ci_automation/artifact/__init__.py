@@ -1,0 +1,1 @@
+"""References, digests, archives and manifests: what an artifact is, byte for byte. Pure."""

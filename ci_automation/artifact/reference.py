@@ -1,0 +1,147 @@
+"""Where an artifact is: `oci://host/repository:tag`, or `layout:PATH:tag` for an OCI image layout directory."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Self
+
+from ci_automation.artifact.digest import Digest, InvalidDigest
+from ci_automation.errors import UsageError
+
+# The grammar of the distribution project (reference/regexp.go), which Flux and Docker share.
+_DOMAIN_PART = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
+_HOST = rf"(?:{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*|\[(?:[a-fA-F0-9:]+)\])(?::[0-9]{{1,5}})?"
+_PATH_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_OCI = re.compile(rf"oci://(?P<host>{_HOST})/(?P<path>{_PATH_PART}(?:/{_PATH_PART})*)(?P<rest>[:@].*)?")
+_LAYOUT = re.compile(r"layout:(?P<path>[^\x00-\x1f@]*[^\x00-\x1f@:])(?P<rest>:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}|@.*)?")
+_MAX_NAME = 255
+
+
+class InvalidReference(UsageError):
+    """A text is not the address of an artifact."""
+
+    hint = "Write oci://HOST/REPOSITORY:TAG, or layout:DIRECTORY:TAG for an image layout directory."
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(f"{text!r} is not the address of an artifact: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class OciRepository:
+    """A repository in a registry that is spoken to over HTTP."""
+
+    host: str  # with the port, if it is given
+    path: str
+
+    @property
+    def is_loopback(self) -> bool:
+        """Return whether the registry is on this machine; those are spoken to over plain HTTP."""
+        name = re.sub(r":[0-9]+$", "", self.host).strip("[]")
+        try:
+            return ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return name == "localhost"
+
+    def __str__(self) -> str:
+        return f"oci://{self.host}/{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutDirectory:
+    """An OCI image layout directory (OCI image spec, *Image Layout*), which holds one repository."""
+
+    path: PurePath
+
+    def __str__(self) -> str:
+        return f"layout:{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A repository, with the tag or digest of one manifest in it."""
+
+    repository: OciRepository | LayoutDirectory
+    tag: str | None = None
+    digest: Digest | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the reference that `text` writes.
+
+        Raises:
+            InvalidReference: it does not follow the grammar of the distribution project, or names no place we speak to.
+        """
+        if match := _OCI.fullmatch(text):
+            repository: OciRepository | LayoutDirectory = OciRepository(match["host"], match["path"])
+            if len(match["host"]) + 1 + len(match["path"]) > _MAX_NAME:
+                raise InvalidReference(text, f"a name has at most {_MAX_NAME} characters")
+        elif match := _LAYOUT.fullmatch(text):
+            repository = LayoutDirectory(PurePath(match["path"]))
+        else:
+            raise InvalidReference(text, _reason(text))
+        return cls(repository, *_tag_and_digest(text, match["rest"] or ""))
+
+    @classmethod
+    def parse_channel(cls, text: str) -> Self:
+        """Return the reference of a channel: `text` must name a tag, and no digest.
+
+        Raises:
+            InvalidReference: it is not a reference, has no tag, or has a digest.
+        """
+        reference = cls.parse(text)
+        if reference.tag is None or reference.digest is not None:
+            raise InvalidReference(text, "a channel is a tag, such as :production")
+        return reference
+
+    def at_tag(self, tag: str) -> Self:
+        """Return the reference of `tag` in the same repository."""
+        return replace(self, tag=tag, digest=None)
+
+    def at_digest(self, digest: Digest) -> Self:
+        """Return the reference of `digest` in the same repository."""
+        return replace(self, tag=None, digest=digest)
+
+    @property
+    def name(self) -> str:
+        """Return what the manifest is asked for by: the digest, or else the tag (OCI distribution spec, *Pulling manifests*).
+
+        Raises:
+            InvalidReference: the reference has neither.
+        """
+        if self.digest is not None:
+            return str(self.digest)
+        if self.tag is None:
+            raise InvalidReference(str(self), "it needs a tag or a digest")
+        return self.tag
+
+    def __str__(self) -> str:
+        tag = f":{self.tag}" if self.tag is not None else ""
+        digest = f"@{self.digest}" if self.digest is not None else ""
+        return f"{self.repository}{tag}{digest}"
+
+
+def _tag_and_digest(text: str, rest: str) -> tuple[str | None, Digest | None]:
+    tag, at, digest = rest.partition("@")
+    if tag and not _TAG.fullmatch(tag[1:]):
+        raise InvalidReference(text, f"{tag[1:]!r} is not a tag")
+    try:
+        return tag[1:] or None, Digest.parse(digest) if at else None
+    except InvalidDigest:
+        raise InvalidReference(text, f"{digest!r} is not a sha256 digest") from None
+
+
+def _reason(text: str) -> str:
+    scheme, separator, rest = text.partition("://")
+    if not separator and not text.startswith("layout:"):
+        return "it does not begin with oci:// or layout:"
+    if separator and scheme != "oci":
+        return f"it begins with {scheme}://"
+    if "/" not in rest and not text.startswith("layout:"):
+        return "it names no repository"
+    if rest != rest.lower():
+        return "a repository has lower-case letters only"
+    return "host, repository, tag and digest follow the grammar of the distribution project"

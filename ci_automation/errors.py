@@ -1,0 +1,70 @@
+"""What can go wrong, by who is at fault; each cause is a class of its own in the room where it happens.
+
+Error                     1   internal error, when nothing below fits
+  UsageError              2   the command line, the configuration, a file that the user named
+  VerificationFailed     10   a signature, a digest, a rendering that is not proven
+  PolicyRefused          11   what was asked for explicitly is not allowed
+  Conflict               12   somebody else changed the same thing
+  RegistryError          20   the registry refused, failed, or lied
+  ReleaseSourceError     21   GitHub, or the folder that releases come from
+  SigningError           22   a key cannot be read or used
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+
+class Error(Exception):
+    """Something that a user can cause or must know; the command line prints it and exits with `exit_code`."""
+
+    exit_code: ClassVar[int] = 1
+    hint: str = ""
+
+    @property
+    def code(self) -> str:
+        """Return the stable name of the cause, for `--output json`."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", type(self).__name__).lower()
+
+
+class UsageError(Error):
+    """The command line, the configuration, or a file that the user named, is wrong."""
+
+    exit_code = 2
+
+
+class VerificationFailed(Error):
+    """A signature, a digest or a rendering could not be proven."""
+
+    exit_code = 10
+
+
+class PolicyRefused(Error):
+    """What was asked for is not allowed."""
+
+    exit_code = 11
+
+
+class Conflict(Error):
+    """Somebody else changed what this run was about to change."""
+
+    exit_code = 12
+
+
+class RegistryError(Error):
+    """A registry refused, failed, or answered what it must not."""
+
+    exit_code = 20
+
+
+class ReleaseSourceError(Error):
+    """The place that releases come from refused, failed, or lied."""
+
+    exit_code = 21
+
+
+class SigningError(Error):
+    """A key cannot be read or used."""
+
+    exit_code = 22

@@ -1,0 +1,1 @@
+"""One use case a file, each readable from top to bottom."""

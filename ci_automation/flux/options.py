@@ -1,0 +1,171 @@
+"""What `flux install` was told: its flags, by their own names, and the rules for their values.
+
+The flags and defaults are those of `cmd/flux/install.go` and `pkg/manifestgen/install/options.go`, the same from v2.2 to v2.9
+but for the component source-watcher, which came with v2.7.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_COMPONENTS = ("source-controller", "kustomize-controller", "helm-controller", "notification-controller")
+EXTRA_COMPONENTS = ("image-reflector-controller", "image-automation-controller", "source-watcher")
+COMPONENTS = DEFAULT_COMPONENTS + EXTRA_COMPONENTS
+LOG_LEVELS = ("debug", "info", "error")
+
+_DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_DNS_NAME = re.compile(rf"(?=.{{1,253}}$){_DNS_LABEL}(\.{_DNS_LABEL})*")
+_LABEL = re.compile(_DNS_LABEL)
+_IMAGE_PATH = re.compile(
+    r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(:[0-9]{1,5})?"
+    r"(/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
+)
+_QUALIFIED_NAME = re.compile(
+    rf"(?:(?=.{{1,253}}/){_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
+)
+# Flux writes names into its templates without quotes: what YAML 1.1 or 1.2 reads as something else does not stay a text.
+_NOT_A_TEXT = re.compile(
+    r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?|0x[0-9a-fA-F_]+|0o?[0-7_]+|0b[01_]+|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+"
+    r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|y|yes|n|no|true|false|on|off|null|\.?(inf|nan)",
+    re.IGNORECASE,
+)
+
+
+class InvalidOption(UsageError):
+    """A flag of `flux install`, or its value, is not one that Flux knows."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of `flux install` that its output depends on; a field's name is the flag's, with underscores.
+
+    `components` is the whole list, `--components` and then `--components-extra`, in the order given: it is the order of the output.
+    """
+
+    components: tuple[str, ...] = DEFAULT_COMPONENTS
+    namespace: str = "flux-system"
+    registry: str = "ghcr.io/fluxcd"
+    image_pull_secret: str = ""
+    watch_all_namespaces: bool = True
+    network_policy: bool = True
+    log_level: str = "info"
+    cluster_domain: str = "cluster.local"
+    toleration_keys: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidOption` where a value is not one that Flux takes and Kubernetes accepts."""
+        _check_components(self.components)
+        _check("namespace", self.namespace, _LABEL, "a DNS label such as flux-system")
+        _check("registry", self.registry, _IMAGE_PATH, "a registry and path such as registry.example.com/fluxcd")
+        if self.image_pull_secret:
+            _check("image-pull-secret", self.image_pull_secret, _DNS_NAME, "the name of a Secret")
+        _check("cluster-domain", self.cluster_domain, _DNS_NAME, "a domain such as cluster.local")
+        if self.log_level not in LOG_LEVELS:
+            raise InvalidOption(
+                f"--log-level={self.log_level} is not a log level of Flux", f"Valid are {', '.join(LOG_LEVELS)}."
+            )
+        for key in self.toleration_keys:
+            _check("toleration-keys", key, _QUALIFIED_NAME, "the key of a taint, such as example.com/dedicated")
+
+    def differing(self) -> dict[str, Any]:
+        """Return each flag that differs from Flux's default, by its own name, keys sorted, lists in order."""
+        flags = {}
+        for field in sorted(fields(self), key=lambda field: field.name):
+            value = getattr(self, field.name)
+            if value != field.default:
+                flags[field.name.replace("_", "-")] = list(value) if isinstance(value, tuple) else value
+        return flags
+
+    @property
+    def digest(self) -> Digest:
+        """Return the digest of the options as the artifact's annotation has it (design section 5.1)."""
+        return Digest.of(
+            json.dumps(self.differing(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        )
+
+    def with_flags(self, flags: Mapping[str, Any]) -> Options:
+        """Return these options with `flags` of `flux install`, by their own names, over them.
+
+        `components-extra` goes behind the components, as in Flux; without `components` beside it, it is added to those
+        that are there already.
+
+        Raises:
+            InvalidOption: a flag, or a value, that Flux does not know, or one with a wrong type.
+        """
+        known = {field.name.replace("_", "-"): field for field in fields(self)}
+        changes: dict[str, Any] = {}
+        for flag, value in flags.items():
+            if flag == "registry-creds":
+                raise InvalidOption(
+                    "--registry-creds would put a password into a file that every cluster reads",
+                    "Create the pull secret in the clusters, and name it with --image-pull-secret.",
+                )
+            if flag == "components-extra":
+                continue
+            if flag not in known:
+                raise InvalidOption(f"flux install has no flag --{flag}", _nearest(flag, [*known, "components-extra"]))
+            changes[known[flag].name] = _typed(flag, value, known[flag].default)
+        extra = _typed("components-extra", flags.get("components-extra", ()), ())
+        components = changes.get("components", self.components)
+        # Repeating a component that is there already would be an error in Flux, and is what people do.
+        changes["components"] = (
+            *components,
+            *(name for name in extra if name not in self.components or "components" in changes),
+        )
+        return replace(self, **changes)
+
+
+def _check_components(components: tuple[str, ...]) -> None:
+    if not components:
+        raise InvalidOption("the list of components is empty", "Name at least one component with --components.")
+    for name in components:
+        if name not in COMPONENTS:
+            raise InvalidOption(f"Flux has no component {name!r}", _nearest(name, COMPONENTS))
+        if components.count(name) > 1:
+            raise InvalidOption(f"the component {name} is named twice", "Name each component once.")
+
+
+def _check(flag: str, value: str, grammar: re.Pattern[str], wanted: str) -> None:
+    if not grammar.fullmatch(value):
+        raise InvalidOption(f"--{flag}={value} is not {wanted}", "Correct the value; nothing was fetched yet.")
+    if _NOT_A_TEXT.fullmatch(value):
+        raise InvalidOption(
+            f"--{flag}={value} is read by YAML as a number, a date or a switch, and Flux writes it without quotes",
+            "Choose a name with a letter in it that is no YAML keyword.",
+        )
+
+
+def _typed(flag: str, value: object, default: object) -> object:
+    """Return `value` in the type that the flag has, lists also from one text with commas, as in Flux."""
+    if isinstance(default, bool):
+        if isinstance(value, bool):
+            return value
+    elif isinstance(default, str):
+        if isinstance(value, str):
+            return value
+    elif isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",")) if value else ()
+    elif isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+        return tuple(value)
+    kind = {bool: "true or false", str: "a text", tuple: "a list of texts"}[type(default)]
+    raise InvalidOption(f"the flag {flag} takes {kind}, not {value!r}", "Correct the value; nothing was fetched yet.")
+
+
+def _nearest(word: str, words: list[str] | tuple[str, ...]) -> str:
+    """Return a hint with the nearest of the valid words."""
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    return f"Did you mean {near[0]}?" if near else f"Valid are {', '.join(sorted(words))}."

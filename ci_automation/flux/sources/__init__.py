@@ -1,0 +1,1 @@
+"""Where releases come from: a directory, or GitHub."""

@@ -1,0 +1,131 @@
+"""Edits on the text of one YAML document as kustomize writes it: block style, two spaces, keys of a mapping sorted.
+
+YAML is never parsed and written again here, since no emitter would give back kustomize's bytes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import VerificationFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SEPARATOR = "\n---\n"
+
+
+class TemplateMismatch(VerificationFailed):
+    """A release's manifests do not have the shape that our rendering was proven on."""
+
+    hint = "This version of the program does not know this release's templates; a newer one may."
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(f"{where}: {what}")
+
+
+class Document:
+    """The lines of one YAML document, with the few edits that Flux's own kustomization makes."""
+
+    def __init__(self, text: str, where: str) -> None:
+        self.lines = text.split("\n")
+        self.where = where
+        self.kind = self._top("kind")
+
+    def _top(self, key: str) -> str:
+        for line in self.lines:
+            if line.startswith(f"{key}: "):
+                return line.removeprefix(f"{key}: ")
+        raise TemplateMismatch(self.where, f"a document without {key}")
+
+    def body(self, *path: str) -> tuple[int, int]:
+        """Return where the block under the mapping keys `path` begins and ends, as line numbers.
+
+        Raises:
+            TemplateMismatch: there is no such block.
+        """
+        start, end = 0, len(self.lines)
+        for depth, key in enumerate(path):
+            head = "  " * depth + key + ":"
+            try:
+                start = self.lines.index(head, start, end) + 1
+            except ValueError:
+                raise TemplateMismatch(self.where, f"no {'.'.join(path)} in the {self.kind}") from None
+            indent = "  " * (depth + 1)
+            end = start
+            while end < len(self.lines) and self.lines[end].startswith(indent):
+                end += 1
+        return start, end
+
+    def insert(self, path: tuple[str, ...], key: str, block: list[str]) -> None:
+        """Put `key` with the lines of `block` (its first line continues the key's) under `path`, at its sorted place.
+
+        Raises:
+            TemplateMismatch: the key is there already, or its parent is not.
+        """
+        start, end = self.body(*path)
+        indent = "  " * len(path)
+        heads = [
+            (line[len(indent) :].split(":", 1)[0], number)
+            for number, line in enumerate(self.lines[start:end], start)
+            if line[len(indent)] not in " -"
+        ]
+        keys = [name for name, _ in heads]
+        at = bisect_left(keys, key)
+        if at < len(keys) and keys[at] == key:
+            raise TemplateMismatch(self.where, f"{'.'.join((*path, key))} is there already")
+        line_number = heads[at][1] if at < len(heads) else end
+        first, *rest = block
+        self.lines[line_number:line_number] = [f"{indent}{key}:{first}", *(indent + line for line in rest)]
+
+    def label(self, path: tuple[str, ...], labels: Mapping[str, str]) -> None:
+        """Set `labels` in the metadata under `path`, as kustomize's LabelTransformer with `create: true` does."""
+        start, end = self.body(*path)
+        indent = "  " * len(path)
+        if f"{indent}labels:" not in self.lines[start:end]:
+            self.insert(path, "labels", [""])
+        start, end = self.body(*path, "labels")
+        present = dict(line.strip().split(": ", 1) for line in self.lines[start:end])
+        merged = {**present, **labels}
+        self.lines[start:end] = [f"{indent}  {key}: {merged[key]}" for key in sorted(merged)]
+
+    def set_top_scalar(self, path: tuple[str, ...], key: str, value: str) -> None:
+        """Replace the value of the scalar `key` directly under `path`."""
+        start, end = self.body(*path)
+        head = "  " * len(path) + key + ": "
+        found = [number for number in range(start, end) if self.lines[number].startswith(head)]
+        if len(found) != 1:
+            raise TemplateMismatch(self.where, f"{'.'.join((*path, key))} is not there once")
+        self.lines[found[0]] = head + value
+
+    def scalar(self, path: tuple[str, ...], key: str) -> str:
+        """Return the value of the scalar `key` directly under `path`."""
+        start, end = self.body(*path)
+        head = "  " * len(path) + key + ": "
+        for line in self.lines[start:end]:
+            if line.startswith(head):
+                return line.removeprefix(head)
+        raise TemplateMismatch(self.where, f"no {'.'.join((*path, key))} in the {self.kind}")
+
+    def items(self, head: str) -> tuple[int, int]:
+        """Return where the items of the list of scalars below the line `head` begin and end.
+
+        Raises:
+            TemplateMismatch: `head` is not there exactly once.
+        """
+        if self.lines.count(head) != 1:
+            raise TemplateMismatch(self.where, f"{head.strip()} is not there once in the {self.kind}")
+        start = self.lines.index(head) + 1
+        item = " " * (len(head) - len(head.lstrip())) + ("  - " if head.lstrip().startswith("- ") else "- ")
+        count = len(list(takewhile(lambda line: line.startswith(item), self.lines[start:])))
+        return start, start + count
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+def documents(text: str) -> list[str]:
+    """Return the documents of a multi-document text that kustomize wrote, without the last newline."""
+    return text.rstrip("\n").split(SEPARATOR)

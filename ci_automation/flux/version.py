@@ -1,0 +1,82 @@
+"""Versions of Flux, and what kind of step lies between two of them."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from functools import total_ordering
+from typing import Self
+
+import semver
+
+from ci_automation.errors import UsageError
+
+_MAX_LENGTH = 64  # upstream's longest so far has 13 characters
+
+
+class InvalidVersion(UsageError):
+    """A text is not a version of Flux."""
+
+    hint = "Write it as Flux's tags do, for example v2.9.4."
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text[:80]!r} is not a version of Flux")
+
+
+class Step(enum.StrEnum):
+    """What kind of change of version lies between two releases."""
+
+    NONE = "none"
+    PATCH = "patch"
+    MINOR = "minor"
+    MAJOR = "major"
+    DOWN = "down"
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of Flux: strict SemVer 2.0, written with Flux's leading ``v``."""
+
+    semver: semver.Version
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the version that `text` writes, with or without the leading ``v``.
+
+        Raises:
+            InvalidVersion: it is not three numbers with optional pre-release and build.
+        """
+        try:
+            if len(text) > _MAX_LENGTH or not re.fullmatch(r"[ -~]+", text):
+                raise InvalidVersion(text)
+            return cls(semver.Version.parse(text.removeprefix("v")))
+        except ValueError:
+            raise InvalidVersion(text) from None
+
+    @property
+    def minor(self) -> tuple[int, int]:
+        """Return major and minor, the series that gets patches together."""
+        return self.semver.major, self.semver.minor
+
+    @property
+    def is_prerelease(self) -> bool:
+        """Return whether it is a release candidate or the like."""
+        return self.semver.prerelease is not None
+
+    def step_to(self, target: Version) -> Step:
+        """Return what kind of step leads from this version to `target`."""
+        if target == self:
+            return Step.NONE
+        if target < self:
+            return Step.DOWN
+        if target.semver.major != self.semver.major:
+            return Step.MAJOR
+        return Step.MINOR if target.semver.minor != self.semver.minor else Step.PATCH
+
+    def __lt__(self, other: Version) -> bool:
+        return bool(self.semver < other.semver)
+
+    def __str__(self) -> str:
+        return f"v{self.semver}"

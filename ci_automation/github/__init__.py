@@ -1,0 +1,1 @@
+"""The one hardened client to GitHub."""

@@ -1,0 +1,1 @@
+"""Texts for people, from the values that the flows return. Pure."""

@@ -1,0 +1,1 @@
+"""Signatures: keys, and the formats that Flux verifies."""

@@ -1,0 +1,249 @@
+"""A cluster's control plane with Flux's own controllers, as four processes on loopback.
+
+It shows what a cluster makes of an artifact. There are no nodes: what is applied can be read back, no pod ever runs.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from tests.real.peers import peer
+from tests.real.processes import Daemon, ProgramFailed, free_port, run, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+
+    Object = dict[str, Any]
+
+NAMESPACE = "flux-system"
+TOKEN = "the-admin's-token"
+START = 60.0
+POLL = 0.25
+
+
+class Cluster:
+    """A cluster in `folder`, where its data and the logs of its processes are; a context manager.
+
+    Everything ends with the block.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.daemons: list[Daemon] = []
+        self._stack = ExitStack()
+        self._kubeconfig = folder / "kubeconfig"
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._start_api_server(self._start_etcd())
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for daemon in reversed(self.daemons):
+            # Nothing of it is needed any more, and some of them take ten seconds to say goodbye.
+            daemon.kill()
+        self._stack.__exit__(kind, error, trace)
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - subprocess's own word
+        """Return what kubectl prints.
+
+        Raises:
+            ProgramFailed: it ended with an error.
+        """
+        command = [peer("kubectl"), f"--cache-dir={self.folder / 'kubectl'}", *arguments]
+        return run(command, input, KUBECONFIG=str(self._kubeconfig))
+
+    def apply(self, text: str, owner: str = "kubectl") -> None:
+        """Apply some YAML or JSON, as a person would, before or beside Flux."""
+        self.kubectl("apply", "--server-side", "--force-conflicts", f"--field-manager={owner}", "-f", "-", input=text)
+
+    def get(self, kind: str, name: str, namespace: str = NAMESPACE) -> Object | None:
+        """Return an object, or nothing where it is not there."""
+        text = self.kubectl("get", kind, name, f"--namespace={namespace}", "--ignore-not-found", "--output=json")
+        found: Object | None = json.loads(text) if text else None
+        return found
+
+    def wait_for(
+        self, kind: str, name: str, predicate: Callable[[Object], bool], timeout: float, namespace: str = NAMESPACE
+    ) -> Object:
+        """Return an object once it is as `predicate` wants it.
+
+        Raises:
+            NotInTime: it did not become so within `timeout` seconds; the message has its last status.
+        """
+        last: Object | None = None
+
+        def look() -> Object | None:
+            nonlocal last
+            last = self.get(kind, name, namespace)
+            return last if last is not None and predicate(last) else None
+
+        def otherwise() -> str:
+            status = json.dumps((last or {}).get("status"), indent=1)
+            return f"{kind} {namespace}/{name} did not come to be as expected in {timeout} s; its status: {status}"
+
+        return wait_until(look, timeout, otherwise, POLL)
+
+    def start_controllers(self) -> None:
+        """Start source-controller and kustomize-controller, which need the CRDs of a release applied before."""
+        port = free_port()
+        storage = ("--storage-path", str(self._made("storage")), "--storage-addr", f"127.0.0.1:{port}")
+        self._start_controller("source-controller", *storage, "--storage-adv-addr", f"127.0.0.1:{port}")
+        self._start_controller("kustomize-controller")
+
+    def follow(self, url: str, tag: str, public_key: str | None, interval: str = "2s", name: str = NAMESPACE) -> None:
+        """Let the cluster follow a channel, `oci://host/repository` and a tag, as the guide tells people to.
+
+        With a `public_key` (PEM) it takes only what a cosign signature by that key vouches for.
+        """
+        metadata = {"name": name, "namespace": NAMESPACE}
+        objects = [manifest("v1", "Namespace", {"name": NAMESPACE})]
+        source = {"url": url, "ref": {"tag": tag}, "interval": interval, "insecure": True}
+        if public_key is not None:
+            key = {"name": f"{name}-cosign", "namespace": NAMESPACE}
+            objects.append(manifest("v1", "Secret", key, stringData={"cosign.pub": public_key}))
+            source["verify"] = {"provider": "cosign", "secretRef": {"name": key["name"]}}
+        kustomization = {
+            "sourceRef": {"kind": "OCIRepository", "name": name},
+            "interval": interval,
+            "retryInterval": interval,
+            "path": "./",
+            "prune": True,
+            "wait": False,
+        }
+        objects.append(manifest("source.toolkit.fluxcd.io/v1", "OCIRepository", metadata, spec=source))
+        objects.append(manifest("kustomize.toolkit.fluxcd.io/v1", "Kustomization", metadata, spec=kustomization))
+        self.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}), owner="tests")
+
+    def wait_until_applied(self, digest: str, timeout: float, name: str = NAMESPACE) -> Object:
+        """Return the Kustomization once it is ready on the artifact of that digest, `sha256:...`.
+
+        Raises:
+            NotInTime: it did not get there.
+        """
+
+        def ready_on_it(found: Object) -> bool:
+            revision = found.get("status", {}).get("lastAppliedRevision", "")
+            return condition(found)[0] == "True" and revision.endswith(f"@{digest}")
+
+        return self.wait_for("kustomization", name, ready_on_it, timeout)
+
+    def wait_until_refused(self, reason: str, timeout: float, name: str = NAMESPACE) -> str:
+        """Return the cluster's whole word once it does not take an artifact for a reason that contains `reason`.
+
+        Raises:
+            NotInTime: it did not say so.
+        """
+        message = ""
+
+        def refused(_: Object) -> bool:
+            nonlocal message
+            message = self.refusal(name)
+            return reason in message
+
+        self.wait_for("ocirepository", name, refused, timeout)
+        return message
+
+    def applied(self, name: str = NAMESPACE) -> tuple[str, str]:
+        """Return the revision that was applied last (`tag@digest`) and its origin, the annotation."""
+        status = (self.get("kustomization", name) or {}).get("status", {})
+        return status.get("lastAppliedRevision", ""), status.get("lastAppliedOriginRevision", "")
+
+    def refusal(self, name: str = NAMESPACE) -> str:
+        """Return why the cluster does not take the artifact: the source's message or, after it, the Kustomization's."""
+        states = (condition(self.get(kind, name) or {}) for kind in ("ocirepository", "kustomization"))
+        return next((message for state, message in states if state == "False"), "")
+
+    def _made(self, name: str) -> Path:
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _start(self, name: str, *arguments: str, **environment: str) -> Daemon:
+        command = [str(peer(name)), *arguments]
+        daemon = self._stack.enter_context(Daemon(command, self.folder / "logs" / f"{name}.log", environment))
+        self.daemons.append(daemon)
+        return daemon
+
+    def _start_etcd(self) -> str:
+        client, member = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        own = ("--data-dir", str(self._made("etcd")), "--name", "etcd", "--initial-cluster", f"etcd={member}")
+        clients = ("--listen-client-urls", client, "--advertise-client-urls", client)
+        members = ("--listen-peer-urls", member, "--initial-advertise-peer-urls", member)
+        self._start("etcd", *own, *clients, *members).wait_for_line("ready to serve client requests", START)
+        return client
+
+    def _start_api_server(self, etcd: str) -> None:
+        port = free_port()
+        key, users = self.folder / "service-accounts.pem", self.folder / "tokens.csv"
+        key.write_bytes(service_account_key())
+        users.write_text(f"{TOKEN},admin,1,system:masters\n")
+        self._kubeconfig.write_text(json.dumps(kubeconfig(f"https://127.0.0.1:{port}")))
+        addresses = ("--etcd-servers", etcd, "--bind-address", "127.0.0.1", "--secure-port", str(port))
+        files = ("--cert-dir", str(self._made("certificates")), "--token-auth-file", str(users))
+        accounts = ("--service-account-key-file", str(key), "--service-account-signing-key-file", str(key))
+        issuer = ("--service-account-issuer", "https://kubernetes.default.svc")
+        rules = ("--authorization-mode", "RBAC", "--disable-admission-plugins", "ServiceAccount")
+        services = ("--service-cluster-ip-range", "10.9.0.0/24")
+        daemon = self._start("kube-apiserver", *addresses, *files, *accounts, *issuer, *rules, *services)
+        daemon.wait_until(self._api_server_ready, START, "being ready")
+
+    def _api_server_ready(self) -> bool | None:
+        try:
+            return self.kubectl("get", "--raw", "/readyz") == "ok" or None
+        except ProgramFailed:
+            return None
+
+    def _start_controller(self, name: str, *arguments: str) -> None:
+        ports = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+        common = ("--watch-all-namespaces", "--enable-leader-election=false", "--events-addr=", "--log-encoding=json")
+        # A test does not wait out a back-off of up to a quarter of an hour.
+        pace = ("--min-retry-delay=250ms", "--max-retry-delay=1s")
+        listen = (f"--metrics-addr={ports[0]}", f"--health-addr={ports[1]}")
+        environment = {"KUBECONFIG": str(self._kubeconfig), "RUNTIME_NAMESPACE": NAMESPACE}
+        folders = {"HOME": str(self._made("home")), "TMPDIR": str(self._made("tmp"))}
+        daemon = self._start(name, *common, *pace, *listen, *arguments, **environment, **folders)
+        daemon.wait_for_line("Starting workers", START)
+
+
+def manifest(version: str, kind: str, metadata: Object, **rest: Object) -> Object:
+    """Return an object as the API server takes it."""
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **rest}
+
+
+def condition(found: Object, kind: str = "Ready") -> tuple[str, str]:
+    """Return the state (`True`, `False`, `Unknown`) and the message of a condition; empty where there is none."""
+    conditions = found.get("status", {}).get("conditions", [])
+    wanted: Object = next((entry for entry in conditions if entry["type"] == kind), {})
+    return wanted.get("status", ""), wanted.get("message", "")
+
+
+def service_account_key() -> bytes:
+    """Return a new private key for the API server's own tokens, as PEM."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def kubeconfig(server: str) -> Object:
+    """Return a kubeconfig of the administrator; the API server's certificate is its own work of a second ago."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "real", "cluster": {"server": server, "insecure-skip-tls-verify": True}}],
+        "users": [{"name": "admin", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
+        "current-context": "real",
+    }

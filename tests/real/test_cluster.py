@@ -1,0 +1,95 @@
+"""A real control plane with Flux's own controllers follows a signed channel, and nothing else."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.real.pipeline import KeyPair, push, tag
+from tests.real.processes import NotInTime, ProgramFailed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.real.cluster import Cluster
+    from tests.real.registries import RealRegistry
+
+SOON = 60
+FLUX = "v2.9.4"
+
+
+def config_map(folder: Path, text: str) -> Path:
+    """Write a folder with one ConfigMap that says `text`, and return the folder."""
+    folder.mkdir()
+    (folder / "map.yaml").write_text(
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: said, namespace: default}}\ndata: {{text: {text}}}\n"
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def flux_cluster(cluster: Cluster, golden: Path) -> Cluster:
+    """Return the cluster with a real release's components applied and the controllers running."""
+    cluster.apply(gzip.decompress((golden / "text" / FLUX / "default.yaml.gz").read_bytes()).decode())
+    cluster.start_controllers()
+    return cluster
+
+
+def test_the_control_plane_answers(cluster: Cluster) -> None:
+    assert cluster.kubectl("get", "--raw", "/readyz") == "ok"
+    assert "v1.34.2" in cluster.kubectl("version")
+    cluster.kubectl("create", "configmap", "one", "--namespace=default")
+    assert cluster.get("configmap", "one", "default") is not None
+    assert cluster.get("configmap", "two", "default") is None
+
+
+def test_kubectl_s_no_is_an_error_with_its_words(cluster: Cluster) -> None:
+    with pytest.raises(ProgramFailed, match='"nowhere" not found'):
+        cluster.kubectl("get", "namespace", "nowhere")
+
+
+def test_a_wait_in_vain_ends_and_shows_the_status(cluster: Cluster) -> None:
+    with pytest.raises(NotInTime, match=r'(?s)namespace flux-system/default did not come to be .*"phase": "Active"'):
+        cluster.wait_for("namespace", "default", lambda _: False, timeout=0.5)
+
+
+def test_a_cluster_follows_a_signed_channel_and_stays_where_it_is_when_the_next_is_unsigned(
+    flux_cluster: Cluster, distribution_registry: RealRegistry, repository: str, cosign_key: KeyPair, tmp_path: Path
+) -> None:
+    home = f"{distribution_registry.host}/{repository}"
+
+    def said() -> str:
+        return str((flux_cluster.get("configmap", "said", "default") or {})["data"]["text"])
+
+    first = push(f"{home}:first", config_map(tmp_path / "first", "first"), "v2.9.3@sha1:1111111")
+    cosign_key.sign(f"{home}@{first}")
+    tag(f"{home}@{first}", "production")
+    flux_cluster.follow(f"oci://{home}", "production", cosign_key.public.read_text())
+    flux_cluster.wait_until_applied(first, SOON)
+    assert flux_cluster.applied() == (f"production@{first}", "v2.9.3@sha1:1111111")
+    assert said() == "first"
+
+    second = push(f"{home}:second", config_map(tmp_path / "second", "second"), "v2.9.4@sha1:2222222")
+    tag(f"{home}@{second}", "production")
+    assert second in flux_cluster.wait_until_refused("no matching signatures were found", SOON)
+    assert flux_cluster.applied() == (f"production@{first}", "v2.9.3@sha1:1111111")
+    assert said() == "first"
+
+    cosign_key.sign(f"{home}@{second}")
+    flux_cluster.wait_until_applied(second, SOON)
+    assert flux_cluster.applied() == (f"production@{second}", "v2.9.4@sha1:2222222")
+    assert said() == "second"
+    assert flux_cluster.refusal() == ""
+
+
+def test_a_cluster_with_another_key_takes_nothing(
+    flux_cluster: Cluster, distribution_registry: RealRegistry, repository: str, cosign_key: KeyPair, tmp_path: Path
+) -> None:
+    home = f"{distribution_registry.host}/{repository}"
+    digest = push(f"{home}:production", config_map(tmp_path / "manifests", "planted"))
+    KeyPair.make(tmp_path / "another").sign(f"{home}@{digest}")
+    flux_cluster.follow(f"oci://{home}", "production", cosign_key.public.read_text(), name="wary")
+    assert digest in flux_cluster.wait_until_refused("no matching signatures were found", SOON, "wary")
+    assert flux_cluster.applied("wary") == ("", "")
