@@ -1,1 +1,149 @@
-"""The command line: parse, call a flow, print."""
+"""The command line: parse, call a flow, print. No decisions.
+
+`import click` is all that `--help` costs: a command's module is imported when the command runs, or shows its own help.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from ci_automation.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
+
+# The commands in the order in which one meets them; a test compares the sentences with the commands' own.
+COMMANDS = {
+    "demo": "Show the whole job on an embedded registry, with sample releases.",
+    "render": "Print what `flux install --export` of a release prints.",
+    "init": "Publish the first artifact of a channel.",
+    "check": "Say whether a channel is current, and what could be done.",
+    "plan": "Make the plan for a channel; write nothing to the registry.",
+    "update": "Publish what the policy allows, and say what waits for a person.",
+    "apply": "Do exactly what a plan says.",
+    "verify": "Say whether an artifact is signed by the key that clusters trust.",
+    "pull": "Unpack an artifact into a folder.",
+    "history": "List what was published, signed by whom, and where the channels stand.",
+    "config": "Check the configuration file, or print its JSON schema.",
+}
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are needed."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(COMMANDS)
+
+    def get_command(self, _: click.Context, name: str) -> click.Command | None:
+        """Return one command; a broken import is not hidden as an unknown command."""
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"ci_automation.cli.{name}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is called; an unknown one names the nearest."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="See `flux-manifests COMMAND --help` for each command, and start with `flux-manifests demo`.",
+)
+@click.version_option(package_name="flux-manifests", message="%(version)s")
+def cli() -> None:
+    r"""Keep Flux itself current on clusters that read it from a signed OCI artifact.
+
+    \b
+    ARTIFACT is a channel, oci://HOST/REPOSITORY:TAG, or layout:DIRECTORY:TAG for an
+    image layout directory, or the name of an artifact in .github/flux-manifests.yaml.
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line and return its exit code; whatever a user can cause is one message, never a traceback."""
+    try:
+        code = cli.main(args=list(arguments), prog_name="flux-manifests", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader is gone, and Python would complain at exit
+        return 1
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last line of defence
+        failure = _failure(error, verbose="-v" in arguments or "--verbose" in arguments)
+        _report(failure, as_json=_wants_json(arguments))
+        return failure.exit_code
+    return code if isinstance(code, int) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What is told about an error."""
+
+    code: str
+    message: str
+    hint: str
+    exit_code: int
+
+
+def _failure(error: BaseException, *, verbose: bool) -> Failure:
+    match error:
+        case Error():
+            return Failure(error.code, str(error), error.hint, error.exit_code)
+        case click.UsageError():
+            command = error.ctx.command_path if error.ctx else "flux-manifests"
+            return Failure("usage", error.format_message(), f"See `{command} --help`.", 2)
+        case click.ClickException():
+            return Failure("usage", error.format_message(), "See `flux-manifests --help`.", 2)
+        case KeyboardInterrupt() | click.Abort():
+            hint = "The channel is as it was, or has moved to a signed artifact. Run it again."
+            return Failure("interrupted", "interrupted", hint, INTERRUPTED)
+        case _:
+            hint = "This is a bug of flux-manifests. Run it again with -v for the details, and report it."
+            if verbose:
+                hint = "".join(traceback.format_exception(error))
+            return Failure("internal", f"{type(error).__name__}: {error}", hint, 1)
+
+
+def _report(failure: Failure, *, as_json: bool) -> None:
+    """Print one failure: for people on standard error, and for programs as JSON on standard output."""
+    from ci_automation.report.text import plain_text  # only for errors
+
+    message, hint = plain_text(failure.message), plain_text(failure.hint)
+    if as_json:
+        value = {"code": failure.code, "message": message, "hint": hint, "exitCode": failure.exit_code}
+        click.echo(json.dumps({"error": value}, ensure_ascii=False))
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True)
+    click.echo(f"  hint: {hint}   (exit {failure.exit_code}, code {failure.code})", err=True)
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    return "--output=json" in arguments or any(
+        first == "--output" and second == "json" for first, second in itertools.pairwise(arguments)
+    )

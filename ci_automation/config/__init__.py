@@ -1,1 +1,4 @@
-"""The configuration file: models, loading, JSON schema."""
+"""The configuration file: models, loading, JSON schema.
+
+`model` is what the program works with, and imports nothing heavy; `load` reads the file, with pydantic and PyYAML.
+"""

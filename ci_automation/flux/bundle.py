@@ -14,7 +14,10 @@ from ci_automation.errors import ReleaseSourceError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ci_automation.artifact.tree import Tree
+
 LIMITS = Limits(entries=64, total_bytes=16 << 20, compressed_bytes=4 << 20)
+_COMMON = frozenset({"rbac.yaml", "policies.yaml"})
 
 
 class BadBundle(ReleaseSourceError):
@@ -46,22 +49,28 @@ class Bundle:
             UnsafeArchive: the archive is hostile or broken.
             BadBundle: a file is not text, or rbac.yaml or policies.yaml is missing.
         """
+        return cls.of(read_archive(data, LIMITS))
+
+    @classmethod
+    def of(cls, tree: Tree) -> Bundle:
+        """Return the bundle with the files at the top of `tree`.
+
+        Raises:
+            BadBundle: a file is not text, or rbac.yaml or policies.yaml is missing.
+        """
         try:
-            files = {
-                entry.path: entry.content.decode()
-                for entry in read_archive(data, LIMITS).files
-                if "/" not in entry.path
-            }
+            files = {file.path: file.content.decode() for file in tree.files if "/" not in file.path}
         except UnicodeDecodeError as error:
             raise BadBundle(f"a file of the manifests bundle is not UTF-8: {error.reason}") from None
-        if missing := {"rbac.yaml", "policies.yaml"} - files.keys():
+        if missing := _COMMON - files.keys():
             raise BadBundle(f"the manifests bundle lacks {', '.join(sorted(missing))}")
         return cls(MappingProxyType(files))
 
     @property
     def components(self) -> tuple[str, ...]:
         """Return the names of the components that the release has, sorted."""
-        return tuple(sorted(name.removesuffix(".yaml") for name in self.files.keys() - {"rbac.yaml", "policies.yaml"}))
+        names = self.files.keys() - _COMMON
+        return tuple(sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml")))
 
     def component(self, name: str) -> str:
         """Return the manifests of one component.
@@ -76,6 +85,6 @@ class Bundle:
 
     @property
     def digest(self) -> Digest:
-        """Return the digest over the files' contents and names, the same for a bundle that was packed again (design 5.1)."""
+        """Return the digest over contents and names, the same for a bundle that was packed again (design 5.1)."""
         lines = (f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n" for name, text in sorted(self.files.items()))
         return Digest.of("".join(lines).encode())

@@ -1,7 +1,7 @@
 """What `flux install` was told: its flags, by their own names, and the rules for their values.
 
-The flags and defaults are those of `cmd/flux/install.go` and `pkg/manifestgen/install/options.go`, the same from v2.2 to v2.9
-but for the component source-watcher, which came with v2.7.
+The flags and defaults are those of `cmd/flux/install.go` and `pkg/manifestgen/install/options.go`, the same from v2.2
+to v2.9 but for the component source-watcher, which came with v2.7.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ LOG_LEVELS = ("debug", "info", "error")
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _DNS_NAME = re.compile(rf"(?=.{{1,253}}$){_DNS_LABEL}(\.{_DNS_LABEL})*")
 _LABEL = re.compile(_DNS_LABEL)
+# No IPv6 address: in brackets, it is a list where Flux's template has it.
 _IMAGE_PATH = re.compile(
-    r"(\[[0-9a-fA-F:]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(:[0-9]{1,5})?"
+    r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?"
     r"(/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
 )
 _QUALIFIED_NAME = re.compile(
     rf"(?:(?=.{{1,253}}/){_DNS_LABEL}(?:\.{_DNS_LABEL})*/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
 )
-# Flux writes names into its templates without quotes: what YAML 1.1 or 1.2 reads as something else does not stay a text.
-_NOT_A_TEXT = re.compile(
-    r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?|0x[0-9a-fA-F_]+|0o?[0-7_]+|0b[01_]+|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+"
-    r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|y|yes|n|no|true|false|on|off|null|\.?(inf|nan)",
-    re.IGNORECASE,
+# Names that YAML 1.1 or 1.2 reads as something else. Flux's templates have some names without quotes, where these break
+# or become numbers, and kustomize puts quotes around others. Underscores may be anywhere in a number.
+_NUMBER_OR_DATE = re.compile(
+    r"[0-9]+(\.[0-9]*)?(e[-+]?[0-9]+)?|0x[0-9a-f]+|0o[0-7]+|0b[01]+|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}", re.IGNORECASE
 )
+_SWITCHES = frozenset({"y", "yes", "n", "no", "true", "false", "on", "off", "null"})
 
 
 class InvalidOption(UsageError):
@@ -53,7 +54,8 @@ class InvalidOption(UsageError):
 class Options:
     """The options of `flux install` that its output depends on; a field's name is the flag's, with underscores.
 
-    `components` is the whole list, `--components` and then `--components-extra`, in the order given: it is the order of the output.
+    `components` is the whole list, `--components` and then `--components-extra`, in the order given, which is that of
+    the output.
     """
 
     components: tuple[str, ...] = DEFAULT_COMPONENTS
@@ -70,9 +72,11 @@ class Options:
         """Raise `InvalidOption` where a value is not one that Flux takes and Kubernetes accepts."""
         _check_components(self.components)
         _check("namespace", self.namespace, _LABEL, "a DNS label such as flux-system")
+        _check_text("namespace", self.namespace)
         _check("registry", self.registry, _IMAGE_PATH, "a registry and path such as registry.example.com/fluxcd")
         if self.image_pull_secret:
             _check("image-pull-secret", self.image_pull_secret, _DNS_NAME, "the name of a Secret")
+            _check_text("image-pull-secret", self.image_pull_secret)
         _check("cluster-domain", self.cluster_domain, _DNS_NAME, "a domain such as cluster.local")
         if self.log_level not in LOG_LEVELS:
             raise InvalidOption(
@@ -80,6 +84,7 @@ class Options:
             )
         for key in self.toleration_keys:
             _check("toleration-keys", key, _QUALIFIED_NAME, "the key of a taint, such as example.com/dedicated")
+            _check_text("toleration-keys", key)
 
     def differing(self) -> dict[str, Any]:
         """Return each flag that differs from Flux's default, by its own name, keys sorted, lists in order."""
@@ -119,13 +124,11 @@ class Options:
             if flag not in known:
                 raise InvalidOption(f"flux install has no flag --{flag}", _nearest(flag, [*known, "components-extra"]))
             changes[known[flag].name] = _typed(flag, value, known[flag].default)
-        extra = _typed("components-extra", flags.get("components-extra", ()), ())
-        components = changes.get("components", self.components)
-        # Repeating a component that is there already would be an error in Flux, and is what people do.
-        changes["components"] = (
-            *components,
-            *(name for name in extra if name not in self.components or "components" in changes),
-        )
+        added = _texts("components-extra", flags.get("components-extra", ()))
+        if "components" in changes:
+            changes["components"] += added
+        else:  # repeating a component that is there already would be an error in Flux, and is what people do
+            changes["components"] = self.components + tuple(name for name in added if name not in self.components)
         return replace(self, **changes)
 
 
@@ -142,27 +145,36 @@ def _check_components(components: tuple[str, ...]) -> None:
 def _check(flag: str, value: str, grammar: re.Pattern[str], wanted: str) -> None:
     if not grammar.fullmatch(value):
         raise InvalidOption(f"--{flag}={value} is not {wanted}", "Correct the value; nothing was fetched yet.")
-    if _NOT_A_TEXT.fullmatch(value):
+
+
+def _check_text(flag: str, value: str) -> None:
+    if _NUMBER_OR_DATE.fullmatch(value.replace("_", "")) or value.lower() in _SWITCHES:
         raise InvalidOption(
-            f"--{flag}={value} is read by YAML as a number, a date or a switch, and Flux writes it without quotes",
-            "Choose a name with a letter in it that is no YAML keyword.",
+            f"--{flag}={value} is a number, a date or a switch where YAML has it without quotes",
+            "Choose a name that YAML cannot take for something else.",
         )
 
 
 def _typed(flag: str, value: object, default: object) -> object:
-    """Return `value` in the type that the flag has, lists also from one text with commas, as in Flux."""
-    if isinstance(default, bool):
-        if isinstance(value, bool):
-            return value
-    elif isinstance(default, str):
-        if isinstance(value, str):
-            return value
-    elif isinstance(value, str):
+    """Return `value` if it has the type that the flag has."""
+    if isinstance(default, tuple):
+        return _texts(flag, value)
+    if isinstance(value, type(default)):
+        return value
+    raise _wrong_type(flag, "true or false" if isinstance(default, bool) else "a text", value)
+
+
+def _texts(flag: str, value: object) -> tuple[str, ...]:
+    """Return `value` as a list, also from one text with commas, as in Flux."""
+    if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",")) if value else ()
-    elif isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+    if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
         return tuple(value)
-    kind = {bool: "true or false", str: "a text", tuple: "a list of texts"}[type(default)]
-    raise InvalidOption(f"the flag {flag} takes {kind}, not {value!r}", "Correct the value; nothing was fetched yet.")
+    raise _wrong_type(flag, "a list of texts", value)
+
+
+def _wrong_type(flag: str, kind: str, value: object) -> InvalidOption:
+    return InvalidOption(f"--{flag} takes {kind}, not {value!r}", "Correct the value; nothing was fetched yet.")
 
 
 def _nearest(word: str, words: list[str] | tuple[str, ...]) -> str:

@@ -78,29 +78,18 @@ def _namespace(options: Options, labels: dict[str, str]) -> str:
 
 
 def _rbac(text: str, options: Options, labels: dict[str, str]) -> list[str]:
-    """Return the RBAC objects, renamed with the namespace as suffix; upstream replaces the namespace byte by byte."""
-    rendered = []
-    for part in documents(text.replace("flux-system", options.namespace)):
-        document = Document(part, "rbac.yaml")
-        suffix = f"-{options.namespace}"
-        name = document.scalar(("metadata",), "name")
-        document.set_top_scalar(("metadata",), "name", name + suffix)
-        if document.kind == "ClusterRoleBinding" and f"  name: {name}" in text.split("\n"):
-            _follow_role(document, text, suffix)
-        rendered.append(str(_with_metadata(document, options, labels)))
-    return rendered
+    """Return the RBAC objects, renamed with the namespace as suffix; upstream replaces the namespace byte by byte.
 
-
-def _follow_role(document: Document, rbac: str, suffix: str) -> None:
-    """Rename the role that a binding refers to, if it is one of the bundle's own and so got the suffix too."""
-    role = document.scalar(("roleRef",), "name")
-    own = {
-        Document(part, "rbac.yaml").scalar(("metadata",), "name")
-        for part in documents(rbac)
-        if "\nkind: ClusterRole\n" in part
-    }
-    if role in own:
-        document.set_top_scalar(("roleRef",), "name", role + suffix)
+    A binding follows the role that it refers to if that is in the same file; `cluster-admin` is the cluster's own.
+    """
+    parts = [Document(part, "rbac.yaml") for part in documents(text.replace("flux-system", options.namespace))]
+    roles = {part.scalar(("metadata",), "name") for part in parts if part.kind == "ClusterRole"}
+    for part in parts:
+        name = part.scalar(("metadata",), "name")
+        part.set_scalar(("metadata",), "name", f"{name}-{options.namespace}")
+        if part.kind == "ClusterRoleBinding" and (role := part.scalar(("roleRef",), "name")) in roles:
+            part.set_scalar(("roleRef",), "name", f"{role}-{options.namespace}")
+    return [str(_with_metadata(part, options, labels)) for part in parts]
 
 
 def _common(text: str, where: str, options: Options, labels: dict[str, str]) -> str:
@@ -144,12 +133,8 @@ def _schedule(document: Document, options: Options) -> None:
         document.insert(_POD, "imagePullSecrets", ["", f"- name: {options.image_pull_secret}"])
     document.insert(_POD, "nodeSelector", ["", "  kubernetes.io/os: linux"])
     if options.toleration_keys:
-        lines = [line for key in options.toleration_keys for line in (f"- key: {_quoted(key)}", "  operator: Exists")]
+        lines = [line for key in options.toleration_keys for line in (f"- key: {key}", "  operator: Exists")]
         document.insert(_POD, "tolerations", ["", *lines])
-
-
-def _quoted(key: str) -> str:
-    return key
 
 
 def _image(document: Document, component: str, options: Options) -> None:

@@ -70,7 +70,7 @@ class Document:
         heads = [
             (line[len(indent) :].split(":", 1)[0], number)
             for number, line in enumerate(self.lines[start:end], start)
-            if line[len(indent)] not in " -"
+            if not line[len(indent) :].startswith((" ", "-"))
         ]
         keys = [name for name, _ in heads]
         at = bisect_left(keys, key)
@@ -81,33 +81,47 @@ class Document:
         self.lines[line_number:line_number] = [f"{indent}{key}:{first}", *(indent + line for line in rest)]
 
     def label(self, path: tuple[str, ...], labels: Mapping[str, str]) -> None:
-        """Set `labels` in the metadata under `path`, as kustomize's LabelTransformer with `create: true` does."""
+        """Set `labels` in the metadata under `path`, as kustomize's LabelTransformer with `create: true` does.
+
+        Raises:
+            TemplateMismatch: there is no such metadata, or a label is no scalar.
+        """
         start, end = self.body(*path)
         indent = "  " * len(path)
         if f"{indent}labels:" not in self.lines[start:end]:
             self.insert(path, "labels", [""])
         start, end = self.body(*path, "labels")
-        present = dict(line.strip().split(": ", 1) for line in self.lines[start:end])
-        merged = {**present, **labels}
+        pairs = [line.strip().partition(": ") for line in self.lines[start:end]]
+        if not all(value for _, _, value in pairs):
+            raise TemplateMismatch(self.where, f"a label of the {self.kind} is no scalar")
+        merged = {**{key: value for key, _, value in pairs}, **labels}
         self.lines[start:end] = [f"{indent}  {key}: {merged[key]}" for key in sorted(merged)]
 
-    def set_top_scalar(self, path: tuple[str, ...], key: str, value: str) -> None:
-        """Replace the value of the scalar `key` directly under `path`."""
+    def set_scalar(self, path: tuple[str, ...], key: str, value: str) -> None:
+        """Replace the value of the scalar `key` directly under `path`.
+
+        Raises:
+            TemplateMismatch: it is not there exactly once.
+        """
+        line, head = self._scalar(path, key)
+        self.lines[line] = head + value
+
+    def scalar(self, path: tuple[str, ...], key: str) -> str:
+        """Return the value of the scalar `key` directly under `path`.
+
+        Raises:
+            TemplateMismatch: it is not there exactly once.
+        """
+        line, head = self._scalar(path, key)
+        return self.lines[line].removeprefix(head)
+
+    def _scalar(self, path: tuple[str, ...], key: str) -> tuple[int, str]:
         start, end = self.body(*path)
         head = "  " * len(path) + key + ": "
         found = [number for number in range(start, end) if self.lines[number].startswith(head)]
         if len(found) != 1:
-            raise TemplateMismatch(self.where, f"{'.'.join((*path, key))} is not there once")
-        self.lines[found[0]] = head + value
-
-    def scalar(self, path: tuple[str, ...], key: str) -> str:
-        """Return the value of the scalar `key` directly under `path`."""
-        start, end = self.body(*path)
-        head = "  " * len(path) + key + ": "
-        for line in self.lines[start:end]:
-            if line.startswith(head):
-                return line.removeprefix(head)
-        raise TemplateMismatch(self.where, f"no {'.'.join((*path, key))} in the {self.kind}")
+            raise TemplateMismatch(self.where, f"{'.'.join((*path, key))} is not there once in the {self.kind}")
+        return found[0], head
 
     def items(self, head: str) -> tuple[int, int]:
         """Return where the items of the list of scalars below the line `head` begin and end.

@@ -65,6 +65,11 @@ class Version:
         """Return whether it is a release candidate or the like."""
         return self.semver.prerelease is not None
 
+    @property
+    def release(self) -> Version:
+        """Return the release that a pre-release leads to: the version without its pre-release and build parts."""
+        return Version(self.semver.finalize_version())
+
     def step_to(self, target: Version) -> Step:
         """Return what kind of step leads from this version to `target`."""
         if target == self:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from ci_automation.errors import RegistryError
+from ci_automation.errors import Conflict, RegistryError
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
@@ -15,13 +16,31 @@ MAX_MANIFEST_BYTES = 4 << 20  # what the distribution spec asks registries to ta
 MAX_BLOB_BYTES = 100 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What a registry said when it refused or failed: safe to print, and never what it was asked with.
+
+    `code` is of the table in the OCI distribution spec, *Error Codes*; it and `message` are empty where the answer has none.
+    """
+
+    host: str
+    status: int
+    code: str = ""
+    message: str = ""
+
+    def __str__(self) -> str:
+        said = " ".join(part for part in (str(self.status), self.code) if part)
+        return f"{said}: {self.message}" if self.message else said
+
+
 class NotFound(RegistryError):
     """A repository, a tag, a manifest or a blob is not there."""
 
     hint = "Check the spelling. Registries also say so where the credentials lack the right to read."
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what} was not found")
+    def __init__(self, what: str, complaint: Complaint | None = None) -> None:
+        super().__init__(f"{what} was not found" + (f" ({complaint})" if complaint else ""))
+        self.complaint = complaint
 
 
 class AccessDenied(RegistryError):
@@ -29,11 +48,20 @@ class AccessDenied(RegistryError):
 
     hint = "Log in with `docker login`, or give --registry-config; to push, the credentials need the right to write."
 
+    def __init__(self, message: str, complaint: Complaint | None = None) -> None:
+        super().__init__(message)
+        self.complaint = complaint
+
 
 class Unreachable(RegistryError):
     """A registry could not be spoken to: its name, its certificate, the network, or a time-out."""
 
     hint = "Check the address and the network. All registries but those on this machine are spoken to over TLS."
+
+    def __init__(self, host: str, reason: str) -> None:
+        super().__init__(f"{host} could not be reached: {reason}")
+        self.host = host
+        self.reason = reason
 
 
 class UnexpectedAnswer(RegistryError):
@@ -41,14 +69,36 @@ class UnexpectedAnswer(RegistryError):
 
     hint = "Check that the address is a registry's. If it is, its log may say more; the run can be repeated."
 
+    def __init__(self, message: str, complaint: Complaint | None = None) -> None:
+        super().__init__(message)
+        self.complaint = complaint
+
 
 class ContentMismatch(RegistryError):
-    """A registry handed out other bytes than those asked for."""
+    """A registry handed out other bytes than those asked for, or stored others than it was given."""
 
     hint = "The registry, or something between, is damaged or lies. Nothing of it was used."
 
     def __init__(self, what: str, expected: object, found: object) -> None:
         super().__init__(f"{what}: expected {expected}, got {found}")
+
+
+class TagMoved(Conflict):
+    """A tag was moved by somebody else while it was being written, so that the write was not repeated."""
+
+    hint = "Somebody published in between. Run the same again; it starts from what is there now."
+
+    def __init__(self, reference: Reference, expected: Digest | None, found: Digest | None) -> None:
+        super().__init__(f"{reference} moved from {expected or 'nothing'} to {found or 'nothing'} while it was written")
+
+
+class OtherRegistry(RegistryError):
+    """A registry was asked for something in another one: a registry's credentials are for that registry alone."""
+
+    hint = "This is a mistake in the program. Please report it."
+
+    def __init__(self, registry: str, reference: Reference) -> None:
+        super().__init__(f"{reference} is not in {registry}")
 
 
 class Registry(Protocol):
@@ -90,6 +140,8 @@ class Registry(Protocol):
 
         Raises:
             ContentMismatch: the reference has another digest, or the registry answered with another.
+            NotFound: a blob of the manifest is not there. Not every registry looks.
+            TagMoved: while the tag was written, somebody else moved it.
         """
         ...
 

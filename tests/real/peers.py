@@ -308,6 +308,7 @@ PEERS = (
     installed("crane", "0.21.6", "github.com/google/go-containerregistry/cmd/crane"),
     own("masterminds", of="3.5.0"),
     own("referrers-registry", of="0.21.6"),
+    own("renderer", of=FLUX),
     Peer(
         "oras",
         "1.3.0",

@@ -1,0 +1,16 @@
+"""`python -m ci_automation`, and the console script `flux-manifests`."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    from ci_automation.cli import run
+
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

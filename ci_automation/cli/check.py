@@ -1,0 +1,41 @@
+"""The command `check`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ci_automation.cli import options as shared
+from ci_automation.cli.run import finish, for_each
+from ci_automation.cli.target import Given, Target, targets
+from ci_automation.flows.planning import make_plan
+from ci_automation.flows.update import Outcome
+
+
+@click.command("check")
+@click.argument("artifact", required=False)
+@shared.exit_code
+@shared.install_flags
+@shared.trusted_key
+@shared.allowances
+@shared.components_file
+@shared.release_source
+@shared.registry_config
+@shared.common
+def command(artifact: str | None, *, exit_code: bool, **options: Any) -> int:
+    r"""Say whether a channel is current, and what could be done.
+
+    Without ARTIFACT, all artifacts of the configuration are checked. Nothing is written. Where nothing is newer, the
+    check costs two small reads from the registry and one from the source of releases.
+
+    \b
+    flux-manifests check oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
+    """
+    given = Given.of(options)
+
+    def look(goal: Target) -> Outcome:
+        planned = make_plan(goal.channel, goal.ports, goal.intent)
+        return Outcome(planned.plan, 0, str(planned.observed.trust))
+
+    return finish(for_each(targets(artifact, given), look), given, exit_code=exit_code, details=False)

@@ -1,0 +1,39 @@
+"""The commands `config validate` and `config schema`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ci_automation.cli import options as shared
+from ci_automation.cli.output import print_json, print_text
+from ci_automation.cli.target import CONFIG_PATH, Given
+from ci_automation.config.load import load
+from ci_automation.config.load import schema as schema_of_config
+
+
+@click.group("config")
+def command() -> None:
+    """Check the configuration file, or print its JSON schema."""
+
+
+@command.command("validate")
+@shared.common
+def validate(**options: Any) -> None:
+    """Check the configuration file; each error has its file, line and path."""
+    given = Given.of(options)
+    path = Path(given.config) if given.config else CONFIG_PATH
+    config = load(path)
+    names = [artifact.name for artifact in config.artifacts]
+    if given.output == "json":
+        print_json({"file": str(path), "valid": True, "artifacts": names})
+    else:
+        print_text(f"{path} is valid; its artifacts are {', '.join(names)}.")
+
+
+@command.command("schema")
+def schema() -> None:
+    """Print the JSON schema of the configuration file, for editors."""
+    print_json(schema_of_config())

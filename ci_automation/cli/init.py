@@ -1,0 +1,47 @@
+"""The command `init`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ci_automation.cli import options as shared
+from ci_automation.cli.output import print_json, print_text
+from ci_automation.cli.target import Given, target
+from ci_automation.flows.init import init
+from ci_automation.flux.version import Version
+
+
+@click.command("init")
+@click.argument("artifact")
+@click.option("--flux-version", required=True, metavar="VERSION", help="the release to begin with, for example v2.9.4")
+@click.option("--overlay", metavar="DIR", help="the team's own files: kustomization.yaml, patches, anything")
+@click.option("--unsafe-unproven-rendering", is_flag=True, help="publish a release that rendering was not proven on")
+@shared.install_flags
+@shared.signing
+@shared.components_file
+@shared.release_source
+@shared.registry_config
+@shared.common
+def command(artifact: str, flux_version: str, **options: Any) -> None:
+    r"""Publish the first artifact of a channel.
+
+    It holds the components of a release, rendered with the given flags of `flux install`, and the files of the overlay.
+    The artifact is signed before the channel names it. A channel that exists is left alone, unless it would be the
+    same.
+
+    \b
+    flux-manifests init oci://ghcr.io/acme/flux-manifests:production --flux-version v2.9.4 \\
+      --overlay ./overlay --signing key --key cosign.key
+    """
+    given = Given.of(options)
+    version = Version.parse(flux_version)
+    goal = target(artifact, given)
+    result = init(goal.channel, version, goal.ports, goal.intent)
+    if given.output == "json":
+        value = {"artifact": str(goal.channel), "version": str(result.version), "digest": str(result.digest)}
+        print_json({**value, "published": result.published, "options": result.options.differing()})
+        return
+    verb = "published" if result.published else "is there already, with exactly this content"
+    print_text(f"{goal.channel} {verb}: Flux {result.version}, {result.digest}")

@@ -1,0 +1,118 @@
+"""The options that several commands share, and the values that they come to."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_INSTALL_FLAGS = (
+    ("namespace", "NAME", "the namespace that Flux runs in"),
+    ("components", "LIST", "controllers, comma-separated"),
+    ("components-extra", "LIST", "controllers besides those, comma-separated"),
+    ("registry", "HOST/PATH", "where the controllers' images are"),
+    ("image-pull-secret", "NAME", "the Secret to pull the images with"),
+    ("log-level", "LEVEL", "debug, info or error"),
+    ("cluster-domain", "DOMAIN", "the cluster's internal domain"),
+    ("toleration-keys", "LIST", "taints that the controllers tolerate, comma-separated"),
+    ("registry-creds", "USER:PASSWORD", "refused: it would end in a file that every cluster reads"),
+)
+_INSTALL_SWITCHES = (
+    ("watch-all-namespaces", "watch all namespaces, not only Flux's own"),
+    ("network-policy", "deny ingress from other namespaces"),
+)
+
+
+def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Return one decorator of several, which show in the order given."""
+
+    def decorate(function: F) -> F:
+        return functools.reduce(lambda decorated, option: option(decorated), reversed(options), function)
+
+    return decorate
+
+
+def install_flags(function: F) -> F:
+    """Add the flags of `flux install`, by their own names, collected under `flags`."""
+
+    @functools.wraps(function)
+    def collect(*args: Any, **kwargs: Any) -> Any:  # whatever the command takes and returns
+        names = [name for name, *_ in (*_INSTALL_FLAGS, *_INSTALL_SWITCHES)]
+        values = {name: kwargs.pop(name.replace("-", "_")) for name in names}
+        kwargs["flags"] = {name: value for name, value in values.items() if value is not None}
+        return function(*args, **kwargs)
+
+    texts = (
+        click.option(f"--{name}", metavar=kind, help=f"flux install: {text}") for name, kind, text in _INSTALL_FLAGS
+    )
+    switches = (
+        click.option(
+            f"--{name}", type=bool, is_flag=False, flag_value="true", metavar="[BOOL]", help=f"flux install: {text}"
+        )
+        for name, text in _INSTALL_SWITCHES
+    )
+    return _all(*texts, *switches)(collect)  # type: ignore[return-value]  # wraps keeps the signature
+
+
+release_source = _all(
+    click.option(
+        "--releases",
+        metavar="DIR",
+        envvar="FLUX_RELEASES",
+        help="folder with releases; without it: GitHub ($FLUX_RELEASES)",
+    ),
+)
+
+registry_config = click.option(
+    "--registry-config", metavar="FILE", help="docker's config.json with the registries' credentials"
+)
+
+components_file = click.option(
+    "--components-file", metavar="PATH", help="the components file in the artifact; found by itself if there is one"
+)
+
+trusted_key = click.option(
+    "--public-key", metavar="FILE", help="the key to verify with; default: the public half of the signing key"
+)
+
+signing = _all(
+    click.option("--signing", type=click.Choice(["key", "unsafe-unsigned"]), help="how to sign what is published"),
+    click.option("--key", metavar="FILE", help="private key: a file, or env://NAME; its password in $COSIGN_PASSWORD"),
+    trusted_key,
+)
+
+allowances = _all(
+    click.option("--overlay", metavar="DIR", help="replace the overlay by the files of this folder; needs approval"),
+    click.option("--adopt", is_flag=True, help="trust the present artifact once, though its signature is not valid"),
+    click.option("--accept-edits", is_flag=True, help="drop edits that were made in the components file"),
+    click.option(
+        "--allow-removal", is_flag=True, help="let controllers and CRDs vanish; pruning a CRD deletes its objects"
+    ),
+    click.option(
+        "--unsafe-unproven-rendering", is_flag=True, help="publish a release that rendering was not proven on"
+    ),
+)
+
+common = _all(
+    click.option(
+        "--config", metavar="FILE", help="configuration; default: .github/flux-manifests.yaml, if it is there"
+    ),
+    click.option(
+        "--output",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="for people or programs",
+    ),
+    click.option("--verbose", "-v", is_flag=True, help="say each thing that is done"),
+)
+
+exit_code = click.option("--exit-code", is_flag=True, help="exit with 3 where something waits for approval")
+
+ALL_ALLOWANCES = ("adopt", "accept_edits", "allow_removal", "unsafe_unproven_rendering")

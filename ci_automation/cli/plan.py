@@ -1,0 +1,49 @@
+"""The command `plan`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ci_automation.cli import options as shared
+from ci_automation.cli.output import print_text
+from ci_automation.cli.run import Result, finish
+from ci_automation.cli.target import Given, target
+from ci_automation.flows.files import write_file
+from ci_automation.flows.planning import make_plan
+from ci_automation.flows.update import Outcome
+
+
+@click.command("plan")
+@click.argument("artifact")
+@click.option("--out", metavar="FILE", help="write the plan to this file, for `apply`")
+@shared.exit_code
+@shared.install_flags
+@shared.trusted_key
+@shared.allowances
+@shared.components_file
+@shared.release_source
+@shared.registry_config
+@shared.common
+def command(artifact: str, out: str | None, *, exit_code: bool, **options: Any) -> int:
+    r"""Make the plan for a channel; write nothing to the registry.
+
+    The plan has every step with the digest that it starts from and the one that it leads to, what changes, and
+    whether it happens by itself, needs approval, is on hold, or is refused. The same inputs give the same plan.
+
+    \b
+    flux-manifests plan oci://ghcr.io/acme/flux-manifests:production --out plan.json
+    """
+    given = Given.of(options)
+    goal = target(artifact, given)
+    planned = make_plan(goal.channel, goal.ports, goal.intent)
+    if out is not None:
+        write_file(Path(out), planned.plan.to_text().encode())
+    code = finish(
+        [Result(goal, Outcome(planned.plan, 0, str(planned.observed.trust)), None)], given, exit_code=exit_code
+    )
+    if out is not None and given.output == "text":
+        print_text(f"The plan is in {out}, its digest is {planned.plan.digest}.")
+    return code

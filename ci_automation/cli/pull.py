@@ -1,0 +1,41 @@
+"""The command `pull`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ci_automation.artifact.reference import Reference
+from ci_automation.cli import options as shared
+from ci_automation.cli.output import print_json, print_text
+from ci_automation.cli.target import Given, ports_for
+from ci_automation.flows.files import write_tree
+from ci_automation.flows.verify import pull
+
+
+@click.command("pull")
+@click.argument("artifact")
+@click.argument("folder")
+@shared.trusted_key
+@shared.registry_config
+@shared.common
+def command(artifact: str, folder: str, **options: Any) -> None:
+    r"""Unpack an artifact into a folder.
+
+    FOLDER must not exist, or be empty; it is filled all or nothing. With --public-key, only a signed artifact is
+    unpacked.
+
+    \b
+    flux-manifests pull oci://ghcr.io/acme/flux-manifests:production ./out --public-key cosign.pub
+    """
+    given = Given.of(options)
+    reference = Reference.parse(artifact)
+    tree, digest, trust = pull(reference, ports_for(reference, given))
+    write_tree(tree, Path(folder))
+    if given.output == "json":
+        files = sorted(file.path for file in tree.files)
+        print_json({"artifact": str(reference), "digest": str(digest), "signature": trust, "files": files})
+        return
+    print_text(f"{len(tree.files)} files of {digest} are in {folder}; its signature was {trust}.")

@@ -1,0 +1,114 @@
+"""What `check`, `plan`, `update` and `apply` print, and the codes that they exit with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ci_automation.cli.output import print_json, print_table, print_text
+from ci_automation.errors import Error
+from ci_automation.policy.decision import Decision
+from ci_automation.report.text import approval_commands, plain_text, plan_table, step_details
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ci_automation.cli.target import Given, Target
+    from ci_automation.flows.update import Outcome
+
+APPROVAL_NEEDED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one artifact."""
+
+    target: Target
+    outcome: Outcome | None
+    error: Error | None
+
+    @property
+    def waits(self) -> bool:
+        """Return whether something waits for approval."""
+        return self.outcome is not None and any(s.decision is Decision.APPROVAL for s in self.outcome.waiting)
+
+    def code(self, *, exit_code: bool) -> int:
+        """Return the code for this artifact alone."""
+        if self.error is not None:
+            return self.error.exit_code
+        return APPROVAL_NEEDED if exit_code and self.waits else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as the JSON output has it."""
+        value: dict[str, Any] = {"name": self.target.name, "artifact": str(self.target.channel), "exitCode": 0}
+        if self.error is not None:
+            error = {"code": self.error.code, "message": str(self.error), "hint": self.error.hint}
+            return {**value, "exitCode": self.error.exit_code, "error": error}
+        if self.outcome is not None:
+            plan = self.outcome.plan
+            last = plan.steps[self.outcome.done - 1] if self.outcome.done else None
+            value["changed"] = self.outcome.done > 0
+            value["version"] = str(last.new_version if last else plan.current_version)
+            value["digest"] = str(last.target if last else plan.current)
+            value["signature"] = self.outcome.trust
+            value["published"] = [step.to_json() for step in plan.steps[: self.outcome.done]]
+            value["waiting"] = [step.to_json() for step in self.outcome.waiting]
+            value["plan"] = plan.to_json()
+        return value
+
+
+def for_each(targets: tuple[Target, ...], flow: Callable[[Target], Outcome]) -> list[Result]:
+    """Run a flow on each artifact; with several, a failure of one does not keep the others from being done."""
+    results = []
+    for target in targets:
+        try:
+            results.append(Result(target, flow(target), None))
+        except Error as error:
+            if len(targets) == 1:
+                raise
+            results.append(Result(target, None, error))
+    return results
+
+
+def finish(results: list[Result], given: Given, *, exit_code: bool, details: bool = True) -> int:
+    """Print the results and return the highest of their codes."""
+    code = max(result.code(exit_code=exit_code) for result in results)
+    if given.output == "json":
+        values = [result.to_json() for result in results]
+        print_json(values[0] if len(values) == 1 else {"exitCode": code, "artifacts": values})
+        return code
+    for result in results:
+        _print_result(result, given, details=details, several=len(results) > 1)
+    return code
+
+
+def _print_result(result: Result, given: Given, *, details: bool, several: bool) -> None:
+    if several:
+        print_text(f"\n{result.target.name}  {result.target.channel}")
+    if result.error is not None:
+        print_text(f"{click.style('error:', fg='red')} {plain_text(str(result.error))}")
+        print_text(
+            f"  hint: {plain_text(result.error.hint)}   (exit {result.error.exit_code}, code {result.error.code})"
+        )
+        return
+    assert result.outcome is not None  # noqa: S101  # for the type checker: a result has one of the two
+    outcome = result.outcome
+    print_table(plan_table(outcome.plan, outcome.done))
+    if outcome.trust == "not checked":
+        print_text("The signature of what was there was not checked: no --public-key or --key was given.")
+    if not outcome.plan.steps:
+        print_text("Nothing to do.")
+    if details:
+        for step in outcome.plan.steps:
+            print_text(step_details(step))
+    if commands := approval_commands(outcome.plan, outcome.waiting, _repeated(given)):
+        print_text(f"To approve:\n{commands}")
+
+
+def _repeated(given: Given) -> tuple[str, ...]:
+    """Return the options that an approval has to repeat, as the user wrote them."""
+    names = ("config", "registry_config", "releases", "overlay", "components_file")
+    values = {name: getattr(given, name) for name in names}
+    return tuple(f"--{name.replace('_', '-')} {value}" for name, value in values.items() if value)

@@ -1,0 +1,220 @@
+"""From options, configuration and environment to what a flow is given."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from ci_automation.artifact.reference import Reference
+from ci_automation.cli.output import progress
+from ci_automation.errors import UsageError
+from ci_automation.flows.files import read_overlay
+from ci_automation.flows.ports import Intent, Ports
+from ci_automation.policy.model import Policy
+
+if TYPE_CHECKING:
+    from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.flux.release import ReleaseSource
+    from ci_automation.policy.plan import Plan
+    from ci_automation.registry.port import Registry
+    from ci_automation.signing.keys import PublicKey, SigningKey
+
+CONFIG_PATH = Path(".github/flux-manifests.yaml")
+UPSTREAM = "fluxcd/flux2"
+GITHUB_API = "https://api.github.com"
+
+
+class NothingNamed(UsageError):
+    """No artifact is named, and no configuration names any."""
+
+    hint = f"Name an artifact, such as oci://ghcr.io/acme/flux-manifests:production, or write {CONFIG_PATH}."
+
+    def __init__(self) -> None:
+        super().__init__("no artifact is named")
+
+
+class ContradictingOptions(UsageError):
+    """Two options, or an option and the configuration, do not go together."""
+
+    hint = "See the command's --help."
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The shared options as they were given on the command line; a command has some of them."""
+
+    config: str | None = None
+    registry_config: str | None = None
+    releases: str | None = None
+    signing: str | None = None
+    key: str | None = None
+    public_key: str | None = None
+    components_file: str | None = None
+    overlay: str | None = None
+    flags: dict[str, Any] = field(default_factory=dict)
+    adopt: bool = False
+    accept_edits: bool = False
+    allow_removal: bool = False
+    unsafe_unproven_rendering: bool = False
+    output: str = "text"
+    verbose: bool = False
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> Self:
+        """Return the shared options among `options`, and check those that exclude each other."""
+        given = cls(**{item.name: options[item.name] for item in fields(cls) if item.name in options})
+        if given.signing == "key" and not given.key:
+            raise ContradictingOptions("--signing key needs --key")
+        if given.signing == "unsafe-unsigned" and given.key:
+            raise ContradictingOptions("--signing unsafe-unsigned takes no --key")
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One artifact to work on, with the world around it and what is wanted of it."""
+
+    name: str
+    channel: Reference
+    ports: Ports
+    intent: Intent
+
+
+def targets(artifact: str | None, given: Given) -> tuple[Target, ...]:
+    """Return the artifact that is named, or else all that the configuration has.
+
+    Raises:
+        NothingNamed: neither names one.
+        UsageError: an option, the configuration, a key or an overlay cannot be used.
+    """
+    config = _config(given)
+    if artifact is None:
+        if config is None:
+            raise NothingNamed
+        return tuple(_target(each, config, given) for each in config.artifacts)
+    found = config.find(artifact) if config else None
+    return (_target(found or Reference.parse_channel(artifact), config, given),)
+
+
+def target(artifact: str, given: Given) -> Target:
+    """Return the one artifact that is named."""
+    return targets(artifact, given)[0]
+
+
+def ports_for(reference: Reference, given: Given) -> Ports:
+    """Return the world around any reference, also one by digest, without a configured artifact."""
+    config = _config(given)
+    return _ports(reference, None, config, given)
+
+
+def release_source(given: Given, config: Config | None = None) -> ReleaseSource:
+    """Return where releases come from: --releases, the configuration's source, or Flux's own repository on GitHub."""
+    location = f"dir:{given.releases}" if given.releases else (config.source if config else f"github:{UPSTREAM}")
+    kind, _, place = location.partition(":")
+    if kind == "dir":
+        from ci_automation.flux.sources.directory import DirectorySource
+
+        return DirectorySource(Path(place))
+    from ci_automation.flux.sources.github import GitHubSource
+    from ci_automation.github.client import GitHubClient
+
+    api = (config.api_url if config else None) or GITHUB_API
+    return GitHubSource(GitHubClient(place or UPSTREAM, api, _github_token(api)))
+
+
+def _github_token(api: str) -> str | None:
+    """Return the token for `api`, if the environment's is meant for it: one of an enterprise server stays there."""
+    if os.environ.get("GITHUB_API_URL", GITHUB_API).rstrip("/") != api.rstrip("/"):
+        return None
+    return os.environ.get("GITHUB_TOKEN") or os.environ.get("GH_TOKEN") or None
+
+
+def _config(given: Given) -> Config | None:
+    path = Path(given.config) if given.config else CONFIG_PATH
+    if not given.config and not path.is_file():
+        return None
+    from ci_automation.config.load import load
+
+    return load(path)
+
+
+def _target(what: ArtifactConfig | Reference, config: Config | None, given: Given) -> Target:
+    artifact = None if isinstance(what, Reference) else what
+    channel = what if isinstance(what, Reference) else what.channel
+    # The key comes first: opening it takes 64 MiB for a moment, best before anything else is loaded.
+    ports = _ports(channel, artifact, config, given)
+    unsigned = given.signing == "unsafe-unsigned" or (
+        given.signing is None
+        and given.key is None
+        and artifact is not None
+        and artifact.signing.mode == "unsafe-unsigned"
+    )
+    intent = Intent(
+        now=datetime.now(UTC),
+        policy=artifact.policy if artifact else Policy(),
+        components_file=given.components_file or (artifact.components_file if artifact else None),
+        flags={**(artifact.flags if artifact else {}), **given.flags},
+        overlay=read_overlay(Path(given.overlay)) if given.overlay else None,
+        paused=artifact.paused if artifact else False,
+        allow_removal=given.allow_removal,
+        accept_edits=given.accept_edits,
+        adopt=given.adopt,
+        unsafe_unproven_rendering=given.unsafe_unproven_rendering,
+        unsafe_unsigned=unsigned,
+    )
+    return Target(artifact.name if artifact else str(channel), channel, ports, intent)
+
+
+def _ports(reference: Reference, artifact: ArtifactConfig | None, config: Config | None, given: Given) -> Ports:
+    private, public = _keys(artifact, given)
+    return Ports(
+        registry=_registry(reference, artifact, given),
+        releases=release_source(given, config),
+        signing_key=private,
+        trusted_key=public,
+        say=progress(verbose=given.verbose, text=given.output == "text"),
+    )
+
+
+def _keys(artifact: ArtifactConfig | None, given: Given) -> tuple[SigningKey | None, PublicKey | None]:
+    """Return the key to sign with and the key to trust; the second is the first's public half unless it is named."""
+    location = given.key or (artifact.signing.key if artifact and given.signing is None else None)
+    trusted = given.public_key or (artifact.verify.public_key if artifact else None)
+    if location is None and trusted is None:
+        return None, None
+    from ci_automation.signing.keys import load_public_key, load_signing_key
+
+    private = load_signing_key(location, os.environ, Path()) if location else None
+    public = load_public_key(trusted, os.environ, Path()) if trusted else (private.public if private else None)
+    return private, public
+
+
+def _registry(reference: Reference, artifact: ArtifactConfig | None, given: Given) -> Registry:
+    from ci_automation.registry import open_registry
+
+    raise NotImplementedError(open_registry, reference, artifact, given)
+
+
+class PlanForAnotherArtifact(UsageError):
+    """A plan is for an artifact that the configuration does not have."""
+
+    hint = "Check that plan and configuration belong together, or give the right --config."
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(f"the plan is for {plan.artifact}, which the configuration does not have")
+
+
+def plan_target(plan: Plan, given: Given) -> Target:
+    """Return the artifact that a plan is for.
+
+    Raises:
+        PlanForAnotherArtifact: there is a configuration, and it does not have that artifact.
+    """
+    config = _config(given)
+    found = config.find(str(plan.artifact)) if config else None
+    if config and found is None:
+        raise PlanForAnotherArtifact(plan)
+    return _target(found or plan.artifact, config, given)

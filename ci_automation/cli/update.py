@@ -1,0 +1,37 @@
+"""The command `update`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ci_automation.cli import options as shared
+from ci_automation.cli.run import finish, for_each
+from ci_automation.cli.target import Given, targets
+from ci_automation.flows.update import update
+
+
+@click.command("update")
+@click.argument("artifact", required=False)
+@shared.exit_code
+@shared.install_flags
+@shared.signing
+@shared.allowances
+@shared.components_file
+@shared.release_source
+@shared.registry_config
+@shared.common
+def command(artifact: str | None, *, exit_code: bool, **options: Any) -> int:
+    r"""Publish what the policy allows, and say what waits for a person.
+
+    Without ARTIFACT, all artifacts of the configuration are updated. By default patches are published by themselves,
+    minors wait for approval, majors are not taken. What is published is signed, and verified, before the channel
+    moves.
+
+    \b
+    flux-manifests update oci://ghcr.io/acme/flux-manifests:production --signing key --key cosign.key
+    """
+    given = Given.of(options)
+    results = for_each(targets(artifact, given), lambda goal: update(goal.channel, goal.ports, goal.intent))
+    return finish(results, given, exit_code=exit_code)

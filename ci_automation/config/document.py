@@ -1,0 +1,184 @@
+"""A configuration file as YAML: plain values, and where in the file each of them is.
+
+YAML is read in its safe part alone: no aliases (a few lines of them unfold to gigabytes), no tags, no key twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import yaml
+
+from ci_automation.errors import UsageError
+
+MAX_BYTES = 1 << 20
+_MAX_NODES = 50_000
+_MAX_DEPTH = 12
+_MAX_PROBLEMS = 50
+_MAX_KEY = 80
+_TAG = "tag:yaml.org,2002:"
+_SCALARS = tuple(_TAG + name for name in ("str", "int", "float", "bool", "null", "timestamp"))
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong in a file: where, at which key, what."""
+
+    file: str
+    line: int | None
+    column: int | None
+    path: Path
+    what: str
+
+    @property
+    def key(self) -> str:
+        """Return the path as people write it: `artifacts[0].policy.patch`."""
+        return "".join(f"[{part}]" if isinstance(part, int) else f".{part[:_MAX_KEY]}" for part in self.path)[1:]
+
+    def __str__(self) -> str:
+        place = [self.file, *(str(number) for number in (self.line, self.column) if number is not None)]
+        text = ": ".join([":".join(place), *([self.key] if self.path else []), self.what])
+        # One problem is one line, whatever is in the file: a log reads some lines as commands.
+        return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+class InvalidConfig(UsageError):
+    """A configuration file cannot be used; all that is wrong with it, one line each."""
+
+    hint = "The keys and their values: flux-manifests config schema. The check alone: flux-manifests config validate."
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
+        lines = [str(problem) for problem in self.problems[:_MAX_PROBLEMS]]
+        if (more := len(problems) - len(lines)) > 0:
+            lines.append(f"and {more} more")
+        super().__init__("\n".join(lines))
+
+
+@dataclass(slots=True)
+class Document:
+    """The values of a file, where they are, and what was wrong with them as YAML."""
+
+    file: str
+    value: object = None
+    keys: dict[Path, yaml.Mark] = field(default_factory=dict)
+    values: dict[Path, yaml.Mark] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def problem(self, path: Path, what: str, *, at_key: bool = False) -> Problem:
+        """Return a problem with what is at `path`; where that is missing, with what it is missing from."""
+        known = path
+        while known and known not in self.values:
+            known = known[:-1]
+        mark = (self.keys if at_key else self.values).get(known) or self.values[known]
+        return Problem(self.file, mark.line + 1, mark.column + 1, path, what)
+
+    def build(self, node: yaml.Node, path: Path, loader: yaml.CSafeLoader) -> object:
+        """Return the plain value of `node`, and note where it is and what is wrong with it."""
+        self.values[path] = node.start_mark
+        if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
+            return self._mapping(node, path, loader)
+        if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
+            return [self.build(item, (*path, index), loader) for index, item in enumerate(node.value)]
+        if isinstance(node, yaml.ScalarNode) and node.tag in _SCALARS:
+            return self._scalar(node, path, loader)
+        self.problems.append(self.problem(path, f"the tag {node.tag.replace(_TAG, '!!')} is not supported"))
+        return None
+
+    def _mapping(self, node: yaml.MappingNode, path: Path, loader: yaml.CSafeLoader) -> dict[str, object]:
+        entries: dict[str, object] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag != f"{_TAG}str":
+                what = "<< is not supported" if key.tag == f"{_TAG}merge" else "a key must be a text"
+                self.problems.append(_at(self.file, key.start_mark, what, path))
+                continue
+            here = (*path, key.value)
+            if here in self.keys:
+                what = f"the key is there twice, first in line {self.keys[here].line + 1}"
+                self.problems.append(_at(self.file, key.start_mark, what, here))
+                continue
+            self.keys[here] = key.start_mark
+            entries[key.value] = self.build(value, here, loader)
+        return entries
+
+    def _scalar(self, node: yaml.ScalarNode, path: Path, loader: yaml.CSafeLoader) -> object:
+        try:
+            value: object = loader.construct_object(node)
+        except (ValueError, yaml.YAMLError):
+            self.problems.append(self.problem(path, f"it is not a valid {node.tag.removeprefix(_TAG)}"))
+            return None
+        if value is None:
+            self.problems.append(self.problem(path, "it has no value; give it one, or leave the key out"))
+        return value
+
+
+def read(data: bytes, file: str) -> Document:
+    """Return the document that `data` holds; what is wrong with single values of it is in its `problems`.
+
+    Raises:
+        InvalidConfig: it is too large, is not text, is not YAML, or has anchors or aliases.
+    """
+    if len(data) > MAX_BYTES:
+        raise InvalidConfig([Problem(file, None, None, (), f"it is larger than {MAX_BYTES >> 20} MiB")])
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InvalidConfig([Problem(file, line, None, (), "it is not UTF-8 text")]) from None
+    try:
+        _check(text, file)
+        return _document(text, file)
+    except yaml.MarkedYAMLError as error:
+        what = f"it is not YAML: {error.problem or error.context}"
+        mark = error.problem_mark or yaml.Mark("", 0, 0, 0, None, None)
+        raise InvalidConfig([_at(file, mark, f"{what}{_advice(text, mark)}")]) from None
+    except yaml.YAMLError as error:  # of the reader, which has no mark
+        line = data.count(b"\n", 0, getattr(error, "position", 0)) + 1
+        raise InvalidConfig([Problem(file, line, None, (), "it is not YAML: it has a control character")]) from None
+
+
+def _check(text: str, file: str) -> None:
+    """Go through the events, which takes no memory, before anything is built from them."""
+    depth = nodes = 0
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        nodes += isinstance(event, yaml.NodeEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        wrong = None
+        if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
+            wrong = "anchors and aliases are not supported; write the value out"
+        elif depth > _MAX_DEPTH:
+            wrong = f"it is nested deeper than {_MAX_DEPTH} levels"
+        elif nodes > _MAX_NODES:
+            wrong = f"it has more than {_MAX_NODES} values"
+        if wrong:
+            raise InvalidConfig([_at(file, event.start_mark, wrong)])
+
+
+def _document(text: str, file: str) -> Document:
+    loader = yaml.CSafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        document = Document(file)
+        if node is None:
+            raise InvalidConfig([Problem(file, 1, 1, (), "it is empty")])
+        document.value = document.build(node, (), loader)
+        return document
+    finally:
+        loader.dispose()
+
+
+def _at(file: str, mark: yaml.Mark, what: str, path: Path = ()) -> Problem:
+    return Problem(file, mark.line + 1, mark.column + 1, path, what)
+
+
+def _advice(text: str, mark: yaml.Mark) -> str:
+    """Return a word on quotes, if the line has a value that begins with what YAML has other uses for."""
+    line = [*text.splitlines(), ""][min(mark.line, text.count("\n"))]
+    _, _, value = line.partition(": ")
+    return (
+        '; a value that begins so needs quotes, as in range: ">=2.0.0"'
+        if value.lstrip()[:1] in set("><*&!%@`|=")
+        else ""
+    )

@@ -1,0 +1,183 @@
+"""What a configuration file says, as the flows use it: parsed, merged with the defaults, immutable."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+from ci_automation.artifact.reference import InvalidReference, OciRepository, Reference
+from ci_automation.errors import UsageError
+from ci_automation.policy.model import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_PATH = Path(".github/flux-manifests.yaml")
+_GITHUB = re.compile(r"github:(?P<owner>[A-Za-z0-9][A-Za-z0-9-]{0,38})/(?P<repository>(?!\.\.?$)[A-Za-z0-9._-]{1,100})")
+
+
+class UnknownArtifact(UsageError):
+    """The configuration has no artifact of that name or address."""
+
+    def __init__(self, text: str, names: list[str]) -> None:
+        super().__init__(f"the configuration has no artifact {text[:80]!r}")
+        near = difflib.get_close_matches(text, names, n=1)
+        self.hint = f"Did you mean {near[0]}?" if near else f"It has {', '.join(names)}."
+
+
+class InvalidSource(UsageError):
+    """A text does not say where releases come from."""
+
+    hint = "Write github:OWNER/REPOSITORY, or dir:PATH for a folder of releases."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"it does not say where releases come from: {reason}")
+
+
+class SigningMode(enum.StrEnum):
+    """What an artifact is signed with."""
+
+    KEY = "key"
+    UNSAFE_UNSIGNED = "unsafe-unsigned"
+
+
+class SignatureFormat(enum.StrEnum):
+    """How a signature is stored beside an artifact."""
+
+    LEGACY = "legacy"
+
+
+@dataclass(frozen=True, slots=True)
+class GitHubSource:
+    """The releases of a repository on GitHub, or on the GitHub Enterprise Server at `api_url`."""
+
+    owner: str = "fluxcd"
+    repository: str = "flux2"
+    api_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorySource:
+    """The releases in a folder; a relative path is relative to the working directory."""
+
+    path: Path
+
+
+Source = GitHubSource | DirectorySource
+
+
+def parse_source(text: str) -> Source:
+    """Return the source of releases that `text` writes.
+
+    Raises:
+        InvalidSource: it is not one.
+    """
+    if text.startswith("oci://"):
+        raise InvalidSource("an oci:// source is not supported by this version")
+    if text.startswith("dir:") and len(text) > len("dir:") and text.isprintable():
+        return DirectorySource(Path(text.removeprefix("dir:")))
+    if match := _GITHUB.fullmatch(text):
+        return GitHubSource(match["owner"], match["repository"])
+    raise InvalidSource(f"{text[:80]!r} is neither github:OWNER/REPOSITORY nor dir:PATH")
+
+
+def parse_api_url(text: str) -> str:
+    """Return the base address of a GitHub API, without a slash at its end.
+
+    Raises:
+        InvalidSource: it is not an address, or not over TLS (loopback aside).
+    """
+    parts = urlsplit(text) if text.isascii() and text.isprintable() and " " not in text else urlsplit("")
+    if "@" in parts.netloc:
+        raise InvalidSource("an address must not hold a user name or password")
+    loopback = parts.scheme == "http" and OciRepository(parts.netloc, "").is_loopback
+    if not parts.netloc or not (parts.scheme == "https" or loopback) or parts.query or parts.fragment:
+        raise InvalidSource("an API's address is like https://github.example.com/api/v3")
+    return text.rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class SigningConfig:
+    """What to sign with; `key` is a file, relative to the working directory, or `env://NAME`."""
+
+    mode: SigningMode | None = None
+    key: str | None = None
+    format: SignatureFormat = SignatureFormat.LEGACY
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyConfig:
+    """Whose signature on the base is trusted; `public_key` is a file or `env://NAME`."""
+
+    public_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """The names of the environment variables that hold a user name and a password."""
+
+    username_variable: str
+    password_variable: str
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialsConfig:
+    """Where the credentials for a registry are, if not in Docker's files."""
+
+    pull: Login | None = None
+    push: Login | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactConfig:
+    """One artifact: where it is, and what is wanted of it."""
+
+    name: str
+    channel: Reference
+    pull_from: Reference | None = None
+    components_file: str | None = None
+    paused: bool = False
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    policy: Policy = field(default_factory=Policy)
+    signing: SigningConfig = SigningConfig()
+    verify: VerifyConfig = VerifyConfig()
+    credentials: CredentialsConfig = CredentialsConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A whole configuration file."""
+
+    source: Source
+    artifacts: tuple[ArtifactConfig, ...]
+
+    def find(self, name_or_address: str) -> ArtifactConfig:
+        """Return the artifact of that name, or whose channel has that address.
+
+        Raises:
+            UnknownArtifact: there is none.
+        """
+        address = _Address.of(name_or_address)
+        for artifact in self.artifacts:
+            if artifact.name == name_or_address or artifact.channel == address.reference:
+                return artifact
+        raise UnknownArtifact(name_or_address, [artifact.name for artifact in self.artifacts])
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """An address, if a text is one."""
+
+    reference: Reference | None
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        try:
+            return cls(Reference.parse(text))
+        except InvalidReference:
+            return cls(None)

@@ -1,0 +1,1 @@
+"""Releases to try the program on: our own small ones, in the structure of Flux's."""

@@ -1,0 +1,123 @@
+"""Doing what a plan says: exactly that, or nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import Conflict, PolicyRefused
+from ci_automation.flows.observe import observe, read_base
+from ci_automation.flows.planning import Wanted, render_step
+from ci_automation.flows.publish import publish, require_key
+from ci_automation.flows.update import Outcome
+from ci_automation.policy.decision import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.flows.observe import Base
+    from ci_automation.flows.planning import Rendered
+    from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.policy.plan import Plan, PlannedStep
+
+
+class PlanOutdated(Conflict):
+    """The channel is not where any step of the plan begins."""
+
+    hint = "Somebody published since the plan was made. Make a new plan; an approval counts only for what was reviewed."
+
+    def __init__(self, plan: Plan, found: Digest) -> None:
+        super().__init__(f"{plan.artifact} is at {found}, where no step of the plan begins")
+
+
+class TargetDiffers(Conflict):
+    """Rendering again gives another digest than the plan has."""
+
+    hint = "Release, options or overlay are not what they were. Make a new plan, and have that one approved."
+
+    def __init__(self, step: PlannedStep, found: Digest) -> None:
+        super().__init__(f"the step to {step.new_version} was planned as {step.target}, and renders as {found} now")
+
+
+class NotApproved(PolicyRefused):
+    """The next step of a plan needs an approval that was not given."""
+
+    def __init__(self, step: PlannedStep) -> None:
+        super().__init__(f"the step to {step.new_version} needs approval: {'; '.join(step.reasons)}")
+        self.hint = f"Whoever approves it adds --approve {step.target}"
+
+
+class StepRefused(PolicyRefused):
+    """The next step of a plan is refused or on hold now."""
+
+    hint = "Nothing was published. The policy, or the flag that the reason names, would have to change."
+
+    def __init__(self, step: PlannedStep) -> None:
+        word = "refused" if step.decision is Decision.REFUSED else "on hold"
+        super().__init__(f"the step to {step.new_version} is {word}: {'; '.join(step.reasons)}")
+
+
+class NoSuchStep(PolicyRefused):
+    """An approval names a digest that no step of the plan leads to."""
+
+    hint = "Copy the target from the plan that was reviewed; an approval counts for exactly one digest."
+
+    def __init__(self, approved: Digest) -> None:
+        super().__init__(f"no step of the plan leads to {approved}")
+
+
+def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent) -> Outcome:
+    """Publish the plan's steps from the first whose base the channel has, as far as they are automatic or approved.
+
+    Everything is rendered and decided again: a plan only says what was reviewed.
+
+    Raises:
+        PlanOutdated: no step begins where the channel is.
+        TargetDiffers: a step does not render to the plan's target any more.
+        NotApproved: the first step to do needs an approval.
+        StepRefused: the first step to do is refused, or on hold, now.
+        NoSuchStep: an approval is for none of the plan's targets.
+    """
+    require_key(ports, intent)
+    for digest in approved:
+        if digest not in {step.target for step in plan.steps}:
+            raise NoSuchStep(digest)
+    observed = observe(plan.artifact, ports, adopt=intent.adopt)
+    if not plan.steps or observed.digest == plan.steps[-1].target:
+        return Outcome(plan, len(plan.steps), str(observed.trust))
+    bases = [step.base for step in plan.steps]
+    if observed.digest not in bases:
+        raise PlanOutdated(plan, observed.digest)
+    done = start = bases.index(observed.digest)
+    base = read_base(observed, ports, intent)
+    for step in plan.steps[start:]:
+        rendered = _render_again(base, step, ports, intent)
+        if obstacle := _obstacle(step, rendered.step, approved):
+            if done == start:
+                raise obstacle
+            break
+        publish(plan.artifact, step.base, step.new_version, rendered.composed, ports, intent)
+        base, done = rendered.after, done + 1
+    return Outcome(plan, done, str(observed.trust))
+
+
+def _render_again(base: Base, step: PlannedStep, ports: Ports, intent: Intent) -> Rendered:
+    overlay = base.overlay
+    if intent.overlay is not None and step.overlay != base.overlay.digest():
+        overlay = intent.overlay.without(base.path)
+    rendered = render_step(base, Wanted(step.new_version, step.options, overlay), ports, intent)
+    if rendered.step.target != step.target:
+        raise TargetDiffers(step, rendered.step.target)
+    return rendered
+
+
+def _obstacle(step: PlannedStep, now: PlannedStep, approved: Collection[Digest]) -> PolicyRefused | None:
+    """Return what keeps a step from being done, as decided now; an old plan's milder decision does not count."""
+    if not now.decision.is_actionable:
+        return StepRefused(now)
+    needs_approval = Decision.APPROVAL in {now.decision, step.decision}
+    return (
+        NotApproved(now if now.decision is Decision.APPROVAL else step)
+        if needs_approval and step.target not in approved
+        else None
+    )

@@ -1,0 +1,189 @@
+"""Making a plan: which steps an artifact takes, each rendered to the byte before anything is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.flows.observe import Base, observe, read_base
+from ci_automation.flux.artifact import Composed, Recipe, compose
+from ci_automation.flux.bundle import ComponentMissing
+from ci_automation.flux.inventory import images, inventory
+from ci_automation.flux.known import is_known
+from ci_automation.policy.decision import Decision, decide, reasons
+from ci_automation.policy.gates import Change, Question, content_verdicts, release_verdicts
+from ci_automation.policy.plan import ImageChange, PassedOver, Plan, PlannedStep
+from ci_automation.policy.select import Selection, select
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.artifact.tree import Tree
+    from ci_automation.flows.observe import Observed
+    from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flux.options import Options
+    from ci_automation.flux.release import Release
+    from ci_automation.flux.version import Version
+    from ci_automation.policy.decision import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A planned step with what would be published."""
+
+    step: PlannedStep
+    composed: Composed
+    after: Base
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, what it was made on, and the rendered artifacts of its steps, in order."""
+
+    observed: Observed
+    plan: Plan
+    rendered: tuple[Rendered, ...]
+
+
+def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
+    """Return the plan for `channel`; nothing is written anywhere.
+
+    Where nothing newer may be taken and nothing else is asked for, its manifest and signature are all that is read.
+    """
+    observed = observe(channel, ports, adopt=intent.adopt)
+    base = None
+    if observed.version is None or _asks_for_content(intent):
+        base = read_base(observed, ports, intent)
+    current = base.version if base else observed.version
+    assert current is not None  # noqa: S101  # for the type checker: one of the two has it
+    ports.say("looking for newer releases")
+    releases = ports.releases.list(current)
+    selection = _select(current, releases, intent)
+    if not selection.steps and not _asks_for_content(intent):
+        return Planned(observed, Plan(channel, current, observed.digest, (), _passed_over(selection)), ())
+    return _plan_from(base or read_base(observed, ports, intent), observed, selection, ports, intent)
+
+
+def _asks_for_content(intent: Intent) -> bool:
+    return bool(intent.flags) or intent.overlay is not None or intent.accept_edits
+
+
+def _select(current: Version, releases: tuple[Release, ...], intent: Intent) -> Selection:
+    if not releases:
+        return Selection((), ())
+    return select(Question(current, releases[0], intent.policy, intent.now, paused=intent.paused), releases)
+
+
+def _plan_from(base: Base, observed: Observed, selection: Selection, ports: Ports, intent: Intent) -> Planned:
+    """Return the plan: what happens by itself first, then a change of content, then what is asked for on top of it."""
+    start = base
+    passed_over = list(_passed_over(selection))
+    rendered: list[Rendered] = []
+    blocked: list[Rendered] = []
+    for wanted in _sequence(base, selection, intent):
+        try:
+            step = render_step(base, wanted(base), ports, intent)
+        except ComponentMissing as error:
+            passed_over.append(PassedOver(wanted(base).version, Decision.REFUSED, (str(error),)))
+            continue
+        if step.step.decision.is_actionable:
+            rendered.append(step)
+            base = step.after
+        else:
+            blocked.append(step)
+    if blocked and blocked[-1].step.base == base.digest:
+        rendered.append(blocked.pop())
+    passed_over += [PassedOver(item.step.new_version, item.step.decision, item.step.reasons) for item in blocked]
+    steps = tuple(item.step for item in rendered)
+    plan = Plan(observed.channel, start.version, start.digest, steps, tuple(passed_over))
+    return Planned(observed, plan, tuple(rendered))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one step shall lead to, and what the gates on the release say of it."""
+
+    version: Version
+    options: Options
+    overlay: Tree
+    verdicts: tuple[Verdict, ...] | None = None
+
+
+def _sequence(base: Base, selection: Selection, intent: Intent) -> Iterator[Callable[[Base], Wanted]]:
+    """Yield the steps to try, each told by the base that it will have."""
+    options = base.options.with_flags(intent.flags)
+    overlay = base.overlay if intent.overlay is None else intent.overlay.without(base.path)
+    candidates = list(selection.steps)
+    if candidates and candidates[0].decision is Decision.AUTO:
+        first = candidates.pop(0)
+        yield lambda now: Wanted(first.release.version, now.options, now.overlay, first.verdicts)
+    if options != base.options or overlay.digest() != base.overlay.digest() or base.edited:
+        yield lambda now: Wanted(now.version, options, overlay)
+    for candidate in candidates:
+        yield lambda _, it=candidate: Wanted(it.release.version, options, overlay, it.verdicts)
+
+
+def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent) -> Rendered:
+    """Return the step from `base` to what is wanted, rendered to the byte, with the decision of all gates.
+
+    Raises:
+        ComponentMissing: the release lacks a component that the options name.
+    """
+    ports.say(f"rendering {wanted.version}")
+    release = ports.releases.fetch(wanted.version)
+    recipe = Recipe(wanted.version, release.commit, release.bundle, wanted.options, wanted.overlay, base.path)
+    composed = compose(recipe)
+    question = Question(base.version, release.release, intent.policy, intent.now, paused=intent.paused)
+    old, new = inventory(base.components), inventory(composed.components)
+    proven = is_known(release.bundle, wanted.version)
+    change = Change(
+        removed=tuple(sorted(old - new)),
+        removal_allowed=intent.allow_removal,
+        options_changed=_changed_flags(base.options, wanted.options),
+        overlay_changed=_changed_files(base.overlay, wanted.overlay),
+        edits_dropped=base.edited,
+        proven=proven,
+        unproven_allowed=intent.unsafe_unproven_rendering,
+    )
+    verdicts = (*(wanted.verdicts or release_verdicts(question)), *content_verdicts(change))
+    step = PlannedStep(
+        old_version=base.version,
+        new_version=wanted.version,
+        base=base.digest,
+        target=composed.digest,
+        decision=decide(verdicts),
+        reasons=reasons(verdicts),
+        options=wanted.options,
+        overlay=wanted.overlay.digest(),
+        release=release.bundle.digest,
+        proven=proven,
+        images=_changed_images(base.components, composed.components),
+        added=tuple(sorted(new - old)),
+        removed=change.removed,
+    )
+    after = Base(composed.digest, wanted.version, wanted.options, wanted.overlay, base.path, composed.components)
+    return Rendered(step, composed, after)
+
+
+def _passed_over(selection: Selection) -> tuple[PassedOver, ...]:
+    return tuple(PassedOver(it.release.version, it.decision, reasons(it.verdicts)) for it in selection.passed_over)
+
+
+def _changed_images(old: str, new: str) -> tuple[ImageChange, ...]:
+    before, after = images(old), images(new)
+    return tuple(
+        ImageChange(name, before.get(name, ""), after.get(name, ""))
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    )
+
+
+def _changed_flags(old: Options, new: Options) -> tuple[str, ...]:
+    before, after = old.differing(), new.differing()
+    return tuple(flag for flag in sorted(before.keys() | after.keys()) if before.get(flag) != after.get(flag))
+
+
+def _changed_files(old: Tree, new: Tree) -> tuple[str, ...]:
+    before, after = old.by_path, new.by_path
+    return tuple(path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path))

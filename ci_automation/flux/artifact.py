@@ -1,0 +1,95 @@
+"""An artifact of Flux manifests: composed from a release, options and an overlay, always to the same digest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.archive import write_archive
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, InvalidManifest, Manifest
+from ci_automation.flux.render import render
+from ci_automation.flux.version import InvalidVersion, Version
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.tree import Tree
+    from ci_automation.flux.bundle import Bundle
+    from ci_automation.flux.options import Options
+
+SOURCE = "https://github.com/fluxcd/flux2"
+_OURS = "io.github.flux-manifests."
+_VERSION = f"{_OURS}version"
+_OPTIONS = f"{_OURS}options-digest"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """All that an artifact's digest depends on; `overlay` is every file but the one at `path`."""
+
+    version: Version
+    commit: str
+    bundle: Bundle
+    options: Options
+    overlay: Tree
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """An artifact that is complete in memory: its manifest, its one layer, and the components text in it."""
+
+    manifest: Manifest
+    layer: bytes
+    components: str
+
+    @property
+    def digest(self) -> Digest:
+        """Return the digest that the artifact has in every registry."""
+        return self.manifest.digest
+
+
+def compose(recipe: Recipe) -> Composed:
+    """Return the artifact of `recipe` (design section 5.1): same inputs, same digest, on any machine.
+
+    Raises:
+        ComponentMissing: the release lacks a component that the options name.
+        TemplateMismatch: the release's manifests are not of a shape that we render.
+    """
+    components = render(recipe.bundle, recipe.version, recipe.options)
+    layer = write_archive(recipe.overlay.replaced(recipe.path, components.encode()))
+    annotations = {
+        # Flux's own --reproducible writes the epoch; a time of the run would give each run another digest.
+        "org.opencontainers.image.created": "1970-01-01T00:00:00Z",
+        "org.opencontainers.image.source": SOURCE,
+        "org.opencontainers.image.revision": f"{recipe.version}@sha1:{recipe.commit}",
+        _VERSION: str(recipe.version),
+        f"{_OURS}components-digest": str(Digest.of(components.encode())),
+        f"{_OURS}overlay-digest": str(recipe.overlay.without(recipe.path).digest()),
+        _OPTIONS: str(recipe.options.digest),
+        f"{_OURS}release-digest": str(recipe.bundle.digest),
+    }
+    manifest = Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), (Descriptor.of(FLUX_LAYER, layer),), annotations)
+    return Composed(manifest, layer, components)
+
+
+def stated_version(manifest: Manifest) -> Version | None:
+    """Return the version that our annotation states, or None where somebody else made the artifact.
+
+    Raises:
+        InvalidManifest: the annotation is there and is no version.
+    """
+    text = manifest.annotations.get(_VERSION)
+    try:
+        return Version.parse(text) if text is not None else None
+    except InvalidVersion as error:
+        raise InvalidManifest(str(error)) from None
+
+
+def stated_options_digest(manifest: Manifest) -> str | None:
+    """Return the digest of the options that our annotation states, or None where somebody else made the artifact."""
+    return manifest.annotations.get(_OPTIONS)
+
+
+def immutable_tag(version: Version, digest: Digest) -> str:
+    """Return the tag that names this digest for ever, such as `v2.9.4-1a2b3c4d5e6f`; tags have no `+`."""
+    return f"{str(version).replace('+', '_')}-{digest.short}"

@@ -1,0 +1,155 @@
+"""Recovering the options that a components file was made with, and proving them by rendering its own release again."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import PolicyRefused, UsageError
+from ci_automation.flux.inventory import difference
+from ci_automation.flux.options import COMPONENTS, Options
+from ci_automation.flux.render import GENERATED, render
+from ci_automation.flux.version import InvalidVersion, Version
+
+if TYPE_CHECKING:
+    from ci_automation.flux.bundle import Bundle
+
+_HEADER = re.compile(
+    rf"(?:---\n)?{re.escape(GENERATED)}\n# Flux Version: (?P<version>\S+)\n# Components: (?P<components>\S*)\n"
+)
+_VERSION_LABEL = re.compile(r'^    app\.kubernetes\.io/version: "?(v[^"\s]+)"?$', re.MULTILINE)
+_DEPLOYMENT = re.compile(r"^kind: Deployment$.*?^  name: (\S+)$", re.MULTILINE | re.DOTALL)
+_NAMESPACE = re.compile(r"^kind: Namespace\n(?:.*\n)*?  name: (\S+)$", re.MULTILINE)
+_IMAGE = re.compile(r"^ +image: (\S+)/[a-z-]+:[^/\s]+$", re.MULTILINE)
+_PULL_SECRET = re.compile(r"^ +imagePullSecrets:\n +- name: (\S+)$", re.MULTILINE)
+_WATCH_ALL = re.compile(r"^ +- --watch-all-namespaces=(true|false)$", re.MULTILINE)
+_LOG_LEVEL = re.compile(r"^ +- --log-level=(\S+)$", re.MULTILINE)
+_DOMAIN = re.compile(
+    r"^ +- --(?:events-addr=http://notification-controller|storage-adv-addr=[a-z-]+)\.\S+?\.svc\.(\S+?)\./?$",
+    re.MULTILINE,
+)
+_TOLERATIONS = re.compile(r"^ +tolerations:\n((?: +- key: \S+\n +operator: Exists\n)+)", re.MULTILINE)
+
+
+class UnreadableComponents(UsageError):
+    """A components file says too little about itself to be rendered again."""
+
+    hint = "It must come from `flux install --export` of v2.2 or later. `init` makes a new artifact."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the components file cannot be read: {reason}")
+
+
+class EditedByHand(PolicyRefused):
+    """A components file is not what its own release and options give."""
+
+    hint = "Move the edits into a patch of the kustomization, or publish without them with --accept-edits."
+
+    def __init__(self, version: Version, diff: str) -> None:
+        super().__init__(f"the components file has been edited by hand since Flux {version} made it:\n{diff}")
+        self.diff = diff
+
+
+class MadeByAnotherTool(PolicyRefused):
+    """A components file holds a release's objects, but another tool than `flux install --export` wrote it."""
+
+    hint = "Look at the difference with `plan --accept-edits`, which replaces the file by what Flux itself prints."
+
+    def __init__(self, version: Version, objects: str) -> None:
+        super().__init__(
+            f"the components file was not written by `flux install --export` but by kustomize, from install.yaml, "
+            f"or by an older tool: it has no header of Flux, {objects} of {version}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a components file says of its making; `generated` tells whether it has the header of `flux install`."""
+
+    version: Version
+    options: Options
+    generated: bool
+
+
+def recover(text: str) -> Recovered:
+    """Return the version and all options that `text` was made with, as far as the text shows them.
+
+    Where an option has left no trace (the cluster domain without any address) it has Flux's default. Nothing is
+    proven yet.
+
+    Raises:
+        UnreadableComponents: version, components or namespace are not to be found.
+        InvalidOption: a value is not one that Flux takes.
+    """
+    head = _HEADER.match(text)
+    version = head["version"] if head else _found(_VERSION_LABEL, text, "no version, in a header or a label")
+    components = (
+        head["components"].split(",") if head else [name for name in _DEPLOYMENT.findall(text) if name in COMPONENTS]
+    )
+    registry = _found(_IMAGE, text, "no controller image")
+    defaults, tolerations = Options(), _TOLERATIONS.search(text)
+    secret, watch, level, domain = (
+        match[1] if (match := pattern.search(text)) else None
+        for pattern in (_PULL_SECRET, _WATCH_ALL, _LOG_LEVEL, _DOMAIN)
+    )
+    try:
+        return Recovered(
+            Version.parse(version),
+            Options(
+                components=tuple(components),
+                namespace=_found(_NAMESPACE, text, "no Namespace"),
+                registry=registry,
+                image_pull_secret=_plain(secret or ""),
+                watch_all_namespaces=watch != "false",
+                network_policy="\nkind: NetworkPolicy\n" in text,
+                log_level=level or defaults.log_level,
+                cluster_domain=domain or defaults.cluster_domain,
+                toleration_keys=tuple(_plain(key) for key in re.findall(r"- key: (\S+)", tolerations[1]))
+                if tolerations
+                else (),
+            ),
+            generated=head is not None,
+        )
+    except InvalidVersion as error:
+        raise UnreadableComponents(str(error)) from None
+
+
+def prove(text: str, recovered: Recovered, bundle: Bundle) -> None:
+    """Render the file's own release again, and compare: this proves the options, and finds hand edits.
+
+    Raises:
+        EditedByHand: the bytes differ.
+        MadeByAnotherTool: the bytes differ, and the file has no header of `flux install`.
+    """
+    expected = render(bundle, recovered.version, recovered.options)
+    if text == expected:
+        return
+    if not recovered.generated:
+        same = _objects(text) == _objects(expected)
+        raise MadeByAnotherTool(
+            recovered.version, "and the same objects as a rendering" if same else "and other objects than a rendering"
+        )
+    raise EditedByHand(
+        recovered.version,
+        difference(expected, text, f"flux install --export ({recovered.version})", "the artifact's file"),
+    )
+
+
+def _objects(text: str) -> frozenset[tuple[str, ...]]:
+    """Return the documents without their order, comments and layout: the sorted words of each."""
+    bodies = (
+        re.sub(r"^(---|#.*)$", "", part, flags=re.MULTILINE) for part in re.split(r"^---$", text, flags=re.MULTILINE)
+    )
+    return frozenset(tuple(sorted(body.split())) for body in bodies if body.strip())
+
+
+def _found(pattern: re.Pattern[str], text: str, otherwise: str) -> str:
+    if not (match := pattern.search(text)):
+        raise UnreadableComponents(otherwise)
+    return match[1]
+
+
+def _plain(scalar: str) -> str:
+    """Return a scalar of one word without the quotes that kustomize puts around some."""
+    return scalar.strip("\"'")

@@ -1,0 +1,123 @@
+"""Releases in a directory: a mirror for clusters without a way to GitHub, for tests, and for the demonstration.
+
+`releases.json` has the form of GitHub's `GET /repos/{owner}/{repo}/releases` (tag_name, published_at, draft,
+prerelease, and the assets' names), `tags.json` that of `GET /repos/{owner}/{repo}/tags`; the folder `<tag>/` has the
+release's `manifests.tar.gz` and `flux_<version>_checksums.txt`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import ReleaseSourceError
+from ci_automation.flux.bundle import LIMITS
+from ci_automation.flux.release import (
+    BUNDLE,
+    MAX_CHECKSUMS_BYTES,
+    ReleaseFiles,
+    ReleaseIncomplete,
+    ReleaseNotFound,
+    checksums_name,
+    is_draft,
+    open_release,
+    releases,
+)
+from ci_automation.flux.sources.rest import listings, load, tag_commit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ci_automation.flux.release import FetchedRelease, Release
+    from ci_automation.flux.version import Version
+
+_RELEASES, _TAGS = "releases.json", "tags.json"
+_MAX_JSON_BYTES = 32 << 20  # GitHub's own list of Flux's releases has 6 MB
+
+
+class UnreadableDirectory(ReleaseSourceError):
+    """A directory of releases, or a file in it, cannot be read."""
+
+    hint = "Name a directory with releases.json, tags.json and one folder a release, readable by this user."
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"cannot read {path}: {problem}")
+
+
+class LeavesDirectory(ReleaseSourceError):
+    """A file of a directory of releases is a link to somewhere else."""
+
+    hint = "Put the file itself into the directory. Nothing outside of it is read."
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} leads out of the directory of releases")
+
+
+class FileTooLarge(ReleaseSourceError):
+    """A file of a directory of releases is larger than any that Flux publishes."""
+
+    hint = "Compare the file with the release on GitHub."
+
+    def __init__(self, path: Path, limit: int) -> None:
+        super().__init__(f"{path} has more than {limit} bytes")
+
+
+class DirectorySource:
+    """The releases of a directory. Nothing is read before it is needed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def list(self, newer_than: Version | None = None) -> tuple[Release, ...]:
+        """Return all releases, newest version first; see `ReleaseSource`."""
+        del newer_than  # the list is one file
+        where = str(self._path / _RELEASES)
+        return releases(listings(load(self._read_json(_RELEASES), where), where), where)
+
+    def fetch(self, version: Version) -> FetchedRelease:
+        """Return the release of `version`; see `ReleaseSource`."""
+        release = next((release for release in self.list() if release.version == version), None)
+        if release is None or is_draft(release):
+            raise ReleaseNotFound(version, str(self._path))
+        if release.problem:
+            raise ReleaseIncomplete(version, release.problem)
+        tags = load(self._read_json(_TAGS), str(self._path / _TAGS))
+        commit = tag_commit(tags, version, str(self._path / _TAGS))
+        files = ReleaseFiles(
+            checksums=self._read_asset(version, checksums_name(version), MAX_CHECKSUMS_BYTES),
+            bundle=self._read_asset(version, BUNDLE, LIMITS.compressed_bytes),
+        )
+        return open_release(release, files, commit)
+
+    def _read_json(self, name: str) -> bytes:
+        data = self._read(self._path / name, _MAX_JSON_BYTES)
+        if data is None:
+            raise UnreadableDirectory(self._path / name, "it is not there")
+        return data
+
+    def _read_asset(self, version: Version, name: str, limit: int) -> bytes:
+        data = self._read(self._path / str(version) / name, limit)
+        if data is None:
+            raise ReleaseIncomplete(version, f"{self._path / str(version)} has no {name}, although {_RELEASES} says so")
+        return data
+
+    def _read(self, path: Path, limit: int) -> bytes | None:
+        """Return the bytes of a file below the directory, or None where there is none."""
+        try:
+            real = path.resolve(strict=True)
+            if not real.is_relative_to(self._path.resolve(strict=True)):
+                raise LeavesDirectory(path)
+            if not real.is_file():  # reading a pipe would wait for ever
+                raise UnreadableDirectory(path, "it is not a regular file")
+            with real.open("rb") as file:
+                data = file.read(limit + 1)
+        except FileNotFoundError:
+            return None
+        except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links, up to Python 3.12
+            raise UnreadableDirectory(path, _reason(error)) from None
+        if len(data) > limit:
+            raise FileTooLarge(path, limit)
+        return data
+
+
+def _reason(error: OSError | RuntimeError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or "its links go in a circle"

@@ -1,0 +1,199 @@
+"""Releases of a GitHub repository: Flux's own, or a copy of it on GitHub Enterprise Server."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ci_automation.errors import ReleaseSourceError, UsageError
+from ci_automation.flux.bundle import LIMITS
+from ci_automation.flux.release import (
+    BUNDLE,
+    MAX_CHECKSUMS_BYTES,
+    InvalidReleaseList,
+    Listing,
+    ReleaseFiles,
+    ReleaseIncomplete,
+    ReleaseNotFound,
+    UnknownCommit,
+    checksums_name,
+    is_draft,
+    open_release,
+    read_version,
+    releases,
+    successors_complete,
+)
+from ci_automation.flux.sources.rest import creation, field, listing, listings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ci_automation.flux.release import FetchedRelease, Release
+    from ci_automation.flux.version import Version
+    from ci_automation.github.client import GitHub
+
+FLUX = "fluxcd/flux2"
+_REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}/(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
+_MAX_PAGES = 100  # GitHub lists 10 000 releases at most
+_FIRST_PAGE, _NEXT_PAGE = 30, 100  # thirty releases are more than a year of Flux, and less than 3 KB
+_AT_ONCE = 50
+# Names of one letter: names are most of an answer.
+_NAMES = "{n:nodes{n:name}}"
+_LIST = (
+    "query($o:String!,$r:String!,$n:Int!,$a:String){repository(owner:$o,name:$r){"
+    "l:releases(first:$n,after:$a,orderBy:{field:CREATED_AT,direction:DESC}){p:pageInfo{n:hasNextPage c:endCursor}"
+    "n:nodes{t:tagName p:publishedAt d:isDraft x:isPrerelease "
+    f'm:releaseAssets(first:1,name:"{BUNDLE}"){_NAMES}}}}}}}}}'
+)
+
+
+class InvalidRepository(UsageError):
+    """A text is not a repository on GitHub."""
+
+    hint = "Write OWNER/NAME, for example fluxcd/flux2."
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text[:200]!r} is not a repository on GitHub")
+
+
+class RepositoryNotFound(ReleaseSourceError):
+    """A repository is not there, or not for this user."""
+
+    hint = "Check its name. GitHub also says so where a token may not read a private repository."
+
+    def __init__(self, where: str) -> None:
+        super().__init__(f"there is no repository {where}")
+
+
+class GitHubSource:
+    """The releases of one repository; with a token they are listed by one small GraphQL query, else page by page."""
+
+    def __init__(self, client: GitHub, repository: str = FLUX) -> None:
+        if not _REPOSITORY.fullmatch(repository):
+            raise InvalidRepository(repository)
+        self._client, self._repository = client, repository
+        self._where = f"{client.host}/{repository}"
+
+    def list(self, newer_than: Version | None = None) -> tuple[Release, ...]:
+        """Return the releases, read only as far down as successors of `newer_than` can be; see `ReleaseSource`."""
+        if not self._client.authenticated:
+            return releases(self._pages(newer_than), self._where)
+        return releases(self._with_checksums(tuple(self._query(newer_than)), newer_than), self._where)
+
+    def fetch(self, version: Version) -> FetchedRelease:
+        """Return the release of `version`; see `ReleaseSource`."""
+        answer = self._client.get(f"/repos/{self._repository}/releases/tags/{version}")
+        if answer is None:
+            raise ReleaseNotFound(version, self._where)
+        (release,) = releases([listing(answer.value, str(version), self._where)], self._where)
+        if release.version != version or is_draft(release):
+            raise ReleaseNotFound(version, self._where)
+        if release.problem:
+            raise ReleaseIncomplete(version, release.problem)
+        identities = {
+            field(asset, "name", str, self._where): field(asset, "id", int, self._where)
+            for asset in field(answer.value, "assets", list, self._where)
+        }
+        if (commit := self._client.tag_commit(self._repository, str(version))) is None:
+            raise UnknownCommit(version, f"{self._where} has no tag {version}")
+        files = ReleaseFiles(
+            checksums=self._client.asset(self._repository, identities[checksums_name(version)], MAX_CHECKSUMS_BYTES),
+            bundle=self._client.asset(self._repository, identities[BUNDLE], LIMITS.compressed_bytes),
+        )
+        return open_release(release, files, commit)
+
+    def _pages(self, newer_than: Version | None) -> Iterator[Listing]:
+        """Yield the releases as REST lists them: mostly in the order of creation, but that is not promised."""
+        seen: tuple[Version, ...] = ()
+        created: tuple[str | None, ...] = ()
+        for number in range(1, _MAX_PAGES + 1):
+            answer = self._client.get(f"/repos/{self._repository}/releases?per_page=100&page={number}")
+            if answer is None:
+                raise RepositoryNotFound(self._where)
+            page = listings(answer.value, self._where)
+            yield from page
+            seen += _versions(page)
+            created += tuple(creation(item) for item in answer.value)
+            if not answer.has_next or (_descend(created) and successors_complete(seen, newer_than)):
+                return
+        raise InvalidReleaseList(self._where, f"it has more than {_MAX_PAGES} pages")
+
+    def _query(self, newer_than: Version | None) -> Iterator[Listing]:
+        """Yield the releases as GraphQL lists them, in the order of creation; the checksums files are not asked for."""
+        owner, _, name = self._repository.partition("/")
+        seen: tuple[Version, ...] = ()
+        cursor = None
+        for number in range(_MAX_PAGES):
+            size = _NEXT_PAGE if number else _FIRST_PAGE
+            repository = self._ask(_LIST, {"o": owner, "r": name, "n": size, "a": cursor})
+            connection = field(repository, "l", dict, self._where)
+            page = tuple(self._node(node) for node in field(connection, "n", list, self._where))
+            yield from page
+            seen += _versions(page)
+            more = field(connection, "p", dict, self._where)
+            if not field(more, "n", bool, self._where) or successors_complete(seen, newer_than):
+                return
+            cursor = field(more, "c", str, self._where)
+        raise InvalidReleaseList(self._where, f"it has more than {_MAX_PAGES} pages")
+
+    def _node(self, node: object) -> Listing:
+        published = node.get("p") if isinstance(node, dict) else None
+        return Listing(
+            tag=field(node, "t", str, self._where),
+            published_at=None if published is None else field(node, "p", str, self._where),
+            draft=field(node, "d", bool, self._where),
+            prerelease=field(node, "x", bool, self._where),
+            assets=self._assets(field(node, "m", dict, self._where)),
+        )
+
+    def _assets(self, connection: object) -> frozenset[str]:
+        return frozenset(field(item, "n", str, self._where) for item in field(connection, "n", list, self._where))
+
+    def _with_checksums(self, found: tuple[Listing, ...], newer_than: Version | None) -> Iterator[Listing]:
+        """Yield the releases with their checksums files, which are asked for by name, and that has the version in it.
+
+        Only those that somebody may want are asked for: a check that finds nothing newer stays at one request.
+        """
+        wanted = [
+            version
+            for version in _versions(item for item in found if not item.draft)
+            if newer_than is None or version > newer_than
+        ]
+        complete = {version for version in _versions(found) if version not in wanted}
+        for start in range(0, len(wanted), _AT_ONCE):
+            complete |= self._that_have_checksums(wanted[start : start + _AT_ONCE])
+        for item in found:
+            version = read_version(item.tag)
+            added = {checksums_name(version)} if version in complete else set()
+            yield replace(item, assets=item.assets | added)
+
+    def _that_have_checksums(self, wanted: Sequence[Version]) -> set[Version]:
+        owner, _, name = self._repository.partition("/")
+        fields = "".join(
+            f'r{number}:release(tagName:"{version}"){{m:releaseAssets(first:1,name:"{checksums_name(version)}"){_NAMES}}}'
+            for number, version in enumerate(wanted)
+        )
+        query = f"query($o:String!,$r:String!){{repository(owner:$o,name:$r){{{fields}}}}}"
+        repository = self._ask(query, {"o": owner, "r": name})
+        return {
+            version
+            for number, version in enumerate(wanted)
+            if (release := repository.get(f"r{number}"))
+            and checksums_name(version) in self._assets(field(release, "m", dict, self._where))
+        }
+
+    def _ask(self, query: str, variables: Mapping[str, object]) -> dict[str, Any]:
+        repository = self._client.graphql(query, variables).get("repository")
+        if repository is None:
+            raise RepositoryNotFound(self._where)
+        return field({"repository": repository}, "repository", dict, self._where)
+
+
+def _versions(found: Iterable[Listing]) -> tuple[Version, ...]:
+    return tuple(version for item in found if (version := read_version(item.tag)))
+
+
+def _descend(dates: Sequence[str | None]) -> bool:
+    known = [date for date in dates if date is not None]
+    return len(known) == len(dates) and known == sorted(known, reverse=True)

@@ -1,0 +1,190 @@
+"""The gates: each is one rule with one sentence, and only decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ci_automation.flux.version import Step
+from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.policy.model import Action
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ci_automation.flux.release import Release
+    from ci_automation.flux.version import Version
+    from ci_automation.policy.model import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the gates on a release are asked: may `release` follow `current` now?"""
+
+    current: Version
+    release: Release
+    policy: Policy
+    now: datetime
+    paused: bool = False
+
+    @property
+    def step(self) -> Step:
+        """Return the kind of step that it would be."""
+        return self.current.step_to(self.release.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a step does to the artifact's content besides the version, and what the user has said to it."""
+
+    removed: tuple[str, ...] = ()
+    removal_allowed: bool = False
+    options_changed: tuple[str, ...] = ()
+    overlay_changed: tuple[str, ...] = ()
+    edits_dropped: bool = False
+    proven: bool = True
+    unproven_allowed: bool = False
+
+
+def release_verdicts(question: Question) -> tuple[Verdict, ...]:
+    """Return what every gate on the release says."""
+    gates = (_usable, _direction, _prerelease, _range, _kind, _age, _freeze, _paused)
+    return tuple(gate(question) for gate in gates)
+
+
+def content_verdicts(change: Change) -> tuple[Verdict, ...]:
+    """Return what every gate on the content says."""
+    gates = (_removal, _proof, _options, _overlay, _edits)
+    return tuple(verdict for gate in gates if (verdict := gate(change)))
+
+
+def _usable(question: Question) -> Verdict:
+    """Refuse a release that exists but cannot be taken: a draft, withdrawn, or without its bundle."""
+    if problem := question.release.problem:
+        return Verdict("release", Decision.REFUSED, f"{question.release.version} cannot be taken: {problem}")
+    return Verdict("release", Decision.AUTO, f"{question.release.version} is complete")
+
+
+def _direction(question: Question) -> Verdict:
+    """Refuse to go down: Flux's storage versions do not migrate back, and an old version has known holes."""
+    if question.step is Step.DOWN:
+        return Verdict(
+            "direction", Decision.REFUSED, f"{question.release.version} is older than the present {question.current}"
+        )
+    return Verdict("direction", Decision.AUTO, f"{question.release.version} is not older than {question.current}")
+
+
+def _prerelease(question: Question) -> Verdict:
+    release = question.release
+    if (release.prerelease or release.version.is_prerelease) and not question.policy.prereleases:
+        return Verdict(
+            "prereleases", Decision.REFUSED, f"{release.version} is a pre-release, and the policy takes none"
+        )
+    return Verdict("prereleases", Decision.AUTO, f"{release.version} may be taken as far as pre-releases go")
+
+
+def _range(question: Question) -> Verdict:
+    allowed = question.policy.range
+    version = question.release.version
+    # With pre-releases switched on, the range is asked about the release that they lead to: Masterminds' ranges leave
+    # every pre-release out unless they name one themselves.
+    if allowed.allows(version) or (question.policy.prereleases and allowed.allows(version.release)):
+        return Verdict("range", Decision.AUTO, f"{version} is in the range {allowed}")
+    return Verdict("range", Decision.REFUSED, f"{version} is outside of the range {allowed}")
+
+
+def _kind(question: Question) -> Verdict:
+    """Let patches through, ask for minors, never take majors, or as the policy says for each kind."""
+    step = question.step
+    if step in {Step.NONE, Step.DOWN}:
+        return Verdict("kind", Decision.AUTO, "the version stays")
+    match question.policy.actions[step]:
+        case Action.AUTO:
+            return Verdict("kind", Decision.AUTO, f"a {step} release is taken by itself")
+        case Action.APPROVAL:
+            return Verdict("kind", Decision.APPROVAL, f"a {step} release needs approval")
+        case Action.NEVER:
+            return Verdict("kind", Decision.REFUSED, f"a {step} release is never taken by this policy")
+
+
+def _age(question: Question) -> Verdict:
+    """Hold a release until it is old enough for its kind of step.
+
+    Young releases get superseded: each of 2.6.0, 2.7.0, 2.8.0 and 2.9.0 was, within seven days. The age counts from
+    publication, never from when we first saw it, so that a stopped schedule does not shorten it.
+    """
+    release = question.release
+    wait_until = release.published_at + question.policy.min_release_age.get(question.step, timedelta())
+    old = _for_people(question.now - release.published_at)
+    if question.now < wait_until:
+        return Verdict(
+            "age",
+            Decision.HOLD,
+            f"{release.version} is {old} old; {question.step} releases wait until {wait_until:%Y-%m-%d %H:%M} UTC",
+        )
+    return Verdict("age", Decision.AUTO, f"{release.version} is {old} old")
+
+
+def _freeze(question: Question) -> Verdict:
+    for freeze in question.policy.freeze:
+        if until := freeze.active(question.now):
+            return Verdict(
+                "freeze", Decision.HOLD, f"changes are frozen until {until:%Y-%m-%d %H:%M} UTC: {freeze.reason}"
+            )
+    return Verdict("freeze", Decision.AUTO, "no freeze is on")
+
+
+def _paused(question: Question) -> Verdict:
+    if question.paused:
+        return Verdict("paused", Decision.HOLD, "the artifact is paused in the configuration")
+    return Verdict("paused", Decision.AUTO, "the artifact is not paused")
+
+
+def _removal(change: Change) -> Verdict | None:
+    """Refuse to lose a controller or a CRD: pruning a CRD deletes every object of its kind."""
+    if not change.removed:
+        return None
+    names = ", ".join(change.removed)
+    if change.removal_allowed:
+        return Verdict("removal", Decision.AUTO, f"{names} would vanish, which --allow-removal allows")
+    return Verdict("removal", Decision.REFUSED, f"{names} would vanish; --allow-removal allows it")
+
+
+def _proof(change: Change) -> Verdict | None:
+    """Refuse what nobody has proven: the templates live in Flux's CLI, and changed even in a patch."""
+    if change.proven:
+        return Verdict("proof", Decision.AUTO, "the rendering of this release is proven: known")
+    if change.unproven_allowed:
+        return Verdict("proof", Decision.AUTO, "the rendering is not proven, which --unsafe-unproven-rendering allows")
+    return Verdict(
+        "proof",
+        Decision.REFUSED,
+        "rendering was never proven on this release; --unsafe-unproven-rendering takes it anyway",
+    )
+
+
+def _options(change: Change) -> Verdict | None:
+    if not change.options_changed:
+        return None
+    return Verdict("options", Decision.APPROVAL, f"the options change: {', '.join(change.options_changed)}")
+
+
+def _overlay(change: Change) -> Verdict | None:
+    if not change.overlay_changed:
+        return None
+    return Verdict("overlay", Decision.APPROVAL, f"the overlay changes: {', '.join(change.overlay_changed)}")
+
+
+def _edits(change: Change) -> Verdict | None:
+    if not change.edits_dropped:
+        return None
+    return Verdict("edits", Decision.AUTO, "edits of the components file are dropped, which --accept-edits allows")
+
+
+def _for_people(age: timedelta) -> str:
+    """Return an age in its largest unit that is not zero."""
+    if age.days:
+        return f"{age.days} day{'s' if age.days != 1 else ''}"
+    hours = age // timedelta(hours=1)
+    return f"{hours} hour{'s' if hours != 1 else ''}"

@@ -1,0 +1,99 @@
+"""What a team allows: which steps happen by themselves, from which releases, and when."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import UsageError
+from ci_automation.flux.version import Step
+from ci_automation.policy.ranges import Range
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ci_automation.policy.freeze import Freeze
+
+STEPS = (Step.PATCH, Step.MINOR, Step.MAJOR)
+_SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([dhms])")
+_DURATION = re.compile(rf"(?:{_PART.pattern})+|0")
+_MAX_TEXT = 64
+_LONGEST = timedelta(days=3660)
+
+
+class InvalidDuration(UsageError):
+    """A text is not a duration."""
+
+    hint = "Write it with d, h, m or s, for example 7d, 24h or 1h30m; at most ten years."
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text[:80]!r} is not a duration")
+
+
+class IncompletePolicy(UsageError):
+    """A policy does not say what to do at a kind of step; silence is no permission."""
+
+    def __init__(self, what: str, missing: str) -> None:
+        super().__init__(f"the policy has no {what} for {missing} releases")
+
+
+class Action(enum.StrEnum):
+    """What happens when a step to a newer release is possible."""
+
+    AUTO = "auto"
+    APPROVAL = "approval"
+    NEVER = "never"
+
+
+class MinorStep(enum.StrEnum):
+    """Which of several newer minor releases is next."""
+
+    LATEST = "latest"
+    NEXT = "next"
+
+
+def _actions() -> dict[Step, Action]:
+    return {Step.PATCH: Action.AUTO, Step.MINOR: Action.APPROVAL, Step.MAJOR: Action.NEVER}
+
+
+def _ages() -> dict[Step, timedelta]:
+    return {Step.PATCH: timedelta(hours=24), Step.MINOR: timedelta(days=7), Step.MAJOR: timedelta(days=7)}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The policy of one artifact (design section 5.2); what is not said is the default."""
+
+    actions: Mapping[Step, Action] = field(default_factory=_actions)
+    range: Range = field(default_factory=lambda: Range.parse(">=2.0.0"))
+    prereleases: bool = False
+    min_release_age: Mapping[Step, timedelta] = field(default_factory=_ages)
+    minor_step: MinorStep = MinorStep.LATEST
+    freeze: tuple[Freeze, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise `IncompletePolicy` where a kind of step has no action or no age."""
+        for step in STEPS:
+            if step not in self.actions:
+                raise IncompletePolicy("action", step)
+            if step not in self.min_release_age:
+                raise IncompletePolicy("minimum age", step)
+
+
+def duration(text: str) -> timedelta:
+    """Return the duration that `text` writes, as Go does (`time.ParseDuration`), with days of 24 hours besides.
+
+    Raises:
+        InvalidDuration: it is not one, is negative, or is longer than ten years.
+    """
+    if len(text) > _MAX_TEXT or not _DURATION.fullmatch(text):
+        raise InvalidDuration(text)
+    seconds = sum((Fraction(number) * _SECONDS[unit] for number, unit in _PART.findall(text)), Fraction(0))
+    if seconds > _LONGEST.total_seconds():
+        raise InvalidDuration(text)
+    return timedelta(microseconds=int(seconds * 1_000_000))

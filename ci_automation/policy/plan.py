@@ -1,0 +1,195 @@
+"""The plan: what one run intends, complete before anything is done, and the JSON document that holds it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Reference
+from ci_automation.errors import UsageError
+from ci_automation.flux.options import Options
+from ci_automation.flux.version import Version
+from ci_automation.policy.decision import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEMA = "flux-manifests.plan/v1"
+MAX_PLAN_BYTES = 4 << 20
+
+
+class InvalidPlan(UsageError):
+    """A file is not a plan, was edited, or is of another version of the schema."""
+
+    hint = "Make the plan again with `flux-manifests plan ARTIFACT --out FILE`; plans are never edited by hand."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the plan cannot be used: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageChange:
+    """A controller's image before and after; empty where the controller is new or gone."""
+
+    controller: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One publication that is intended: from which digest to which, what is in it, and what was decided."""
+
+    old_version: Version
+    new_version: Version
+    base: Digest
+    target: Digest
+    decision: Decision
+    reasons: tuple[str, ...]
+    options: Options
+    overlay: Digest
+    release: Digest
+    proven: bool
+    images: tuple[ImageChange, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of step, for people: patch, minor, major, or content where the version stays."""
+        step = self.old_version.step_to(self.new_version)
+        return "content" if self.old_version == self.new_version else str(step)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as the plan's document has it."""
+        return {
+            "from": str(self.old_version),
+            "to": str(self.new_version),
+            "kind": self.kind,
+            "base": str(self.base),
+            "target": str(self.target),
+            "decision": str(self.decision),
+            "reasons": list(self.reasons),
+            "options": self.options.differing(),
+            "overlay": str(self.overlay),
+            "release": str(self.release),
+            "proof": "known" if self.proven else "none",
+            "changes": {
+                "images": [{"controller": i.controller, "from": i.old, "to": i.new} for i in self.images],
+                "added": list(self.added),
+                "removed": list(self.removed),
+            },
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return the step that `to_json` wrote; anything else raises KeyError, TypeError, ValueError or UsageError."""
+        return cls(
+            old_version=Version.parse(value["from"]),
+            new_version=Version.parse(value["to"]),
+            base=Digest.parse(value["base"]),
+            target=Digest.parse(value["target"]),
+            decision=Decision(value["decision"]),
+            reasons=tuple(value["reasons"]),
+            options=Options().with_flags(value["options"]),
+            overlay=Digest.parse(value["overlay"]),
+            release=Digest.parse(value["release"]),
+            proven=value["proof"] == "known",
+            images=tuple(ImageChange(i["controller"], i["from"], i["to"]) for i in value["changes"]["images"]),
+            added=tuple(value["changes"]["added"]),
+            removed=tuple(value["changes"]["removed"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A newer release that the plan does not go to, and why."""
+
+    version: Version
+    decision: Decision
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps that one artifact is meant to take, each on top of the one before."""
+
+    artifact: Reference
+    current_version: Version
+    current: Digest
+    steps: tuple[PlannedStep, ...]
+    passed_over: tuple[PassedOver, ...] = ()
+
+    @property
+    def digest(self) -> Digest:
+        """Return the digest of the plan's document without the digest itself."""
+        return Digest.of(_canonical(self._document()))
+
+    def to_text(self) -> str:
+        """Return the plan's document, indented for people; its digest is over the canonical form."""
+        return json.dumps({**self._document(), "digest": str(self.digest)}, indent=2, ensure_ascii=False) + "\n"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan's document as a value."""
+        return {**self._document(), "digest": str(self.digest)}
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "artifact": str(self.artifact),
+            "current": {"version": str(self.current_version), "digest": str(self.current)},
+            "steps": [step.to_json() for step in self.steps],
+            "passedOver": [
+                {"version": str(p.version), "decision": str(p.decision), "reasons": list(p.reasons)}
+                for p in self.passed_over
+            ],
+        }
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """Return the plan in `data`.
+
+        The digest finds accidents and hasty edits, not an attacker, who can compute it again: nothing that a plan
+        says is believed before it was rendered and decided again.
+
+        Raises:
+            InvalidPlan: not JSON, another schema, edited, or with steps that do not follow one another.
+        """
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            raise InvalidPlan("it is not JSON") from None
+        if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+            found = value.get("schema") if isinstance(value, dict) else None
+            raise InvalidPlan(f"its schema is {found!r}, and this version reads {SCHEMA}")
+        try:
+            plan = cls._from_json(value)
+        except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
+            raise InvalidPlan(f"a part is missing or malformed: {error}") from None
+        if value.get("digest") != str(plan.digest) or plan.to_json() != value:
+            raise InvalidPlan("its digest does not fit its content; it was edited, or damaged")
+        base = plan.current
+        for step in plan.steps:
+            if step.base != base:
+                raise InvalidPlan(f"the step to {step.new_version} does not begin where the one before it ends")
+            base = step.target
+        return plan
+
+    @classmethod
+    def _from_json(cls, value: Mapping[str, Any]) -> Self:
+        return cls(
+            artifact=Reference.parse_channel(value["artifact"]),
+            current_version=Version.parse(value["current"]["version"]),
+            current=Digest.parse(value["current"]["digest"]),
+            steps=tuple(PlannedStep.from_json(step) for step in value["steps"]),
+            passed_over=tuple(
+                PassedOver(Version.parse(p["version"]), Decision(p["decision"]), tuple(p["reasons"]))
+                for p in value["passedOver"]
+            ),
+        )
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,97 @@
+"""Which releases to go to: at most one step of each kind, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ci_automation.flux.version import Step
+from ci_automation.policy.decision import Decision, Verdict, decide
+from ci_automation.policy.gates import Question, release_verdicts
+from ci_automation.policy.model import MinorStep
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ci_automation.flux.release import Release
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A release that could follow the present one, and what the gates say of it."""
+
+    release: Release
+    step: Step
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def decision(self) -> Decision:
+        """Return the gravest verdict."""
+        return decide(self.verdicts)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The releases to go to, one after the other, and those passed over, each with its reasons.
+
+    All of `steps` can be done, if need be after approval, but for the last, which may be on hold.
+    """
+
+    steps: tuple[Candidate, ...]
+    passed_over: tuple[Candidate, ...]
+
+
+def select(question: Question, releases: Sequence[Release]) -> Selection:
+    """Return the steps from the question's present version, and the newer releases that are not taken.
+
+    A patch comes first; a minor is planned on top of it, and a major only where there is no minor. What could not be
+    done now does not stand in the way of what could.
+    """
+    newer = [
+        Candidate(release, current.step, release_verdicts(current))
+        for release in sorted(releases, key=lambda release: release.version)
+        if (current := replace(question, release=release)).step not in {Step.NONE, Step.DOWN}
+    ]
+    chosen = [
+        picked
+        for step in (Step.PATCH, Step.MINOR, Step.MAJOR)
+        if (picked := _pick([candidate for candidate in newer if candidate.step is step], question))
+    ]
+    steps = _in_order(chosen)
+    taken = {candidate.release.version for candidate in steps}
+    last_of = {candidate.step: candidate.release.version for candidate in steps}
+    passed_over = tuple(
+        candidate
+        for candidate in newer
+        if candidate.release.version not in taken
+        and (candidate.step not in last_of or candidate.release.version > last_of[candidate.step])
+    )
+    return Selection(steps, passed_over)
+
+
+def _pick(candidates: list[Candidate], question: Question) -> Candidate | None:
+    """Return the newest of one kind that can be done now, or else the newest that waits."""
+    if question.policy.minor_step is MinorStep.NEXT and candidates and candidates[0].step is not Step.PATCH:
+        takeable = [candidate for candidate in candidates if candidate.decision is not Decision.REFUSED]
+        series = min((candidate.release.version.minor for candidate in takeable), default=None)
+        candidates = [candidate for candidate in takeable if candidate.release.version.minor == series]
+    for wanted in (lambda decision: decision.is_actionable, lambda decision: decision is Decision.HOLD):
+        if fitting := [candidate for candidate in candidates if wanted(candidate.decision)]:
+            return fitting[-1]
+    return None
+
+
+def _in_order(chosen: list[Candidate]) -> tuple[Candidate, ...]:
+    """Return the steps of the plan: at most one by itself, at most one to ask for, at the end at most one on hold."""
+    actionable = [candidate for candidate in chosen if candidate.decision.is_actionable]
+    held = [candidate for candidate in chosen if not candidate.decision.is_actionable]
+    automatic = [candidate for candidate in actionable if candidate.decision is Decision.AUTO]
+    asked = [candidate for candidate in actionable if candidate.decision is Decision.APPROVAL]
+    # What a larger automatic step brings, a smaller one need not bring before it.
+    steps = automatic[-1:]
+    steps += [candidate for candidate in asked if not steps or candidate.release.version > steps[-1].release.version][
+        :1
+    ]
+    if not steps or (held and held[0].release.version > steps[-1].release.version):
+        steps += held[:1]
+    return tuple(steps)

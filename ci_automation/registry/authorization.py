@@ -1,0 +1,198 @@
+"""Who one registry is shown: challenges met, tokens kept per repository and right, secrets kept out of every text.
+
+Specifications: https://distribution.github.io/distribution/spec/auth/token/ and .../oauth/ (for identity tokens).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import threading
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+
+from ci_automation.registry.challenge import Challenge
+from ci_automation.registry.exchange import Request, Scope, parsed_json, printable
+from ci_automation.registry.network import UnsafeAddress, check_address
+from ci_automation.registry.port import AccessDenied, UnexpectedAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ci_automation.registry.credentials import Credential, Credentials
+    from ci_automation.registry.exchange import Answer
+    from ci_automation.registry.network import Origin
+    from ci_automation.registry.retry import Clock, Deadline
+
+CLIENT_ID = "flux-manifests"
+_MAX_TOKEN_ANSWER_BYTES = 1 << 20
+_DEFAULT_LIFETIME = 60  # of a token that does not say, by the token specification
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+_REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+_BYTES_OF_A_SECRET = 4  # anything shorter is in every text
+
+
+class _Key(NamedTuple):
+    repository: str
+    actions: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    header: str
+    expires: float
+
+
+class Authorization:
+    """What to say in `Authorization` to one registry; `fetch` gets an answer from its token server. Safe to share by threads."""
+
+    def __init__(
+        self,
+        registry: Origin,
+        source: Callable[[], Credentials],
+        fetch: Callable[[Request, Deadline], Answer],
+        clock: Clock,
+    ) -> None:
+        self._registry = registry
+        self._source = source
+        self._fetch = fetch
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._credentials: Credentials | None = None
+        self._challenge: Challenge | None = None
+        self._tokens: dict[_Key, _Token] = {}
+        self._written: set[str] = set()
+        self._secrets: frozenset[str] = frozenset()
+
+    def header(self, scope: Scope, deadline: Deadline) -> str | None:
+        """Return what to send for `scope`, or None as long as the registry has not asked for anything.
+
+        Raises:
+            AccessDenied: the token server refuses.
+            Again: it may not, the next time.
+        """
+        with self._lock:
+            return self._header(scope, deadline)
+
+    def renewed(self, scope: Scope, answer: Answer, sent: str | None, deadline: Deadline) -> bool:
+        """Return whether, after the 401 in `answer` to a request that had `sent`, there is another header to try.
+
+        Raises:
+            AccessDenied: the token server refuses, or is nowhere that credentials may go.
+            Again: it may not, the next time.
+        """
+        with self._lock:
+            challenge = Challenge.parse(answer.headers.get("www-authenticate", ""))
+            if challenge is None:
+                return False
+            if challenge != self._challenge:
+                self._challenge = challenge
+                self._tokens.clear()
+            key = self._key(scope)
+            if (token := self._tokens.get(key)) is not None and token.header == sent:
+                del self._tokens[key]  # and not where another thread has renewed it meanwhile
+            return self._header(scope, deadline) not in {None, sent}
+
+    def redacted(self, body: bytes) -> bytes:
+        """Return `body` without anything that we keep secret, should the other side have sent it back."""
+        for secret in sorted(self._secrets, key=len, reverse=True):
+            body = body.replace(secret.encode(), b"***")
+        return body
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Return whether there were no credentials to show."""
+        found = self._credentials
+        return found is None or (found.pull is None and found.push is None)
+
+    def _header(self, scope: Scope, deadline: Deadline) -> str | None:
+        if self._challenge is None:
+            if scope.push:
+                self._written.add(scope.repository)
+            return None
+        key = self._key(scope)
+        credential = self._credential(key)
+        if self._challenge.scheme == "basic":
+            return self._basic(credential)
+        token = self._tokens.get(key)
+        if token is None or token.expires <= self._clock.monotonic():
+            token = self._tokens[key] = self._token(self._challenge, key, credential, deadline)
+        return token.header
+
+    def _key(self, scope: Scope) -> _Key:
+        """Return which token serves `scope`: after the first write one for both, if both are the same user's."""
+        if scope.push:
+            self._written.add(scope.repository)
+        known = self._known()
+        push = scope.push or (scope.repository in self._written and known.pull == known.push)
+        return _Key(scope.repository, "pull,push" if push else "pull")
+
+    def _known(self) -> Credentials:
+        if self._credentials is None:
+            self._credentials = self._source()
+            for credential in (self._credentials.pull, self._credentials.push):
+                if credential is not None:
+                    self._keep_secret(credential.password, credential.identity_token)
+        return self._credentials
+
+    def _credential(self, key: _Key) -> Credential | None:
+        known = self._known()
+        return known.push if key.actions == "pull,push" else known.pull
+
+    def _basic(self, credential: Credential | None) -> str | None:
+        if credential is None or credential.identity_token:  # an identity token buys tokens, and is no password
+            return None
+        encoded = base64.b64encode(f"{credential.username}:{credential.password}".encode()).decode()
+        self._keep_secret(encoded)
+        return f"Basic {encoded}"
+
+    def _token(self, challenge: Challenge, key: _Key, credential: Credential | None, deadline: Deadline) -> _Token:
+        asked_at = self._clock.monotonic()
+        request = self._token_request(challenge, key, credential)
+        answer = self._fetch(request, deadline)
+        if answer.status in _REFUSED:
+            complaint = answer.complaint()
+            raise AccessDenied(
+                f"{self._registry.host} gives no token to {key.actions.replace(',', ' and ')} {key.repository}: {complaint}",
+                complaint,
+            )
+        match parsed_json(answer.body):
+            case {"token": str(token), **rest} | {"access_token": str(token), **rest} if _TOKEN.fullmatch(token):
+                self._keep_secret(token)
+                return _Token(f"Bearer {token}", asked_at + _lifetime(rest.get("expires_in")))
+        raise UnexpectedAnswer(
+            f"{answer.host}, which {self._registry.host} gets its tokens from, answered no token but {answer.status}"
+            f" with {answer.media_type or 'no media type'}"
+        )
+
+    def _token_request(self, challenge: Challenge, key: _Key, credential: Credential | None) -> Request:
+        try:
+            check_address(challenge.realm, self._registry)
+        except UnsafeAddress as reason:
+            raise AccessDenied(
+                f"{self._registry.host} sends its clients for tokens to an address that is refused: {reason}"
+                f" ({printable(challenge.realm.partition('?')[0], 100)})"
+            ) from None
+        asked = {"service": challenge.service, "scope": f"repository:{key.repository}:{key.actions}"}
+        scope = Scope(key.repository)
+        if credential is not None and credential.identity_token:
+            form = {"grant_type": "refresh_token", "refresh_token": credential.identity_token, "client_id": CLIENT_ID}
+            headers = {"Content-Type": "application/x-www-form-urlencoded"}
+            body = urlencode(form | asked).encode()
+            return Request("POST", challenge.realm, scope, _MAX_TOKEN_ANSWER_BYTES, headers, body)
+        separator = "&" if urlsplit(challenge.realm).query else "?"
+        url = f"{challenge.realm}{separator}{urlencode(asked, quote_via=quote, safe=':,/')}"
+        basic = self._basic(credential)
+        return Request("GET", url, scope, _MAX_TOKEN_ANSWER_BYTES, {"Authorization": basic} if basic else {})
+
+    def _keep_secret(self, *texts: str) -> None:
+        self._secrets |= {text for text in texts if len(text) >= _BYTES_OF_A_SECRET}
+
+
+def _lifetime(stated: object) -> float:
+    """Return for how many seconds a token is used: a little less than it lasts."""
+    if isinstance(stated, bool) or not isinstance(stated, int | float) or not stated >= 0:
+        return _DEFAULT_LIFETIME * 0.9
+    return min(stated, 86400) * 0.9

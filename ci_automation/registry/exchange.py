@@ -1,0 +1,105 @@
+"""What goes over the wire, as values: a request, the answer to it, and what an answer complains of."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ci_automation.registry.port import Complaint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_COMPLAINT_BYTES = 64 << 10
+_MAX_TEXT = 300
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a request needs the right for: to read a repository, or to write to it."""
+
+    repository: str
+    push: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; `cap` is how many bytes its answer may have."""
+
+    method: str
+    url: str
+    scope: Scope
+    cap: int
+    headers: Mapping[str, str] = field(default=_NO_HEADERS)
+    body: bytes | None = None
+
+    @property
+    def path(self) -> str:
+        """Return the URL's path, without the query, which may hold a signature or an upload's state."""
+        return urlsplit(self.url).path
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer, read to its end; the names of its headers in lower case. `url` is where it came from in the end."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    url: str
+
+    @property
+    def host(self) -> str:
+        """Return who answered."""
+        return urlsplit(self.url).netloc
+
+    @property
+    def media_type(self) -> str:
+        """Return the media type without its parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def is_web_page(self) -> bool:
+        """Return whether this is what a proxy, a login page or a web server says, and no registry."""
+        return self.media_type in {"text/html", "application/xhtml+xml"} or self.body[:64].lstrip()[:1] == b"<"
+
+    def complaint(self) -> Complaint:
+        """Return what the answer complains of (OCI distribution spec, *Error Codes*; token servers vary)."""
+        code, message = _code_and_message(parsed_json(self.body))
+        return Complaint(self.host, self.status, printable(code, 60), printable(message))
+
+    def described(self) -> str:
+        """Return what kind of answer it is and how it begins, for messages about what nobody expected."""
+        start = printable(self.body[:_MAX_TEXT].decode(errors="replace"), 100)
+        return f"{self.status} with {printable(self.media_type, 60) or 'no media type'}" + (f": {start}" if start else "")
+
+
+def printable(text: str, limit: int = _MAX_TEXT) -> str:
+    """Return a foreign text without control characters, line ends and overrides of direction, and not too long."""
+    clean = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"
+
+
+def parsed_json(body: bytes) -> Any:  # noqa: ANN401 - it is JSON, and looked at by match
+    """Return the value in `body`, or None where it is not JSON."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _code_and_message(value: object) -> tuple[str, str]:
+    match value:
+        case {"errors": [{"code": str(code), "message": str(message)}, *_]}:
+            return code, message
+        case {"errors": [{"code": str(code)}, *_]}:
+            return code, ""
+        case {"error": str(code), "error_description": str(message)}:
+            return code, message
+        case {"details": str(message)} | {"message": str(message)} | {"error": str(message)}:
+            return "", message
+    return "", ""

@@ -1,0 +1,167 @@
+"""Who may be spoken to, how, and with whose credentials. Pure: it decides about addresses and opens none.
+
+The rules follow go-containerregistry's `pkg/v1/remote/transport/bearer.go`, and are stricter about plain HTTP.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Self
+from urllib.parse import urljoin, urlsplit
+
+from ci_automation.artifact.reference import OciRepository
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PORTS = {"https": 443, "http": 80}
+_DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
+
+
+class UnsafeAddress(ValueError):
+    """An address is not one that may be followed; the text is the reason."""
+
+
+class Origin(NamedTuple):
+    """What a credential is bound to: scheme, host name and port."""
+
+    scheme: str
+    name: str
+    port: int
+
+    @property
+    def host(self) -> str:
+        """Return name and port as they are written, the scheme's own port left out."""
+        name = f"[{self.name}]" if ":" in self.name else self.name
+        return name if self.port == _PORTS[self.scheme] else f"{name}:{self.port}"
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        """Return the origin of `url`.
+
+        Raises:
+            UnsafeAddress: it is no HTTP URL, has a user name in it, or its port is none.
+        """
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            raise UnsafeAddress("it is malformed") from None
+        if parts.scheme not in _PORTS or not parts.hostname:
+            raise UnsafeAddress("it is not an address of a web server")
+        if parts.username is not None or parts.password is not None:
+            raise UnsafeAddress("it has a user name in it")
+        return cls(parts.scheme, parts.hostname, port if port is not None else _PORTS[parts.scheme])
+
+    @property
+    def is_loopback(self) -> bool:
+        """Return whether it is on this machine."""
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether `host` is on this machine: only there plain HTTP is spoken."""
+    return OciRepository(host, "").is_loopback
+
+
+def registry_host(host: str) -> str:
+    """Return the host that serves the registry API for a reference's host: Docker Hub's differs."""
+    return "registry-1.docker.io" if host in _DOCKER_HUB else host
+
+
+def repository_path(repository: OciRepository) -> str:
+    """Return the repository's name in the registry API: Docker Hub keeps the short ones in a library."""
+    return f"library/{repository.path}" if repository.host in _DOCKER_HUB and "/" not in repository.path else repository.path
+
+
+def names_of(host: str) -> frozenset[str]:
+    """Return all names under which a docker configuration may know a host."""
+    return _DOCKER_HUB if host in _DOCKER_HUB else frozenset({host})
+
+
+def base_url(host: str) -> str:
+    """Return the root of a registry's URLs."""
+    return f"{'http' if is_loopback(host) else 'https'}://{host}"
+
+
+def followed(url: str, location: str, registry: Origin) -> str:
+    """Return the URL that a `Location` or `Link` of an answer from `url` leads to.
+
+    Raises:
+        UnsafeAddress: it leads off TLS, into a private network, or is no URL.
+    """
+    try:
+        target = urljoin(url, location)
+    except ValueError:
+        raise UnsafeAddress("it is malformed") from None
+    check_address(target, registry)
+    return target
+
+
+def check_address(url: str, registry: Origin) -> None:
+    """Refuse an address that a registry has no business to send its clients to.
+
+    Raises:
+        UnsafeAddress: it is plain HTTP, and not from a loopback registry to loopback; or the bare address of a machine in
+            a private network that the registry itself is not in.
+    """
+    origin = Origin.of(url)
+    if origin.scheme == "http" and not (registry.is_loopback and origin.is_loopback):
+        raise UnsafeAddress("it is not https")
+    if origin.name != registry.name and not registry.is_loopback and _is_inside(origin.name):
+        raise UnsafeAddress("it is in a private network")
+
+
+def _is_inside(name: str) -> bool:
+    if name == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return not address.is_global
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """How hosts are reached: through which proxy, and whose certificates are trusted; by default directly, and the usual."""
+
+    https_proxy: str | None = field(default=None, repr=False)  # it may hold a password
+    no_proxy: tuple[str, ...] = ()
+    ca_bundle: str | None = None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+        """Return what the usual variables say. `.netrc` is never read: it would replace a registry's own token."""
+
+        def first(*names: str) -> str | None:
+            return next((environment[name] for name in names if environment.get(name)), None)
+
+        return cls(
+            first("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"),
+            tuple(part.strip().lower() for part in (first("NO_PROXY", "no_proxy") or "").split(",") if part.strip()),
+            first("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"),
+        )
+
+    def proxy_for(self, origin: Origin) -> str | None:
+        """Return the proxy to reach `origin` through, or None; loopback is always reached directly."""
+        if self.https_proxy is None or origin.scheme != "https" or origin.is_loopback:
+            return None
+        return None if any(_excepts(part, origin) for part in self.no_proxy) else self.https_proxy
+
+
+def _excepts(part: str, origin: Origin) -> bool:
+    """Return whether one part of NO_PROXY names `origin`: `*`, a network, a name, or a domain with all its names."""
+    if part == "*":
+        return True
+    name, _, port = part.partition(":") if part.count(":") == 1 else (part, "", "")
+    if port and port != str(origin.port):
+        return False
+    try:
+        return ipaddress.ip_address(origin.name) in ipaddress.ip_network(name.strip("[]"), strict=False)
+    except ValueError:
+        domain = name.lstrip("*").lstrip(".")
+        return bool(domain) and (origin.name == domain or origin.name.endswith(f".{domain}"))

@@ -1,0 +1,87 @@
+"""Texts for people: tables and sentences from plans and what became of them."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.policy.decision import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ci_automation.policy.plan import Plan, PlannedStep
+
+_WORDS = {
+    Decision.AUTO: "can be published",
+    Decision.APPROVAL: "waits for approval",
+    Decision.HOLD: "on hold",
+    Decision.REFUSED: "refused",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of cells under a head."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def to_text(self) -> str:
+        """Return the table as aligned plain text, without trailing blanks."""
+        lines = [self.head, *self.rows]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(self.head))]
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+        )
+
+
+def plain_text(text: str) -> str:
+    """Return `text` without what could control a terminal or a log: controls, escapes, bidirectional marks.
+
+    Line feeds stay; a carriage return does not, for it could overwrite the line.
+    """
+    return "".join(
+        character
+        if character == "\n" or unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+        else "�"
+        for character in text
+    )
+
+
+def plan_table(plan: Plan, done: int) -> Table:
+    """Return what was there, what was published (the first `done` steps), what waits, what was passed over, and why."""
+    rows = [("was there", str(plan.current_version), str(plan.current), "")]
+    for number, step in enumerate(plan.steps):
+        word = "published" if number < done else _WORDS[step.decision]
+        rows.append((word, str(step.new_version), str(step.target), "; ".join(step.reasons)))
+    rows += [
+        (_WORDS[passed.decision], str(passed.version), "", "; ".join(passed.reasons)) for passed in plan.passed_over
+    ]
+    return Table(("", "version", "digest", "why"), tuple(tuple(plain_text(cell) for cell in row) for row in rows))
+
+
+def step_details(step: PlannedStep) -> str:
+    """Return what a step changes: images, and controllers or CRDs that come and go."""
+    lines = [f"{step.old_version} -> {step.new_version} ({step.kind})"]
+    lines += [
+        f"  image   {change.controller}: {change.old or 'none'} -> {change.new or 'none'}" for change in step.images
+    ]
+    lines += [f"  new     {name}" for name in step.added]
+    lines += [f"  gone    {name}" for name in step.removed]
+    if len(lines) == 1:
+        lines.append("  no change of images, controllers or CRDs")
+    return plain_text("\n".join(lines))
+
+
+def approval_commands(plan: Plan, waiting: Iterable[PlannedStep], options: Sequence[str] = ()) -> str:
+    """Return the commands that approve the first step that waits for it, or nothing where none does."""
+    for step in waiting:
+        if step.decision is Decision.APPROVAL:
+            extra = "".join(f" {option}" for option in options)
+            return (
+                f"flux-manifests plan {plan.artifact} --out plan.json{extra}\n"
+                f"flux-manifests apply plan.json --approve {step.target} --signing key --key cosign.key{extra}"
+            )
+    return ""

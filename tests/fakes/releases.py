@@ -1,0 +1,78 @@
+"""Sample releases in a directory, in the form that `DirectorySource` and the double of GitHub read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ci_automation.artifact.archive import write_archive
+from ci_automation.artifact.tree import File, Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+FILES = {
+    "rbac.yaml": "apiVersion: v1\nkind: ServiceAccount\n",
+    "policies.yaml": "apiVersion: v1\nkind: NetworkPolicy\n",
+    "source-controller.yaml": "apiVersion: v1\nkind: Service\n",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRelease:
+    """One release to write; `without` names assets that it lacks, `created_at` differs where a list's order matters."""
+
+    tag: str
+    published_at: str | None = "2026-01-01T00:00:00Z"
+    draft: bool = False
+    prerelease: bool = False
+    without: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=lambda: FILES)
+    created_at: str | None = None
+
+    @property
+    def commit(self) -> str:
+        """The commit of its tag."""
+        return hashlib.sha1(self.tag.encode(), usedforsecurity=False).hexdigest()
+
+    @property
+    def bundle(self) -> bytes:
+        """The bytes of its manifests.tar.gz; the files differ from tag to tag."""
+        files = {**self.files, "rbac.yaml": f"# of {self.tag}\n{self.files['rbac.yaml']}"}
+        return write_archive(Tree(tuple(File(name, text.encode()) for name, text in files.items())))
+
+    @property
+    def assets(self) -> dict[str, bytes]:
+        """The bytes of its assets, by name."""
+        bundle = self.bundle
+        checksums = f"{hashlib.sha256(bundle).hexdigest()}  manifests.tar.gz\n".encode()
+        every = {"install.yaml": b"---\n", f"flux_{self.tag[1:]}_checksums.txt": checksums, "manifests.tar.gz": bundle}
+        return {name: content for name, content in every.items() if name not in self.without}
+
+
+def write_releases(folder: Path, releases: Sequence[SampleRelease]) -> Path:
+    """Write a directory of releases and return it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for release in releases:
+        place = folder / release.tag
+        place.mkdir(exist_ok=True)
+        for name, content in release.assets.items():
+            (place / name).write_bytes(content)
+    (folder / "releases.json").write_text(json.dumps([_listed(release) for release in releases]))
+    tags = [{"name": release.tag, "commit": {"sha": release.commit}} for release in releases]
+    (folder / "tags.json").write_text(json.dumps(tags))
+    return folder
+
+
+def _listed(release: SampleRelease) -> dict[str, Any]:
+    return {
+        "tag_name": release.tag,
+        "draft": release.draft,
+        "prerelease": release.prerelease,
+        "created_at": release.created_at or release.published_at,
+        "published_at": release.published_at,
+        "assets": [{"name": name, "size": len(content)} for name, content in release.assets.items()],
+    }

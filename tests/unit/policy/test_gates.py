@@ -1,0 +1,87 @@
+"""The gates on an artifact's content, and how verdicts come to one decision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ci_automation.policy.decision import Decision, Verdict, decide, reasons
+from ci_automation.policy.gates import Change, content_verdicts
+
+CRD = "CustomResourceDefinition/imagepolicies.image.toolkit.fluxcd.io"
+
+
+@pytest.mark.parametrize(
+    ("change", "decision", "said"),
+    [
+        pytest.param({}, "auto", "the rendering of this release is proven: known", id="nothing but the version"),
+        pytest.param(
+            {"removed": (CRD,)}, "refused", f"{CRD} would vanish; --allow-removal allows it", id="a CRD would vanish"
+        ),
+        pytest.param(
+            {"removed": (CRD,), "removal_allowed": True},
+            "auto",
+            f"{CRD} would vanish, which --allow-removal allows",
+            id="a CRD may vanish",
+        ),
+        pytest.param(
+            {"options_changed": ("registry",)}, "approval", "the options change: registry", id="changed options"
+        ),
+        pytest.param(
+            {"overlay_changed": ("kustomization.yaml",)},
+            "approval",
+            "the overlay changes: kustomization.yaml",
+            id="a changed overlay",
+        ),
+        pytest.param(
+            {"edits_dropped": True},
+            "auto",
+            "edits of the components file are dropped, which --accept-edits allows",
+            id="edits that the user lets go",
+        ),
+        pytest.param(
+            {"proven": False},
+            "refused",
+            "rendering was never proven on this release; --unsafe-unproven-rendering takes it anyway",
+            id="unproven",
+        ),
+        pytest.param(
+            {"proven": False, "unproven_allowed": True},
+            "auto",
+            "the rendering is not proven, which --unsafe-unproven-rendering allows",
+            id="unproven, and taken anyway",
+        ),
+    ],
+)
+def test_gates_on_content(change: dict[str, object], decision: str, said: str) -> None:
+    verdicts = content_verdicts(replace(Change(), **change))  # type: ignore[arg-type]
+    assert decide(verdicts) == Decision(decision)
+    assert said in [verdict.reason for verdict in verdicts]
+
+
+def verdict(decision: Decision) -> Verdict:
+    return Verdict("gate", decision, f"because {decision}")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        ([Decision.AUTO, Decision.APPROVAL], Decision.APPROVAL),
+        ([Decision.HOLD, Decision.APPROVAL, Decision.AUTO], Decision.HOLD),
+        ([Decision.REFUSED, Decision.HOLD], Decision.REFUSED),
+        ([Decision.AUTO], Decision.AUTO),
+    ],
+)
+def test_the_gravest_verdict_decides(verdicts: list[Decision], expected: Decision) -> None:
+    assert decide(map(verdict, verdicts)) is expected
+
+
+def test_no_gate_at_all_lets_nothing_through() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        decide([])
+
+
+def test_reasons_are_those_that_stop_or_else_all() -> None:
+    assert reasons(map(verdict, [Decision.AUTO, Decision.HOLD])) == ("because hold",)
+    assert reasons(map(verdict, [Decision.AUTO, Decision.AUTO])) == ("because auto", "because auto")

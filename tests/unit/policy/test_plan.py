@@ -1,0 +1,131 @@
+"""The plan's document: read back as it was written, and refused in any other shape."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Reference
+from ci_automation.flux.options import Options
+from ci_automation.flux.version import Version
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.plan import ImageChange, InvalidPlan, PassedOver, Plan, PlannedStep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FIRST, SECOND, THIRD = (Digest.of(text) for text in (b"first", b"second", b"third"))
+
+PATCH = PlannedStep(
+    old_version=Version.parse("2.8.5"),
+    new_version=Version.parse("2.8.8"),
+    base=FIRST,
+    target=SECOND,
+    decision=Decision.AUTO,
+    reasons=("a patch release is taken by itself",),
+    options=Options(namespace="fleet", watch_all_namespaces=False, toleration_keys=("a", "b/c")),
+    overlay=Digest.of(b"overlay"),
+    release=Digest.of(b"release"),
+    proven=True,
+    images=(
+        ImageChange(
+            "source-controller", "ghcr.io/fluxcd/source-controller:v1.8.2", "ghcr.io/fluxcd/source-controller:v1.8.5"
+        ),
+    ),
+)
+MINOR = replace(
+    PATCH,
+    old_version=Version.parse("2.8.8"),
+    new_version=Version.parse("2.9.4"),
+    base=SECOND,
+    target=THIRD,
+    decision=Decision.APPROVAL,
+    proven=False,
+    added=("Deployment/source-watcher",),
+    removed=("CustomResourceDefinition/x.y",),
+)
+PLAN = Plan(
+    Reference.parse("oci://ghcr.io/acme/flux-manifests:production"),
+    Version.parse("2.8.5"),
+    FIRST,
+    (PATCH, MINOR),
+    (PassedOver(Version.parse("3.0.0"), Decision.REFUSED, ("a major release is never taken by this policy",)),),
+)
+
+
+def test_a_plan_reads_back_as_it_was_written() -> None:
+    assert Plan.parse(PLAN.to_text().encode()) == PLAN
+
+
+def test_the_document_has_the_parts_that_others_rely_on() -> None:
+    value = json.loads(PLAN.to_text())
+    assert value["schema"] == "flux-manifests.plan/v1"
+    assert value["artifact"] == "oci://ghcr.io/acme/flux-manifests:production"
+    assert value["digest"] == str(PLAN.digest)
+    step = value["steps"][0]
+    assert (step["from"], step["to"], step["base"], step["target"]) == ("v2.8.5", "v2.8.8", str(FIRST), str(SECOND))
+    assert step["decision"] == "auto"
+    assert value["steps"][1]["base"] == step["target"]
+
+
+def test_kinds_of_steps() -> None:
+    assert PATCH.kind == "patch"
+    assert MINOR.kind == "minor"
+    assert replace(PATCH, new_version=PATCH.old_version).kind == "content"
+
+
+def test_any_other_content_has_another_digest() -> None:
+    assert replace(PLAN, steps=(PATCH,)).digest != PLAN.digest
+
+
+def with_digest(value: dict[str, Any]) -> dict[str, Any]:
+    """Give an edited document the digest that fits it, as an attacker would."""
+    from ci_automation.policy.plan import _canonical
+
+    body = {key: item for key, item in value.items() if key != "digest"}
+    return {**body, "digest": str(Digest.of(_canonical(body)))}
+
+
+def edit(change: Callable[[dict[str, Any]], object]) -> bytes:
+    value = PLAN.to_json()
+    change(value)
+    return json.dumps(value).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        pytest.param(b"not json", "not JSON", id="not JSON"),
+        pytest.param(b"[" * 100_000, "not JSON", id="nested without end"),
+        pytest.param(b"[]", "its schema is None", id="a list"),
+        pytest.param(
+            b'{"schema": "flux-manifests.plan/v2"}', "its schema is 'flux-manifests.plan/v2'", id="another schema"
+        ),
+        pytest.param(b'{"schema": "flux-manifests.plan/v1"}', "missing or malformed", id="nothing in it"),
+        pytest.param(
+            edit(lambda v: v.update(artifact="oci://evil.example/x:y")), "edited", id="another artifact written in"
+        ),
+        pytest.param(edit(lambda v: v["steps"][1].update(decision="auto")), "edited", id="a decision made milder"),
+        pytest.param(edit(lambda v: v["steps"][0].update(target="sha256:zz")), "malformed", id="a digest that is none"),
+        pytest.param(edit(lambda v: v["steps"][0].update(decision="yes")), "malformed", id="a decision that is none"),
+        pytest.param(edit(lambda v: v["steps"].append(7)), "malformed", id="a step that is none"),
+        pytest.param(edit(lambda v: v.update(comment="hello")), "edited", id="something added"),
+        pytest.param(
+            edit(lambda v: v["steps"][0]["options"].update(colour="red")), "malformed", id="an unknown option"
+        ),
+        pytest.param(edit(lambda v: v.update(artifact="oci://ghcr.io/acme/x")), "malformed", id="no channel"),
+    ],
+)
+def test_what_is_not_a_plan_is_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(InvalidPlan, match=reason):
+        Plan.parse(data)
+
+
+def test_steps_that_do_not_follow_one_another_are_refused_even_with_a_fitting_digest() -> None:
+    broken = replace(PLAN, steps=(PATCH, replace(MINOR, base=THIRD)))
+    with pytest.raises(InvalidPlan, match=r"the step to v2\.9\.4 does not begin where the one before it ends"):
+        Plan.parse(json.dumps(with_digest(broken.to_json())).encode())

@@ -1,0 +1,193 @@
+"""Which releases an artifact goes to: tables of what is there, what is available, and what follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ci_automation.flux.release import Release
+from ci_automation.flux.version import Step, Version
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.freeze import Freeze
+from ci_automation.policy.gates import Question, release_verdicts
+from ci_automation.policy.model import Action, MinorStep, Policy
+from ci_automation.policy.ranges import Range
+from ci_automation.policy.select import Selection, select
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+OLD = NOW - timedelta(days=90)
+
+
+def release(text: str, *, age: timedelta = timedelta(days=90), problem: str | None = None) -> Release:
+    version = Version.parse(text)
+    return Release(version, NOW - age, prerelease=version.is_prerelease, problem=problem)
+
+
+def selection(
+    current: str, releases: list[Release], policy: Policy | None = None, *, paused: bool = False
+) -> Selection:
+    question = Question(Version.parse(current), releases[0], policy or Policy(), NOW, paused=paused)
+    return select(question, releases)
+
+
+def steps(chosen: Selection) -> list[tuple[str, str]]:
+    return [(str(candidate.release.version), str(candidate.decision)) for candidate in chosen.steps]
+
+
+def passed_over(chosen: Selection) -> dict[str, str]:
+    return {str(candidate.release.version): str(candidate.decision) for candidate in chosen.passed_over}
+
+
+@pytest.mark.parametrize(
+    ("current", "available", "expected"),
+    [
+        pytest.param("2.8.5", ["2.8.5"], [], id="newest already"),
+        pytest.param("2.8.5", ["2.8.5", "2.8.6", "2.8.8"], [("v2.8.8", "auto")], id="the newest patch, by itself"),
+        pytest.param(
+            "2.8.5",
+            ["2.8.8", "2.9.0", "2.9.4"],
+            [("v2.8.8", "auto"), ("v2.9.4", "approval")],
+            id="the patch now, the newest minor asked for on top of it",
+        ),
+        pytest.param("2.8.8", ["2.9.4"], [("v2.9.4", "approval")], id="a minor alone is asked for"),
+        pytest.param("2.9.4", ["2.9.3", "2.8.9"], [], id="a backport published later is no update"),
+        pytest.param("2.9.4", ["2.10.0-rc.1"], [], id="release candidates are not taken"),
+        pytest.param("2.9.4", ["3.0.0"], [], id="majors are never taken"),
+        pytest.param("2.9.4", ["2.10.0"], [("v2.10.0", "approval")], id="versions are numbers, not texts"),
+    ],
+)
+def test_the_default_policy_takes_patches_and_asks_for_minors(
+    current: str, available: list[str], expected: list[tuple[str, str]]
+) -> None:
+    assert steps(selection(current, [release(text) for text in available])) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "available", "expected"),
+    [
+        pytest.param(
+            {"actions": {Step.PATCH: Action.AUTO, Step.MINOR: Action.AUTO, Step.MAJOR: Action.NEVER}},
+            ["2.8.8", "2.9.4"],
+            [("v2.9.4", "auto")],
+            id="an automatic minor makes the patch before it needless",
+        ),
+        pytest.param(
+            {"actions": {Step.PATCH: Action.APPROVAL, Step.MINOR: Action.APPROVAL, Step.MAJOR: Action.NEVER}},
+            ["2.8.8", "2.9.4"],
+            [("v2.8.8", "approval")],
+            id="one thing is asked for at a time",
+        ),
+        pytest.param(
+            {"actions": {Step.PATCH: Action.NEVER, Step.MINOR: Action.APPROVAL, Step.MAJOR: Action.APPROVAL}},
+            ["2.8.8", "2.9.4", "3.0.0"],
+            [("v2.9.4", "approval")],
+            id="a major waits for the minor",
+        ),
+        pytest.param(
+            {"actions": {Step.PATCH: Action.AUTO, Step.MINOR: Action.APPROVAL, Step.MAJOR: Action.APPROVAL}},
+            ["3.0.0", "3.1.0"],
+            [("v3.1.0", "approval")],
+            id="a major where the policy asks for it",
+        ),
+        pytest.param(
+            {"minor_step": MinorStep.NEXT},
+            ["2.9.0", "2.9.4", "2.10.1"],
+            [("v2.9.4", "approval")],
+            id="one minor at a time, its newest patch",
+        ),
+        pytest.param(
+            {"range": Range.parse("2.8.x")}, ["2.8.8", "2.9.4"], [("v2.8.8", "auto")], id="inside of the range"
+        ),
+        pytest.param(
+            {"prereleases": True},
+            ["2.9.0-rc.2"],
+            [("v2.9.0-rc.2", "approval")],
+            id="pre-releases where they are allowed",
+        ),
+        pytest.param(
+            {"prereleases": True, "range": Range.parse("<2.9.0")},
+            ["2.9.0-rc.2"],
+            [],
+            id="a pre-release of a release outside of the range",
+        ),
+    ],
+)
+def test_the_policy_decides(policy: dict[str, object], available: list[str], expected: list[tuple[str, str]]) -> None:
+    chosen = selection("2.8.5", [release(text) for text in available], replace(Policy(), **policy))  # type: ignore[arg-type]
+    assert steps(chosen) == expected
+
+
+def test_a_young_patch_waits_and_an_older_one_is_taken_in_its_place() -> None:
+    chosen = selection("2.8.5", [release("2.8.6"), release("2.8.8", age=timedelta(hours=5))])
+    assert steps(chosen) == [("v2.8.6", "auto")]
+    assert passed_over(chosen) == {"v2.8.8": "hold"}
+
+
+def test_a_young_patch_does_not_stand_in_the_way_of_an_old_minor() -> None:
+    chosen = selection("2.8.5", [release("2.8.8", age=timedelta(hours=5)), release("2.9.4")])
+    assert steps(chosen) == [("v2.9.4", "approval")]
+    assert passed_over(chosen) == {"v2.8.8": "hold"}
+
+
+def test_what_only_waits_ends_the_plan() -> None:
+    chosen = selection("2.8.5", [release("2.8.8"), release("2.9.0", age=timedelta(days=3))])
+    assert steps(chosen) == [("v2.8.8", "auto"), ("v2.9.0", "hold")]
+    assert chosen.steps[1].verdicts[5].reason == "v2.9.0 is 3 days old; minor releases wait until 2026-11-25 12:00 UTC"
+
+
+def test_of_two_that_wait_the_nearer_one_is_planned() -> None:
+    young = timedelta(hours=5)
+    chosen = selection("2.8.5", [release("2.8.8", age=young), release("2.9.0", age=young)])
+    assert steps(chosen) == [("v2.8.8", "hold")]
+    assert passed_over(chosen) == {"v2.9.0": "hold"}
+
+
+def test_the_age_counts_to_the_minute() -> None:
+    exactly = selection("2.8.5", [release("2.8.8", age=timedelta(hours=24))])
+    just_before = selection("2.8.5", [release("2.8.8", age=timedelta(hours=24) - timedelta(seconds=1))])
+    assert steps(exactly) == [("v2.8.8", "auto")]
+    assert steps(just_before) == [("v2.8.8", "hold")]
+
+
+def test_an_incomplete_release_is_passed_over_with_its_reason() -> None:
+    chosen = selection("2.8.5", [release("2.8.6"), release("2.8.8", problem="it has no manifests.tar.gz")])
+    assert steps(chosen) == [("v2.8.6", "auto")]
+    [skipped] = chosen.passed_over
+    assert skipped.decision is Decision.REFUSED
+    assert skipped.verdicts[0].reason == "v2.8.8 cannot be taken: it has no manifests.tar.gz"
+
+
+def test_a_next_minor_without_a_usable_release_is_stepped_over() -> None:
+    releases = [release("2.9.0", problem="withdrawn"), release("2.10.0")]
+    chosen = selection("2.8.5", releases, replace(Policy(), minor_step=MinorStep.NEXT))
+    assert steps(chosen) == [("v2.10.0", "approval")]
+
+
+def test_a_paused_artifact_takes_nothing() -> None:
+    chosen = selection("2.8.5", [release("2.8.8"), release("2.9.4")], paused=True)
+    assert steps(chosen) == [("v2.8.8", "hold")]
+
+
+def test_a_freeze_holds_everything_and_says_why() -> None:
+    freeze = Freeze("0 0 20 11 *", timedelta(days=7), "UTC", "year end")
+    chosen = selection("2.8.5", [release("2.8.8")], replace(Policy(), freeze=(freeze,)))
+    assert steps(chosen) == [("v2.8.8", "hold")]
+    reasons = [verdict.reason for verdict in chosen.steps[0].verdicts]
+    assert "changes are frozen until 2026-11-27 00:00 UTC: year end" in reasons
+
+
+def test_a_freeze_that_is_over_holds_nothing() -> None:
+    freeze = Freeze("0 0 1 11 *", timedelta(days=7), "UTC", "all saints")
+    assert steps(selection("2.8.5", [release("2.8.8")], replace(Policy(), freeze=(freeze,)))) == [("v2.8.8", "auto")]
+
+
+def test_going_down_is_refused_whoever_asks() -> None:
+    verdicts = release_verdicts(Question(Version.parse("2.9.4"), release("2.8.8"), Policy(), NOW))
+    assert [verdict.gate for verdict in verdicts if verdict.decision is Decision.REFUSED] == ["direction"]
+
+
+def test_the_same_version_passes_the_gates_on_releases() -> None:
+    verdicts = release_verdicts(Question(Version.parse("2.9.4"), release("2.9.4"), Policy(), NOW))
+    assert {verdict.decision for verdict in verdicts} == {Decision.AUTO}
