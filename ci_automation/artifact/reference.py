@@ -17,7 +17,7 @@ _HOST = rf"(?:{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*|\[(?:[a-fA-F0-9:]+)\])(?::[0-9
 _PATH_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _OCI = re.compile(rf"oci://(?P<host>{_HOST})/(?P<path>{_PATH_PART}(?:/{_PATH_PART})*)(?P<rest>[:@].*)?")
-_LAYOUT = re.compile(r"layout:(?P<path>[^\x00-\x1f@]*[^\x00-\x1f@:])(?P<rest>:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}|@.*)?")
+_LAYOUT = re.compile(r"layout:(?P<path>[^\x00-\x1f@]*?[^\x00-\x1f@:])(?P<rest>:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}|@.*)?")
 _MAX_NAME = 255
 
 

@@ -77,7 +77,7 @@ class Commands(click.Group):
 )
 @click.version_option(package_name="flux-manifests", message="%(version)s")
 def cli() -> None:
-    r"""Keep Flux itself current on clusters that read it from a signed OCI artifact.
+    """Keep Flux itself current on clusters that read it from a signed OCI artifact.
 
     \b
     ARTIFACT is a channel, oci://HOST/REPOSITORY:TAG, or layout:DIRECTORY:TAG for an

@@ -26,7 +26,7 @@ from ci_automation.flows.files import read_plan_file
 @shared.registry_config
 @shared.common
 def command(plan_file: str, approve: tuple[str, ...], *, exit_code: bool, **options: Any) -> int:
-    r"""Do exactly what a plan says.
+    """Do exactly what a plan says.
 
     It begins at the first step whose base the channel has now, renders again, and refuses where base or target are
     not the plan's. A step that needs approval is done only with --approve and its target.

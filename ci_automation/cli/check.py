@@ -24,7 +24,7 @@ from ci_automation.flows.update import Outcome
 @shared.registry_config
 @shared.common
 def command(artifact: str | None, *, exit_code: bool, **options: Any) -> int:
-    r"""Say whether a channel is current, and what could be done.
+    """Say whether a channel is current, and what could be done.
 
     Without ARTIFACT, all artifacts of the configuration are checked. Nothing is written. Where nothing is newer, the
     check costs two small reads from the registry and one from the source of releases.

@@ -9,9 +9,10 @@ import click
 
 from ci_automation.cli import options as shared
 from ci_automation.cli.output import print_json, print_text
-from ci_automation.cli.target import CONFIG_PATH, Given
+from ci_automation.cli.target import Given
 from ci_automation.config.load import load
 from ci_automation.config.load import schema as schema_of_config
+from ci_automation.config.model import DEFAULT_PATH
 
 
 @click.group("config")
@@ -24,7 +25,7 @@ def command() -> None:
 def validate(**options: Any) -> None:
     """Check the configuration file; each error has its file, line and path."""
     given = Given.of(options)
-    path = Path(given.config) if given.config else CONFIG_PATH
+    path = Path(given.config) if given.config else DEFAULT_PATH
     config = load(path)
     names = [artifact.name for artifact in config.artifacts]
     if given.output == "json":

@@ -51,7 +51,7 @@ class TooFewReleases(UsageError):
 @click.option("--releases", metavar="DIR", help="folder with real releases, instead of the samples")
 @click.option("--folder", metavar="DIR", help="keep everything in this folder, instead of a temporary one")
 def command(releases: str | None, folder: str | None) -> None:
-    r"""Show the whole job on an embedded registry, with sample releases.
+    """Show the whole job on an embedded registry, with sample releases.
 
     It makes an artifact, publishes a patch, shows what waits for approval, approves it, and verifies: with the commands
     that it prints, on an OCI image layout directory instead of a registry. Nothing leaves this machine.

@@ -20,7 +20,7 @@ from ci_automation.report.text import Table, plain_text
 @shared.registry_config
 @shared.common
 def command(artifact: str, **options: Any) -> None:
-    r"""List what was published, signed by whom, and where the channels stand.
+    """List what was published, signed by whom, and where the channels stand.
 
     \b
     flux-manifests history oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub

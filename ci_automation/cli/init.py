@@ -25,7 +25,7 @@ from ci_automation.flux.version import Version
 @shared.registry_config
 @shared.common
 def command(artifact: str, flux_version: str, **options: Any) -> None:
-    r"""Publish the first artifact of a channel.
+    """Publish the first artifact of a channel.
 
     It holds the components of a release, rendered with the given flags of `flux install`, and the files of the overlay.
     The artifact is signed before the channel names it. A channel that exists is left alone, unless it would be the

@@ -28,7 +28,7 @@ from ci_automation.flows.update import Outcome
 @shared.registry_config
 @shared.common
 def command(artifact: str, out: str | None, *, exit_code: bool, **options: Any) -> int:
-    r"""Make the plan for a channel; write nothing to the registry.
+    """Make the plan for a channel; write nothing to the registry.
 
     The plan has every step with the digest that it starts from and the one that it leads to, what changes, and
     whether it happens by itself, needs approval, is on hold, or is refused. The same inputs give the same plan.

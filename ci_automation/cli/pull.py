@@ -22,7 +22,7 @@ from ci_automation.flows.verify import pull
 @shared.registry_config
 @shared.common
 def command(artifact: str, folder: str, **options: Any) -> None:
-    r"""Unpack an artifact into a folder.
+    """Unpack an artifact into a folder.
 
     FOLDER must not exist, or be empty; it is filled all or nothing. With --public-key, only a signed artifact is
     unpacked.

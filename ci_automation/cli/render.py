@@ -21,7 +21,7 @@ from ci_automation.flux.version import Version
 @release_source
 @common
 def command(flux_version: str, **options: Any) -> None:
-    r"""Print what `flux install --export` of a release prints.
+    """Print what `flux install --export` of a release prints.
 
     The flags are those of `flux install`. No flux binary and no cluster is needed.
 
@@ -37,4 +37,4 @@ def command(flux_version: str, **options: Any) -> None:
     if given.output == "json":
         print_json({"version": str(version), "options": wanted.differing(), "proven": proven, "components": text})
     else:
-        click.get_binary_stream("stdout").write(text.encode())
+        click.echo(text.encode(), nl=False)

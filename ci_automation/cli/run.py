@@ -103,7 +103,7 @@ def _print_result(result: Result, given: Given, *, details: bool, several: bool)
     if details:
         for step in outcome.plan.steps:
             print_text(step_details(step))
-    if commands := approval_commands(outcome.plan, outcome.waiting, _repeated(given)):
+    if commands := approval_commands(outcome.plan, outcome.waiting, given.key or "cosign.key", _repeated(given)):
         print_text(f"To approve:\n{commands}")
 
 

@@ -8,29 +8,32 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.cli.output import progress
+from ci_automation.config.model import DEFAULT_PATH, CredentialsConfig, SigningMode, UnknownArtifact
+from ci_automation.config.model import DirectorySource as ConfiguredDirectory
+from ci_automation.config.model import GitHubSource as ConfiguredGitHub
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_overlay
 from ci_automation.flows.ports import Intent, Ports
 from ci_automation.policy.model import Policy
+from ci_automation.registry import open_registry
 
 if TYPE_CHECKING:
     from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.flux.release import ReleaseSource
     from ci_automation.policy.plan import Plan
+    from ci_automation.registry.credentials import CredentialSource
     from ci_automation.registry.port import Registry
     from ci_automation.signing.keys import PublicKey, SigningKey
 
-CONFIG_PATH = Path(".github/flux-manifests.yaml")
-UPSTREAM = "fluxcd/flux2"
 GITHUB_API = "https://api.github.com"
 
 
 class NothingNamed(UsageError):
     """No artifact is named, and no configuration names any."""
 
-    hint = f"Name an artifact, such as oci://ghcr.io/acme/flux-manifests:production, or write {CONFIG_PATH}."
+    hint = f"Name an artifact, such as oci://ghcr.io/acme/flux-manifests:production, or write {DEFAULT_PATH}."
 
     def __init__(self) -> None:
         super().__init__("no artifact is named")
@@ -95,8 +98,17 @@ def targets(artifact: str | None, given: Given) -> tuple[Target, ...]:
         if config is None:
             raise NothingNamed
         return tuple(_target(each, config, given) for each in config.artifacts)
-    found = config.find(artifact) if config else None
-    return (_target(found or Reference.parse_channel(artifact), config, given),)
+    return (_target(_configured(artifact, config) or Reference.parse_channel(artifact), config, given),)
+
+
+def _configured(artifact: str, config: Config | None) -> ArtifactConfig | None:
+    """Return the configuration's artifact of that name or address; an address that it lacks is none."""
+    try:
+        return config.find(artifact) if config else None
+    except UnknownArtifact:
+        if artifact.startswith(("oci://", "layout:")):
+            return None
+        raise
 
 
 def target(artifact: str, given: Given) -> Target:
@@ -112,17 +124,18 @@ def ports_for(reference: Reference, given: Given) -> Ports:
 
 def release_source(given: Given, config: Config | None = None) -> ReleaseSource:
     """Return where releases come from: --releases, the configuration's source, or Flux's own repository on GitHub."""
-    location = f"dir:{given.releases}" if given.releases else (config.source if config else f"github:{UPSTREAM}")
-    kind, _, place = location.partition(":")
-    if kind == "dir":
+    place = config.source if config else ConfiguredGitHub()
+    if given.releases:
+        place = ConfiguredDirectory(Path(given.releases))
+    if isinstance(place, ConfiguredDirectory):
         from ci_automation.flux.sources.directory import DirectorySource
 
-        return DirectorySource(Path(place))
+        return DirectorySource(place.path)
     from ci_automation.flux.sources.github import GitHubSource
-    from ci_automation.github.client import GitHubClient
+    from ci_automation.github.client import GitHub
 
-    api = (config.api_url if config else None) or GITHUB_API
-    return GitHubSource(GitHubClient(place or UPSTREAM, api, _github_token(api)))
+    api = place.api_url or GITHUB_API
+    return GitHubSource(GitHub(_github_token(api), api), f"{place.owner}/{place.repository}")
 
 
 def _github_token(api: str) -> str | None:
@@ -133,7 +146,7 @@ def _github_token(api: str) -> str | None:
 
 
 def _config(given: Given) -> Config | None:
-    path = Path(given.config) if given.config else CONFIG_PATH
+    path = Path(given.config) if given.config else DEFAULT_PATH
     if not given.config and not path.is_file():
         return None
     from ci_automation.config.load import load
@@ -150,7 +163,7 @@ def _target(what: ArtifactConfig | Reference, config: Config | None, given: Give
         given.signing is None
         and given.key is None
         and artifact is not None
-        and artifact.signing.mode == "unsafe-unsigned"
+        and artifact.signing.mode is SigningMode.UNSAFE_UNSIGNED
     )
     intent = Intent(
         now=datetime.now(UTC),
@@ -193,9 +206,21 @@ def _keys(artifact: ArtifactConfig | None, given: Given) -> tuple[SigningKey | N
 
 
 def _registry(reference: Reference, artifact: ArtifactConfig | None, given: Given) -> Registry:
-    from ci_automation.registry import open_registry
+    """Return the registry, with credentials from named variables, or else from docker's configuration."""
+    if not isinstance(reference.repository, OciRepository):
+        return open_registry(reference)
+    from ci_automation.registry.credentials import DockerConfig, NamedVariables, Variables
+    from ci_automation.registry.network import Network
 
-    raise NotImplementedError(open_registry, reference, artifact, given)
+    explicit = Path(given.registry_config) if given.registry_config else None
+    source: CredentialSource = DockerConfig.find(os.environ, Path.home(), explicit)
+    if artifact and artifact.credentials != CredentialsConfig():
+        pull, push = (
+            Variables(login.username_variable, login.password_variable) if login else None
+            for login in (artifact.credentials.pull, artifact.credentials.push)
+        )
+        source = NamedVariables(reference.repository.host, os.environ, pull, push, source)
+    return open_registry(reference, source, Network.from_environment(os.environ))
 
 
 class PlanForAnotherArtifact(UsageError):
@@ -214,7 +239,7 @@ def plan_target(plan: Plan, given: Given) -> Target:
         PlanForAnotherArtifact: there is a configuration, and it does not have that artifact.
     """
     config = _config(given)
-    found = config.find(str(plan.artifact)) if config else None
+    found = _configured(str(plan.artifact), config)
     if config and found is None:
         raise PlanForAnotherArtifact(plan)
     return _target(found or plan.artifact, config, given)

@@ -23,7 +23,7 @@ from ci_automation.flows.update import update
 @shared.registry_config
 @shared.common
 def command(artifact: str | None, *, exit_code: bool, **options: Any) -> int:
-    r"""Publish what the policy allows, and say what waits for a person.
+    """Publish what the policy allows, and say what waits for a person.
 
     Without ARTIFACT, all artifacts of the configuration are updated. By default patches are published by themselves,
     minors wait for approval, majors are not taken. What is published is signed, and verified, before the channel

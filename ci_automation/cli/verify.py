@@ -19,7 +19,7 @@ from ci_automation.flows.verify import verify
 @shared.registry_config
 @shared.common
 def command(artifact: str, **options: Any) -> None:
-    r"""Say whether an artifact is signed by the key that clusters trust.
+    """Say whether an artifact is signed by the key that clusters trust.
 
     ARTIFACT may also be a digest, oci://HOST/REPOSITORY@sha256:... Exit code 10 says that it is not. Unlike Flux up
     to v2.9, it compares the digest that was signed with the digest that is there.

@@ -131,9 +131,10 @@ def read(data: bytes, file: str) -> Document:
         _check(text, file)
         return _document(text, file)
     except yaml.MarkedYAMLError as error:
-        what = f"it is not YAML: {error.problem or error.context}"
-        mark = error.problem_mark or yaml.Mark("", 0, 0, 0, None, None)
-        raise InvalidConfig([_at(file, mark, f"{what}{_advice(text, mark)}")]) from None
+        line, column = (mark.line, mark.column) if (mark := error.problem_mark) else (0, 0)
+        reason = " ".join(part for part in (error.context, error.problem) if part)
+        what = f"it is not YAML: {reason}{_advice(text, line)}"
+        raise InvalidConfig([Problem(file, line + 1, column + 1, (), what)]) from None
     except yaml.YAMLError as error:  # of the reader, which has no mark
         line = data.count(b"\n", 0, getattr(error, "position", 0)) + 1
         raise InvalidConfig([Problem(file, line, None, (), "it is not YAML: it has a control character")]) from None
@@ -152,8 +153,8 @@ def _check(text: str, file: str) -> None:
             wrong = f"it is nested deeper than {_MAX_DEPTH} levels"
         elif nodes > _MAX_NODES:
             wrong = f"it has more than {_MAX_NODES} values"
-        if wrong:
-            raise InvalidConfig([_at(file, event.start_mark, wrong)])
+        if wrong and (mark := event.start_mark):
+            raise InvalidConfig([Problem(file, mark.line + 1, mark.column + 1, (), wrong)])
 
 
 def _document(text: str, file: str) -> Document:
@@ -169,16 +170,12 @@ def _document(text: str, file: str) -> Document:
         loader.dispose()
 
 
-def _at(file: str, mark: yaml.Mark, what: str, path: Path = ()) -> Problem:
+def _at(file: str, mark: yaml.Mark, what: str, path: Path) -> Problem:
     return Problem(file, mark.line + 1, mark.column + 1, path, what)
 
 
-def _advice(text: str, mark: yaml.Mark) -> str:
+def _advice(text: str, number: int) -> str:
     """Return a word on quotes, if the line has a value that begins with what YAML has other uses for."""
-    line = [*text.splitlines(), ""][min(mark.line, text.count("\n"))]
-    _, _, value = line.partition(": ")
-    return (
-        '; a value that begins so needs quotes, as in range: ">=2.0.0"'
-        if value.lstrip()[:1] in set("><*&!%@`|=")
-        else ""
-    )
+    _, _, value = "".join(text.split("\n")[number : number + 1]).partition(": ")
+    quotes = value.lstrip().startswith((">", "*", "&", "!", "%", "@", "`", "|"))
+    return '; a value that begins so needs quotes, as in range: ">=2.0.0"' if quotes else ""

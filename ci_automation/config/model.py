@@ -7,8 +7,7 @@ import enum
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.reference import InvalidReference, OciRepository, Reference
 from ci_automation.errors import UsageError
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
 
 DEFAULT_PATH = Path(".github/flux-manifests.yaml")
 _GITHUB = re.compile(r"github:(?P<owner>[A-Za-z0-9][A-Za-z0-9-]{0,38})/(?P<repository>(?!\.\.?$)[A-Za-z0-9._-]{1,100})")
+_API = re.compile(
+    r"(?P<scheme>https?)://(?P<host>([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?)(/[A-Za-z0-9._~-]+)*/?"
+)
 
 
 class UnknownArtifact(UsageError):
@@ -92,11 +94,10 @@ def parse_api_url(text: str) -> str:
     Raises:
         InvalidSource: it is not an address, or not over TLS (loopback aside).
     """
-    parts = urlsplit(text) if text.isascii() and text.isprintable() and " " not in text else urlsplit("")
-    if "@" in parts.netloc:
-        raise InvalidSource("an address must not hold a user name or password")
-    loopback = parts.scheme == "http" and OciRepository(parts.netloc, "").is_loopback
-    if not parts.netloc or not (parts.scheme == "https" or loopback) or parts.query or parts.fragment:
+    if "@" in text:
+        raise InvalidSource("an API's address must not hold a user name or password")
+    match = _API.fullmatch(text)
+    if not match or (match["scheme"] == "http" and not OciRepository(match["host"], "").is_loopback):
         raise InvalidSource("an API's address is like https://github.example.com/api/v3")
     return text.rstrip("/")
 
@@ -162,22 +163,15 @@ class Config:
         Raises:
             UnknownArtifact: there is none.
         """
-        address = _Address.of(name_or_address)
+        channel = _reference(name_or_address)
         for artifact in self.artifacts:
-            if artifact.name == name_or_address or artifact.channel == address.reference:
+            if artifact.name == name_or_address or artifact.channel == channel:
                 return artifact
         raise UnknownArtifact(name_or_address, [artifact.name for artifact in self.artifacts])
 
 
-@dataclass(frozen=True, slots=True)
-class _Address:
-    """An address, if a text is one."""
-
-    reference: Reference | None
-
-    @classmethod
-    def of(cls, text: str) -> Self:
-        try:
-            return cls(Reference.parse(text))
-        except InvalidReference:
-            return cls(None)
+def _reference(text: str) -> Reference | None:
+    try:
+        return Reference.parse(text)
+    except InvalidReference:
+        return None

@@ -121,7 +121,8 @@ def _sequence(base: Base, selection: Selection, intent: Intent) -> Iterator[Call
     if options != base.options or overlay.digest() != base.overlay.digest() or base.edited:
         yield lambda now: Wanted(now.version, options, overlay)
     for candidate in candidates:
-        yield lambda _, it=candidate: Wanted(it.release.version, options, overlay, it.verdicts)
+        wanted = Wanted(candidate.release.version, options, overlay, candidate.verdicts)
+        yield lambda _, wanted=wanted: wanted  # type: ignore[misc]  # mypy infers no lambda with a default
 
 
 def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent) -> Rendered:

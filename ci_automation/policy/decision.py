@@ -24,6 +24,8 @@ class Decision(enum.StrEnum):
         return self in {Decision.AUTO, Decision.APPROVAL}
 
 
+# The gates whose pass is worth a word; that a release is complete, or no freeze is on, is not.
+_TELLING = frozenset({"kind", "age", "proof", "removal", "edits"})
 _WEIGHT = {decision: weight for weight, decision in enumerate(Decision)}
 
 
@@ -46,7 +48,7 @@ def decide(verdicts: Iterable[Verdict]) -> Decision:
 
 
 def reasons(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
-    """Return the sentences of the verdicts that are not a plain pass, or all of them where all pass."""
+    """Return the sentences that a person needs: of what stops the step, or else of what lets it through by itself."""
     verdicts = tuple(verdicts)
     grave = tuple(verdict.reason for verdict in verdicts if verdict.decision is not Decision.AUTO)
-    return grave or tuple(verdict.reason for verdict in verdicts)
+    return grave or tuple(verdict.reason for verdict in verdicts if verdict.gate in _TELLING)

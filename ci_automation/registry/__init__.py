@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 def open_registry(
     reference: Reference, credentials: CredentialSource | None = None, network: Network | None = None
 ) -> Registry:
-    """Return the registry that `reference` is in; nothing is read or asked yet. It serves all repositories of that registry.
+    """Return the registry that `reference` is in, for all repositories of it; nothing is read or asked yet.
 
     Raises:
         UsageError: the network's certificates are not there.
     """
     # The adapters load on demand: HTTP costs more than the whole command line.
     if isinstance(reference.repository, LayoutDirectory):
-        from ci_automation.registry.layout import LayoutRegistry  # noqa: PLC0415 - see above
+        from ci_automation.registry.layout import LayoutRegistry
 
         return LayoutRegistry(reference.repository)
-    from ci_automation.registry.credentials import Anonymous  # noqa: PLC0415 - see above
-    from ci_automation.registry.http import HttpRegistry  # noqa: PLC0415 - see above
+    from ci_automation.registry.credentials import Anonymous
+    from ci_automation.registry.http import HttpRegistry
 
     return HttpRegistry(reference.repository.host, credentials or Anonymous(), network)

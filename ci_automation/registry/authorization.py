@@ -46,7 +46,7 @@ class _Token:
 
 
 class Authorization:
-    """What to say in `Authorization` to one registry; `fetch` gets an answer from its token server. Safe to share by threads."""
+    """What to say in `Authorization` to one registry; `fetch` asks its token server. Threads may share it."""
 
     def __init__(
         self,
@@ -154,10 +154,8 @@ class Authorization:
         answer = self._fetch(request, deadline)
         if answer.status in _REFUSED:
             complaint = answer.complaint()
-            raise AccessDenied(
-                f"{self._registry.host} gives no token to {key.actions.replace(',', ' and ')} {key.repository}: {complaint}",
-                complaint,
-            )
+            wish = f"to {key.actions.replace(',', ' and ')} {key.repository}"
+            raise AccessDenied(f"{self._registry.host} gives no token {wish}: {complaint}", complaint)
         match parsed_json(answer.body):
             case {"token": str(token), **rest} | {"access_token": str(token), **rest} if _TOKEN.fullmatch(token):
                 self._keep_secret(token)

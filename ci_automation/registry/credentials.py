@@ -55,7 +55,9 @@ class MissingVariable(UsageError):
     hint = "Set it, or remove its name from the configuration to go without credentials."
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the environment variable {name}, named for the credentials of a registry, is empty or not set")
+        super().__init__(
+            f"the environment variable {name}, named for the credentials of a registry, is empty or not set"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +225,7 @@ class DockerConfig:
         raise InvalidRegistryConfig(self.path, "an entry of `auths` is not an object")
 
     def _ask(self, name: object, host: str) -> Credential | None:
-        """Return what a helper knows (docker/docker-credential-helpers, its protocol): the host goes in by standard input."""
+        """Return what a helper knows (docker/docker-credential-helpers); it hears the host on standard input."""
         if not isinstance(name, str) or not _HELPER_NAME.fullmatch(name):
             raise CredentialHelperFailed(self.path, str(name), "is no name of a helper")
         program = shutil.which(f"docker-credential-{name}", path=self.environment.get("PATH", ""))
@@ -233,7 +235,12 @@ class DockerConfig:
         server = _DOCKER_HUB_KEY if host in names_of("docker.io") else host
         try:
             done = subprocess.run(  # noqa: S603 - the user's configuration names it, and nothing is in its arguments
-                [program, "get"], input=server.encode(), capture_output=True, env=passed_on, timeout=_HELPER_SECONDS, check=False
+                [program, "get"],
+                input=server.encode(),
+                capture_output=True,
+                env=passed_on,
+                timeout=_HELPER_SECONDS,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             raise CredentialHelperFailed(self.path, name, f"said nothing for {_HELPER_SECONDS} s") from None

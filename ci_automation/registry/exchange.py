@@ -34,7 +34,7 @@ class Request:
     url: str
     scope: Scope
     cap: int
-    headers: Mapping[str, str] = field(default=_NO_HEADERS)
+    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
     body: bytes | None = None
 
     @property
@@ -75,7 +75,9 @@ class Answer:
     def described(self) -> str:
         """Return what kind of answer it is and how it begins, for messages about what nobody expected."""
         start = printable(self.body[:_MAX_TEXT].decode(errors="replace"), 100)
-        return f"{self.status} with {printable(self.media_type, 60) or 'no media type'}" + (f": {start}" if start else "")
+        return f"{self.status} with {printable(self.media_type, 60) or 'no media type'}" + (
+            f": {start}" if start else ""
+        )
 
 
 def printable(text: str, limit: int = _MAX_TEXT) -> str:

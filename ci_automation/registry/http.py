@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MAX_PAGES = 200
 MAX_TAGS = 100_000
-_MANIFESTS = {"Accept": ", ".join((OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_LIST))}
+_MANIFESTS = {"Accept": f"{OCI_MANIFEST}, {DOCKER_MANIFEST}, {OCI_INDEX}, {DOCKER_LIST}"}
 _BYTES = {"Content-Type": "application/octet-stream"}
 _OK, _ACCEPTED, _NOT_FOUND = 200, 202, 404
 _STORED = frozenset({200, 201, 202, 204})  # 201 by the spec; not every registry is exact
@@ -106,8 +106,8 @@ class HttpRegistry:
     def put_manifest(self, reference: Reference, manifest: Manifest) -> Digest:
         """Store the bytes of `manifest` under the reference's digest or tag, and return their digest.
 
-        After a failure a tag is looked at before it is written again: the write may have been done, and somebody else's come
-        after it.
+        After a failure a tag is looked at before it is written again: the write may have been done, and somebody else
+        may have moved the tag since.
         """
         digest = manifest.digest
         if reference.digest not in {None, digest}:
@@ -180,9 +180,7 @@ class HttpRegistry:
             raise _unexpected(answer, f"an upload to {reference.repository}")
         location = self._transport.followed(answer, answer.headers.get("location", ""))
         url = f"{location}{'&' if urlsplit(location).query else '?'}digest={quote(str(digest), safe='')}"
-        answer = self._transport.exchange(
-            Request("PUT", url, begin.scope, MAX_MANIFEST_BYTES, _BYTES, data), deadline
-        )
+        answer = self._transport.exchange(Request("PUT", url, begin.scope, MAX_MANIFEST_BYTES, _BYTES, data), deadline)
         self._check_stored(answer, f"blob {digest} of {reference.repository}", digest)
 
     def _put_manifest(self, reference: Reference, manifest: Manifest, deadline: Deadline) -> None:

@@ -1,7 +1,7 @@
-"""A registry in a directory: an OCI image layout (OCI image spec v1.1, *Image Layout*), which crane, oras and skopeo read.
+"""A registry in a directory: an OCI image layout (OCI image spec v1.1, *Image Layout*), as crane and oras read it.
 
-The directory is one repository. A manifest is what `index.json` lists, its tag the annotation beside it; a manifest whose tag
-moves on stays in the list without one, as it would stay in a registry.
+The directory is one repository. A manifest is what `index.json` lists, its tag the annotation beside it; a manifest
+whose tag moves on stays in the list without one, as it would stay in a registry.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
-from ci_automation.artifact.manifest import OCI_INDEX, Manifest
+from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, Manifest
 from ci_automation.errors import RegistryError, UsageError
+from ci_automation.registry.exchange import parsed_json
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
     MAX_MANIFEST_BYTES,
@@ -29,7 +30,6 @@ from ci_automation.registry.port import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_automation.artifact.manifest import Descriptor
     from ci_automation.artifact.reference import LayoutDirectory, Reference
 
 TAG_ANNOTATION = "org.opencontainers.image.ref.name"
@@ -37,6 +37,8 @@ MARKER, MARKER_CONTENT = "oci-layout", b'{"imageLayoutVersion":"1.0.0"}'
 INDEX = "index.json"
 LOCK = ".flux-manifests.lock"
 LOCK_SECONDS = 60
+_UNFINISHED = ".unfinished-"
+_OURS = frozenset({MARKER, INDEX, "blobs", LOCK})
 
 
 class NotALayout(UsageError):
@@ -58,7 +60,7 @@ class LayoutUnusable(RegistryError):
 
 
 class LayoutRegistry:
-    """The registry that one image layout directory is. Its methods are the port's; threads and processes may share it."""
+    """One image layout directory as a registry. Its methods are the port's; threads and processes may share it."""
 
     def __init__(self, directory: LayoutDirectory) -> None:
         self.directory = directory
@@ -66,7 +68,12 @@ class LayoutRegistry:
 
     def resolve(self, reference: Reference) -> Digest | None:
         """Return the digest of the manifest that `reference` names, or None where there is none."""
-        return self._find(reference, self._entries())
+        self._check(reference)
+        name = reference.name
+        entries = self._index()["manifests"]
+        if reference.digest is not None:
+            return reference.digest if any(entry["digest"] == name for entry in entries) else None
+        return next((_digest(entry) for entry in entries if _tag(entry) == name), None)
 
     def manifest(self, reference: Reference) -> Manifest:
         """Return the manifest that `reference` names."""
@@ -97,7 +104,7 @@ class LayoutRegistry:
         """Store `data`, unless it is there, and return its digest."""
         self._check(reference)
         digest = Digest.of(data)
-        with self._prepared():
+        with self._writing():
             self._store(digest, data)
         return digest
 
@@ -107,47 +114,144 @@ class LayoutRegistry:
         digest = manifest.digest
         if reference.digest not in {None, digest}:
             raise ContentMismatch(f"the manifest for {reference}", reference.digest, digest)
-        tag = None if reference.digest is not None else reference.name
         for descriptor in (manifest.config, *manifest.layers):
             if not self._blob_path(descriptor.digest).is_file():
                 raise NotFound(f"blob {descriptor.digest} of {self.directory}, which the manifest needs,")
-        with self._prepared(), self._locked():
+        entry = Descriptor.of(
+            manifest.media_type, manifest.raw, {} if reference.digest is not None else {TAG_ANNOTATION: reference.name}
+        ).to_json()
+        with self._writing(), self._locked():
             self._store(digest, manifest.raw)
-            self._list(manifest, tag)
+            index = self._index()
+            entries = listed(index["manifests"], entry)
+            if entries != index["manifests"]:
+                content = json.dumps({**index, "manifests": entries}, separators=(",", ":"), ensure_ascii=False)
+                write_whole(self._path / INDEX, content.encode())
         return digest
 
     def tags(self, reference: Reference) -> tuple[str, ...]:
         """Return all tags, sorted."""
         self._check(reference)
-        return tuple(sorted({tag for entry in self._entries() if (tag := _tag(entry)) is not None}))
+        return tuple(sorted({tag for entry in self._index()["manifests"] if (tag := _tag(entry)) is not None}))
 
     def _check(self, reference: Reference) -> None:
         if reference.repository != self.directory:
             raise OtherRegistry(str(self.directory), reference)
 
-    def _find(self, reference: Reference, entries: list[dict[str, Any]]) -> Digest | None:
-        self._check(reference)
-        if reference.digest is not None:
-            return reference.digest if any(_digest(entry) == reference.digest for entry in entries) else None
-        return next((_digest(entry) for entry in entries if _tag(entry) == reference.name), None)
-
-    def _entries(self) -> list[dict[str, Any]]:
-        """Return the descriptors of the index; none where there is no directory, or an empty one."""
-        return self._index()["manifests"]  # type: ignore[no-any-return]  # as `_index` made sure
-
     def _index(self) -> dict[str, Any]:
-        raw = self._read(self._path / INDEX, MAX_MANIFEST_BYTES)
+        """Return the index, its `manifests` made sure to be objects with a digest each."""
+        path = self._path / INDEX
+        raw = self._read(path, MAX_MANIFEST_BYTES)
         if raw is None:
             return {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []}
+        value: Any = parsed_json(raw) if len(raw) <= MAX_MANIFEST_BYTES else None
+        if not isinstance(value, dict):
+            raise UnexpectedAnswer(f"{path} is not the index of an image layout")
+        entries = value.get("manifests") or []
+        if not isinstance(entries, list) or not all(isinstance(_digest(entry), Digest) for entry in entries):
+            raise UnexpectedAnswer(f"{path} is not the index of an image layout: an entry has no sha256 digest")
+        return {**value, "manifests": entries}
+
+    def _blob_path(self, digest: Digest) -> Path:
+        return self._path / "blobs" / "sha256" / digest.hex
+
+    def _store(self, digest: Digest, data: bytes) -> None:
+        path = self._blob_path(digest)
+        if self._read(path, len(data)) != data:  # absent, or damaged
+            write_whole(path, data)
+
+    def _read(self, path: Path, cap: int) -> bytes | None:
+        """Return the bytes of a file, one more than `cap` at most, or None where there is none."""
         try:
-            value = json.loads(raw)
-        except (ValueError, RecursionError):
-            raise UnexpectedAnswer(f"{self._path / INDEX} is not JSON") from None
-        match value:
-            case {"manifests": list(entries)} if all(isinstance(entry, dict) for entry in entries):
-                for entry in entries:
-                    _digest(entry)
-                return value  # type: ignore[no-any-return]  # a match does not tell what is in a dict
-            case {"manifests": None}:
-                return {**value, "manifests": []}
-        raise UnexpectedAnswer(f"{self._path / INDEX} is not an image index")
+            # A named pipe must not keep us waiting.
+            with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - of a descriptor
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise LayoutUnusable(path, "it is not a file")
+                return file.read(cap + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise LayoutUnusable(path, f"it cannot be read: {error.strerror}") from None
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Make the directory an image layout if it is new, and say in words of ours what goes wrong in it."""
+        try:
+            if not (self._path / MARKER).is_file():
+                self._path.mkdir(parents=True, exist_ok=True)
+                names = {entry.name for entry in self._path.iterdir() if not entry.name.startswith(_UNFINISHED)}
+                if names - _OURS:
+                    raise NotALayout(self._path)
+                write_whole(self._path / MARKER, MARKER_CONTENT)
+            (self._path / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
+            yield
+        except OSError as error:
+            raise LayoutUnusable(
+                self._path, f"it cannot be written: {error.strerror or type(error).__name__}"
+            ) from None
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        from filelock import FileLock, Timeout  # it costs 80 ms, and only writers need it
+
+        try:
+            with FileLock(self._path / LOCK, timeout=LOCK_SECONDS):
+                yield
+        except Timeout:
+            raise LayoutUnusable(self._path, f"another process has been writing for {LOCK_SECONDS} s") from None
+
+
+def listed(entries: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the entries of an index with `new` among them.
+
+    Its tag is taken from whatever had it. What has no tag any more stays in the list, once, as it would in a registry.
+    """
+    tag, digest = _tag(new), new["digest"]
+    if any(_tag(entry) == tag and entry["digest"] == digest for entry in entries):
+        return entries
+    if tag is None and any(entry["digest"] == digest for entry in entries):
+        return entries
+    kept = [_untagged(entry) if tag is not None and _tag(entry) == tag else entry for entry in entries]
+    named = {digest} | {entry["digest"] for entry in kept if _tag(entry) is not None}
+    rest = [entry for entry in kept if _tag(entry) is not None or entry["digest"] not in named]
+    return [*rest, new]
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that at any moment, also after a crash, the old one or the new one is there, and whole."""
+    unfinished = path.with_name(f"{_UNFINISHED}{secrets.token_hex(8)}")
+    try:
+        with unfinished.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _tag(entry: dict[str, Any]) -> str | None:
+    annotations = entry.get("annotations")
+    tag = annotations.get(TAG_ANNOTATION) if isinstance(annotations, dict) else None
+    return tag if isinstance(tag, str) else None
+
+
+def _untagged(entry: dict[str, Any]) -> dict[str, Any]:
+    annotations = {key: value for key, value in entry["annotations"].items() if key != TAG_ANNOTATION}
+    rest = {key: value for key, value in entry.items() if key != "annotations"}
+    return {**rest, "annotations": annotations} if annotations else rest
+
+
+def _digest(entry: object) -> Digest | None:
+    match entry:
+        case {"digest": str(text)}:
+            with suppress(InvalidDigest):
+                return Digest.parse(text)
+    return None

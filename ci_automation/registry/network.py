@@ -72,7 +72,11 @@ def registry_host(host: str) -> str:
 
 def repository_path(repository: OciRepository) -> str:
     """Return the repository's name in the registry API: Docker Hub keeps the short ones in a library."""
-    return f"library/{repository.path}" if repository.host in _DOCKER_HUB and "/" not in repository.path else repository.path
+    return (
+        f"library/{repository.path}"
+        if repository.host in _DOCKER_HUB and "/" not in repository.path
+        else repository.path
+    )
 
 
 def names_of(host: str) -> frozenset[str]:
@@ -103,8 +107,8 @@ def check_address(url: str, registry: Origin) -> None:
     """Refuse an address that a registry has no business to send its clients to.
 
     Raises:
-        UnsafeAddress: it is plain HTTP, and not from a loopback registry to loopback; or the bare address of a machine in
-            a private network that the registry itself is not in.
+        UnsafeAddress: it is plain HTTP, and not from a loopback registry to loopback; or the bare address of a machine
+            in a private network, and not the registry.
     """
     origin = Origin.of(url)
     if origin.scheme == "http" and not (registry.is_loopback and origin.is_loopback):
@@ -127,7 +131,7 @@ def _is_inside(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """How hosts are reached: through which proxy, and whose certificates are trusted; by default directly, and the usual."""
+    """How hosts are reached: through which proxy, and whose certificates are trusted besides the usual."""
 
     https_proxy: str | None = field(default=None, repr=False)  # it may hold a password
     no_proxy: tuple[str, ...] = ()

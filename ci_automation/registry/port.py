@@ -20,7 +20,7 @@ MAX_BLOB_BYTES = 100 << 20
 class Complaint:
     """What a registry said when it refused or failed: safe to print, and never what it was asked with.
 
-    `code` is of the table in the OCI distribution spec, *Error Codes*; it and `message` are empty where the answer has none.
+    `code` is of the OCI distribution spec, *Error Codes*; it and `message` are empty where the answer has none.
     """
 
     host: str
@@ -104,8 +104,9 @@ class OtherRegistry(RegistryError):
 class Registry(Protocol):
     """A place that stores manifests and blobs by digest and names them by tag.
 
-    Every adapter verifies what it returns: bytes handed out match the digest and size asked for, and no answer is longer than
-    the caps above, or an error is raised. Any method may raise `AccessDenied`, `Unreachable` or `UnexpectedAnswer`.
+    Every adapter verifies what it returns: bytes handed out match the digest and size asked for, and no answer is
+    longer than the caps above, or an error is raised. Any method may raise `AccessDenied`, `Unreachable` or
+    `UnexpectedAnswer`.
     """
 
     def resolve(self, reference: Reference) -> Digest | None:

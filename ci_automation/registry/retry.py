@@ -43,7 +43,7 @@ class Deadline:
 
 
 class Again(Exception):
-    """An attempt failed as another may not: `error` is what to raise if there is none, `wait` what the other side asks for."""
+    """An attempt failed as another may not: `error` is for when there is none, `wait` what the other side asks for."""
 
     def __init__(self, error: RegistryError, wait: float | None = None) -> None:
         super().__init__(str(error))

@@ -1,8 +1,9 @@
 """The one place where a request to a registry leaves this program: oras' client, with its choke point replaced.
 
-Of oras (0.2.43) the session is used, which refuses cookies. Its `do_request` shows tokens to whatever host an answer names,
-keeps one token for all repositories, knows no time-out and retries what cannot succeed: it is overridden. The other methods
-verify nothing, and `Container` takes the first part of some repository names for a host: they are not called.
+Of oras (0.2.43) the session is used, which refuses cookies. Its `do_request` shows tokens to whatever host an answer
+names, keeps one token for all repositories, knows no time-out and retries what cannot succeed: it is overridden. The
+other methods verify nothing, and `Container` takes the first part of some repository names for a host: they are not
+called.
 """
 
 from __future__ import annotations
@@ -215,26 +216,28 @@ def _too_late(host: str) -> Unreachable:
 
 def _failure(error: BaseException, host: str) -> Again | Unreachable:
     """Return what a failure of the network means, in words of ours."""
-    causes = tuple(_causes(error))
-    for cause in causes:
-        match cause:
-            case ssl.SSLCertVerificationError():
-                return Unreachable(host, f"its certificate is not trusted: {cause.verify_message}")
-            case ssl.SSLError() if cause.reason in _NO_TLS:
-                return Unreachable(host, "it does not speak TLS, and plain HTTP is only spoken to this machine")
-            case socket.gaierror() if cause.errno != socket.EAI_AGAIN:
-                return Unreachable(host, "its name is unknown")
-            case socket.gaierror():
-                return Again(Unreachable(host, "its name cannot be looked up"))
-            case requests.exceptions.ProxyError() | urllib3.exceptions.ProxyError():
-                return Again(Unreachable(host, "the proxy on the way to it fails"))
-            case requests.exceptions.Timeout() | urllib3.exceptions.TimeoutError():
-                return Again(Unreachable(host, "it does not answer in time"))
-            case ConnectionRefusedError():
-                return Again(Unreachable(host, "nothing listens there"))
-    if isinstance(error, requests.exceptions.InvalidURL | UnicodeError):
-        return Unreachable(host, "this is no address of a host")
-    return Again(Unreachable(host, "the connection broke"))
+    reason, hopeless = next(filter(None, map(_in_words, _causes(error))), ("the connection broke", False))
+    return Unreachable(host, reason) if hopeless else Again(Unreachable(host, reason))
+
+
+def _in_words(cause: BaseException) -> tuple[str, bool] | None:  # noqa: PLR0911 - one for each case
+    """Return what one cause means, and whether it is there to stay; None if it means nothing in particular."""
+    match cause:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted: {cause.verify_message}", True
+        case ssl.SSLError() if cause.reason in _NO_TLS:
+            return "it does not speak TLS, and plain HTTP is only spoken to this machine", True
+        case socket.gaierror():
+            return "its name is unknown", cause.errno != socket.EAI_AGAIN
+        case requests.exceptions.ProxyError() | urllib3.exceptions.ProxyError():
+            return "the proxy on the way to it fails", False
+        case requests.exceptions.Timeout() | urllib3.exceptions.TimeoutError():
+            return "it does not answer in time", False
+        case ConnectionRefusedError():
+            return "nothing listens there", False
+        case requests.exceptions.InvalidURL() | UnicodeError() | urllib3.exceptions.LocationValueError():
+            return "this is no address of a host", True
+    return None
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

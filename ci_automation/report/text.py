@@ -75,13 +75,13 @@ def step_details(step: PlannedStep) -> str:
     return plain_text("\n".join(lines))
 
 
-def approval_commands(plan: Plan, waiting: Iterable[PlannedStep], options: Sequence[str] = ()) -> str:
+def approval_commands(plan: Plan, waiting: Iterable[PlannedStep], key: str, options: Sequence[str]) -> str:
     """Return the commands that approve the first step that waits for it, or nothing where none does."""
+    extra = "".join(f" {option}" for option in options)
     for step in waiting:
         if step.decision is Decision.APPROVAL:
-            extra = "".join(f" {option}" for option in options)
             return (
                 f"flux-manifests plan {plan.artifact} --out plan.json{extra}\n"
-                f"flux-manifests apply plan.json --approve {step.target} --signing key --key cosign.key{extra}"
+                f"flux-manifests apply plan.json --approve {step.target} --signing key --key {key}{extra}"
             )
     return ""

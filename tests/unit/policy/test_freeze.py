@@ -27,7 +27,7 @@ def at(text: str) -> datetime:
     ("cron", "hours", "zone", "now", "until"),
     [
         pytest.param("0 0 20 12 *", 336, "Europe/Berlin", "2026-12-19T22:59:59", None, id="year end: a second before"),
-        pytest.param("0 0 20 12 *", 336, "Europe/Berlin", "2026-12-19T23:00", "2027-01-02T23:00", id="its first instant"),
+        pytest.param("0 0 20 12 *", 336, "Europe/Berlin", "2026-12-19T23:00", "2027-01-02T23:00", id="first instant"),
         pytest.param(
             "0 0 20 12 *", 336, "Europe/Berlin", "2027-01-01T12:00", "2027-01-02T23:00", id="year end: over new year"
         ),
@@ -54,11 +54,11 @@ def at(text: str) -> datetime:
         pytest.param("30 2 25 10 *", 1, "Europe/Berlin", "2026-10-25T00:30", "2026-10-25T01:30", id="twice: the first"),
         pytest.param("45 2 25 10 *", 1, "Europe/Berlin", "2026-10-25T01:30", "2026-10-25T01:45", id="put back since"),
         pytest.param("30 2 25 10 *", 1, "Europe/Berlin", "2026-10-25T01:30", None, id="twice: not the second"),
-        pytest.param("0 0 25 10 *", 24, "Europe/Berlin", "2026-10-25T21:59", "2026-10-25T22:00", id="24 h of a day of 25"),
+        pytest.param("0 0 25 10 *", 24, "Europe/Berlin", "2026-10-25T21:59", "2026-10-25T22:00", id="24 of 25 hours"),
         pytest.param("0 0 25 10 *", 24, "Europe/Berlin", "2026-10-25T22:30", None, id="the 25th hour"),
         pytest.param("30 0 * * *", 1, "Antarctica/Troll", "2026-10-25T01:00", None, id="put back by two hours"),
         pytest.param("45 2 * * *", 1, "Antarctica/Troll", "2026-10-25T01:15", "2026-10-25T01:45", id="two hours since"),
-        pytest.param("45 1 * * *", 1, "Australia/Lord_Howe", "2026-04-04T15:15", "2026-04-04T15:45", id="by half an hour"),
+        pytest.param("45 1 * * *", 1, "Australia/Lord_Howe", "2026-04-04T15:15", "2026-04-04T15:45", id="half an hour"),
         # On 2026-03-29 Berlin's clocks go from 02:00 (+01:00) on to 03:00 (+02:00).
         pytest.param("30 2 29 3 *", 1, "Europe/Berlin", "2026-03-29T01:00", "2026-03-29T02:00", id="skipped: at 3:00"),
         pytest.param("30 2 29 3 *", 1, "Europe/Berlin", "2026-03-29T00:59", None, id="skipped: not before"),

@@ -82,6 +82,10 @@ def test_no_gate_at_all_lets_nothing_through() -> None:
         decide([])
 
 
-def test_reasons_are_those_that_stop_or_else_all() -> None:
+def test_reasons_are_those_that_stop() -> None:
     assert reasons(map(verdict, [Decision.AUTO, Decision.HOLD])) == ("because hold",)
-    assert reasons(map(verdict, [Decision.AUTO, Decision.AUTO])) == ("because auto", "because auto")
+
+
+def test_where_nothing_stops_the_telling_passes_are_the_reasons() -> None:
+    passes = [Verdict("age", Decision.AUTO, "it is 184 days old"), Verdict("freeze", Decision.AUTO, "no freeze is on")]
+    assert reasons(passes) == ("it is 184 days old",)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -171,7 +172,7 @@ def test_a_paused_artifact_takes_nothing() -> None:
 
 
 def test_a_freeze_holds_everything_and_says_why() -> None:
-    freeze = Freeze("0 0 20 11 *", timedelta(days=7), "UTC", "year end")
+    freeze = Freeze("0 0 20 11 *", timedelta(days=7), ZoneInfo("UTC"), "year end")
     chosen = selection("2.8.5", [release("2.8.8")], replace(Policy(), freeze=(freeze,)))
     assert steps(chosen) == [("v2.8.8", "hold")]
     reasons = [verdict.reason for verdict in chosen.steps[0].verdicts]
@@ -179,7 +180,7 @@ def test_a_freeze_holds_everything_and_says_why() -> None:
 
 
 def test_a_freeze_that_is_over_holds_nothing() -> None:
-    freeze = Freeze("0 0 1 11 *", timedelta(days=7), "UTC", "all saints")
+    freeze = Freeze("0 0 1 11 *", timedelta(days=7), ZoneInfo("UTC"), "all saints")
     assert steps(selection("2.8.5", [release("2.8.8")], replace(Policy(), freeze=(freeze,)))) == [("v2.8.8", "auto")]
 
 

@@ -1,0 +1,155 @@
+"""The texts of a configuration file as values of ours: what `Reference`, `Range` and the others refuse is an error.
+
+A message does not repeat a text where people might have written a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from zoneinfo import ZoneInfo
+
+from pydantic import GetPydanticSchema, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
+
+from ci_automation.artifact.reference import InvalidReference, Reference
+from ci_automation.config.model import Source, parse_api_url, parse_source
+from ci_automation.errors import UsageError
+from ci_automation.flux.options import COMPONENTS, LOG_LEVELS, Options
+from ci_automation.policy.freeze import Freeze, time_zone
+from ci_automation.policy.model import InvalidDuration, duration
+from ci_automation.policy.ranges import Range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pydantic.json_schema import JsonSchemaValue
+
+T = TypeVar("T")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_MAX_PATH = 1024
+
+
+class InvalidValue(UsageError):
+    """A text is not what its key takes; the message does not repeat it."""
+
+
+def _text(parse: Callable[[str], T]) -> GetPydanticSchema:
+    """Return the type of a text that `parse` turns into a value of ours."""
+
+    def checked(text: str) -> T:
+        try:
+            return parse(text)
+        except UsageError as error:
+            raise _refused(error) from None
+
+    return GetPydanticSchema(
+        lambda _source, _handler: core_schema.no_info_after_validator_function(
+            checked, core_schema.str_schema(strict=True)
+        )
+    )
+
+
+def _refused(error: UsageError) -> PydanticCustomError:
+    return PydanticCustomError("refused", "{message}", {"message": f"{error}{f'. {error.hint}' if error.hint else ''}"})
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise InvalidValue("a name has letters, digits, '.', '_' and '-', begins with a letter or digit, at most 63")
+    return text
+
+
+def _channel(text: str) -> Reference:
+    if "@" in text.partition("://")[2].partition("/")[0]:
+        raise InvalidValue("an address must not hold a user name or password; name variables under credentials")
+    if len(text) > _MAX_PATH:
+        raise InvalidReference(text[:80], "it is too long")
+    return Reference.parse_channel(text)
+
+
+def _file_in_artifact(text: str) -> str:
+    parts = text.split("/")
+    if not text.isprintable() or len(text) > _MAX_PATH or any(part in ("", ".", "..") for part in parts):
+        raise InvalidValue("it is not a path inside the artifact, such as flux-system/gotk-components.yaml")
+    return text
+
+
+def _key_location(text: str) -> str:
+    if "-----BEGIN" in text:
+        raise InvalidValue("it is a key itself; put it into a file or a variable, and write the path or env://NAME")
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme != "env":
+        raise InvalidValue("only files and env://NAME are supported by this version")
+    if separator and not _VARIABLE.fullmatch(rest):
+        raise InvalidValue("env:// takes the name of an environment variable, such as env://COSIGN_PRIVATE_KEY")
+    if not text or not text.isprintable() or len(text) > _MAX_PATH:
+        raise InvalidValue("it is neither a path nor env://NAME")
+    return text
+
+
+def _variable(text: str) -> str:
+    if not _VARIABLE.fullmatch(text):
+        raise InvalidValue("it is not the name of an environment variable; the value itself must not be in this file")
+    return text
+
+
+def _cron(text: str) -> str:
+    return Freeze(text, timedelta(hours=1), ZoneInfo("UTC")).cron
+
+
+def _lasting(text: str) -> timedelta:
+    if not (lasting := duration(text)):
+        raise InvalidDuration(text)
+    return lasting
+
+
+def _flags(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the flags of `flux install`, each checked by itself, then all together."""
+    wrong: list[InitErrorDetails] = []
+    for flags, place in (*(({flag: value[flag]}, (flag,)) for flag in value), (value, ())):
+        try:
+            if not (wrong and flags is value):
+                Options().with_flags(flags)
+        except UsageError as error:
+            wrong.append(InitErrorDetails(type=_refused(error), loc=place, input=None))
+    if wrong:
+        raise ValidationError.from_exception_data("flags", wrong)
+    return {flag: tuple(given) if isinstance(given, list) else given for flag, given in value.items()}
+
+
+def _flags_schema(*_: object) -> JsonSchemaValue:
+    """Return the flags that Flux has, with the types of their values; a list may be one text with commas."""
+    names = {"type": ["array", "string"], "items": {"type": "string"}}
+    components = {"type": ["array", "string"], "items": {"enum": list(COMPONENTS)}, "uniqueItems": True}
+    kinds: dict[type, JsonSchemaValue] = {bool: {"type": "boolean"}, str: {"type": "string"}, tuple: names}
+    flags = {field.name.replace("_", "-"): kinds[type(field.default)] for field in fields(Options)}
+    flags |= {"components": components, "components-extra": components, "log-level": {"enum": list(LOG_LEVELS)}}
+    return {"type": "object", "properties": dict(sorted(flags.items())), "additionalProperties": False}
+
+
+Name = Annotated[str, _text(_name)]
+Channel = Annotated[Reference, _text(_channel)]
+FileInArtifact = Annotated[str, _text(_file_in_artifact)]
+KeyLocation = Annotated[str, _text(_key_location)]
+Variable = Annotated[str, _text(_variable)]
+Age = Annotated[timedelta, _text(duration)]
+Lasting = Annotated[timedelta, _text(_lasting)]
+Cron = Annotated[str, _text(_cron)]
+Zone = Annotated[ZoneInfo, _text(time_zone)]
+Span = Annotated[Range, _text(Range.parse)]
+Releases = Annotated[Source, _text(parse_source)]
+ApiUrl = Annotated[str, _text(parse_api_url)]
+Flags = Annotated[
+    dict[str, Any],
+    GetPydanticSchema(
+        lambda _source, _handler: core_schema.no_info_after_validator_function(
+            _flags, core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema(), strict=True)
+        ),
+        _flags_schema,
+    ),
+]

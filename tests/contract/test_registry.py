@@ -1,0 +1,30 @@
+"""The registry in memory and the image layout directory keep the contract of registries; the real ones are in tests/real."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.artifact.reference import Reference
+from ci_automation.registry import open_registry
+from tests.contract.registry_contract import Door, RegistryContract
+from tests.fakes.registry import InMemoryRegistry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class TestInMemory(RegistryContract):
+    @pytest.fixture
+    def door(self) -> Door:
+        registry = InMemoryRegistry()
+        at, other = (Reference.parse(f"oci://registry.example/{name}:production") for name in ("acme/flux", "acme/other"))
+        return Door(registry, lambda: registry, at, other)
+
+
+class TestLayout(RegistryContract):
+    @pytest.fixture
+    def door(self, tmp_path: Path) -> Door:
+        at = Reference.parse(f"layout:{tmp_path / 'new' / 'layout'}:production")
+        return Door(open_registry(at), lambda: open_registry(at), at)

@@ -1,0 +1,194 @@
+"""What every release source promises, shown on each: a directory, and GitHub in its three forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.artifact.archive import UnsafeArchive
+from ci_automation.errors import ReleaseSourceError
+from ci_automation.flux.release import (
+    ChecksumMismatch,
+    InvalidChecksums,
+    InvalidReleaseList,
+    ReleaseIncomplete,
+    ReleaseNotFound,
+    ReleaseSource,
+    UnknownCommit,
+)
+from ci_automation.flux.sources.directory import DirectorySource
+from ci_automation.flux.sources.github import GitHubSource
+from ci_automation.flux.version import Version
+from ci_automation.github.client import GitHub
+from tests.fakes.github import FakeGitHub
+from tests.fakes.releases import SampleRelease, write_releases
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+V284, V285, V294 = (Version.parse(text) for text in ("v2.8.4", "v2.8.5", "v2.9.4"))
+OLD = SampleRelease("v2.8.5", "2026-04-07T17:31:53Z")
+NEW = SampleRelease("v2.9.4", "2026-08-07T14:22:55Z")
+CHECKSUMS = "flux_2.9.4_checksums.txt"
+
+Make = Callable[..., ReleaseSource]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return where the releases are."""
+    return tmp_path / "releases"
+
+
+@pytest.fixture(params=["directory", "REST", "GraphQL", "Enterprise Server"])
+def source(request: pytest.FixtureRequest, folder: Path) -> Iterator[Make]:
+    """Yield the function that makes a source of some releases."""
+
+    def directory(*samples: SampleRelease) -> ReleaseSource:
+        return DirectorySource(write_releases(folder, samples))
+
+    if request.param == "directory":
+        yield directory
+        return
+    with FakeGitHub(folder, prefix="/api/v3" if request.param == "Enterprise Server" else "") as github:
+        client = GitHub(None if request.param == "REST" else github.token, github.url())
+
+        def on_github(*samples: SampleRelease) -> ReleaseSource:
+            write_releases(folder, samples)
+            return GitHubSource(client)
+
+        yield on_github
+        client.close()
+
+
+def test_what_is_listed_can_be_fetched(source: Make) -> None:
+    releases = source(OLD, NEW)
+    listed = releases.list()
+    assert [release.version for release in listed] == [V294, V285]
+    for release in listed:
+        fetched = releases.fetch(release.version)
+        assert fetched.release == release
+        assert f"# of {release.version}\n" in fetched.bundle.files["rbac.yaml"]
+
+
+def test_the_commit_is_that_of_the_tag(source: Make) -> None:
+    assert source(OLD, NEW).fetch(V285).commit == OLD.commit
+
+
+@pytest.mark.parametrize("newer_than", ["v2.8.0", "v2.8.5", "v2.9.4", "v2.10.0", None])
+def test_every_successor_is_listed_and_the_release_itself(source: Make, newer_than: str | None) -> None:
+    known = Version.parse(newer_than) if newer_than else None
+    listed = {release.version for release in source(OLD, NEW).list(known)}
+    assert listed >= {version for version in (V285, V294) if known is None or version >= known}
+
+
+@pytest.mark.parametrize(
+    ("missing", "problem"),
+    [
+        pytest.param("manifests.tar.gz", "no manifests.tar.gz", id="no bundle"),
+        pytest.param(CHECKSUMS, "no flux_2.9.4_checksums.txt", id="no checksums"),
+    ],
+)
+def test_an_incomplete_release_is_listed_with_its_problem_and_not_handed_out(
+    source: Make, missing: str, problem: str
+) -> None:
+    releases = source(OLD, SampleRelease("v2.9.4", without=(missing,)))
+    by_version = {release.version: release for release in releases.list(V285)}
+    assert by_version[V285].problem is None
+    assert problem in str(by_version[V294].problem)
+    with pytest.raises(ReleaseIncomplete, match=problem):
+        releases.fetch(V294)
+
+
+def test_a_draft_is_never_offered(source: Make) -> None:
+    releases = source(OLD, SampleRelease("v2.9.4", None, draft=True))
+    assert all(release.problem for release in releases.list(V285) if release.version == V294)
+    with pytest.raises(ReleaseNotFound, match=r"v2\.9\.4"):
+        releases.fetch(V294)
+
+
+def test_a_prerelease_is_called_one(source: Make) -> None:
+    releases = source(OLD, SampleRelease("v2.9.4", prerelease=True), SampleRelease("v2.10.0-rc.1", prerelease=True))
+    assert {str(release.version) for release in releases.list() if release.prerelease} == {"v2.9.4", "v2.10.0-rc.1"}
+    assert releases.fetch(V294).release.prerelease
+
+
+def test_tags_that_are_no_releases_of_flux_are_left_out(source: Make) -> None:
+    assert [release.version for release in source(NEW, SampleRelease("nightly")).list()] == [V294]
+
+
+def test_an_unknown_version_is_not_found(source: Make) -> None:
+    with pytest.raises(ReleaseNotFound, match=r"v2\.8\.4"):
+        source(OLD, NEW).fetch(V284)
+
+
+def test_an_empty_list_is_refused(source: Make) -> None:
+    with pytest.raises(InvalidReleaseList):
+        source().list()
+
+
+def test_a_damaged_bundle_is_found(source: Make, folder: Path) -> None:
+    releases = source(NEW)
+    bundle = folder / "v2.9.4/manifests.tar.gz"
+    bundle.write_bytes(bundle.read_bytes()[:-1] + b"?")
+    with pytest.raises(ChecksumMismatch, match=r"v2\.9\.4"):
+        releases.fetch(V294)
+
+
+def test_the_checksums_of_another_file_do_not_count(source: Make, folder: Path) -> None:
+    releases = source(NEW)
+    (folder / "v2.9.4" / CHECKSUMS).write_text(f"{'0' * 64}  install.yaml\n")
+    with pytest.raises(InvalidChecksums):
+        releases.fetch(V294)
+
+
+def test_checksums_without_end_are_not_read_to_their_end(source: Make, folder: Path) -> None:
+    releases = source(NEW)
+    (folder / "v2.9.4" / CHECKSUMS).write_bytes(b"0" * (1 << 20))
+    with pytest.raises(ReleaseSourceError, match="more than 65536 bytes"):
+        releases.fetch(V294)
+
+
+def test_a_bundle_without_end_is_not_read_to_its_end(source: Make, folder: Path) -> None:
+    releases = source(NEW)
+    (folder / "v2.9.4/manifests.tar.gz").write_bytes(bytes(5 << 20))
+    with pytest.raises(ReleaseSourceError, match="more than 4194304 bytes"):
+        releases.fetch(V294)
+
+
+def test_a_bundle_that_is_none_is_refused_although_its_checksum_is_right(source: Make) -> None:
+    class Broken(SampleRelease):
+        __slots__ = ()
+
+        @property
+        def bundle(self) -> bytes:
+            return b"<html>maintenance</html>"
+
+    with pytest.raises(UnsafeArchive, match="not gzip"):
+        source(Broken("v2.9.4")).fetch(V294)
+
+
+def test_a_release_without_a_tag_has_no_commit(source: Make, folder: Path) -> None:
+    releases = source(NEW)
+    (folder / "tags.json").write_text("[]")
+    with pytest.raises(UnknownCommit, match=r"v2\.9\.4"):
+        releases.fetch(V294)
+
+
+@pytest.mark.parametrize("commit", ["main", "889be9d", None, 7])
+def test_a_tag_without_a_whole_commit_is_refused(source: Make, folder: Path, commit: object) -> None:
+    releases = source(NEW)
+    (folder / "tags.json").write_text(json.dumps([{"name": "v2.9.4", "commit": {"sha": commit}}]))
+    with pytest.raises(ReleaseSourceError):
+        releases.fetch(V294)
+
+
+def test_a_release_that_went_away_between_list_and_fetch_is_not_found(source: Make, folder: Path) -> None:
+    releases = source(OLD, NEW)
+    assert releases.list()[0].version == V294
+    write_releases(folder, [OLD])
+    with pytest.raises(ReleaseNotFound):
+        releases.fetch(V294)

@@ -1,0 +1,49 @@
+"""The table of known releases needs both: the files, and the version that they are rendered as."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.flux import known
+from ci_automation.flux.bundle import Bundle
+from ci_automation.flux.known import is_known
+from ci_automation.flux.version import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FILES = {"rbac.yaml": "a", "policies.yaml": "b"}
+
+
+@pytest.fixture(params=["releases", "samples"])
+def table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the table have one bundle, as v2.9.4."""
+    entry = f'{{"{Bundle(FILES).digest}": "v2.9.4"}}'
+    parts = {"releases": "{}", "samples": "{}", request.param: entry}
+    text = ", ".join(f'"{part}": {entries}' for part, entries in parts.items())
+    (tmp_path / "known.json").write_text(f"{{{text}}}")
+    monkeypatch.setattr(known, "files", lambda _: tmp_path)
+    known._proven.cache_clear()
+    yield
+    known._proven.cache_clear()
+
+
+@pytest.mark.usefixtures("table")
+@pytest.mark.parametrize(
+    ("files", "version", "proven"),
+    [
+        pytest.param(FILES, "v2.9.4", True, id="both"),
+        pytest.param(FILES, "v2.9.3", False, id="another version's templates"),
+        pytest.param({**FILES, "rbac.yaml": "c"}, "v2.9.4", False, id="a changed file"),
+        pytest.param({**FILES, "x.yaml": "c"}, "v2.9.4", False, id="a file more"),
+    ],
+)
+def test_known_is_what_was_proven(files: dict[str, str], version: str, proven: bool) -> None:
+    assert is_known(Bundle(files), Version.parse(version)) is proven
+
+
+def test_the_package_has_its_table() -> None:
+    assert len(known._proven()) >= 23
