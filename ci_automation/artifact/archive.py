@@ -1,27 +1,30 @@
 """The layer of an artifact: a gzipped tar, read with suspicion and written the same way everywhere.
 
 What is refused follows the table of what source-controller and flux-operator do with each kind of entry
-(`fluxcd/pkg/tar/tar.go`): what only one of them takes, or what ends up as another file than was packed, is refused here.
+(`fluxcd/pkg/tar/untar.go`): what only one of them takes, or what ends up as another file than was packed, is refused
+here. The exceptions are symbolic links, which source-controller leaves out, and global pax headers, which `git archive`
+writes and clusters unpack as an empty file: both are left out here too.
 """
 
 from __future__ import annotations
 
-import io
-import tarfile
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact import tar
+from ci_automation.artifact.tree import File, Tree, UnfitPath
 from ci_automation.errors import VerificationFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 GZIP_MAGIC = b"\x1f\x8b"
-_BLOCK = 512
-_MAX_PATH = 1024
-_MAX_DEPTH = 64
+_CHUNK = 1 << 16
+_MAX_MEMBERS = 10_000  # of a gzip file; those that compress in parallel write one for each 64 KiB or more
+_TYPE_BITS = ~0o7777
+_REGULAR_BITS = frozenset({0, 0o100000})
+_LINK_BITS = frozenset({0, 0o120000})
 
 
 class UnsafeArchive(VerificationFailed):
@@ -47,63 +50,64 @@ def read_archive(data: bytes, limits: Limits = Limits()) -> Tree:  # a frozen va
     Raises:
         UnsafeArchive: not gzip, truncated, more than `limits`, or an entry that escapes, links or is no regular file.
     """
-    raw = _gunzip(data, limits)
-    if len(raw) % _BLOCK:
-        raise UnsafeArchive("the archive is truncated: its length is not a multiple of 512 bytes")
-    files: dict[str, File] = {}
-    directories: set[str] = set()
+    contents = _Contents()
     try:
-        with tarfile.open(fileobj=io.BytesIO(raw), mode="r:") as archive:
-            for number, entry in enumerate(archive, 1):
-                if number > limits.entries:
-                    raise UnsafeArchive(f"the archive has more than {limits.entries} entries")
-                _read_entry(archive, entry, files, directories)
-    except (tarfile.TarError, UnicodeError, ValueError, OverflowError) as error:
-        raise UnsafeArchive(f"the archive is not a tar file: {error}") from None
-    if clash := sorted(files.keys() & directories):
-        raise UnsafeArchive(f"{clash[0]!r} is a file and a directory at once")
-    return Tree(tuple(files.values()))
+        for number, entry in enumerate(tar.entries(_gunzip(data, limits)), 1):
+            if number > limits.entries:
+                raise UnsafeArchive(f"the archive has more than {limits.entries} entries")
+            contents.add(entry)
+        return contents.tree()
+    except tar.BrokenTar as error:
+        raise UnsafeArchive(f"the archive is not a tar file that Flux reads: {error}") from None
+    except UnfitPath as error:
+        raise UnsafeArchive(f"the archive has an entry that clusters refuse: {error}") from None
 
 
-def _read_entry(
-    archive: tarfile.TarFile, entry: tarfile.TarInfo, files: dict[str, File], directories: set[str]
-) -> None:
-    if entry.isdir() and entry.name in {".", "./", ""}:
-        return
-    path = _checked_path(entry.name)
-    parents = path.split("/")[:-1]
-    directories.update("/".join(parents[: depth + 1]) for depth in range(len(parents)))
-    if entry.isdir():
-        directories.add(path)
-    elif entry.issym():
-        files.pop(path, None)
-    elif entry.islnk():
-        raise UnsafeArchive(f"{path!r} is a hard link, which clusters unpack as an empty file")
-    elif not entry.isfile() or entry.issparse():
-        raise UnsafeArchive(f"{path!r} is neither a regular file nor a directory")
-    else:
-        stream = archive.extractfile(entry)
-        content = stream.read() if stream else b""
-        if len(content) != entry.size:
-            raise UnsafeArchive(f"{path!r} is truncated")
-        files[path] = File(path, content, executable=bool(entry.mode & 0o111))
+class _Contents:
+    """What the entries of an archive amount to, in a cluster too."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, File] = {}
+        self._global_headers: set[str] = set()
+        self._directories: set[str] = set()
+
+    def add(self, entry: tar.Entry) -> None:
+        """Take the next entry, which replaces an earlier one of its name."""
+        path = _cleaned(entry.name)
+        bits = entry.mode & _TYPE_BITS  # Go takes them for the type, whatever the type flag says
+        if entry.kind == tar.REGULAR and bits in _REGULAR_BITS:
+            self._files[path] = File(path, entry.content, executable=bool(entry.mode & 0o111))
+        elif entry.kind == tar.DIRECTORY:
+            self._directories.add(path)
+        elif entry.kind == tar.GLOBAL:
+            self._global_headers.add(path)
+        elif entry.kind == tar.HARD_LINK:
+            raise UnsafeArchive(f"{path!r} is a hard link, which clusters unpack as an empty file")
+        elif entry.kind != tar.SYMBOLIC_LINK or bits not in _LINK_BITS:
+            raise UnsafeArchive(f"{path!r} is neither a regular file nor a directory")
+
+    def tree(self) -> Tree:
+        """Return the files.
+
+        Raises:
+            UnsafeArchive: a name is that of a directory, or of a global header, too.
+            UnfitPath: a name is that of a directory because another file is below it.
+        """
+        if clash := sorted(self._files.keys() & (self._directories | self._global_headers)):
+            raise UnsafeArchive(f"{clash[0]!r} is a file and something else at once")
+        return Tree(tuple(self._files.values()))
 
 
-def _checked_path(name: str) -> str:
-    """Return the path of an entry without `./` and trailing slash."""
-    path = name.removeprefix("./").rstrip("/")
-    parts = path.split("/")
-    if not path or path.startswith("/") or "\\" in path or "../" in f"{path}/":
-        raise UnsafeArchive(f"the path {name[:200]!r} is empty, absolute, or leaves the archive")
-    if any(part in {"", ".", ".."} for part in parts):
-        raise UnsafeArchive(f"the path {name[:200]!r} has empty or relative parts")
-    if any(ord(character) < 0x20 or ord(character) == 0x7F or 0xD800 <= ord(character) < 0xE000 for character in path):  # noqa: PLR2004  # C0 controls, DEL, surrogates
-        raise UnsafeArchive(f"the path {name[:200]!r} has control characters or is not UTF-8")
-    if len(path.encode()) > _MAX_PATH or len(parts) > _MAX_DEPTH:
-        raise UnsafeArchive(
-            f"the path {name[:200]!r} is longer than {_MAX_PATH} bytes or deeper than {_MAX_DEPTH} folders"
-        )
-    return path
+def _cleaned(name: str) -> str:
+    """Return the path that Go's `filepath.Join` makes of a name, empty for the archive's root.
+
+    Raises:
+        UnsafeArchive: the name is one that `untar.go` refuses, or leads to a parent.
+    """
+    parts = [part for part in name.split("/") if part not in {"", "."}]
+    if not name or name.startswith("/") or "\\" in name or "../" in name or ".." in parts:
+        raise UnsafeArchive(f"the name {name[:200]!r} is empty, absolute, or leaves the archive")
+    return "/".join(parts)
 
 
 def _gunzip(data: bytes, limits: Limits) -> bytes:
@@ -113,102 +117,50 @@ def _gunzip(data: bytes, limits: Limits) -> bytes:
     if not data.startswith(GZIP_MAGIC):
         raise UnsafeArchive("the archive is not gzip")
     content = bytearray()
-    while data:
-        stream = zlib.decompressobj(wbits=31)
+    offset = 0
+    for _ in range(_MAX_MEMBERS):
+        offset = _gunzip_member(data, offset, content, limits.total_bytes)
+        if offset == len(data):
+            return bytes(content)
+    raise UnsafeArchive(f"the archive has more than {_MAX_MEMBERS} gzip members")
+
+
+def _gunzip_member(data: bytes, offset: int, content: bytearray, limit: int) -> int:
+    """Add what one gzip member holds to `content`, and return where the next one begins."""
+    stream = zlib.decompressobj(wbits=31)
+    while not stream.eof:
+        chunk = stream.unconsumed_tail or data[offset : offset + _CHUNK]
+        offset += 0 if stream.unconsumed_tail else len(chunk)
         try:
-            content += stream.decompress(data, limits.total_bytes - len(content) + 1)
+            content += stream.decompress(chunk, limit - len(content) + 1)
         except zlib.error as error:
             raise UnsafeArchive(f"the archive is not gzip: {error}") from None
-        if len(content) > limits.total_bytes:
-            raise UnsafeArchive(f"the archive unpacks to more than {limits.total_bytes} bytes")
-        if not stream.eof:
+        if len(content) > limit:
+            raise UnsafeArchive(f"the archive unpacks to more than {limit} bytes")
+        if not chunk and not stream.eof:
             raise UnsafeArchive("the archive is truncated")
-        data = stream.unused_data
-    return bytes(content)
+    return offset - len(stream.unused_data)
 
 
 def write_archive(tree: Tree) -> bytes:
     """Return the gzipped tar of `tree`, with the same bytes for the same files everywhere and for ever.
 
-    The tar is what `flux push artifact` packs (USTAR, `WalkDir` order, owner and times zero), with modes reduced to 0644 and 0755.
-    The deflate blocks are *stored*, not compressed: no compressor's version can then change the digest.
+    The tar is what `flux push artifact` packs (ustar, `WalkDir` order, owner and times zero), with modes reduced to
+    0644 and 0755. The deflate blocks are *stored*, not compressed: no compressor's version can then change the digest.
     """
-    return _gzip_stored(b"".join(_entries(tree)) + bytes(2 * _BLOCK))
+    return _gzip_stored(b"".join(_blocks(tree)) + tar.END)
 
 
-def _entries(tree: Tree) -> Iterator[bytes]:
-    yield _header(".", 0o755, 0, b"5")
+def _blocks(tree: Tree) -> Iterator[bytes]:
+    yield tar.header(".", 0o755, 0, tar.DIRECTORY)
     files = tree.by_path
-    paths = {path.split("/")[0] for path in files}
-    # A stack of paths, the next in `WalkDir` order on top: children sorted by name, directly behind their directory.
-    stack = sorted(paths, reverse=True)
-    while stack:
-        path = stack.pop()
+    # `WalkDir` goes by names, not by paths: `sub/x` comes before `sub-a`.
+    for path in sorted(files.keys() | tree.directories, key=lambda path: path.split("/")):
         if file := files.get(path):
-            yield _header(path, file.mode, len(file.content), b"0")
-            yield file.content + bytes(-len(file.content) % _BLOCK)
+            yield tar.header(path, file.mode, len(file.content), tar.REGULAR)
+            yield tar.padded(file.content)
         else:
-            yield _header(path, 0o755, 0, b"5")
-            prefix = path + "/"
-            children = {prefix + other[len(prefix) :].split("/")[0] for other in files if other.startswith(prefix)}
-            stack += sorted(children, reverse=True)
-
-
-def _header(path: str, mode: int, size: int, kind: bytes) -> bytes:
-    """Return the header of one entry as Go's archive/tar writes it: USTAR where the name fits, else a PAX record before it."""
-    name, prefix = path.encode(), b""
-    if path.isascii() and len(name) <= tarfile.LENGTH_NAME:
-        return _block(name, prefix, mode, size, kind, device=b"0000000\0")
-    if path.isascii() and (split := _split(name)):
-        return _block(split[1], split[0], mode, size, kind, device=b"0000000\0")
-    folder, _, base = path.rpartition("/")
-    pax_name = _ascii(f"{folder}/PaxHeaders.0/{base}" if folder else f"PaxHeaders.0/{base}")[: tarfile.LENGTH_NAME]
-    record = _pax_record(name)
-    pax = _block(pax_name.rstrip(b"/"), b"", 0, len(record), b"x", device=b"") + record + bytes(-len(record) % _BLOCK)
-    return pax + _block(_ascii(path)[: tarfile.LENGTH_NAME], b"", mode, size, kind, device=b"0000000\0")
-
-
-def _split(name: bytes) -> tuple[bytes, bytes] | None:
-    """Return prefix and name as Go's `splitUSTARPath` cuts a long path, if it fits."""
-    cut = name.rfind(b"/", 0, tarfile.LENGTH_PREFIX + 1)
-    if cut <= 0 or len(name) - cut - 1 > tarfile.LENGTH_NAME:
-        return None
-    return name[:cut], name[cut + 1 :]
-
-
-def _ascii(text: str) -> bytes:
-    return text.encode("ascii", "ignore")
-
-
-def _pax_record(path: bytes) -> bytes:
-    """Return the PAX record of a path; its length counts its own digits (POSIX pax, *pax Extended Header*)."""
-    body = b" path=" + path + b"\n"
-    length = len(body)
-    while len(str(length)) + len(body) != length:
-        length = len(str(length)) + len(body)
-    return str(length).encode() + body
-
-
-def _block(name: bytes, prefix: bytes, mode: int, size: int, kind: bytes, *, device: bytes) -> bytes:
-    zero = b"0000000\0"
-    fields = [
-        name.ljust(100, b"\0"),
-        b"%07o\0" % mode,
-        zero,
-        zero,
-        b"%011o\0" % size,
-        b"%011o\0" % 0,
-        b" " * 8,
-        kind,
-        bytes(100),
-        b"ustar\00000",
-        bytes(64),
-        device.ljust(8, b"\0") * 2,
-        prefix.ljust(155, b"\0"),
-        bytes(12),
-    ]
-    block = b"".join(fields)
-    return block[:148] + b"%06o\0 " % sum(block) + block[156:]
+            yield tar.header(path, 0o755, 0, tar.DIRECTORY)
 
 
 def _gzip_stored(content: bytes) -> bytes:

@@ -21,8 +21,12 @@ FLUX_CONFIG = "application/vnd.cncf.flux.config.v1+json"
 FLUX_LAYER = "application/vnd.cncf.flux.content.v1.tar+gzip"
 
 # The constant that the CLI of v2.9 emits; no consumer reads it. One blob for all artifacts, and for their signatures.
-CONFIG_BLOB = b'{"architecture":"","created":"0001-01-01T00:00:00Z","os":"","rootfs":{"type":"layers","diff_ids":null},"config":{}}'
+CONFIG_BLOB = (
+    b'{"architecture":"","created":"0001-01-01T00:00:00Z","os":"",'
+    b'"rootfs":{"type":"layers","diff_ids":null},"config":{}}'
+)
 _MAX_LAYERS = 64
+_MAX_SIZE = (1 << 63) - 1  # Go keeps it in an int64
 
 
 class InvalidManifest(VerificationFailed):
@@ -56,11 +60,11 @@ class Descriptor:
             InvalidManifest: a part is missing or of the wrong type.
         """
         match value:
-            case {"mediaType": str(media_type), "digest": str(digest), "size": int(size)} if (
-                size >= 0 and not isinstance(size, bool)
+            case {"mediaType": str(media_type), "digest": str(digest), "size": int(size), **rest} if (
+                0 <= size <= _MAX_SIZE and not isinstance(size, bool)
             ):
                 try:
-                    return cls(media_type, Digest.parse(digest), size, _annotations(value))
+                    return cls(media_type, Digest.parse(digest), size, _annotations(rest.get("annotations")))
                 except InvalidDigest as error:
                     raise InvalidManifest(str(error)) from None
         raise InvalidManifest("a descriptor lacks mediaType, digest or size")
@@ -90,26 +94,21 @@ class Manifest:
         Raises:
             InvalidManifest: it is not JSON, an index, of another schema version, or lacks config or layers.
         """
-        try:
-            value = json.loads(raw)
-        except (ValueError, RecursionError):
-            raise InvalidManifest("it is not JSON") from None
-        if not isinstance(value, dict):
-            raise InvalidManifest("it is not a JSON object")
+        value = _parsed(raw)
         media_type = value.get("mediaType", OCI_MANIFEST)
-        if "manifests" in value or media_type in {OCI_INDEX, DOCKER_LIST}:
+        if "manifests" in value or media_type in (OCI_INDEX, DOCKER_LIST):
             raise InvalidManifest("it is an index of several images, of which a cluster would take any")
-        layers = value.get("layers")
-        if value.get("schemaVersion") != 2 or media_type not in {OCI_MANIFEST, DOCKER_MANIFEST}:  # noqa: PLR2004  # the spec's number
+        if media_type not in (OCI_MANIFEST, DOCKER_MANIFEST) or repr(value.get("schemaVersion")) != "2":
             raise InvalidManifest("it is not an OCI image manifest of schema version 2")
-        if not isinstance(layers, list) or not layers or len(layers) > _MAX_LAYERS:
+        layers = value.get("layers")
+        if not isinstance(layers, list) or not 0 < len(layers) <= _MAX_LAYERS:
             raise InvalidManifest("it has no layers, or too many")
         return cls(
             raw,
             media_type,
             Descriptor.from_json(value.get("config")),
             tuple(Descriptor.from_json(layer) for layer in layers),
-            _annotations(value),
+            _annotations(value.get("annotations")),
         )
 
     @classmethod
@@ -133,11 +132,28 @@ class Manifest:
         return Digest.of(self.raw)
 
 
-def _annotations(value: Mapping[str, Any]) -> Mapping[str, str]:
-    found = value.get("annotations") or {}
-    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
+def _parsed(raw: bytes) -> dict[str, Any]:
+    """Return the JSON object in `raw`, as far as Go would read it too: UTF-8, no numbers that are none."""
+    try:
+        value = json.loads(raw.decode(), parse_constant=_no_number)
+        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    except (ValueError, RecursionError):
+        raise InvalidManifest("it is not JSON") from None
+    if not isinstance(value, dict):
+        raise InvalidManifest("it is not a JSON object")
+    return value
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(name)
+
+
+def _annotations(value: object) -> Mapping[str, str]:
+    if value is None:
+        return MappingProxyType({})
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
         raise InvalidManifest("an annotation is not a text")
-    return MappingProxyType(dict(found))
+    return MappingProxyType(dict(value))
 
 
 def _go_json(value: object) -> bytes:

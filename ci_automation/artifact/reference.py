@@ -17,8 +17,10 @@ _HOST = rf"(?:{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*|\[(?:[a-fA-F0-9:]+)\])(?::[0-9
 _PATH_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _OCI = re.compile(rf"oci://(?P<host>{_HOST})/(?P<path>{_PATH_PART}(?:/{_PATH_PART})*)(?P<rest>[:@].*)?")
-_LAYOUT = re.compile(r"layout:(?P<path>[^\x00-\x1f@]*?[^\x00-\x1f@:])(?P<rest>:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}|@.*)?")
+_LAYOUT = re.compile(r"layout:(?P<path>[^\x00-\x1f:@]+)(?P<rest>[:@].*)?")
+_PORT = re.compile(r":[0-9]+\Z")
 _MAX_NAME = 255
+_MAX_PORT = 65_535
 
 
 class InvalidReference(UsageError):
@@ -40,11 +42,11 @@ class OciRepository:
     @property
     def is_loopback(self) -> bool:
         """Return whether the registry is on this machine; those are spoken to over plain HTTP."""
-        name = re.sub(r":[0-9]+$", "", self.host).strip("[]")
+        name = _PORT.sub("", self.host)
         try:
-            return ipaddress.ip_address(name).is_loopback
+            return name in {"localhost", "[::1]"} or ipaddress.IPv4Address(name).is_loopback
         except ValueError:
-            return name == "localhost"
+            return False
 
     def __str__(self) -> str:
         return f"oci://{self.host}/{self.path}"
@@ -77,6 +79,7 @@ class Reference:
         """
         if match := _OCI.fullmatch(text):
             repository: OciRepository | LayoutDirectory = OciRepository(match["host"], match["path"])
+            _check_host(text, match["host"])
             if len(match["host"]) + 1 + len(match["path"]) > _MAX_NAME:
                 raise InvalidReference(text, f"a name has at most {_MAX_NAME} characters")
         elif match := _LAYOUT.fullmatch(text):
@@ -107,7 +110,7 @@ class Reference:
 
     @property
     def name(self) -> str:
-        """Return what the manifest is asked for by: the digest, or else the tag (OCI distribution spec, *Pulling manifests*).
+        """Return what the manifest is asked for by: the digest, or else the tag (OCI distribution spec, *Pull*).
 
         Raises:
             InvalidReference: the reference has neither.
@@ -134,13 +137,27 @@ def _tag_and_digest(text: str, rest: str) -> tuple[str | None, Digest | None]:
         raise InvalidReference(text, f"{digest!r} is not a sha256 digest") from None
 
 
+def _check_host(text: str, host: str) -> None:
+    """Refuse what the grammar takes and no computer has: port 99999, or the address [:::]."""
+    name, _, port = host.rpartition(":") if _PORT.search(host) else (host, "", "443")
+    try:
+        if name.startswith("["):
+            ipaddress.IPv6Address(name.strip("[]"))
+    except ValueError:
+        raise InvalidReference(text, f"{name} is not an IPv6 address") from None
+    if not 0 < int(port) <= _MAX_PORT:
+        raise InvalidReference(text, f"{port} is not a port")
+
+
 def _reason(text: str) -> str:
+    if text.startswith("layout:"):
+        return "a layout's directory has a name, without colons, at signs or control characters"
     scheme, separator, rest = text.partition("://")
-    if not separator and not text.startswith("layout:"):
+    if not separator:
         return "it does not begin with oci:// or layout:"
-    if separator and scheme != "oci":
+    if scheme != "oci":
         return f"it begins with {scheme}://"
-    if "/" not in rest and not text.startswith("layout:"):
+    if "/" not in rest:
         return "it names no repository"
     if rest != rest.lower():
         return "a repository has lower-case letters only"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 COMPONENTS_PATH = "flux-system/gotk-components.yaml"
-_COMPONENTS_NAMES = frozenset(
-    {"gotk-components.yaml", "gotk_components.yaml"}
-)  # the second is how Flux's RFC spells it
+_COMPONENTS_NAMES = frozenset({"gotk-components.yaml", "gotk_components.yaml"})  # the second is in Flux's RFC
+_MAX_PATH = 1024
+_MAX_DEPTH = 64
+_SHOWN = 200
+_NO_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class NoComponentsFile(UsageError):
@@ -38,13 +41,32 @@ class SeveralComponentsFiles(UsageError):
         super().__init__(f"the artifact has several components files: {', '.join(paths)}")
 
 
+class UnfitPath(UsageError):
+    """A file has a path that clusters cannot unpack, or that would be another file there."""
+
+    hint = "Rename the file, or leave it out."
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path[:_SHOWN]!r} {reason}")
+
+
 @dataclass(frozen=True, slots=True)
 class File:
-    """One regular file: its path with `/`, relative to the artifact's root, its bytes, and whether it may be executed."""
+    """One regular file: its path with `/`, relative to the artifact's root, its bytes, and whether it is executable."""
 
     path: str
     content: bytes
     executable: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise `UnfitPath` where Flux's `validRelPath`, a file system or a terminal would not take the path."""
+        parts = self.path.split("/")
+        if "\\" in self.path or "../" in self.path or not {"", ".", ".."}.isdisjoint(parts):
+            raise UnfitPath(self.path, "is empty, absolute, or has a backslash, an empty or a relative part")
+        if _NO_TEXT.search(self.path):
+            raise UnfitPath(self.path, "has control characters or is not UTF-8")
+        if len(self.path.encode()) > _MAX_PATH or len(parts) > _MAX_DEPTH:
+            raise UnfitPath(self.path, f"is longer than {_MAX_PATH} bytes or deeper than {_MAX_DEPTH} folders")
 
     @property
     def mode(self) -> int:
@@ -58,6 +80,14 @@ class Tree:
 
     files: tuple[File, ...]
 
+    def __post_init__(self) -> None:
+        """Raise `UnfitPath` where two files have the same path, or one has the path of a directory."""
+        if taken := self.by_path.keys() & self.directories:
+            raise UnfitPath(min(taken), "is a file and a directory at once")
+        if len(self.by_path) != len(self.files):
+            paths = [file.path for file in self.files]
+            raise UnfitPath(min(path for path in paths if paths.count(path) > 1), "is there twice")
+
     def __getitem__(self, path: str) -> bytes:
         return self.by_path[path].content
 
@@ -65,6 +95,13 @@ class Tree:
     def by_path(self) -> Mapping[str, File]:
         """Return the files by their path."""
         return MappingProxyType({file.path: file for file in self.files})
+
+    @property
+    def directories(self) -> frozenset[str]:
+        """Return the directories that the files are in, but for the root."""
+        return frozenset(
+            str(parent) for file in self.files for parent in PurePosixPath(file.path).parents if parent.parts
+        )
 
     def components_path(self, wanted: str | None = None) -> str:
         """Return the path of the components file: `wanted`, or the only one with Flux's name for it.

@@ -16,6 +16,7 @@ _MAX_NODES = 50_000
 _MAX_DEPTH = 12
 _MAX_PROBLEMS = 50
 _MAX_KEY = 80
+_MAX_BITS = 64
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = tuple(_TAG + name for name in ("str", "int", "float", "bool", "null", "timestamp"))
 
@@ -106,6 +107,8 @@ class Document:
     def _scalar(self, node: yaml.ScalarNode, path: Path, loader: yaml.CSafeLoader) -> object:
         try:
             value: object = loader.construct_object(node)
+            if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+                raise ValueError  # noqa: TRY301 - Python refuses to print one that was written in hexadecimal
         except (ValueError, yaml.YAMLError):
             self.problems.append(self.problem(path, f"it is not a valid {node.tag.removeprefix(_TAG)}"))
             return None
@@ -132,6 +135,7 @@ def read(data: bytes, file: str) -> Document:
         return _document(text, file)
     except yaml.MarkedYAMLError as error:
         line, column = (mark.line, mark.column) if (mark := error.problem_mark) else (0, 0)
+        line = min(line, text.count("\n"))  # libyaml counts one more where the last line is not ended
         reason = " ".join(part for part in (error.context, error.problem) if part)
         what = f"it is not YAML: {reason}{_advice(text, line)}"
         raise InvalidConfig([Problem(file, line + 1, column + 1, (), what)]) from None

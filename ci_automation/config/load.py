@@ -43,6 +43,7 @@ _WANTED = {
     "string_type": "a text",
     "string_sub_type": "a text",
     "bool_type": "true or false",
+    "int_type": "a number",
     "list_type": "a list",
     "dict_type": "a mapping",
     "model_type": "a mapping",
@@ -103,6 +104,8 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
         what = "must not be empty"
     elif kind in ("enum", "literal_error") and isinstance(given, str) and given in later.get(str(last), ()):
         what = f"{given} {_LATER}"
+    elif kind in ("greater_than_equal", "less_than_equal"):
+        what = f"this program reads version 1 of the file's format, not {given}"
     elif kind in ("enum", "literal_error") and type(given) in (str, int):
         what = f"{repr(given)[:80]} is not {context['expected']}"
     else:
@@ -149,7 +152,6 @@ def _artifact(entry: sections.Artifact, defaults: sections.Defaults) -> Artifact
     return ArtifactConfig(
         name=entry.name,
         channel=entry.url,
-        pull_from=entry.pull_from,
         components_file=entry.components_file,
         paused=bool(entry.paused),
         flags=entry.flags or {},

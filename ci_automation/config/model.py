@@ -140,7 +140,6 @@ class ArtifactConfig:
 
     name: str
     channel: Reference
-    pull_from: Reference | None = None
     components_file: str | None = None
     paused: bool = False
     flags: Mapping[str, Any] = field(default_factory=dict)

@@ -157,14 +157,12 @@ class Defaults(Section):
 class Artifact(Defaults):
     """One artifact that is kept current."""
 
-    later: ClassVar[Later] = {"refuse": (), "minimumFlux": (), "acknowledge": ()}
+    later: ClassVar[Later] = {"pullFrom": (), "refuse": (), "minimumFlux": (), "acknowledge": ()}
 
     name: Name
     """What it is called in outputs and on the command line."""
     url: Channel
     """The channel that clusters follow: oci://HOST/REPOSITORY:TAG, or layout:DIRECTORY:TAG."""
-    pull_from: Channel | None = None
-    """Another channel to read the present state from."""
     components_file: FileInArtifact | None = None
     """The path of Flux's components in the artifact; found by itself where there is just one."""
     paused: bool | None = None
@@ -176,7 +174,7 @@ class Artifact(Defaults):
 class File(Section):
     """The configuration of flux-manifests."""
 
-    version: Literal[1]
+    version: int = Field(ge=1, le=1)
     """The version of this file's format."""
     source: Releases | None = None
     """Where releases come from: github:OWNER/REPOSITORY, or dir:PATH; github:fluxcd/flux2 if left out."""

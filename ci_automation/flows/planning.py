@@ -11,7 +11,7 @@ from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.flux.inventory import images, inventory
 from ci_automation.flux.known import is_known
 from ci_automation.policy.decision import Decision, decide, reasons
-from ci_automation.policy.gates import Change, Question, content_verdicts, release_verdicts
+from ci_automation.policy.gates import Change, Situation, content_verdicts, release_verdicts
 from ci_automation.policy.plan import ImageChange, PassedOver, Plan, PlannedStep
 from ci_automation.policy.select import Selection, select
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.options import Options
-    from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
     from ci_automation.policy.decision import Verdict
 
@@ -59,7 +58,7 @@ def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
     assert current is not None  # noqa: S101  # for the type checker: one of the two has it
     ports.say("looking for newer releases")
     releases = ports.releases.list(current)
-    selection = _select(current, releases, intent)
+    selection = select(_situation(current, intent), releases)
     if not selection.steps and not _asks_for_content(intent):
         return Planned(observed, Plan(channel, current, observed.digest, (), _passed_over(selection)), ())
     return _plan_from(base or read_base(observed, ports, intent), observed, selection, ports, intent)
@@ -69,10 +68,8 @@ def _asks_for_content(intent: Intent) -> bool:
     return bool(intent.flags) or intent.overlay is not None or intent.accept_edits
 
 
-def _select(current: Version, releases: tuple[Release, ...], intent: Intent) -> Selection:
-    if not releases:
-        return Selection((), ())
-    return select(Question(current, releases[0], intent.policy, intent.now, paused=intent.paused), releases)
+def _situation(current: Version, intent: Intent) -> Situation:
+    return Situation(current, intent.policy, intent.now, paused=intent.paused)
 
 
 def _plan_from(base: Base, observed: Observed, selection: Selection, ports: Ports, intent: Intent) -> Planned:
@@ -135,7 +132,6 @@ def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent) -> Ren
     release = ports.releases.fetch(wanted.version)
     recipe = Recipe(wanted.version, release.commit, release.bundle, wanted.options, wanted.overlay, base.path)
     composed = compose(recipe)
-    question = Question(base.version, release.release, intent.policy, intent.now, paused=intent.paused)
     old, new = inventory(base.components), inventory(composed.components)
     proven = is_known(release.bundle, wanted.version)
     change = Change(
@@ -147,7 +143,10 @@ def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent) -> Ren
         proven=proven,
         unproven_allowed=intent.unsafe_unproven_rendering,
     )
-    verdicts = (*(wanted.verdicts or release_verdicts(question)), *content_verdicts(change))
+    verdicts = (
+        *(wanted.verdicts or release_verdicts(release.release, _situation(base.version, intent))),
+        *content_verdicts(change),
+    )
     step = PlannedStep(
         old_version=base.version,
         new_version=wanted.version,

@@ -80,6 +80,9 @@ class Version:
             return Step.MAJOR
         return Step.MINOR if target.semver.minor != self.semver.minor else Step.PATCH
 
+    def __hash__(self) -> int:
+        return hash(self.semver.to_tuple()[:4])  # equal versions may differ in their build part
+
     def __lt__(self, other: Version) -> bool:
         return bool(self.semver < other.semver)
 

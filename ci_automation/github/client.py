@@ -219,10 +219,10 @@ class GitHub:
 
     def _redirected(self, url: str, reply: Reply, what: str) -> str:
         """Return where an answer sends a download to: over TLS, unless GitHub itself is on this machine."""
-        target = urljoin(url, reply.headers.get("location", ""))
         try:
+            target = urljoin(url, reply.headers.get("location", ""))
             origin = Origin.of(target)
-        except InvalidApiUrl:
+        except (ValueError, InvalidApiUrl):
             raise UnexpectedGitHubAnswer(f"{what} was redirected to an address that is not https://") from None
         if origin.is_loopback and not self._origin.is_loopback:
             raise UnexpectedGitHubAnswer(f"{what} was redirected to this machine")
@@ -238,7 +238,7 @@ class GitHub:
                 return received.reply
             except (github.GithubException, AssertionError) as error:
                 raise UnexpectedGitHubAnswer(f"{what} cannot be asked: {type(error).__name__}") from None
-            raise AssertionError  # the connection always raises
+            raise AssertionError("the connection always raises")
 
         return self._patience.persist(send, what, self.host, self._hint)
 

@@ -36,7 +36,7 @@ USER_AGENT = f"flux-manifests/{version('flux-manifests')}"
 TIMEOUT = 20  # seconds for a connection, and for each piece of an answer
 _LONGEST_ANSWER = 120.0  # seconds for a whole one
 _CHUNK = 64 << 10
-_WORTH_A_REPEAT = frozenset({429, 500, 502, 503, 504})
+_WORTH_A_REPEAT = frozenset({500, 502, 503, 504})
 _SECONDARY_LIMIT = 60.0  # seconds to wait where GitHub does not say how long
 _PORTS = {"http": 80, "https": 443}
 
@@ -121,9 +121,15 @@ def printable(text: object) -> str:
     return "".join(character if character.isprintable() else " " for character in str(text)[:200])
 
 
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        """Return nothing: even where it must not follow, requests would read the whole answer to see where it leads."""
+        del resp
+
+
 def session(origin: Origin) -> requests.Session:
     """Return a session without a memory: no cookies, no `.netrc`, and no proxy for what is on this machine."""
-    made = requests.Session()
+    made = _Session()
     made.auth = _nobody  # else requests looks into ~/.netrc
     made.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     made.trust_env = not origin.is_loopback
@@ -191,7 +197,7 @@ class Patience:
             if wait is None and (last or reply.status not in _WORTH_A_REPEAT):
                 return reply
             self.sleep(backoff if wait is None else wait)
-        raise AssertionError  # the last attempt returned or raised
+        raise AssertionError("the last attempt returns or raises")
 
     def _asked_for(self, reply: Reply) -> float | None:
         """Return how many seconds GitHub asks to be left alone, or None (GitHub's *Rate limits for the REST API*)."""
@@ -203,7 +209,8 @@ class Patience:
             return None
         if reply.headers.get("x-ratelimit-remaining") == "0":
             return self.until_reset(reply)
-        return _SECONDARY_LIMIT if "rate limit" in reply.message.lower() else None
+        said_so = reply.status == HTTPStatus.TOO_MANY_REQUESTS or "rate limit" in reply.message.lower()
+        return _SECONDARY_LIMIT if said_so else None
 
     def until_reset(self, reply: Reply) -> float:
         """Return how many seconds it takes until GitHub counts requests anew."""
@@ -214,30 +221,24 @@ class Patience:
 PATIENCE = Patience()
 
 
+_SSL = (requests.exceptions.SSLError, urllib3.exceptions.SSLError)
+_SLOW = (requests.Timeout, urllib3.exceptions.TimeoutError)
+_BROKEN = (requests.ConnectionError, urllib3.exceptions.ProtocolError)
+_REASONS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+    (_SSL, "its certificate is not trusted, or it does not speak TLS"),
+    (_SLOW, f"it took more than {TIMEOUT} seconds"),
+    ((requests.exceptions.ProxyError,), "the proxy failed"),
+    (_BROKEN, "the connection was refused or broke off"),
+    ((urllib3.exceptions.DecodeError,), "what came cannot be unpacked"),
+)
+
+
 def _is_transient(error: Exception) -> bool:
-    if isinstance(error, requests.exceptions.SSLError | urllib3.exceptions.SSLError):
-        return False
-    return isinstance(
-        error,
-        requests.ConnectionError
-        | requests.Timeout
-        | urllib3.exceptions.ProtocolError
-        | urllib3.exceptions.TimeoutError,
-    )
+    return isinstance(error, _SLOW + _BROKEN) and not isinstance(error, _SSL)
 
 
 def _reason(error: Exception) -> str:
     """Return why a request failed, without the address: that of a download has a signature in it."""
-    match error:
-        case requests.exceptions.SSLError() | urllib3.exceptions.SSLError():
-            return "its certificate is not trusted, or it does not speak TLS"
-        case requests.Timeout() | urllib3.exceptions.TimeoutError():
-            return f"it took more than {TIMEOUT} seconds"
-        case requests.exceptions.ProxyError():
-            return "the proxy failed"
-        case requests.ConnectionError() if "NameResolution" in str(error):
-            return "its name cannot be resolved"
-        case requests.ConnectionError() | urllib3.exceptions.ProtocolError():
-            return "the connection was refused or broke off"
-        case _:
-            return f"{type(error).__name__}"
+    if "NameResolution" in str(error):
+        return "its name cannot be resolved"
+    return next((reason for kinds, reason in _REASONS if isinstance(error, kinds)), type(error).__name__)

@@ -19,19 +19,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What the gates on a release are asked: may `release` follow `current` now?"""
+class Situation:
+    """What the gates on releases look at besides the release: what is there, the policy, and the time."""
 
     current: Version
-    release: Release
     policy: Policy
     now: datetime
     paused: bool = False
 
-    @property
-    def step(self) -> Step:
-        """Return the kind of step that it would be."""
-        return self.current.step_to(self.release.version)
+    def step_to(self, release: Release) -> Step:
+        """Return the kind of step that `release` would be."""
+        return self.current.step_to(release.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +45,12 @@ class Change:
     unproven_allowed: bool = False
 
 
-def release_verdicts(question: Question) -> tuple[Verdict, ...]:
-    """Return what every gate on the release says."""
-    gates = (_usable, _direction, _prerelease, _range, _kind, _age, _freeze, _paused)
-    return tuple(gate(question) for gate in gates)
+def release_verdicts(release: Release, situation: Situation) -> tuple[Verdict, ...]:
+    """Return what the gates say of taking `release` now; where the version stays, only the time counts."""
+    always = (_kind, _freeze, _paused)
+    of_steps = (_usable, _direction, _prerelease, _range, _age)
+    gates = always if situation.step_to(release) is Step.NONE else (*of_steps, *always)
+    return tuple(gate(release, situation) for gate in gates)
 
 
 def content_verdicts(change: Change) -> tuple[Verdict, ...]:
@@ -59,47 +59,46 @@ def content_verdicts(change: Change) -> tuple[Verdict, ...]:
     return tuple(verdict for gate in gates if (verdict := gate(change)))
 
 
-def _usable(question: Question) -> Verdict:
+def _usable(release: Release, _: Situation) -> Verdict:
     """Refuse a release that exists but cannot be taken: a draft, withdrawn, or without its bundle."""
-    if problem := question.release.problem:
-        return Verdict("release", Decision.REFUSED, f"{question.release.version} cannot be taken: {problem}")
-    return Verdict("release", Decision.AUTO, f"{question.release.version} is complete")
+    if problem := release.problem:
+        return Verdict("release", Decision.REFUSED, f"{release.version} cannot be taken: {problem}")
+    return Verdict("release", Decision.AUTO, f"{release.version} is complete")
 
 
-def _direction(question: Question) -> Verdict:
+def _direction(release: Release, situation: Situation) -> Verdict:
     """Refuse to go down: Flux's storage versions do not migrate back, and an old version has known holes."""
-    if question.step is Step.DOWN:
+    if situation.step_to(release) is Step.DOWN:
         return Verdict(
-            "direction", Decision.REFUSED, f"{question.release.version} is older than the present {question.current}"
+            "direction", Decision.REFUSED, f"{release.version} is older than the present {situation.current}"
         )
-    return Verdict("direction", Decision.AUTO, f"{question.release.version} is not older than {question.current}")
+    return Verdict("direction", Decision.AUTO, f"{release.version} is not older than {situation.current}")
 
 
-def _prerelease(question: Question) -> Verdict:
-    release = question.release
-    if (release.prerelease or release.version.is_prerelease) and not question.policy.prereleases:
+def _prerelease(release: Release, situation: Situation) -> Verdict:
+    if (release.prerelease or release.version.is_prerelease) and not situation.policy.prereleases:
         return Verdict(
             "prereleases", Decision.REFUSED, f"{release.version} is a pre-release, and the policy takes none"
         )
     return Verdict("prereleases", Decision.AUTO, f"{release.version} may be taken as far as pre-releases go")
 
 
-def _range(question: Question) -> Verdict:
-    allowed = question.policy.range
-    version = question.release.version
+def _range(release: Release, situation: Situation) -> Verdict:
+    allowed = situation.policy.range
+    version = release.version
     # With pre-releases switched on, the range is asked about the release that they lead to: Masterminds' ranges leave
     # every pre-release out unless they name one themselves.
-    if allowed.allows(version) or (question.policy.prereleases and allowed.allows(version.release)):
+    if allowed.allows(version) or (situation.policy.prereleases and allowed.allows(version.release)):
         return Verdict("range", Decision.AUTO, f"{version} is in the range {allowed}")
     return Verdict("range", Decision.REFUSED, f"{version} is outside of the range {allowed}")
 
 
-def _kind(question: Question) -> Verdict:
+def _kind(release: Release, situation: Situation) -> Verdict:
     """Let patches through, ask for minors, never take majors, or as the policy says for each kind."""
-    step = question.step
+    step = situation.step_to(release)
     if step in {Step.NONE, Step.DOWN}:
         return Verdict("kind", Decision.AUTO, "the version stays")
-    match question.policy.actions[step]:
+    match situation.policy.actions[step]:
         case Action.AUTO:
             return Verdict("kind", Decision.AUTO, f"a {step} release is taken by itself")
         case Action.APPROVAL:
@@ -108,35 +107,31 @@ def _kind(question: Question) -> Verdict:
             return Verdict("kind", Decision.REFUSED, f"a {step} release is never taken by this policy")
 
 
-def _age(question: Question) -> Verdict:
+def _age(release: Release, situation: Situation) -> Verdict:
     """Hold a release until it is old enough for its kind of step.
 
     Young releases get superseded: each of 2.6.0, 2.7.0, 2.8.0 and 2.9.0 was, within seven days. The age counts from
     publication, never from when we first saw it, so that a stopped schedule does not shorten it.
     """
-    release = question.release
-    wait_until = release.published_at + question.policy.min_release_age.get(question.step, timedelta())
-    old = _for_people(question.now - release.published_at)
-    if question.now < wait_until:
-        return Verdict(
-            "age",
-            Decision.HOLD,
-            f"{release.version} is {old} old; {question.step} releases wait until {wait_until:%Y-%m-%d %H:%M} UTC",
-        )
-    return Verdict("age", Decision.AUTO, f"{release.version} is {old} old")
+    step = situation.step_to(release)
+    wait_until = release.published_at + situation.policy.min_release_age.get(step, timedelta())
+    old = f"{release.version} is {_for_people(situation.now - release.published_at)} old"
+    if situation.now < wait_until:
+        reason = f"{old}; {step} releases wait until {wait_until:%Y-%m-%d %H:%M} UTC"
+        return Verdict("age", Decision.HOLD, reason)
+    return Verdict("age", Decision.AUTO, old)
 
 
-def _freeze(question: Question) -> Verdict:
-    for freeze in question.policy.freeze:
-        if until := freeze.active(question.now):
-            return Verdict(
-                "freeze", Decision.HOLD, f"changes are frozen until {until:%Y-%m-%d %H:%M} UTC: {freeze.reason}"
-            )
+def _freeze(_: Release, situation: Situation) -> Verdict:
+    for freeze in situation.policy.freeze:
+        if until := freeze.active(situation.now):
+            reason = f"changes are frozen until {until:%Y-%m-%d %H:%M} UTC: {freeze.reason}"
+            return Verdict("freeze", Decision.HOLD, reason)
     return Verdict("freeze", Decision.AUTO, "no freeze is on")
 
 
-def _paused(question: Question) -> Verdict:
-    if question.paused:
+def _paused(_: Release, situation: Situation) -> Verdict:
+    if situation.paused:
         return Verdict("paused", Decision.HOLD, "the artifact is paused in the configuration")
     return Verdict("paused", Decision.AUTO, "the artifact is not paused")
 

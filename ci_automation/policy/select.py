@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.flux.version import Step
 from ci_automation.policy.decision import Decision, Verdict, decide
-from ci_automation.policy.gates import Question, release_verdicts
+from ci_automation.policy.gates import Situation, release_verdicts
 from ci_automation.policy.model import MinorStep
 
 if TYPE_CHECKING:
@@ -41,21 +41,21 @@ class Selection:
     passed_over: tuple[Candidate, ...]
 
 
-def select(question: Question, releases: Sequence[Release]) -> Selection:
-    """Return the steps from the question's present version, and the newer releases that are not taken.
+def select(situation: Situation, releases: Sequence[Release]) -> Selection:
+    """Return the steps from the present version, and the newer releases that are not taken.
 
     A patch comes first; a minor is planned on top of it, and a major only where there is no minor. What could not be
     done now does not stand in the way of what could.
     """
     newer = [
-        Candidate(release, current.step, release_verdicts(current))
+        Candidate(release, step, release_verdicts(release, situation))
         for release in sorted(releases, key=lambda release: release.version)
-        if (current := replace(question, release=release)).step not in {Step.NONE, Step.DOWN}
+        if (step := situation.step_to(release)) not in {Step.NONE, Step.DOWN}
     ]
     chosen = [
         picked
         for step in (Step.PATCH, Step.MINOR, Step.MAJOR)
-        if (picked := _pick([candidate for candidate in newer if candidate.step is step], question))
+        if (picked := _pick([candidate for candidate in newer if candidate.step is step], situation))
     ]
     steps = _in_order(chosen)
     taken = {candidate.release.version for candidate in steps}
@@ -69,9 +69,9 @@ def select(question: Question, releases: Sequence[Release]) -> Selection:
     return Selection(steps, passed_over)
 
 
-def _pick(candidates: list[Candidate], question: Question) -> Candidate | None:
+def _pick(candidates: list[Candidate], situation: Situation) -> Candidate | None:
     """Return the newest of one kind that can be done now, or else the newest that waits."""
-    if question.policy.minor_step is MinorStep.NEXT and candidates and candidates[0].step is not Step.PATCH:
+    if situation.policy.minor_step is MinorStep.NEXT and candidates and candidates[0].step is not Step.PATCH:
         takeable = [candidate for candidate in candidates if candidate.decision is not Decision.REFUSED]
         series = min((candidate.release.version.minor for candidate in takeable), default=None)
         candidates = [candidate for candidate in takeable if candidate.release.version.minor == series]

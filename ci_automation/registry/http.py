@@ -14,6 +14,7 @@ from ci_automation.registry.network import Network, Origin, base_url, registry_h
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
     MAX_MANIFEST_BYTES,
+    AnswerTooLong,
     ContentMismatch,
     NotFound,
     OtherRegistry,
@@ -79,7 +80,10 @@ class HttpRegistry:
         if descriptor.size > MAX_BLOB_BYTES:
             raise UnexpectedAnswer(f"{what} has {descriptor.size} bytes; no more than {MAX_BLOB_BYTES} are read")
         request = self._request("GET", reference, f"blobs/{descriptor.digest}", cap=descriptor.size)
-        answer = self._ask(request)
+        try:
+            answer = self._ask(request)
+        except AnswerTooLong:
+            raise ContentMismatch(what, f"{descriptor.size} bytes", "more") from None
         if answer.status == _NOT_FOUND:
             raise NotFound(what, answer.complaint())
         found = Digest.of(answer.body)

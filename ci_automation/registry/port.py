@@ -74,6 +74,13 @@ class UnexpectedAnswer(RegistryError):
         self.complaint = complaint
 
 
+class AnswerTooLong(UnexpectedAnswer):
+    """A registry sends more than what was asked for can have; reading stopped there."""
+
+    def __init__(self, host: str, cap: int) -> None:
+        super().__init__(f"{host} answered with more than the {cap} bytes that are read of this")
+
+
 class ContentMismatch(RegistryError):
     """A registry handed out other bytes than those asked for, or stored others than it was given."""
 

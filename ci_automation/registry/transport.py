@@ -22,7 +22,7 @@ from ci_automation.errors import UsageError
 from ci_automation.registry.authorization import Authorization
 from ci_automation.registry.exchange import MAX_COMPLAINT_BYTES, Answer, Request
 from ci_automation.registry.network import Network, Origin, UnsafeAddress, base_url, followed, registry_host
-from ci_automation.registry.port import AccessDenied, UnexpectedAnswer, Unreachable
+from ci_automation.registry.port import AccessDenied, AnswerTooLong, UnexpectedAnswer, Unreachable
 from ci_automation.registry.retry import TRANSIENT, Again, Clock, Deadline, retry_after
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _CHUNK = 64 << 10
 _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
-_FIRST_ERROR = 400
+_FIRST_OTHER = 300
 _HEADERS = {
     "User-Agent": "flux-manifests",
     "Accept": "*/*",
@@ -80,7 +80,8 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
             AccessDenied: 401 or 403, with the credentials that there are.
             Again: the connection failed, or the registry is busy; another attempt may succeed.
             Unreachable: no attempt would.
-            UnexpectedAnswer: the answer is too long, or leads to where nobody should go.
+            AnswerTooLong: it has more bytes than the request's cap.
+            UnexpectedAnswer: it leads to where nobody should go.
         """
         response = self.do_request(
             request.url, request.method, request.body, request.headers, scope=request.scope, deadline=deadline
@@ -170,7 +171,7 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
         """Return a response as a value, its connection free for the next request."""
         host = Origin.of(request.url).host
         headers = {name.lower(): value for name, value in response.headers.items()}
-        failed = response.status_code >= _FIRST_ERROR
+        failed = response.status_code >= _FIRST_OTHER
         cap = MAX_COMPLAINT_BYTES if failed else request.cap
         body = bytearray()
         with closing(response):
@@ -188,7 +189,7 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
             # The other side may quote what it was sent.
             answer = Answer(answer.status, headers, self._authorization.redacted(answer.body), request.url)
         elif len(body) > cap:
-            raise UnexpectedAnswer(f"{host} answered {request.method} {request.path} with more than {cap} bytes")
+            raise AnswerTooLong(host, cap)
         return answer
 
     def _patient(self, answer: Answer, request: Request, deadline: Deadline) -> Answer:
@@ -231,6 +232,8 @@ def _in_words(cause: BaseException) -> tuple[str, bool] | None:  # noqa: PLR0911
             return "its name is unknown", cause.errno != socket.EAI_AGAIN
         case requests.exceptions.ProxyError() | urllib3.exceptions.ProxyError():
             return "the proxy on the way to it fails", False
+        case urllib3.exceptions.NewConnectionError():
+            return None  # which is a time-out only by its class
         case requests.exceptions.Timeout() | urllib3.exceptions.TimeoutError():
             return "it does not answer in time", False
         case ConnectionRefusedError():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -33,9 +34,10 @@ NOBODY = Digest("0" * 64)
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A registry under test: `registry` is it, `again` opens it anew, `at` is a channel in a repository that nobody else uses.
+    """A registry under test: `registry` is it, and `again` opens it anew.
 
-    `other` is a channel in another repository of the same registry, where it can have one.
+    `at` is a channel in a repository that nobody else uses; `other` is one in another repository of the same registry,
+    where it can have one.
     """
 
     registry: Registry
@@ -142,11 +144,10 @@ class RegistryContract:
         assert door.registry.resolve(door.at.at_digest(NOBODY)) is None
 
     def test_a_manifest_whose_blobs_are_missing_is_refused(self, door: Door) -> None:
-        if not self.looks_for_blobs:
-            pytest.skip("this registry takes it")
-        with pytest.raises(NotFound):
-            door.registry.put_manifest(door.at, artifact(b"never uploaded"))
-        assert door.registry.resolve(door.at) is None
+        manifest = artifact(b"never uploaded")
+        with pytest.raises(NotFound) if self.looks_for_blobs else nullcontext():
+            door.registry.put_manifest(door.at, manifest)
+        assert door.registry.resolve(door.at) == (None if self.looks_for_blobs else manifest.digest)
 
     def test_an_index_is_seen_and_refused(self, door: Door) -> None:
         manifest = publish(door.registry, door.at.at_digest(artifact().digest))
@@ -162,8 +163,7 @@ class RegistryContract:
             door.registry.resolve(replace(door.at, tag=None))
 
     def test_repositories_do_not_share_what_they_hold(self, door: Door) -> None:
-        if door.other is None:
-            pytest.skip("it has one repository")
+        assert door.other is not None
         manifest = publish(door.registry, door.at)
         assert door.registry.resolve(door.other) is None
         assert publish(door.registry, door.other, b"elsewhere") != manifest

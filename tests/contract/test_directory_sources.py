@@ -90,7 +90,7 @@ def test_a_file_in_place_of_the_directory_is_said_so(tmp_path: Path) -> None:
     [
         pytest.param(os.mkfifo, id="pipe"),
         pytest.param(os.mkdir, id="folder"),
-        pytest.param(lambda path: os.symlink(path, path), id="circle of links"),
+        pytest.param(lambda path: path.symlink_to(path), id="circle of links"),
     ],
 )
 def test_what_is_no_file_is_not_waited_for(folder: Path, make: object) -> None:

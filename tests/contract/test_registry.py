@@ -1,4 +1,4 @@
-"""The registry in memory and the image layout directory keep the contract of registries; the real ones are in tests/real."""
+"""The registry in memory and the image layout directory keep the contract; tests/real has the real ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.registry import open_registry
-from tests.contract.registry_contract import Door, RegistryContract
+from ci_automation.registry.port import OtherRegistry
+from tests.contract.registry_contract import Door, RegistryContract, publish
 from tests.fakes.registry import InMemoryRegistry
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ class TestInMemory(RegistryContract):
     @pytest.fixture
     def door(self) -> Door:
         registry = InMemoryRegistry()
-        at, other = (Reference.parse(f"oci://registry.example/{name}:production") for name in ("acme/flux", "acme/other"))
+        at, other = (
+            Reference.parse(f"oci://registry.example/{name}:production") for name in ("acme/flux", "acme/other")
+        )
         return Door(registry, lambda: registry, at, other)
 
 
@@ -28,3 +31,10 @@ class TestLayout(RegistryContract):
     def door(self, tmp_path: Path) -> Door:
         at = Reference.parse(f"layout:{tmp_path / 'new' / 'layout'}:production")
         return Door(open_registry(at), lambda: open_registry(at), at)
+
+    def test_repositories_do_not_share_what_they_hold(self, door: Door) -> None:
+        elsewhere = Reference.parse("layout:another/directory:production")
+        publish(door.registry, door.at)
+        for ask in (door.registry.resolve, door.registry.manifest, door.registry.tags):
+            with pytest.raises(OtherRegistry):
+                ask(elsewhere)

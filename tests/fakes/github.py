@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+TOKEN = "ghs_of_the_tests"
+NOW = 1_790_000_000  # where a test lets the clock stand still
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """What is answered: JSON where the body is no bytes; a status of 0 closes the connection without an answer."""
@@ -76,7 +80,7 @@ class FakeGitHub:
 
     folder: Path
     repository: str = "fluxcd/flux2"
-    token: str = "ghs_of_the_tests"
+    token: str = TOKEN
     prefix: str = ""
     annotated: bool = True
     fault: Fault = lambda _host, _path: None  # nothing goes wrong
@@ -260,8 +264,8 @@ class _Exchange(BaseHTTPRequestHandler):
             len(self.requestline) + 2 + sum(len(f"{k}: {v}\r\n") for k, v in self.headers.items()) + 2 + len(body)
         )
         response = self.server.github.answer(self.server.host, self.command, self.path, headers, body)
-        wire = _on_the_wire(response, headers) if response.status else b""
-        log = Request(self.server.host, self.command, self.path, headers, body, response.status, received, len(wire))
+        status, wire = _on_the_wire(response, headers) if response.status else (0, b"")
+        log = Request(self.server.host, self.command, self.path, headers, body, status, received, len(wire))
         self.server.github.requests.append(log)
         if response.status and not response.cut:
             self.wfile.write(wire)
@@ -276,7 +280,7 @@ class _Exchange(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-def _on_the_wire(response: Response, asked: Mapping[str, str]) -> bytes:
+def _on_the_wire(response: Response, asked: Mapping[str, str]) -> tuple[int, bytes]:
     status, body, headers = response.status, response.body, dict(response.headers)
     if not isinstance(body, bytes):
         body = json.dumps(body, separators=(",", ":")).encode()
@@ -291,4 +295,4 @@ def _on_the_wire(response: Response, asked: Mapping[str, str]) -> bytes:
     headers["Content-Length"] = str(len(body))
     phrase = HTTPStatus(status).phrase
     lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers.items())]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+    return status, "\r\n".join(lines).encode() + b"\r\n\r\n" + body

@@ -41,7 +41,8 @@ def _nothing(_: Asked) -> None:
 class InMemoryRegistry:
     """All registries at once, a repository each under its name.
 
-    `requests` has the calls in their order. `before` hears of each one first; it may interfere, or raise as a crash would.
+    `requests` has the calls in their order. `before` hears of each one first; it may interfere, or raise as a crash
+    would.
     """
 
     repositories: defaultdict[str, Repository] = field(default_factory=lambda: defaultdict(Repository))

@@ -55,12 +55,17 @@ def written(table: dict[str, str], samples: dict[str, str]) -> str:
     return json.dumps({"releases": table, "samples": samples}, indent=1) + "\n"
 
 
+def samples() -> dict[str, str]:
+    """Return the samples that are in the table."""
+    found: dict[str, str] = json.loads(TABLE.read_text())["samples"] if TABLE.exists() else {}
+    return found
+
+
 def main() -> None:
     """Write the table."""
     releases = peers.flux_releases()
-    samples = json.loads(TABLE.read_text())["samples"] if TABLE.exists() else {}
     table = known(releases, releases.parent / "golden")
-    TABLE.write_text(written(table, samples))
+    TABLE.write_text(written(table, samples()))
     sys.stdout.write(f"{len(table)} releases in {TABLE}\n")
 
 

@@ -309,6 +309,7 @@ PEERS = (
     own("masterminds", of="3.5.0"),
     own("referrers-registry", of="0.21.6"),
     own("renderer", of=FLUX),
+    own("untar", of="1.2.0"),
     Peer(
         "oras",
         "1.3.0",

@@ -76,9 +76,7 @@ def tag_commit(value: object, version: Version, where: str) -> str:
         if field(item, "name", str, f"tag {number} of {where}") == str(version)
     ]
     if len(commits) != 1:
-        raise UnknownCommit(
-            version, f"{where} has the tag {len(commits)} times" if commits else f"{where} lacks the tag"
-        )
+        raise UnknownCommit(version, f"{where} has the tag {len(commits)} times")
     return commits[0]
 
 

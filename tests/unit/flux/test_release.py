@@ -75,7 +75,7 @@ def test_a_draft_without_a_date_is_never_old_enough() -> None:
     assert release.published_at == NOT_PUBLISHED
 
 
-@pytest.mark.parametrize("tags", [("draft", "published"), ("published", "draft")], ids=lambda tags: " then ".join(tags))
+@pytest.mark.parametrize("tags", [("draft", "published"), ("published", "draft")], ids=" then ".join)
 def test_a_published_release_counts_more_than_a_draft_of_the_same_tag(tags: tuple[str, ...]) -> None:
     (release,) = releases([listed("v2.9.4", draft=tag == "draft") for tag in tags], "here")
     assert not is_draft(release)

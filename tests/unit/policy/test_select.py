@@ -10,9 +10,9 @@ import pytest
 
 from ci_automation.flux.release import Release
 from ci_automation.flux.version import Step, Version
-from ci_automation.policy.decision import Decision
+from ci_automation.policy.decision import Decision, decide
 from ci_automation.policy.freeze import Freeze
-from ci_automation.policy.gates import Question, release_verdicts
+from ci_automation.policy.gates import Situation, release_verdicts
 from ci_automation.policy.model import Action, MinorStep, Policy
 from ci_automation.policy.ranges import Range
 from ci_automation.policy.select import Selection, select
@@ -29,8 +29,7 @@ def release(text: str, *, age: timedelta = timedelta(days=90), problem: str | No
 def selection(
     current: str, releases: list[Release], policy: Policy | None = None, *, paused: bool = False
 ) -> Selection:
-    question = Question(Version.parse(current), releases[0], policy or Policy(), NOW, paused=paused)
-    return select(question, releases)
+    return select(Situation(Version.parse(current), policy or Policy(), NOW, paused=paused), releases)
 
 
 def steps(chosen: Selection) -> list[tuple[str, str]]:
@@ -135,7 +134,10 @@ def test_a_young_patch_does_not_stand_in_the_way_of_an_old_minor() -> None:
 def test_what_only_waits_ends_the_plan() -> None:
     chosen = selection("2.8.5", [release("2.8.8"), release("2.9.0", age=timedelta(days=3))])
     assert steps(chosen) == [("v2.8.8", "auto"), ("v2.9.0", "hold")]
-    assert chosen.steps[1].verdicts[5].reason == "v2.9.0 is 3 days old; minor releases wait until 2026-11-25 12:00 UTC"
+    assert (
+        next(v.reason for v in chosen.steps[1].verdicts if v.gate == "age")
+        == "v2.9.0 is 3 days old; minor releases wait until 2026-11-25 12:00 UTC"
+    )
 
 
 def test_of_two_that_wait_the_nearer_one_is_planned() -> None:
@@ -185,10 +187,12 @@ def test_a_freeze_that_is_over_holds_nothing() -> None:
 
 
 def test_going_down_is_refused_whoever_asks() -> None:
-    verdicts = release_verdicts(Question(Version.parse("2.9.4"), release("2.8.8"), Policy(), NOW))
+    verdicts = release_verdicts(release("2.8.8"), Situation(Version.parse("2.9.4"), Policy(), NOW))
     assert [verdict.gate for verdict in verdicts if verdict.decision is Decision.REFUSED] == ["direction"]
 
 
-def test_the_same_version_passes_the_gates_on_releases() -> None:
-    verdicts = release_verdicts(Question(Version.parse("2.9.4"), release("2.9.4"), Policy(), NOW))
-    assert {verdict.decision for verdict in verdicts} == {Decision.AUTO}
+def test_where_the_version_stays_only_pauses_and_freezes_count() -> None:
+    policy = replace(Policy(), range=Range.parse(">=2.10.0"))
+    for paused, expected in ((False, Decision.AUTO), (True, Decision.HOLD)):
+        situation = Situation(Version.parse("2.9.4"), policy, NOW, paused=paused)
+        assert decide(release_verdicts(release("2.9.4", problem="withdrawn"), situation)) is expected

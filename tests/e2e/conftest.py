@@ -1,0 +1,46 @@
+"""Each test gets a desk of its own, in a folder of its own, with nothing of this machine's environment."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.demo.samples import write_samples
+from tests.e2e.desk import Desk
+from tests.fakes.world import key_pem, signing_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample releases, published so long ago that they are old enough by any clock."""
+    folder = tmp_path_factory.mktemp("releases")
+    write_samples(folder)
+    listed = json.loads((folder / "releases.json").read_bytes())
+    aged = [{**release, "published_at": "2020-01-01T00:00:00Z"} for release in listed]
+    (folder / "releases.json").write_text(json.dumps(aged))
+    return folder
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], releases: Path
+) -> Desk:
+    for name in os.environ:
+        monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    folder = tmp_path / "desk"
+    home.mkdir()
+    folder.mkdir()
+    for name, value in {"HOME": str(home), "PATH": os.defpath, "FLUX_RELEASES": str(releases)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("ci_automation.flux.known.is_known", lambda *_: True); monkeypatch.setattr("ci_automation.flows.init.is_known", lambda *_: True); monkeypatch.setattr("ci_automation.flows.planning.is_known", lambda *_: True)  # TEMP
+    monkeypatch.chdir(folder)
+    (folder / "cosign.key").write_bytes(key_pem())
+    (folder / "cosign.pub").write_text(signing_key().public.to_pem())
+    return Desk(folder, capsys, monkeypatch)

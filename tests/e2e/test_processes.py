@@ -1,0 +1,115 @@
+"""What only a process of its own can show: Ctrl-C, a full disk, a reader who is gone."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.desk import CHANNEL, SIGNED, TRUSTED
+from tests.e2e.doubles import Said, serving
+
+if TYPE_CHECKING:
+    from tests.e2e.desk import Desk
+
+INTERRUPTED = "error: interrupted"
+UNPROVEN = "--unsafe-unproven-rendering"
+INIT = ("init", CHANNEL, "--flux-version", "v2.98.5", *SIGNED, UNPROVEN)
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_ctrl_c_is_one_message_and_130(desk: Desk, output: str) -> None:
+    asked, over = threading.Event(), threading.Event()
+
+    def answer(_: str, __: str) -> Said:
+        asked.set()
+        over.wait()
+        return Said(404)
+
+    with serving(answer) as double:
+        before = desk.state()
+        child = desk.child("update", double.channel, *SIGNED, "--output", output)
+        try:
+            assert asked.wait(60)
+            child.send_signal(signal.SIGINT)
+            out, err = child.communicate(timeout=60)
+        finally:
+            over.set()
+            child.kill()
+            child.wait()
+        assert child.returncode == 130
+        assert err.splitlines()[0] == INTERRUPTED
+        assert "Traceback" not in err
+        assert ('"code": "interrupted"' in out) == (output == "json")
+        assert desk.state() == before
+        assert all(request.startswith(("GET", "HEAD")) for request in double.asked)
+
+
+def test_a_full_disk_leaves_the_layout_as_it_was(desk: Desk) -> None:
+    desk.init()
+    before = desk.state()
+    size = max(len(content) for content in before.values() if isinstance(content, bytes)) // 2
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    child = desk.child("update", CHANNEL, *SIGNED, UNPROVEN, preexec_fn=small_files)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 20, err
+    assert out == ""
+    assert err.startswith("error: registry: it cannot be written: File too large\n")
+    assert err.endswith("(exit 20, code layout-unusable)\n")
+    assert "Traceback" not in err
+    assert desk.state() == before
+    desk.ok("update", CHANNEL, *SIGNED)
+    desk.ok("verify", CHANNEL, *TRUSTED)
+
+
+def test_a_full_disk_at_pull_leaves_nothing(desk: Desk) -> None:
+    desk.init()
+    before = desk.state()
+    child = desk.child(
+        "pull", CHANNEL, "out", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    )
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 2, err
+    assert err.startswith("error: out cannot be written: File too large\n")
+    assert desk.state() == before
+
+
+@pytest.mark.parametrize(
+    "arguments", [("render", "--flux-version", "v2.98.5"), ("--help",), ("config", "schema")], ids=" ".join
+)
+def test_output_that_cannot_be_written_is_one_message(desk: Desk, arguments: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        child = desk.child(*arguments, stdout=full)
+        _, err = child.communicate(timeout=60)
+    assert child.returncode == 2, err
+    assert "error: the output cannot be written: No space left on device\n" in err
+    assert err.endswith("code output-unwritable)\n")
+    assert "Traceback" not in err and "bug" not in err and "Exception ignored" not in err
+
+
+def test_a_reader_who_leaves_is_no_error_to_talk_about(desk: Desk) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        child = desk.child("render", "--flux-version", "v2.98.5", stdout=writer)
+    finally:
+        os.close(writer)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 1
+    assert "Traceback" not in err and "error:" not in err and "Exception ignored" not in err
+
+
+def test_the_module_and_the_script_are_the_same_program(desk: Desk) -> None:
+    script = subprocess.run([Path(sys.executable).with_name("flux-manifests"), "--version"], capture_output=True, check=True)
+    child = desk.child("--version")
+    assert child.communicate(timeout=60)[0].encode() == script.stdout

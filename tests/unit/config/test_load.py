@@ -1,0 +1,560 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ci_automation.artifact.reference import Reference
+from ci_automation.config.document import InvalidConfig
+from ci_automation.config.load import load, parse
+from ci_automation.config.model import (
+    ArtifactConfig,
+    Config,
+    CredentialsConfig,
+    DirectorySource,
+    GitHubSource,
+    Login,
+    SignatureFormat,
+    SigningConfig,
+    SigningMode,
+    VerifyConfig,
+)
+from ci_automation.flux.version import Step
+from ci_automation.policy.freeze import Freeze
+from ci_automation.policy.model import Action, MinorStep, Policy
+from ci_automation.policy.ranges import Range
+
+FILE = "flux.yaml"
+DAY = timedelta(days=1)
+FULL = """\
+version: 1
+source: github:acme/flux2
+apiUrl: https://github.example.com/api/v3/
+defaults:
+  policy:
+    patch: auto
+    minor: auto
+    major: approval
+    range: ">=2.0.0 <4.0.0"
+    prereleases: true
+    minReleaseAge: {patch: 12h, minor: 3d, major: 30d}
+    minorStep: next
+    freeze: [{cron: "0 0 20 12 *", for: 336h, timeZone: Europe/Berlin, reason: year end}]
+  approval: {via: none}
+  signing: {mode: key, key: env://COSIGN_KEY, format: legacy}
+  verify: {publicKey: cosign.pub}
+  credentials:
+    pull: {usernameVariable: PULL_USER, passwordVariable: PULL_PASSWORD}
+    push: {usernameVariable: PUSH_USER, passwordVariable: PUSH_PASSWORD}
+artifacts:
+  - name: production
+    url: oci://ghcr.io/acme/flux-manifests:production
+    componentsFile: flux-system/gotk-components.yaml
+    paused: true
+  - name: edge
+    url: oci://registry.edge.example/flux/manifests:stable
+    flags: {components: [source-controller], registry: registry.edge.example/fluxcd, network-policy: false}
+    policy: {patch: approval, minReleaseAge: {patch: 0s}, freeze: []}
+    signing: {key: edge.key}
+    credentials: {push: {usernameVariable: EDGE_USER, passwordVariable: EDGE_PASSWORD}}
+"""
+MINIMAL = "version: 1\nartifacts: [{name: a, url: 'oci://r.example/a:b'}]\n"
+
+
+def parsed(text: str) -> Config:
+    return parse(text.encode(), FILE)
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(InvalidConfig) as caught:
+        parsed(text)
+    return str(caught.value).splitlines()
+
+
+def with_artifact(line: str) -> str:
+    """Return a configuration whose one artifact has `line`, the file's fifth, from column 5."""
+    return f"version: 1\nartifacts:\n  - name: a\n    url: oci://r.example/a:b\n    {line}\n"
+
+
+def with_url(url: str) -> str:
+    """Return a configuration whose one artifact has `url`, in column 10 of the file's fourth line."""
+    return f"version: 1\nartifacts:\n  - name: a\n    url: {url}\n"
+
+
+def with_policy(line: str) -> str:
+    """Return a configuration whose default policy has `line`, the file's fourth, from column 5."""
+    return f"version: 1\ndefaults:\n  policy:\n    {line}\nartifacts: [{{name: a, url: 'oci://r.example/a:b'}}]\n"
+
+
+class TestWhatIsWritten:
+    def test_every_key_arrives(self) -> None:
+        config = parsed(FULL)
+        assert config.source == GitHubSource("acme", "flux2", "https://github.example.com/api/v3")
+        assert config.artifacts[0] == ArtifactConfig(
+            name="production",
+            channel=Reference.parse("oci://ghcr.io/acme/flux-manifests:production"),
+            components_file="flux-system/gotk-components.yaml",
+            paused=True,
+            policy=Policy(
+                actions={Step.PATCH: Action.AUTO, Step.MINOR: Action.AUTO, Step.MAJOR: Action.APPROVAL},
+                range=Range.parse(">=2.0.0 <4.0.0"),
+                prereleases=True,
+                min_release_age={Step.PATCH: DAY / 2, Step.MINOR: 3 * DAY, Step.MAJOR: 30 * DAY},
+                minor_step=MinorStep.NEXT,
+                freeze=(Freeze("0 0 20 12 *", 14 * DAY, ZoneInfo("Europe/Berlin"), "year end"),),
+            ),
+            signing=SigningConfig(SigningMode.KEY, "env://COSIGN_KEY", SignatureFormat.LEGACY),
+            verify=VerifyConfig("cosign.pub"),
+            credentials=CredentialsConfig(
+                pull=Login("PULL_USER", "PULL_PASSWORD"), push=Login("PUSH_USER", "PUSH_PASSWORD")
+            ),
+        )
+
+    def test_an_artifact_overrides_the_defaults_key_by_key(self) -> None:
+        edge = parsed(FULL).find("edge")
+        assert edge.flags == {
+            "components": ("source-controller",),
+            "registry": "registry.edge.example/fluxcd",
+            "network-policy": False,
+        }
+        assert edge.policy == Policy(
+            actions={Step.PATCH: Action.APPROVAL, Step.MINOR: Action.AUTO, Step.MAJOR: Action.APPROVAL},
+            range=Range.parse(">=2.0.0 <4.0.0"),
+            prereleases=True,
+            min_release_age={Step.PATCH: 0 * DAY, Step.MINOR: 3 * DAY, Step.MAJOR: 30 * DAY},
+            minor_step=MinorStep.NEXT,
+            freeze=(),
+        )
+        assert edge.signing == SigningConfig(SigningMode.KEY, "edge.key")
+        assert edge.verify == VerifyConfig("cosign.pub")
+        assert edge.credentials == CredentialsConfig(
+            pull=Login("PULL_USER", "PULL_PASSWORD"), push=Login("EDGE_USER", "EDGE_PASSWORD")
+        )
+
+    def test_what_is_left_out_is_the_designs_default(self) -> None:
+        assert parsed(MINIMAL) == Config(
+            GitHubSource("fluxcd", "flux2"), (ArtifactConfig("a", Reference.parse("oci://r.example/a:b")),)
+        )
+
+    def test_an_artifact_can_say_what_the_defaults_do_not(self) -> None:
+        artifact = parsed(with_artifact("policy: {minReleaseAge: {minor: 1d}, prereleases: true}")).artifacts[0]
+        assert artifact.policy.min_release_age == {Step.PATCH: DAY, Step.MINOR: DAY, Step.MAJOR: 7 * DAY}
+        assert artifact.policy.prereleases
+
+    def test_an_artifact_can_take_a_permission_back(self) -> None:
+        text = FULL.replace("policy: {patch: approval,", "policy: {prereleases: false,")
+        assert not parsed(text).find("edge").policy.prereleases
+
+    def test_a_freeze_without_a_zone_is_in_utc(self) -> None:
+        config = parsed(with_policy('freeze: [{cron: "0 0 * * SAT", for: 2d}]'))
+        assert config.artifacts[0].policy.freeze == (Freeze("0 0 * * SAT", 2 * DAY, ZoneInfo("UTC")),)
+
+    @pytest.mark.parametrize(
+        ("line", "source"),
+        [
+            pytest.param("source: dir:../releases", DirectorySource(Path("../releases")), id="a folder"),
+            pytest.param("source: github:a/b.c", GitHubSource("a", "b.c"), id="another repository"),
+            pytest.param(
+                "apiUrl: http://127.0.0.1:8080",
+                GitHubSource(api_url="http://127.0.0.1:8080"),
+                id="loopback needs no TLS",
+            ),
+        ],
+    )
+    def test_sources(self, line: str, source: GitHubSource | DirectorySource) -> None:
+        assert parsed(f"{line}\n{MINIMAL}").source == source
+
+    def test_a_layout_directory_is_an_artifact_too(self) -> None:
+        config = parsed("version: 1\nartifacts: [{name: a, url: 'layout:./here:b'}]\n")
+        assert config.find("layout:here:b").name == "a"
+
+
+class TestWhatIsWrong:
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            pytest.param("- a", "1:1: must be a mapping, not a list", id="a list"),
+            pytest.param("artifacts: []", "1:1: version: is missing", id="no version"),
+            pytest.param(
+                MINIMAL.replace("1", "2", 1),
+                "1:10: version: this program reads version 1 of the file's format, not 2",
+                id="another version",
+            ),
+            pytest.param(
+                MINIMAL.replace("1", "true", 1), "1:10: version: must be a number, not true or false", id="a switch"
+            ),
+            pytest.param(
+                MINIMAL.replace("1", "'1'", 1), "1:10: version: must be a number, not a text", id="a text for a version"
+            ),
+            pytest.param("version: 1\nartifacts: []", "2:12: artifacts: must not be empty", id="no artifacts"),
+            pytest.param("version: 1\nartifacts: {}", "2:12: artifacts: must be a list, not a mapping", id="a mapping"),
+            pytest.param("version: 1\nartifacts: [{name: a}]", "2:13: artifacts[0].url: is missing", id="no address"),
+            pytest.param(
+                f"{MINIMAL}artefacts: []", "3:1: artefacts: is not known; did you mean artifacts?", id="an unknown key"
+            ),
+            pytest.param(
+                f"{MINIMAL}zzz: 1",
+                "3:1: zzz: is not known; known are version, source, apiUrl, defaults, artifacts",
+                id="a key like no other",
+            ),
+            pytest.param(
+                with_policy("min_release_age: {patch: 1h}"),
+                "4:5: defaults.policy.min_release_age: is not known; did you mean minReleaseAge?",
+                id="the key's name in the program",
+            ),
+            pytest.param(
+                with_policy("minReleaseAge: {ptch: 1h}"),
+                "4:21: defaults.policy.minReleaseAge.ptch: is not known; did you mean patch?",
+                id="an unknown key far inside",
+            ),
+            pytest.param(
+                with_policy("freeze: [{cron: '* * * * *', form: 1h, for: 1h}]"),
+                "4:34: defaults.policy.freeze[0].form: is not known; did you mean for?",
+                id="an unknown key in a list",
+            ),
+            pytest.param(
+                with_policy("patch: sometimes"),
+                "4:12: defaults.policy.patch: 'sometimes' is not 'auto', 'approval' or 'never'",
+                id="no such action",
+            ),
+            pytest.param(
+                with_policy("patch: no"),
+                "4:12: defaults.policy.patch: must be 'auto', 'approval' or 'never', not true or false",
+                id="no, which YAML reads as false",
+            ),
+            pytest.param(
+                with_policy("minorStep: [next]"),
+                "4:16: defaults.policy.minorStep: must be 'latest' or 'next', not a list",
+                id="a list for a choice",
+            ),
+            pytest.param(
+                with_policy("range: 2.9"),
+                "4:12: defaults.policy.range: must be a text, not a number; put it in quotes",
+                id="a number for a range",
+            ),
+            pytest.param(
+                with_policy("range: [2.9]"),
+                "4:12: defaults.policy.range: must be a text, not a list",
+                id="a list for a range",
+            ),
+            pytest.param(
+                with_policy("range: newest"),
+                "4:12: defaults.policy.range: 'newest' is not a range of versions: 'newest' is not a list of "
+                'constraints. Write it as in spec.ref.semver, for example ">=2.0.0 <3.0.0", "2.9.x" or '
+                '"~2.8.0 || ~2.9.0".',
+                id="no range",
+            ),
+            pytest.param(
+                with_policy("prereleases: 'yes'"),
+                "4:18: defaults.policy.prereleases: must be true or false, not a text",
+                id="a text for a switch",
+            ),
+            pytest.param(
+                with_policy("minReleaseAge: 24h"),
+                "4:20: defaults.policy.minReleaseAge: must be a mapping, not a text",
+                id="a text for a mapping",
+            ),
+            pytest.param(
+                with_policy("minReleaseAge: {patch: -1h}"),
+                "4:28: defaults.policy.minReleaseAge.patch: '-1h' is not a duration. Write it with d, h, m or s, for "
+                "example 7d, 24h or 1h30m; at most ten years.",
+                id="a negative age",
+            ),
+            pytest.param(
+                with_policy("freeze: [{cron: 0 0 1 1 *, for: 0s}]"),
+                "4:37: defaults.policy.freeze[0].for: '0s' is not a duration. Write it with d, h, m or s, for example "
+                "7d, 24h or 1h30m; at most ten years.",
+                id="a freeze of no time",
+            ),
+            pytest.param(
+                with_policy("freeze: [{cron: 0 0 32 1 *, for: 1h}]"),
+                "4:21: defaults.policy.freeze[0].cron: '0 0 32 1 *' cannot be understood: it has no valid "
+                "day-of-month. Write minute, hour, day of month, month, day of week: five fields, such as 0 0 20 12 *.",
+                id="a wrong cron",
+            ),
+            pytest.param(
+                with_policy("freeze: [{cron: 0 0 1 1 *, for: 1h, timeZone: Europe/Berln}]"),
+                "4:51: defaults.policy.freeze[0].timeZone: there is no time zone 'Europe/Berln'. Did you mean "
+                "Europe/Berlin?",
+                id="no such time zone",
+            ),
+            pytest.param(
+                with_artifact("paused: 2026-12-20"),
+                "5:13: artifacts[0].paused: must be true or false, not a date",
+                id="a date for a switch",
+            ),
+            pytest.param(
+                with_artifact("componentsFile: ../gotk-components.yaml"),
+                "5:21: artifacts[0].componentsFile: it is not a path inside the artifact, such as "
+                "flux-system/gotk-components.yaml",
+                id="a path out of the artifact",
+            ),
+            pytest.param(
+                with_url("oci://r.example/a"),
+                "4:10: artifacts[0].url: 'oci://r.example/a' is not the address of an artifact: a channel is a "
+                "tag, such as :production. Write oci://HOST/REPOSITORY:TAG, or layout:DIRECTORY:TAG for an image "
+                "layout directory.",
+                id="an address without a tag",
+            ),
+            pytest.param(
+                with_artifact("flags: [a]"), "5:12: artifacts[0].flags: must be a mapping, not a list", id="no flags"
+            ),
+            pytest.param(
+                with_artifact("flags: {log-lvel: debug}"),
+                "5:23: artifacts[0].flags.log-lvel: flux install has no flag --log-lvel. Did you mean log-level?",
+                id="an unknown flag",
+            ),
+            pytest.param(
+                with_artifact("flags: {components: [source-controler]}"),
+                "5:25: artifacts[0].flags.components: Flux has no component 'source-controler'. Did you mean "
+                "source-controller?",
+                id="an unknown component",
+            ),
+            pytest.param(
+                with_artifact("flags: {components: [source-controller], components-extra: [source-controller]}"),
+                "5:12: artifacts[0].flags: the component source-controller is named twice. Name each component once.",
+                id="flags that do not go together",
+            ),
+            pytest.param(
+                with_artifact("name: b"), "5:5: artifacts[0].name: the key is there twice, first in line 3", id="twice"
+            ),
+            pytest.param(
+                with_artifact("signing: {key: }"),
+                "5:20: artifacts[0].signing.key: it has no value; give it one, or leave the key out",
+                id="no value",
+            ),
+            pytest.param(
+                f"source: ftp:x\n{MINIMAL}",
+                "1:9: source: it does not say where releases come from: 'ftp:x' is neither github:OWNER/REPOSITORY nor "
+                "dir:PATH. Write github:OWNER/REPOSITORY, or dir:PATH for a folder of releases.",
+                id="no source",
+            ),
+            pytest.param(
+                f"source: dir:a\napiUrl: https://x.example\n{MINIMAL}",
+                "2:9: apiUrl: is for a github: source alone",
+                id="an API for a folder",
+            ),
+            pytest.param(
+                "version: 1\nartifacts:\n- {name: a, url: 'oci://r.example/a:b'}\n- {name: a, url: 'oci://r.example/a:c'}",
+                "4:10: artifacts[1].name: is the same as that of artifacts[0]",
+                id="two of one name",
+            ),
+            pytest.param(
+                "version: 1\nartifacts:\n- {name: a, url: 'oci://r.example/a:b'}\n- {name: b, url: 'oci://r.example/a:b'}",
+                "4:18: artifacts[1].url: is the same as that of artifacts[0]",
+                id="two of one address",
+            ),
+        ],
+    )
+    def test_is_told_with_file_line_and_key(self, text: str, problem: str) -> None:
+        assert problems(text)[0] == f"{FILE}:{problem}"
+
+    def test_everything_at_once_in_the_order_of_the_file(self) -> None:
+        text = (
+            FULL.replace("patch: auto", "patch: always").replace("mode: key", "mode: none").replace("paused", "pausd")
+        )
+        text = text.replace("url: oci://registry.edge.example/flux/manifests:stable", "url:")
+        assert [line.split(": ")[1] for line in problems(text)] == [
+            "defaults.policy.patch",
+            "defaults.signing.mode",
+            "artifacts[0].pausd",
+            "artifacts[1].url",
+        ]
+
+    def test_the_error_says_how_it_ends_and_where_to_read_on(self) -> None:
+        with pytest.raises(InvalidConfig) as caught:
+            parsed("version: 3")
+        assert caught.value.exit_code == 2
+        assert "config schema" in caught.value.hint
+        assert [(problem.line, problem.column, problem.key) for problem in caught.value.problems] == [
+            (1, 1, "artifacts"),
+            (1, 10, "version"),
+        ]
+
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [
+            pytest.param(with_policy("escalate: [rbac]"), "4:5: defaults.policy.escalate: is", id="escalate"),
+            pytest.param(f"defaults: {{refuse: []}}\n{MINIMAL}", "1:12: defaults.refuse: is", id="refuse"),
+            pytest.param(with_artifact("refuse: []"), "5:5: artifacts[0].refuse: is", id="refuse, of an artifact"),
+            pytest.param(with_artifact("acknowledge: []"), "5:5: artifacts[0].acknowledge: is", id="acknowledge"),
+            pytest.param(with_artifact("pullFrom: oci://r.example/a:b"), "5:5: artifacts[0].pullFrom: is", id="pullFrom"),
+            pytest.param(with_artifact("minimumFlux: 2.6.4"), "5:5: artifacts[0].minimumFlux: is", id="minimumFlux"),
+            pytest.param(
+                with_artifact("signing: {mode: keyless}"), "5:21: artifacts[0].signing.mode: keyless is", id="keyless"
+            ),
+            pytest.param(with_artifact("signing: {mode: kms}"), "5:21: artifacts[0].signing.mode: kms is", id="kms"),
+            pytest.param(
+                with_artifact("signing: {format: both}"), "5:23: artifacts[0].signing.format: both is", id="both"
+            ),
+            pytest.param(
+                with_artifact("signing: {format: bundle}"), "5:23: artifacts[0].signing.format: bundle is", id="bundle"
+            ),
+            pytest.param(
+                with_artifact("approval: {via: pull-request}"),
+                "5:21: artifacts[0].approval.via: pull-request is",
+                id="approval by pull request",
+            ),
+            pytest.param(
+                with_artifact("verify: {identity: x}"), "5:14: artifacts[0].verify.identity: is", id="identity"
+            ),
+            pytest.param(with_artifact("verify: {issuer: x}"), "5:14: artifacts[0].verify.issuer: is", id="issuer"),
+        ],
+    )
+    def test_what_this_version_does_not_act_on_is_not_accepted(self, text: str, problem: str) -> None:
+        assert problems(text) == [f"{FILE}:{problem} not supported by this version"]
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            pytest.param("signing: {key: awskms:///alias/x}", id="a KMS for a key"),
+            pytest.param("verify: {publicKey: k8s://a/b}", id="a cluster's secret"),
+        ],
+    )
+    def test_keys_are_in_files_and_variables(self, line: str) -> None:
+        assert problems(with_artifact(line))[0].endswith("only files and env://NAME are supported by this version")
+
+    def test_an_oci_source_is_not_supported_yet(self) -> None:
+        assert "an oci:// source is not supported by this version" in problems(f"source: oci://r/x\n{MINIMAL}")[0]
+
+    @pytest.mark.parametrize(
+        ("text", "what"),
+        [
+            pytest.param(with_artifact("signing: {key: '-----BEGIN hunter2'}"), "it is a key itself", id="a key"),
+            pytest.param(with_artifact("signing: {key: 'env://hunter2!'}"), "takes the name of", id="no variable"),
+            pytest.param(with_artifact('signing: {key: "hunter2\\n"}'), "neither a path nor", id="a line's end"),
+            pytest.param(with_artifact("signing: {key: ''}"), "neither a path nor", id="nothing"),
+            pytest.param(
+                with_artifact("credentials: {pull: {usernameVariable: A, passwordVariable: 'hunter2!'}}"),
+                "the value itself must not be in this file",
+                id="a password",
+            ),
+            pytest.param(
+                with_url("oci://me:hunter2@r.example/a:b"),
+                "must not hold a user name or password",
+                id="in an address",
+            ),
+            pytest.param(
+                f"apiUrl: https://me:hunter2@x.example\n{MINIMAL}",
+                "must not hold a user name or password",
+                id="in an API's address",
+            ),
+            pytest.param(f"apiUrl: hunter2\n{MINIMAL}", "is like https://", id="instead of an API's address"),
+            pytest.param(
+                with_artifact("flags: {registry-creds: 'me:hunter2'}"), "--registry-creds would put", id="a flag"
+            ),
+            pytest.param(MINIMAL.replace("name: a", "name: hunter2!"), "a name has letters", id="a name"),
+        ],
+    )
+    def test_what_may_be_a_secret_is_not_repeated(self, text: str, what: str) -> None:
+        message = "\n".join(problems(text))
+        assert what in message
+        assert "hunter2" not in message
+
+    @pytest.mark.parametrize(
+        "address",
+        [
+            pytest.param("http://github.example.com", id="without TLS"),
+            pytest.param("https://", id="no host"),
+            pytest.param("https://x.example/?a=b", id="a query"),
+            pytest.param("https://[::1", id="half an address"),
+            pytest.param("ftp://x.example", id="another scheme"),
+        ],
+    )
+    def test_an_apis_address_is_over_tls(self, address: str) -> None:
+        assert "an API's address is like https://" in problems(f"apiUrl: '{address}'\n{MINIMAL}")[0]
+
+    @pytest.mark.parametrize(
+        "path", ["/etc/passwd", "a//b", "./a", "a/..", "a/", "a\\tb", "x" * 1025], ids=lambda path: path[:9]
+    )
+    def test_a_path_in_an_artifact_stays_in_it(self, path: str) -> None:
+        assert "not a path inside the artifact" in problems(with_artifact(f'componentsFile: "{path}"'))[0]
+
+    def test_an_address_has_an_end(self) -> None:
+        assert "it is too long" in problems(with_url(f"oci://r.example/{'a' * 2000}:b"))[0]
+
+
+class TestFiles:
+    def test_the_file_is_named_as_it_was_given(self, tmp_path: Path) -> None:
+        path = tmp_path / "flux.yaml"
+        path.write_text(MINIMAL)
+        assert load(path) == parsed(MINIMAL)
+        path.write_text("version: 1")
+        with pytest.raises(InvalidConfig, match="artifacts: is missing") as caught:
+            load(path)
+        assert str(caught.value) == f"{path}:1:1: artifacts: is missing"
+
+    def test_what_cannot_be_read_says_why(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidConfig) as missing:
+            load(tmp_path / "none.yaml")
+        assert str(missing.value) == f"{tmp_path / 'none.yaml'}: it cannot be read: No such file or directory"
+        with pytest.raises(InvalidConfig, match="it cannot be read: Is a directory"):
+            load(tmp_path)
+
+    def test_a_large_file_is_not_read_whole(self, tmp_path: Path) -> None:
+        path = tmp_path / "large.yaml"
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+        with pytest.raises(InvalidConfig, match="it is larger than 1 MiB"):
+            load(path)
+
+
+KEYS = sorted({word for word in re.findall(r"([A-Za-z-]+):", FULL) if "http" not in word} | {"escalate", "x"})
+TEXTS = [
+    "auto",
+    "1h",
+    ">=2",
+    "UTC",
+    "0 0 1 1 *",
+    "oci://r.example/a:b",
+    "env://A",
+    "key",
+    "",
+    "\x00",
+    "1",
+    "-",
+    "\ud7ff",
+]
+scalars = st.sampled_from(TEXTS) | st.booleans() | st.integers() | st.floats() | st.none() | st.dates()
+trees = st.recursive(
+    scalars, lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from(KEYS), below, max_size=4)
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(KEYS), trees, max_size=6),
+    st.dictionaries(st.sampled_from(KEYS), trees, max_size=6),
+    st.dictionaries(st.sampled_from(KEYS), trees, max_size=6),
+)
+def test_any_values_at_any_keys_are_taken_or_refused_by_place(
+    policy: dict[str, object], artifact: dict[str, object], defaults: dict[str, object]
+) -> None:
+    named = {"name": "a", "url": "oci://r.example/a:b"}
+    file = {"version": 1, "defaults": defaults | {"policy": policy}, "artifacts": [named | artifact]}
+    try:
+        assert parsed(yaml.safe_dump(file)).artifacts
+    except InvalidConfig as error:
+        for problem in error.problems:
+            assert problem.line
+            assert problem.path
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        pytest.param("ci_automation.config.model", {"pydantic", "yaml"}, id="what flows use costs no library"),
+        pytest.param("ci_automation.config.load", {"requests", "oras", "cryptography", "rich"}, id="nor does reading"),
+    ],
+)
+def test_heavy_libraries_are_not_brought(module: str, absent: set[str]) -> None:
+    command = [sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert absent.isdisjoint(loaded)

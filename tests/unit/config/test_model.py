@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from ci_automation.artifact.reference import Reference
+from ci_automation.config.model import ArtifactConfig, Config, GitHubSource, UnknownArtifact
+
+PRODUCTION = ArtifactConfig("production", Reference.parse("oci://ghcr.io/acme/flux-manifests:production"))
+STAGING = ArtifactConfig("staging", Reference.parse("layout:./artifacts:staging"))
+CONFIG = Config(GitHubSource(), (PRODUCTION, STAGING))
+
+
+@pytest.mark.parametrize(
+    ("text", "artifact"),
+    [
+        pytest.param("production", PRODUCTION, id="by name"),
+        pytest.param("oci://ghcr.io/acme/flux-manifests:production", PRODUCTION, id="by address"),
+        pytest.param("layout:artifacts:staging", STAGING, id="by the same address in other words"),
+    ],
+)
+def test_find(text: str, artifact: ArtifactConfig) -> None:
+    assert CONFIG.find(text) is artifact
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        pytest.param("prodution", "Did you mean production?", id="a slip"),
+        pytest.param("x", "It has production, staging.", id="something else"),
+        pytest.param("oci://ghcr.io/acme/flux-manifests:edge", "It has production, staging.", id="another channel"),
+        pytest.param("oci://ghcr.io/acme/flux-manifests", "It has production, staging.", id="no channel"),
+    ],
+)
+def test_what_is_not_there_names_the_nearest(text: str, hint: str) -> None:
+    with pytest.raises(UnknownArtifact, match="has no artifact") as caught:
+        CONFIG.find(text)
+    assert caught.value.hint == hint
+    assert caught.value.exit_code == 2

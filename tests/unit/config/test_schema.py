@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+import yaml
+
+from ci_automation.config.load import schema
+from ci_automation.config.schema import Artifact, Defaults, File, FreezeEntry, PolicySection, section_at
+from ci_automation.flux.options import Options
+from tests.unit.config.test_load import FULL, MINIMAL
+
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "config.schema.json"
+
+
+def nodes(node: object) -> list[dict[str, Any]]:
+    """Return every mapping in a schema."""
+    below = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return ([node] if isinstance(node, dict) else []) + [found for part in below for found in nodes(part)]
+
+
+def test_the_documented_schema_is_the_programs() -> None:
+    assert DOCUMENTED.read_text() == json.dumps(schema(), indent=2) + "\n"
+
+
+def test_it_is_a_schema_of_camel_case_keys_without_null() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+    keys = {key for node in nodes(schema()) for key in node.get("properties", {})}
+    assert {"minReleaseAge", "timeZone", "for", "componentsFile", "publicKey", "usernameVariable"} <= keys
+    assert not [key for key in keys if "_" in key]
+    assert not [node for node in nodes(schema()) if node.get("type") == "null" or "default" in node]
+
+
+def test_every_flag_of_flux_is_in_it() -> None:
+    flags = schema()["$defs"]["Artifact"]["properties"]["flags"]["properties"]
+    assert set(flags) == {field.name.replace("_", "-") for field in fields(Options)} | {"components-extra"}
+
+
+@pytest.mark.parametrize("text", [FULL, MINIMAL], ids=["every key", "the least"])
+def test_an_editor_accepts_what_the_program_accepts(text: str) -> None:
+    jsonschema.validate(yaml.safe_load(text), schema())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(MINIMAL + "artefacts: []", id="an unknown key"),
+        pytest.param(MINIMAL + "defaults: {policy: {patch: sometimes}}", id="no such action"),
+        pytest.param(MINIMAL + "defaults: {signing: {mode: keyless}}", id="what this version does not do"),
+        pytest.param(MINIMAL + "defaults: ", id="no value"),
+        pytest.param("version: 1\nartifacts: []", id="no artifacts"),
+        pytest.param(MINIMAL.replace("name: a", "name: a, flags: {log-level: loud}"), id="a flag's value"),
+    ],
+)
+def test_an_editor_refuses_what_the_program_refuses(text: str) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(yaml.safe_load(text), schema())
+
+
+@pytest.mark.parametrize(
+    ("path", "section"),
+    [
+        pytest.param((), File, id="the file"),
+        pytest.param(("defaults",), Defaults, id="a mapping"),
+        pytest.param(("artifacts", 3), Artifact, id="an item of a list"),
+        pytest.param(("artifacts", 0, "policy", "freeze", 1), FreezeEntry, id="far inside"),
+        pytest.param(("defaults", "policy"), PolicySection, id="inside"),
+        pytest.param(("version",), None, id="no mapping"),
+        pytest.param(("version", "a"), None, id="below no mapping"),
+        pytest.param(("unknown", "a"), None, id="below what is not known"),
+    ],
+)
+def test_the_section_at_a_path(path: tuple[str | int, ...], section: type | None) -> None:
+    assert section_at(path) is section

@@ -1,0 +1,124 @@
+"""Composing an artifact: the same inputs give the same digest, any other input another one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ci_automation.artifact.archive import read_archive
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, InvalidManifest, Manifest
+from ci_automation.artifact.tree import File, Tree
+from ci_automation.demo.samples import SAMPLES
+from ci_automation.flux.artifact import (
+    Recipe,
+    compose,
+    immutable_tag,
+    stated_options_digest,
+    stated_version,
+)
+from ci_automation.flux.bundle import Bundle
+from ci_automation.flux.options import Options
+from ci_automation.flux.version import Version
+
+SAMPLE = SAMPLES[0]
+PATH = "flux-system/gotk-components.yaml"
+OVERLAY = Tree(
+    (File("kustomization.yaml", b"resources: [flux-system]\n"), File("bin/run", b"#!/bin/sh\n", executable=True))
+)
+RECIPE = Recipe(
+    Version.parse(SAMPLE.tag),
+    SAMPLE.commit,
+    Bundle({file.path: file.content.decode() for file in SAMPLE.bundle.files}),
+    Options(),
+    OVERLAY,
+    PATH,
+)
+
+
+def test_the_annotations_are_those_of_the_contract() -> None:
+    composed = compose(RECIPE)
+    tree = read_archive(composed.layer)
+    overlay = (
+        b"0755 " + Digest.of(b"#!/bin/sh\n").hex.encode() + b" bin/run\n"
+        b"0644 " + Digest.of(b"resources: [flux-system]\n").hex.encode() + b" kustomization.yaml\n"
+    )
+    assert dict(composed.manifest.annotations) == {
+        "org.opencontainers.image.created": "1970-01-01T00:00:00Z",
+        "org.opencontainers.image.source": "https://github.com/fluxcd/flux2",
+        "org.opencontainers.image.revision": f"{SAMPLE.tag}@sha1:{SAMPLE.commit}",
+        "io.github.flux-manifests.version": SAMPLE.tag,
+        "io.github.flux-manifests.components-digest": str(Digest.of(tree[PATH])),
+        "io.github.flux-manifests.overlay-digest": str(Digest.of(overlay)),
+        "io.github.flux-manifests.options-digest": str(Digest.of(b"{}")),
+        "io.github.flux-manifests.release-digest": str(RECIPE.bundle.digest),
+    }
+
+
+def test_the_manifest_has_fluxs_media_types_and_one_layer() -> None:
+    value = json.loads(compose(RECIPE).manifest.raw)
+    assert value["config"]["mediaType"] == "application/vnd.cncf.flux.config.v1+json"
+    assert value["config"]["digest"] == "sha256:5b943e2b943f6c81dbbd4e2eca5121f4fcc39139e3d1219d6d89bd925b77d9fe"
+    assert [layer["mediaType"] for layer in value["layers"]] == ["application/vnd.cncf.flux.content.v1.tar+gzip"]
+
+
+def test_the_artifact_holds_the_rendering_and_the_overlay_byte_for_byte() -> None:
+    composed = compose(RECIPE)
+    files = read_archive(composed.layer).by_path
+    assert files[PATH].content.decode() == composed.components
+    assert {path: file for path, file in files.items() if path != PATH} == dict(OVERLAY.by_path)
+
+
+def test_the_digest_is_the_same_for_ever() -> None:
+    # A fact, not a wish: whoever changes it makes every artifact of every team look changed.
+    assert str(compose(RECIPE).digest) == "sha256:3e0c139339e664b00dfbfdbf612a7741e91d109f7fad5a34aacf3b0673cae6f8"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": Version.parse("2.99.5")},
+        {"commit": "0" * 40},
+        {"options": Options(namespace="fleet")},
+        {"overlay": OVERLAY.replaced("kustomization.yaml", b"resources: []\n")},
+        {"overlay": Tree((OVERLAY.files[0], replace(OVERLAY.files[1], executable=False)))},
+        {"path": "gotk-components.yaml"},
+    ],
+    ids=lambda change: "-".join(change),
+)
+def test_another_input_gives_another_digest(change: dict[str, Any]) -> None:
+    assert compose(replace(RECIPE, **change)).digest != compose(RECIPE).digest
+
+
+def test_the_order_of_the_overlays_files_does_not_matter() -> None:
+    assert compose(replace(RECIPE, overlay=Tree(OVERLAY.files[::-1]))).digest == compose(RECIPE).digest
+
+
+def with_annotations(annotations: dict[str, str]) -> Manifest:
+    descriptor = Descriptor.of("application/x", CONFIG_BLOB)
+    return Manifest.build(descriptor, (descriptor,), annotations)
+
+
+def test_what_an_artifact_states_is_read_back() -> None:
+    manifest = compose(RECIPE).manifest
+    assert stated_version(manifest) == RECIPE.version
+    assert stated_options_digest(manifest) == str(Options().digest)
+
+
+def test_an_artifact_of_others_states_nothing() -> None:
+    assert stated_version(with_annotations({})) is None
+    assert stated_options_digest(with_annotations({})) is None
+
+
+def test_a_stated_version_that_is_none_is_an_error() -> None:
+    with pytest.raises(InvalidManifest, match="not a version"):
+        stated_version(with_annotations({"io.github.flux-manifests.version": "newest"}))
+
+
+def test_immutable_tags_name_version_and_digest() -> None:
+    digest = Digest("1a2b3c4d5e6f" + "0" * 52)
+    assert immutable_tag(Version.parse("2.9.4"), digest) == "v2.9.4-1a2b3c4d5e6f"
+    assert immutable_tag(Version.parse("2.9.4+build.1"), digest) == "v2.9.4_build.1-1a2b3c4d5e6f"
