@@ -23,9 +23,10 @@ _OLD_REGULAR, _PAX, _LONG_NAME, _LONG_LINK = b"\0", b"x", b"L", b"K"
 _EXTENSIONS = frozenset({GLOBAL, _PAX, _LONG_NAME, _LONG_LINK})
 _MAX_EXTENSION = 1 << 20  # Go's limit
 _NAME, _MODE, _SIZE, _CHECKSUM = slice(100), slice(100, 108), slice(124, 136), slice(148, 156)
-_IGNORED = (slice(108, 116), slice(116, 124), slice(136, 148))  # owner, group, time: Go wants them to be numbers
+_IGNORED = (slice(108, 116), slice(116, 124), slice(136, 148))  # owner, group, time
 _IGNORED_USTAR = (slice(329, 337), slice(337, 345))  # device
 _IGNORED_GNU = (slice(345, 357), slice(357, 369))  # two more times, where ustar has the prefix
+_IGNORED_STAR = (slice(476, 488), slice(488, 500))  # and star behind it
 _PAX_NUMBER = re.compile(rb"[0-9]{1,18}")
 _PAX_TIME = re.compile(rb"-?[0-9]{1,18}(\.[0-9]*)?")
 _PAX_VALUES = {  # what Go looks at; it refuses an archive for a bad one
@@ -101,12 +102,14 @@ def _checked(block: bytes) -> bytes:
     checksum = block[_CHECKSUM]
     if len(block) != BLOCK or _number(checksum) != sum(block) - sum(checksum) + sum(b" " * len(checksum)):
         raise BrokenTar("a header is broken or cut off")
-    magic = block[257:265]
-    for field in (
-        *_IGNORED,
-        *(_IGNORED_USTAR if magic.startswith(b"ustar") else ()),
-        *(_IGNORED_GNU if magic == b"ustar  \0" else ()),
-    ):
+    fields = [_MODE, *_IGNORED]  # Go refuses an archive also for those that are of no use
+    if block[257:262] == b"ustar":
+        fields += _IGNORED_USTAR
+    if block[257:265] == b"ustar  \0":
+        fields += _IGNORED_GNU
+    if _is_star(block):
+        fields += _IGNORED_STAR
+    for field in fields:
         _number(block[field])
     return block[156:157]
 
@@ -115,9 +118,13 @@ def _name(block: bytes) -> str:
     name = _text(block[_NAME])
     if block[257:263] != b"ustar\0":
         return name
-    star = block[508:] == b"tar\0"  # Schily's star has times behind a shorter prefix
-    prefix = _text(block[345 : 476 if star else 500])
+    prefix = _text(block[345 : 476 if _is_star(block) else 500])
     return f"{prefix}/{name}" if prefix else name
+
+
+def _is_star(block: bytes) -> bool:
+    """Return whether it is a header of Schily's star, which has times behind a shorter prefix."""
+    return block[257:263] == b"ustar\0" and block[508:] == b"tar\0"
 
 
 def _text(field: bytes) -> str:

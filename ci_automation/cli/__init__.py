@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import itertools
 import json
+import os
 import sys
 import traceback
 from dataclasses import dataclass
@@ -113,6 +116,8 @@ class Failure:
 
 
 def _failure(error: BaseException, *, verbose: bool) -> Failure:
+    if isinstance(error, click.Abort) and error.__cause__ is not None:
+        error = error.__cause__  # click makes one of Ctrl-C, and of the end of any file
     match error:
         case Error():
             return Failure(error.code, str(error), error.hint, error.exit_code)
@@ -121,9 +126,12 @@ def _failure(error: BaseException, *, verbose: bool) -> Failure:
             return Failure("usage", error.format_message(), f"See `{command} --help`.", 2)
         case click.ClickException():
             return Failure("usage", error.format_message(), "See `flux-manifests --help`.", 2)
-        case KeyboardInterrupt() | click.Abort():
+        case KeyboardInterrupt():
             hint = "The channel is as it was, or has moved to a signed artifact. Run it again."
             return Failure("interrupted", "interrupted", hint, INTERRUPTED)
+        case OSError(errno=errno.ENOSPC | errno.EFBIG | errno.EDQUOT | errno.EIO):  # what is written to files has own errors
+            hint = "Check where standard output goes, and the space that is left."
+            return Failure("output-unwritable", f"the output cannot be written: {error.strerror}", hint, 2)
         case _:
             hint = "This is a bug of flux-manifests. Run it again with -v for the details, and report it."
             if verbose:
@@ -136,9 +144,14 @@ def _report(failure: Failure, *, as_json: bool) -> None:
     from ci_automation.report.text import plain_text  # only for errors
 
     message, hint = plain_text(failure.message), plain_text(failure.hint)
-    if as_json:
-        value = {"code": failure.code, "message": message, "hint": hint, "exitCode": failure.exit_code}
-        click.echo(json.dumps({"error": value}, ensure_ascii=False))
+    try:
+        if as_json:
+            value = {"code": failure.code, "message": message, "hint": hint, "exitCode": failure.exit_code}
+            click.echo(json.dumps({"error": value}, ensure_ascii=False))
+        sys.stdout.flush()
+    except OSError:  # Python tries once more at exit, and would complain
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True)
     click.echo(f"  hint: {hint}   (exit {failure.exit_code}, code {failure.code})", err=True)
 

@@ -84,9 +84,9 @@ def recover(text: str) -> Recovered:
     """
     head = _HEADER.match(text)
     version = head["version"] if head else _found(_VERSION_LABEL, text, "no version, in a header or a label")
-    components = (
-        head["components"].split(",") if head else [name for name in _DEPLOYMENT.findall(text) if name in COMPONENTS]
-    )
+    # Kustomize sorts what it reads: without a header the order that Flux itself has by default is the likeliest.
+    deployments = _DEPLOYMENT.findall(text)
+    components = head["components"].split(",") if head else [name for name in COMPONENTS if name in deployments]
     registry = _found(_IMAGE, text, "no controller image")
     defaults, tolerations = Options(), _TOLERATIONS.search(text)
     secret, watch, level, domain = (

@@ -156,7 +156,7 @@ class Authorization:
             complaint = answer.complaint()
             wish = f"to {key.actions.replace(',', ' and ')} {key.repository}"
             raise AccessDenied(f"{self._registry.host} gives no token {wish}: {complaint}", complaint)
-        match parsed_json(answer.body):
+        match parsed_json(answer.body) if answer.status == HTTPStatus.OK else None:
             case {"token": str(token), **rest} | {"access_token": str(token), **rest} if _TOKEN.fullmatch(token):
                 self._keep_secret(token)
                 return _Token(f"Bearer {token}", asked_at + _lifetime(rest.get("expires_in")))

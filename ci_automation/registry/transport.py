@@ -37,7 +37,7 @@ _CHUNK = 64 << 10
 _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
-_FIRST_OTHER = 300
+_OK = 200
 _HEADERS = {
     "User-Agent": "flux-manifests",
     "Accept": "*/*",
@@ -63,12 +63,17 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
     session: requests.Session
 
     def __init__(self, host: str, source: CredentialSource, network: Network, clock: Clock) -> None:
-        self.origin = Origin.of(base_url(registry_host(host)))
+        try:
+            self.origin = Origin.of(base_url(registry_host(host)))
+        except UnsafeAddress as reason:
+            raise Unreachable(host, str(reason)) from None
         super().__init__(hostname=self.origin.host, insecure=self.origin.scheme == "http")
         if network.ca_bundle is not None and not Path(network.ca_bundle).exists():
             raise MissingCertificates(network.ca_bundle)
         self._network = network
         self.session.trust_env = False  # neither .netrc nor a proxy that nobody passed in
+        # Redirects are followed here or not at all. Even to say where one leads, requests would read all of its body.
+        self.session.get_redirect_target = lambda resp: None  # type: ignore[method-assign]  # noqa: ARG005 - its name
         self.session.headers.clear()
         self.session.headers.update(_HEADERS)
         self._authorization = Authorization(self.origin, lambda: source.for_host(host), self._token_answer, clock)
@@ -169,9 +174,9 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
 
     def _read(self, response: requests.Response, request: Request, deadline: Deadline) -> Answer:
         """Return a response as a value, its connection free for the next request."""
-        host = Origin.of(request.url).host
+        host = Origin.of(response.url).host
         headers = {name.lower(): value for name, value in response.headers.items()}
-        failed = response.status_code >= _FIRST_OTHER
+        failed = response.status_code != _OK
         cap = MAX_COMPLAINT_BYTES if failed else request.cap
         body = bytearray()
         with closing(response):
@@ -184,10 +189,10 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
                         raise _too_late(host)
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 raise _failure(error, host) from None
-        answer = Answer(response.status_code, headers, bytes(body[:cap]), request.url)
+        answer = Answer(response.status_code, headers, bytes(body[:cap]), response.url)
         if failed or answer.is_web_page:
             # The other side may quote what it was sent.
-            answer = Answer(answer.status, headers, self._authorization.redacted(answer.body), request.url)
+            answer = Answer(answer.status, headers, self._authorization.redacted(answer.body), answer.url)
         elif len(body) > cap:
             raise AnswerTooLong(host, cap)
         return answer
@@ -206,7 +211,8 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
     def _denied(self, answer: Answer, scope: Scope) -> AccessDenied:
         complaint = answer.complaint()
         wish = f"{'to write to' if scope.push else 'to read'} {scope.repository}"
-        if answer.status == _UNAUTHORIZED and self._authorization.is_anonymous:
+        own = Origin.of(answer.url) == self.origin
+        if answer.status == _UNAUTHORIZED and own and self._authorization.is_anonymous:
             return AccessDenied(f"{answer.host} wants credentials {wish}, and there are none: {complaint}", complaint)
         return AccessDenied(f"{answer.host} refuses {wish}: {complaint}", complaint)
 

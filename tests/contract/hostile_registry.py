@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
-import ssl
 import struct
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+from ci_automation.artifact.manifest import OCI_MANIFEST
+from ci_automation.registry.credentials import Credential, Credentials
+from tests.contract.registry_contract import artifact
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping
 
 ENOUGH = 30.0
+USER, PASSWORD = "robot", "p:ss word/ü"
+ROBOT = Credential(USER, PASSWORD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,60 @@ def in_turn(*replies: Reply) -> Callable[[Seen], Reply]:
     """Return an `answer` that gives the replies one after another, and the last one for ever."""
     number = count()
     return lambda _: replies[min(next(number), len(replies) - 1)]
+
+
+MANIFEST = Reply(200, artifact().raw, {"Content-Type": OCI_MANIFEST})
+
+
+def challenge(text: str) -> Reply:
+    """Return a 401."""
+    return Reply.json({"errors": [{"code": "UNAUTHORIZED"}]}, 401, WWW_Authenticate=text)
+
+
+@dataclass
+class Source:
+    """Credentials for anybody who asks, which are counted."""
+
+    pull: Credential | None = ROBOT
+    push: Credential | None = None
+    asked: list[str] = field(default_factory=list)
+
+    def for_host(self, host: str) -> Credentials:
+        """Return them."""
+        self.asked.append(host)
+        return Credentials.both(self.pull, self.push)
+
+
+@dataclass
+class Wall:
+    """A registry behind tokens: `current` is what it takes, by scope; `realm` is where it sends for them."""
+
+    realm: str = ""
+    service: str = 'service="registry.example"'
+    expires_in: Any = 300
+    current: dict[str, str] = field(default_factory=dict)
+    issued: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def answer(self, seen: Seen) -> Reply:
+        """Return the answer of the registry or of its token server."""
+        if seen.path.startswith("/token"):
+            return self.token(seen)
+        repository = re.fullmatch(r"/v2/(.+)/(?:manifests|blobs|tags)/.*", seen.path)
+        assert repository
+        tokens = (token for scope, token in self.current.items() if scope.startswith(f"repository:{repository[1]}:"))
+        if seen.authorization in {f"Bearer {token}" for token in tokens}:
+            return MANIFEST if seen.method == "GET" else Reply(404)
+        realm = self.realm or f"http://{seen.headers['host']}/token"
+        return challenge(f'Bearer realm="{realm}",{self.service}')
+
+    def token(self, seen: Seen) -> Reply:
+        """Return a new token for what is asked for."""
+        scope = parse_qs(urlsplit(seen.path).query or seen.body.decode())["scope"][0]
+        with self._lock:
+            self.issued += 1
+            self.current[scope] = f"token-{self.issued}"
+        return Reply.json({"token": self.current[scope], "expires_in": self.expires_in})
 
 
 class _Server(ThreadingHTTPServer):

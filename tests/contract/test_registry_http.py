@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -31,7 +33,7 @@ from tests.contract.hostile_registry import HostileRegistry, Reply, Seen, in_tur
 from tests.contract.registry_contract import artifact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 DATA = b"the bytes of a layer"
 LAYER = Descriptor.of(FLUX_LAYER, DATA)
@@ -86,7 +88,7 @@ def registry(server: HostileRegistry, time: Time) -> Iterator[HttpRegistry]:
     opened.close()
 
 
-Asking = "Callable[[HttpRegistry, Reference], object]"
+Asking = Callable[[HttpRegistry, Reference], object]
 READS: list[tuple[str, Asking]] = [
     ("resolve", lambda registry, at: registry.resolve(at)),
     ("manifest", lambda registry, at: registry.manifest(at)),
@@ -124,7 +126,7 @@ class TestLies:
         with pytest.raises(ContentMismatch):
             registry.manifest(at.at_digest(Digest.of(b"another")))
 
-    @pytest.mark.parametrize("ask", [registry for registry in READS[:2]], ids=lambda ask: ask[0])
+    @pytest.mark.parametrize("ask", READS[:2], ids=lambda ask: ask[0])
     def test_the_digest_that_it_states_must_be_that_of_the_bytes(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference, ask: tuple[str, Asking]
     ) -> None:
@@ -154,7 +156,7 @@ class TestLies:
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference
     ) -> None:
         server.answer = in_turn(Reply(201, headers={"Docker-Content-Digest": str(Digest.of(b"another"))}))
-        with pytest.raises(ContentMismatch, match="as 127.0.0.1"):
+        with pytest.raises(ContentMismatch, match=r"as 127\.0\.0\.1"):
             registry.put_manifest(at, artifact())
 
     def test_a_blob_too_is_stored_as_it_was_sent(
@@ -219,12 +221,10 @@ class TestNonsense:
         assert registry.tags(at) == ()
 
     @everything
-    @pytest.mark.parametrize("status", [204, 300, 304, 400, 409, 416, 500, 501, 599])
+    @pytest.mark.parametrize("status", [205, 300, 304, 400, 409, 416, 500, 501, 599])
     def test_other_statuses_are_said_and_not_tried_again(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference, ask: Asking, status: int, time: Time
     ) -> None:
-        if status == 204 and ask is WRITES[1][1]:
-            pytest.skip("some registries store a manifest with this status")
         server.answer = in_turn(Reply.json({"errors": [{"code": "ODD", "message": "a\nb\x1b[31m"}]}, status))
         with pytest.raises(UnexpectedAnswer, match=str(status)) as caught:
             ask(registry, at)
@@ -275,7 +275,9 @@ class TestLimits:
     def test_an_answer_without_end_is_cut_off(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference, ask: tuple[str, Asking]
     ) -> None:
-        server.answer = in_turn(Reply(headers={"Content-Length": str(1 << 40)}, then="drip", sent=b" " * (1 << 20)))
+        server.answer = in_turn(
+            Reply(headers={"Content-Length": str(1 << 40)}, then="drip", sent=b" " * MAX_MANIFEST_BYTES)
+        )
         with pytest.raises(UnexpectedAnswer, match=f"more than the {MAX_MANIFEST_BYTES} bytes"):
             ask[1](registry, at)
 
@@ -299,6 +301,13 @@ class TestLimits:
         server.answer = in_turn(Reply(400, headers={"Content-Length": str(1 << 40)}, then="drip"))
         with pytest.raises(UnexpectedAnswer, match="400"):
             registry.manifest(at)
+
+    def test_a_redirect_without_end_is_read_a_little(
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference
+    ) -> None:
+        endless = {"Content-Length": str(1 << 40), "Location": "/elsewhere"}
+        server.answer = in_turn(Reply(307, headers=endless, then="drip"), MANIFEST)
+        assert registry.manifest(at) == artifact()
 
     def test_an_answer_that_drips_is_given_up_at_the_deadline(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference, time: Time
@@ -447,10 +456,8 @@ class TestPatience:
     ) -> None:
         server.answer = in_turn(Reply(status))
         if status == 404:
-            try:
+            with suppress(NotFound):
                 assert ask(registry, at) in (None, ())
-            except NotFound:
-                pass
         else:
             with pytest.raises(AccessDenied, match="acme/flux") as caught:
                 ask(registry, at)

@@ -39,7 +39,7 @@ def desk(
     folder.mkdir()
     for name, value in {"HOME": str(home), "PATH": os.defpath, "FLUX_RELEASES": str(releases)}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("ci_automation.flux.known.is_known", lambda *_: True); monkeypatch.setattr("ci_automation.flows.init.is_known", lambda *_: True); monkeypatch.setattr("ci_automation.flows.planning.is_known", lambda *_: True)  # TEMP
+    monkeypatch.setattr("ci_automation.flux.known.is_known", lambda _, version: str(version) in {"v2.98.5", "v2.98.8", "v2.99.4"}); monkeypatch.setattr("ci_automation.flows.init.is_known", lambda _, version: str(version) in {"v2.98.5", "v2.98.8", "v2.99.4"}); monkeypatch.setattr("ci_automation.flows.planning.is_known", lambda _, version: str(version) in {"v2.98.5", "v2.98.8", "v2.99.4"})  # TEMP
     monkeypatch.chdir(folder)
     (folder / "cosign.key").write_bytes(key_pem())
     (folder / "cosign.pub").write_text(signing_key().public.to_pem())

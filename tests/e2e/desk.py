@@ -86,7 +86,9 @@ class Desk:
     def child(self, *arguments: str, **how: Any) -> subprocess.Popen[str]:
         """Start the command line as a process of its own."""
         command = [sys.executable, "-m", "ci_automation", *arguments]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        # Of a full disk, Python 3.11 leaves half a file of bytecode behind, and stumbles over it later.
+        own = {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, **own}
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
         return subprocess.Popen(command, cwd=self.folder, env=environment, text=True, **streams)
 

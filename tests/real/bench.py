@@ -72,11 +72,11 @@ def in_turn(
 def row(name: str, ours: list[Figure], theirs: list[Figure], other: str, wanted: float) -> None:
     """Print one comparison: medians, and the median of the ratios pair by pair."""
     ratio = statistics.median(a.seconds / b.seconds for a, b in zip(ours, theirs, strict=True))
-    print(
-        f"{name:34} {statistics.median(f.seconds for f in ours):7.3f} s {max(f.megabytes for f in ours):6.0f} MB   "
-        f"{other:22} {statistics.median(f.seconds for f in theirs):7.3f} s {max(f.megabytes for f in theirs):6.0f} MB
-        " f"ratio {ratio:5.2f} (wanted <= {wanted})"
-    )
+    print(f"{name:26}{_text(ours)}   {other:26}{_text(theirs)}   ratio {ratio:5.2f} (wanted <= {wanted})")
+
+
+def _text(figures: list[Figure]) -> str:
+    return f"{statistics.median(f.seconds for f in figures):7.3f} s {max(f.megabytes for f in figures):4.0f} MB"
 
 
 def rendering(releases: Path) -> None:
@@ -89,10 +89,8 @@ def rendering(releases: Path) -> None:
         started = time.perf_counter()
         render(item.bundle, item.release.version, options)
         times.append((time.perf_counter() - started) * 1000)
-    print(
-        f"{'rendering in the process':34} median {statistics.median(times):.1f} ms, slowest {max(times):.1f} ms of
-        {len(times)} releases (wanted < 25)"
-    )
+    figures = f"median {statistics.median(times):.1f} ms, slowest {max(times):.1f} ms"
+    print(f"{'rendering in the process':26}{figures}, {len(times)} releases (wanted < 25)")
 
 
 def main() -> None:

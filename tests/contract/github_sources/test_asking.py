@@ -16,7 +16,6 @@ from tests.fakes.github import TOKEN, FakeGitHub, Response, times
 from tests.fakes.releases import SampleRelease, write_releases
 
 if TYPE_CHECKING:
-
     from tests.contract.github_sources.conftest import Open
 
 V285, V294 = Version.parse("v2.8.5"), Version.parse("v2.9.4")

@@ -6,10 +6,12 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
+import requests
 
 from ci_automation.flux.release import InvalidReleaseList
 from ci_automation.flux.sources.github import InvalidRepository, RepositoryNotFound
 from ci_automation.flux.version import Version
+from ci_automation.github import exchange
 from ci_automation.github.client import GitHub
 from ci_automation.github.errors import (
     InvalidApiUrl,
@@ -31,17 +33,22 @@ def test_the_token_goes_to_the_api_alone(github: FakeGitHub, source: Open) -> No
     assert sent == {"api": f"token {TOKEN}", "assets": None}
 
 
-def test_nobody_has_no_credential_not_even_from_netrc(
-    github: FakeGitHub, source: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    netrc = tmp_path / "netrc"
-    netrc.write_text("machine 127.0.0.1 login someone password secret\n")
-    netrc.chmod(0o600)
-    monkeypatch.setenv("NETRC", str(netrc))
+def test_nobody_has_no_credential(github: FakeGitHub, source: Open) -> None:
     releases = source(None)
     releases.list()
     releases.fetch(V294)
     assert not any("authorization" in request.headers for request in github.requests)
+
+
+def test_netrc_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login someone password secret\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    with exchange.session(exchange.Origin.of("https://api.github.example")) as session:
+        request = session.prepare_request(requests.Request("GET", "https://api.github.example/"))
+    assert session.trust_env
+    assert "Authorization" not in request.headers
 
 
 def test_what_is_on_this_machine_is_not_asked_of_a_proxy(source: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,6 @@ from ci_automation.github.errors import (
 from tests.fakes.github import RESET, TOKEN, FakeGitHub, Response, times
 
 if TYPE_CHECKING:
-
     from tests.contract.github_sources.conftest import Open
 
 V285, V294 = Version.parse("v2.8.5"), Version.parse("v2.9.4")

@@ -1,0 +1,269 @@
+"""crane and oras read what we write, in a registry and in an image layout, and we take over what the flux CLI pushed."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.artifact.archive import read_archive
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import CONFIG_BLOB, OCI_MANIFEST
+from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.tree import Tree
+from ci_automation.flows.init import init
+from ci_automation.flows.verify import pull
+from ci_automation.signing.legacy import signature_reference
+from tests.real import program
+from tests.real.peers import peer
+from tests.real.pipeline import KeyPair, push, tag
+from tests.real.processes import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.real.registries import RealRegistry
+
+COMPONENTS = "flux-system/gotk-components.yaml"
+OVERLAY = {"kustomization.yaml": b"resources: [flux-system/gotk-components.yaml]\n", "a/b.bin": bytes(range(256))}
+BEFORE, PATCH = "v2.8.5", "v2.8.8"
+
+
+@pytest.fixture(scope="module")
+def pair(cosign_key: KeyPair) -> program.Pair:
+    """Return cosign's key, which our flows sign with too."""
+    return program.Pair.read(cosign_key.private, cosign_key.public)
+
+
+def crane(*arguments: object) -> str:
+    """Return what crane prints."""
+    return run([peer("crane"), *arguments])
+
+
+def oras(*arguments: object) -> str:
+    """Return what oras prints."""
+    return run([peer("oras"), *arguments])
+
+
+def text_of(golden: Path, version: str) -> bytes:
+    """Return what ``flux install --export`` of a release prints."""
+    return gzip.decompress((golden / "text" / version / "default.yaml.gz").read_bytes())
+
+
+def write(folder: Path, files: dict[str, bytes]) -> Path:
+    """Return `folder` after writing the files into it."""
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    return folder
+
+
+def contents(tree: Tree) -> dict[str, bytes]:
+    """Return the contents of all files."""
+    return {file.path: file.content for file in tree.files}
+
+
+class TestOthersReadOurs:
+    @pytest.fixture
+    def ours(self, any_registry: RealRegistry, repository: str, flux_releases: Path, pair: program.Pair) -> Reference:
+        """Return a channel that we published."""
+        channel = program.channel(any_registry.host, repository)
+        ports = program.ports(channel, flux_releases, pair)
+        init(channel, program.versions(flux_releases)[-1], ports, program.intent())
+        return channel
+
+    def test_crane_takes_it_for_a_sound_image(self, ours: Reference, flux_releases: Path, golden: Path) -> None:
+        name = str(ours).removeprefix("oci://")
+        registry = program.ports(ours, flux_releases, None).registry
+        manifest = registry.manifest(ours)
+        assert crane("digest", name).strip() == str(manifest.digest)
+        assert crane("manifest", name).encode() == manifest.raw
+        assert crane("config", name).encode() == CONFIG_BLOB
+        assert crane("validate", "--remote", name).startswith("PASS")
+        assert crane("validate", "--remote", str(signature_reference(ours, manifest.digest)).removeprefix("oci://"))
+        tags = crane("ls", name.rpartition(":")[0]).split()
+        immutable = f"v2.9.4-{manifest.digest.short}"
+        assert sorted(tags) == ["production", f"sha256-{manifest.digest.hex}.sig", immutable]
+        assert {file: content for file, (content, _) in exported(name).items()} == {COMPONENTS: text_of(golden, "v2.9.4")}
+
+    def test_its_revision_is_the_release_and_the_commit_of_its_tag(self, ours: Reference, flux_releases: Path) -> None:
+        commits = {found["name"]: found["commit"]["sha"] for found in json.loads((flux_releases / "tags.json").read_text())}
+        annotations = json.loads(crane("manifest", str(ours).removeprefix("oci://")))["annotations"]
+        assert annotations["org.opencontainers.image.revision"] == f"v2.9.4@sha1:{commits['v2.9.4']}"
+
+    def test_oras_reads_it(self, ours: Reference, flux_releases: Path, tmp_path: Path) -> None:
+        name = str(ours).removeprefix("oci://")
+        manifest = program.ports(ours, flux_releases, None).registry.manifest(ours)
+        described = json.loads(oras("manifest", "fetch", "--plain-http", "--descriptor", name))
+        assert described == {"mediaType": OCI_MANIFEST, "digest": str(manifest.digest), "size": len(manifest.raw)}
+        assert oras("manifest", "fetch", "--plain-http", name).rstrip("\n").encode() == manifest.raw
+        # It unpacks only layers that have a file name; that it says so, and no more, is all that is asked of it.
+        assert f"Downloaded  {manifest.digest.short}" in oras("pull", "--plain-http", "-o", tmp_path / "pulled", name)
+        layer = manifest.layers[0]
+        blob = f"{name.rpartition(':')[0]}@{layer.digest}"
+        oras("blob", "fetch", "--plain-http", "--output", tmp_path / "layer", blob)
+        assert Digest.of((tmp_path / "layer").read_bytes()) == layer.digest
+        oras("copy", "--from-plain-http", "--to-oci-layout", name, f"{tmp_path / 'copy'}:production")
+        copied = Reference.parse(f"layout:{tmp_path / 'copy'}:production")
+        tree, digest, _ = pull(copied, program.ports(copied, flux_releases, None))
+        assert (digest, tree) == (manifest.digest, read_archive((tmp_path / "layer").read_bytes()))
+
+    def test_a_layout_has_the_digests_of_a_registry_and_goes_into_one(
+        self,
+        distribution_registry: RealRegistry,
+        repository: str,
+        flux_releases: Path,
+        cosign_key: KeyPair,
+        pair: program.Pair,
+        tmp_path: Path,
+    ) -> None:
+        folder = tmp_path / "layout"
+        layout = Reference.parse_channel(f"layout:{folder}:production")
+        version = program.versions(flux_releases)[-1]
+        digest = init(layout, version, program.ports(layout, flux_releases, pair), program.intent()).digest
+        channel = program.channel(distribution_registry.host, repository)
+        name, home = str(channel).removeprefix("oci://"), f"{distribution_registry.host}/{repository}"
+
+        tags = oras("repo", "tags", "--oci-layout", folder).split()
+        assert sorted(tags) == ["production", f"sha256-{digest.hex}.sig", f"v2.9.4-{digest.short}"]
+        for one in tags:
+            oras("copy", "--from-oci-layout", f"{folder}:{one}", "--to-plain-http", f"{home}:{one}")
+        assert crane("digest", name).strip() == str(digest)
+        assert crane("validate", "--remote", name).startswith("PASS")
+        # The signature came along: for cosign, and for us, who would publish the very same here.
+        assert len(cosign_key.verify(f"{home}@{digest}")) == 1
+        again = init(channel, version, program.ports(channel, flux_releases, pair), program.intent())
+        assert (again.digest, again.published) == (digest, False)
+
+        pushed = crane("push", "--index", folder, f"{home}/by-crane:all").strip()
+        assert {entry["digest"] for entry in json.loads(crane("manifest", pushed))["manifests"]} >= {str(digest)}
+        assert crane("digest", f"{home}/by-crane@{digest}").strip() == str(digest)
+
+
+def exported(name: str) -> dict[str, tuple[bytes, int]]:
+    """Return the files of the tar that ``crane export`` makes of an image, with their modes."""
+    import subprocess
+
+    done = subprocess.run([peer("crane"), "export", name, "-"], capture_output=True, check=True)
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        return {
+            entry.name: (stream.read(), entry.mode) for entry in archive if (stream := archive.extractfile(entry)) is not None
+        }
+
+
+class TestWeReadOthers:
+    @pytest.fixture
+    def pushed(
+        self, distribution_registry: RealRegistry, repository: str, golden: Path, tmp_path: Path
+    ) -> Callable[..., tuple[Reference, str]]:
+        """Return the function that lets flux push a folder, and crane point the channel at it, as people's scripts do."""
+
+        def as_flux_does(components: bytes, path: str = COMPONENTS) -> tuple[Reference, str]:
+            folder = write(tmp_path / "manifests", {path: components, **OVERLAY})
+            home = f"{distribution_registry.host}/{repository}"
+            digest = push(f"{home}:{BEFORE}", folder, f"{BEFORE}@sha1:{'0' * 40}")
+            tag(f"{home}@{digest}", "production")
+            return program.channel(distribution_registry.host, repository), f"{home}@{digest}"
+
+        return as_flux_does
+
+    @pytest.mark.parametrize("path", [COMPONENTS, "gotk-components.yaml", "clusters/one/flux-system/gotk-components.yaml"])
+    def test_what_flux_pushed_and_cosign_signed_is_updated(
+        self,
+        path: str,
+        pushed: Callable[..., tuple[Reference, str]],
+        flux_releases: Path,
+        golden: Path,
+        cosign_key: KeyPair,
+        pair: program.Pair,
+    ) -> None:
+        channel, reference = pushed(text_of(golden, BEFORE), path)
+        cosign_key.sign(reference)
+        said = program.succeed("update", channel, *pair.signing, "--releases", flux_releases)
+        (step,) = said["published"]
+        assert (step["from"], step["to"], step["base"]) == (BEFORE, PATCH, reference.partition("@")[2])
+        tree, digest, trust = pull(channel, program.ports(channel, flux_releases, pair))
+        assert (str(digest), trust) == (step["target"], "verified")
+        assert contents(tree) == {path: text_of(golden, PATCH), **OVERLAY}
+        assert len(cosign_key.verify(f"{reference.partition('@')[0]}@{digest}")) == 1
+
+    def test_without_a_signature_it_is_refused_until_it_is_adopted(
+        self, pushed: Callable[..., tuple[Reference, str]], flux_releases: Path, golden: Path, pair: program.Pair
+    ) -> None:
+        channel, reference = pushed(text_of(golden, BEFORE))
+        arguments = ("update", channel, *pair.signing, "--releases", flux_releases)
+        refused = program.flux_manifests(*arguments)
+        assert (refused.code, refused.error) == (10, "unsigned")
+        assert "--adopt" in refused.errors
+        assert crane("digest", str(channel).removeprefix("oci://")).strip() == reference.partition("@")[2]
+        said = program.succeed(*arguments, "--adopt")
+        assert (said["version"], said["signature"]) == (PATCH, "adopted")
+        assert program.succeed(*arguments)["signature"] == "verified"
+
+    def test_signed_by_a_stranger_it_is_refused_too(
+        self,
+        pushed: Callable[..., tuple[Reference, str]],
+        flux_releases: Path,
+        golden: Path,
+        pair: program.Pair,
+        tmp_path: Path,
+    ) -> None:
+        channel, reference = pushed(text_of(golden, BEFORE))
+        KeyPair.make(tmp_path / "stranger").sign(reference)
+        refused = program.flux_manifests("update", channel, *pair.signing, "--releases", flux_releases)
+        assert (refused.code, refused.error) == (10, "foreign-signature")
+        assert crane("digest", str(channel).removeprefix("oci://")).strip() == reference.partition("@")[2]
+
+    def test_what_kustomize_built_is_told_apart_from_what_a_person_edited(
+        self,
+        pushed: Callable[..., tuple[Reference, str]],
+        flux_releases: Path,
+        golden: Path,
+        cosign_key: KeyPair,
+        pair: program.Pair,
+        tmp_path: Path,
+    ) -> None:
+        (tmp_path / "kustomization").mkdir()
+        sources = {"flux.yaml": text_of(golden, BEFORE), "kustomization.yaml": b"resources: [flux.yaml]\n"}
+        built = run([peer("kustomize"), "build", write(tmp_path / "kustomization", sources)])
+        channel, reference = pushed(built.encode())
+        cosign_key.sign(reference)
+        arguments = ("update", channel, *pair.signing, "--releases", flux_releases)
+        refused = program.flux_manifests(*arguments)
+        assert (refused.code, refused.error) == (11, "made-by-another-tool")
+        assert f"the same objects as a rendering of {BEFORE}" in refused.errors
+        said = program.succeed(*arguments, "--accept-edits")
+        tree, *_ = pull(channel, program.ports(channel, flux_releases, pair))
+        assert contents(tree) == {COMPONENTS: text_of(golden, said["version"]), **OVERLAY}
+
+    def test_a_hand_edit_is_shown_and_dropped_only_when_told_so(
+        self,
+        pushed: Callable[..., tuple[Reference, str]],
+        flux_releases: Path,
+        golden: Path,
+        cosign_key: KeyPair,
+        pair: program.Pair,
+    ) -> None:
+        edited = text_of(golden, BEFORE).replace(b"            memory: 64Mi\n", b"            memory: 96Mi\n", 1)
+        assert edited != text_of(golden, BEFORE)
+        channel, reference = pushed(edited)
+        cosign_key.sign(reference)
+        arguments = ("update", channel, *pair.signing, "--releases", flux_releases)
+        refused = program.flux_manifests(*arguments)
+        assert (refused.code, refused.error) == (11, "edited-by-hand")
+        lines = refused.errors.splitlines()
+        assert "-            memory: 64Mi" in lines
+        assert "+            memory: 96Mi" in lines
+        assert [line[:2] for line in lines if line.startswith(("---", "+++", "@@"))] == ["--", "++", "@@"]
+        assert crane("digest", str(channel).removeprefix("oci://")).strip() == reference.partition("@")[2]
+        said = program.succeed(*arguments, "--accept-edits")
+        assert said["version"] == PATCH
+        tree, *_ = pull(channel, program.ports(channel, flux_releases, pair))
+        assert hashlib.sha256(tree[COMPONENTS]).digest() == hashlib.sha256(text_of(golden, PATCH)).digest()
+        assert contents(tree.without(COMPONENTS)) == OVERLAY
