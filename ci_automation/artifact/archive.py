@@ -68,7 +68,7 @@ class _Contents:
 
     def __init__(self) -> None:
         self._files: dict[str, File] = {}
-        self._global_headers: set[str] = set()
+        self._strays: dict[str, File] = {}
         self._directories: set[str] = set()
 
     def add(self, entry: tar.Entry) -> None:
@@ -80,7 +80,7 @@ class _Contents:
         elif entry.kind == tar.DIRECTORY:
             self._directories.add(path)
         elif entry.kind == tar.GLOBAL:
-            self._global_headers.add(path)
+            self._strays[path] = File(path, b"")
         elif entry.kind == tar.HARD_LINK:
             raise UnsafeArchive(f"{path!r} is a hard link, which clusters unpack as an empty file")
         elif entry.kind != tar.SYMBOLIC_LINK or bits not in _LINK_BITS:
@@ -90,11 +90,12 @@ class _Contents:
         """Return the files.
 
         Raises:
-            UnsafeArchive: a name is that of a directory, or of a global header, too.
-            UnfitPath: a name is that of a directory because another file is below it.
+            UnsafeArchive: a name is that of a directory entry too.
+            UnfitPath: a name is that of a directory because of a file below it, or that of a global header.
         """
-        if clash := sorted(self._files.keys() & (self._directories | self._global_headers)):
-            raise UnsafeArchive(f"{clash[0]!r} is a file and something else at once")
+        files = Tree((*self._files.values(), *self._strays.values()))
+        if clash := sorted(files.by_path.keys() & self._directories):
+            raise UnsafeArchive(f"{clash[0]!r} is a file and a directory at once")
         return Tree(tuple(self._files.values()))
 
 

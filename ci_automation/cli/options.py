@@ -114,5 +114,3 @@ common = _all(
 )
 
 exit_code = click.option("--exit-code", is_flag=True, help="exit with 3 where something waits for approval")
-
-ALL_ALLOWANCES = ("adopt", "accept_edits", "allow_removal", "unsafe_unproven_rendering")

@@ -103,12 +103,44 @@ def _print_result(result: Result, given: Given, *, details: bool, several: bool)
     if details:
         for step in outcome.plan.steps:
             print_text(step_details(step))
-    if commands := approval_commands(outcome.plan, outcome.waiting, given.key or "cosign.key", _repeated(given)):
+    again = _repeated(outcome, given)
+    if commands := approval_commands(
+        outcome.plan,
+        outcome.waiting,
+        (*_trusted(given), *_flags(given), *again),
+        (*_signed(result.target, given), *again),
+    ):
         print_text(f"To approve:\n{commands}")
 
 
-def _repeated(given: Given) -> tuple[str, ...]:
-    """Return the options that an approval has to repeat, as the user wrote them."""
-    names = ("config", "registry_config", "releases", "overlay", "components_file")
-    values = {name: getattr(given, name) for name in names}
-    return tuple(f"--{name.replace('_', '-')} {value}" for name, value in values.items() if value)
+def _repeated(outcome: Outcome, given: Given) -> tuple[str, ...]:
+    """Return the options that both commands of an approval have to repeat."""
+    names = ["config", "registry_config", "releases", "overlay", "components_file"]
+    values = [item for name in names if (value := getattr(given, name)) for item in (_option(name), value)]
+    # What was published in this run is signed and unedited: there is nothing left to adopt or to accept.
+    once = () if outcome.done else ("adopt", "accept_edits")
+    allowed = [_option(name) for name in (*once, "allow_removal", "unsafe_unproven_rendering") if getattr(given, name)]
+    return (*values, *allowed)
+
+
+def _flags(given: Given) -> tuple[str, ...]:
+    """Return the flags of `flux install` that the plan has to repeat."""
+    return tuple(
+        f"--{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in given.flags.items()
+    )
+
+
+def _trusted(given: Given) -> tuple[str, ...]:
+    return ("--public-key", given.public_key) if given.public_key else ()
+
+
+def _signed(target: Target, given: Given) -> tuple[str, ...]:
+    """Return how the approved step will be signed: as now, or else as most do."""
+    if given.signing == "unsafe-unsigned":
+        return ("--signing", "unsafe-unsigned", *_trusted(given))
+    configured = not given.key and (target.ports.signing_key is not None or target.intent.unsafe_unsigned)
+    return (*(() if configured else ("--signing", "key", "--key", given.key or "cosign.key")), *_trusted(given))
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

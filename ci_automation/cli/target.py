@@ -16,6 +16,7 @@ from ci_automation.config.model import GitHubSource as ConfiguredGitHub
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_overlay
 from ci_automation.flows.ports import Intent, Ports
+from ci_automation.flux.options import Options
 from ci_automation.policy.model import Policy
 from ci_automation.registry import open_registry
 
@@ -157,6 +158,8 @@ def _config(given: Given) -> Config | None:
 def _target(what: ArtifactConfig | Reference, config: Config | None, given: Given) -> Target:
     artifact = None if isinstance(what, Reference) else what
     channel = what if isinstance(what, Reference) else what.channel
+    flags = {**(artifact.flags if artifact else {}), **given.flags}
+    Options().with_flags(flags)  # a flag or value that Flux does not know is told before anything is fetched
     # The key comes first: opening it takes 64 MiB for a moment, best before anything else is loaded.
     ports = _ports(channel, artifact, config, given)
     unsigned = given.signing == "unsafe-unsigned" or (
@@ -169,7 +172,7 @@ def _target(what: ArtifactConfig | Reference, config: Config | None, given: Give
         now=datetime.now(UTC),
         policy=artifact.policy if artifact else Policy(),
         components_file=given.components_file or (artifact.components_file if artifact else None),
-        flags={**(artifact.flags if artifact else {}), **given.flags},
+        flags=flags,
         overlay=read_overlay(Path(given.overlay)) if given.overlay else None,
         paused=artifact.paused if artifact else False,
         allow_removal=given.allow_removal,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import Conflict, PolicyRefused
@@ -89,7 +90,8 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
     if observed.digest not in bases:
         raise PlanOutdated(plan, observed.digest)
     done = start = bases.index(observed.digest)
-    base = read_base(observed, ports, intent)
+    # An option that left no trace in the components file is in the plan; the annotation says whether it is the one.
+    base = read_base(observed, ports, replace(intent, flags=plan.steps[start].options.differing()))
     for step in plan.steps[start:]:
         rendered = _render_again(base, step, ports, intent)
         if obstacle := _obstacle(step, rendered.step, approved):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -75,13 +76,16 @@ def step_details(step: PlannedStep) -> str:
     return plain_text("\n".join(lines))
 
 
-def approval_commands(plan: Plan, waiting: Iterable[PlannedStep], key: str, options: Sequence[str]) -> str:
-    """Return the commands that approve the first step that waits for it, or nothing where none does."""
-    extra = "".join(f" {option}" for option in options)
+def approval_commands(
+    plan: Plan, waiting: Iterable[PlannedStep], planning: Sequence[str], applying: Sequence[str]
+) -> str:
+    """Return the commands that approve the first step that waits for it, or nothing where none does.
+
+    `planning` and `applying` are the options to repeat; a shell takes the lines as they are.
+    """
     for step in waiting:
         if step.decision is Decision.APPROVAL:
-            return (
-                f"flux-manifests plan {plan.artifact} --out plan.json{extra}\n"
-                f"flux-manifests apply plan.json --approve {step.target} --signing key --key {key}{extra}"
-            )
+            make = ("flux-manifests", "plan", str(plan.artifact), "--out", "plan.json", *planning)
+            do = ("flux-manifests", "apply", "plan.json", "--approve", str(step.target), *applying)
+            return f"{shlex.join(make)}\n{shlex.join(do)}"
     return ""

@@ -1,0 +1,258 @@
+"""A publication that is killed at any point leaves a signed channel, and the next run ends as if it had not been killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.tree import File, Tree
+from ci_automation.flows.init import init
+from ci_automation.flows.update import update
+from ci_automation.signing import legacy
+from tests.real import program
+from tests.real.peers import peer
+from tests.real.processes import COMMAND, NotInTime, run, wait_until
+from tests.real.proxy import Drop, Proxy, kill_after
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ci_automation.flows.ports import Ports
+    from tests.real.pipeline import KeyPair
+    from tests.real.registries import RealRegistry
+
+BEFORE, AFTER = "v2.8.5", "v2.8.8"
+OVERLAY = Tree((File("kustomization.yaml", b"resources: [flux-system/gotk-components.yaml]\n"), File("b", b"\0\1\2")))
+MOMENTS = ("before it reached the registry", "while it was on its way", "when the registry had done it")
+EVERY = 6  # so many cases for one that cosign looks at too
+AT_RENAME = """\
+import os, signal, sys
+
+number, moment, real, seen = int(sys.argv.pop(1)), sys.argv.pop(1), os.replace, 0
+
+
+def replace(*arguments, **more):
+    global seen
+    seen += 1
+    if (seen, moment) == (number, "before"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(*arguments, **more)
+    if (seen, moment) == (number, "after"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+os.replace = replace
+from ci_automation.__main__ import main
+
+main()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a repository shows of itself: where each tag is, and how many signatures each digest has."""
+
+    tags: dict[str, str]
+    signatures: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A publication: the command line, the same as a call, what was there before, and what it tells in the end."""
+
+    arguments: Callable[[Reference], tuple[object, ...]]
+    prepare: Callable[[Reference, Ports], None]
+    repeat: Callable[[Reference, Ports], bool]  # whether something was published
+
+
+@pytest.fixture(scope="module")
+def pair(cosign_key: KeyPair) -> program.Pair:
+    """Return cosign's key, without its password: opening it takes longer than all the rest."""
+    return program.Pair.read(cosign_key.private, cosign_key.public)
+
+
+@pytest.fixture(scope="module")
+def signing(pair: program.Pair, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """Return the options that sign with the key, which is in a file without a password."""
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    path = tmp_path_factory.mktemp("key") / "key.pem"
+    path.write_bytes(pair.key.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return ("--signing", "key", "--key", str(path))
+
+
+@pytest.fixture(params=["init", "update"])
+def job(
+    request: pytest.FixtureRequest, flux_releases: Path, signing: tuple[str, ...], tmp_path: Path
+) -> Job:
+    """Return each kind of publication in turn."""
+    begin = [version for version in program.versions(flux_releases) if str(version) == BEFORE][0]
+    folder = tmp_path / "overlay"
+    folder.mkdir()
+    for file in OVERLAY.files:
+        (folder / file.path).write_bytes(file.content)
+    wish = program.intent("v2.8.99", overlay=OVERLAY)
+    common = (*signing, "--releases", flux_releases)
+    if request.param == "init":
+        return Job(
+            lambda channel: ("init", channel, "--flux-version", BEFORE, "--overlay", folder, *common),
+            lambda _channel, _ports: None,
+            lambda channel, ports: init(channel, begin, ports, wish).published,
+        )
+    return Job(
+        lambda channel: ("update", channel, *common),
+        lambda channel, ports: init(channel, begin, ports, wish) and None,
+        lambda channel, ports: update(channel, ports, program.intent("v2.8.99")).done > 0,
+    )
+
+
+def state(channel: Reference, ports: Ports) -> State:
+    """Return what is in a repository, after checking that every tag but the signatures' points at a signed digest."""
+    assert ports.trusted_key is not None
+    tags: dict[str, str] = {}
+    signatures: dict[str, int] = {}
+    for tag in ports.registry.tags(channel):
+        if tag.endswith(".sig"):
+            digest = Digest.parse(tag.removesuffix(".sig").replace("-", ":"))
+            signatures[str(digest)] = len(legacy.signatures(ports.registry, channel, digest))
+        else:
+            found = ports.registry.resolve(channel.at_tag(tag))
+            assert found is not None
+            legacy.verify(ports.registry, channel, found, ports.trusted_key)
+            ports.registry.manifest(channel.at_digest(found))
+            tags[tag] = str(found)
+    return State(tags, signatures)
+
+
+def killed(proxy: Proxy, arguments: tuple[object, ...], number: int, moment: str) -> None:
+    """Run the program and kill it at its request of that number."""
+    client: Future[subprocess.Popen[bytes]] = Future()
+
+    def kill() -> None:
+        client.result(COMMAND).kill()
+        client.result().wait(COMMAND)
+
+    def before(seen: int, _method: str, _path: str) -> None:
+        if seen == number:
+            kill()
+        if seen > number or (seen == number and moment == MOMENTS[0]):
+            raise Drop
+
+    if moment == MOMENTS[2]:
+        proxy.after = kill_after(number, kill)
+    else:
+        proxy.before = before
+    command, environment = program.command(*arguments), program.environment()
+    with subprocess.Popen(
+        command, cwd="/", env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        client.set_result(process)
+        _, errors = process.communicate(timeout=COMMAND)
+    assert process.returncode == -signal.SIGKILL, errors
+    # The registry may still be at it; whoever runs next comes minutes later.
+    wait_until(lambda: True if len(proxy.requests) >= number else None, COMMAND, lambda: "the request came to no end")
+    proxy.forget()
+
+
+def writes(proxy: Proxy) -> list[str]:
+    """Return the requests that write."""
+    return [request.path for request in proxy.requests if request.method not in {"GET", "HEAD"}]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_kill_at_any_request_leaves_a_signed_channel_and_the_next_run_finishes_the_work(
+    moment: str,
+    job: Job,
+    distribution_registry: RealRegistry,
+    repository: str,
+    flux_releases: Path,
+    pair: program.Pair,
+    cosign_key: KeyPair,
+) -> None:
+    def place(proxy: Proxy, name: object) -> tuple[Reference, Ports]:
+        channel = program.channel(proxy.host, f"{repository}/{name}")
+        ports = program.ports(channel, flux_releases, pair)
+        job.prepare(channel, ports)
+        proxy.forget()
+        return channel, ports
+
+    with Proxy(distribution_registry.proxy.upstream) as proxy:
+        channel, ports = place(proxy, "undisturbed")
+        base = state(channel, ports)
+        proxy.forget()
+        program.succeed(*job.arguments(channel))
+        count = len(proxy.requests)
+        expected = state(channel, ports)
+        assert set(expected.signatures.values()) == {1}
+    assert count > 15
+
+    def case(number: int) -> None:
+        with Proxy(distribution_registry.proxy.upstream) as proxy:
+            channel, ports = place(proxy, number)
+            killed(proxy, job.arguments(channel), number, moment)
+            left = state(channel, ports)
+            assert left.tags.get("production") in {base.tags.get("production"), expected.tags["production"]}
+            assert set(left.tags.items()) <= set((base.tags | expected.tags).items()) | set(base.tags.items())
+            if (digest := left.tags.get("production")) and number % EVERY == 0:
+                cosign_key.verify(f"{channel.repository}@{digest}".removeprefix("oci://"))
+            moved = left.tags.get("production") == expected.tags["production"]
+            assert job.repeat(channel, ports) is not moved
+            assert state(channel, ports) == expected
+            if number % EVERY == 0:
+                cosign_key.verify(f"{channel.repository}@{expected.tags['production']}".removeprefix("oci://"))
+            proxy.forget()
+            assert not job.repeat(channel, ports)
+            assert writes(proxy) == []
+
+    with ThreadPoolExecutor(os.cpu_count()) as cases:
+        outcomes = {number: cases.submit(case, number) for number in range(1, count + 1)}
+    for number, outcome in outcomes.items():
+        if (error := outcome.exception()) is not None:
+            error.add_note(f"killed at request {number} of {count}, {moment}")
+            raise error
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_kill_at_any_rename_leaves_a_whole_layout_and_the_next_run_finishes_the_work(
+    moment: str, job: Job, flux_releases: Path, pair: program.Pair, tmp_path: Path
+) -> None:
+    script = tmp_path / "at_rename.py"
+    script.write_text(AT_RENAME)
+
+    def place(name: object) -> tuple[Reference, Ports]:
+        channel = Reference.parse_channel(f"layout:{tmp_path / str(name)}:production")
+        ports = program.ports(channel, flux_releases, pair)
+        job.prepare(channel, ports)
+        return channel, ports
+
+    channel, ports = place("undisturbed")
+    base = state(channel, ports)
+    program.succeed(*job.arguments(channel))
+    expected = state(channel, ports)
+
+    for number in range(1, 100):
+        channel, ports = place(number)
+        done = program.flux_manifests(number, moment, *job.arguments(channel), script=script)
+        if done.code == 0:
+            break
+        assert done.code == -signal.SIGKILL, done.errors
+        left = state(channel, ports)
+        assert left.tags.get("production") in {base.tags.get("production"), expected.tags["production"]}
+        moved = left.tags.get("production") == expected.tags["production"]
+        assert job.repeat(channel, ports) is not moved
+        assert state(channel, ports) == expected
+        assert not job.repeat(channel, ports)
+        tags = run([peer("oras"), "repo", "tags", "--oci-layout", tmp_path / str(number)]).split()
+        assert sorted(tags) == sorted([*expected.tags, *(f"{d.replace(':', '-')}.sig" for d in expected.signatures)])
+    assert number > 8
