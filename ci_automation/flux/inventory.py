@@ -28,8 +28,7 @@ def images(text: str) -> dict[str, str]:
     """Return the first image of each controller in a components file, by the controller's name."""
     found = {}
     for part in documents(text):
-        kind, name, image = _KIND.search(part), _NAME.search(part), _IMAGE.search(part)
-        if kind and kind[1] == "Deployment" and name and image:
+        if "\nkind: Deployment\n" in part and (name := _NAME.search(part)) and (image := _IMAGE.search(part)):
             found[name[1]] = image[1]
     return found
 

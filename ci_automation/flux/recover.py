@@ -10,6 +10,7 @@ from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flux.inventory import difference
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import GENERATED, render
+from ci_automation.flux.text import SEPARATOR, documents
 from ci_automation.flux.version import InvalidVersion, Version
 
 if TYPE_CHECKING:
@@ -87,10 +88,12 @@ def recover(text: str) -> Recovered:
     # Kustomize sorts what it reads: without a header the order that Flux itself has by default is the likeliest.
     deployments = _DEPLOYMENT.findall(text)
     components = head["components"].split(",") if head else [name for name in COMPONENTS if name in deployments]
-    registry = _found(_IMAGE, text, "no controller image")
-    defaults, tolerations = Options(), _TOLERATIONS.search(text)
+    # Nine tenths of the text are schemas of CRDs, where none of the options is.
+    controllers = SEPARATOR.join(part for part in documents(text) if "\nkind: Deployment\n" in part) + "\n"
+    registry = _found(_IMAGE, controllers, "no controller image")
+    defaults, tolerations = Options(), _TOLERATIONS.search(controllers)
     secret, watch, level, domain = (
-        match[1] if (match := pattern.search(text)) else None
+        match[1] if (match := pattern.search(controllers)) else None
         for pattern in (_PULL_SECRET, _WATCH_ALL, _LOG_LEVEL, _DOMAIN)
     )
     try:

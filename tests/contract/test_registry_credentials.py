@@ -17,7 +17,6 @@ from ci_automation.artifact.manifest import FLUX_LAYER, Descriptor
 from ci_automation.artifact.reference import Reference
 from ci_automation.registry.credentials import Credential
 from ci_automation.registry.http import HttpRegistry
-from ci_automation.registry.network import Network
 from ci_automation.registry.port import AccessDenied, UnexpectedAnswer, Unreachable
 from ci_automation.registry.retry import Clock, Patience
 from tests.contract.hostile_registry import (
@@ -38,6 +37,8 @@ from tests.contract.registry_contract import artifact
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from ci_automation.registry.network import Network
 
 BASIC = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 DATA = b"the bytes of a layer"

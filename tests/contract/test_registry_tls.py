@@ -80,7 +80,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     folder = tmp_path_factory.mktemp("tls")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "registry.test")])
-    now = dt.dt.now(dt.UTC)
+    now = dt.datetime.now(dt.UTC)
     names = [*map(x509.DNSName, ("registry.test", "tokens.test")), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     certificate = (
         x509.CertificateBuilder()

@@ -243,9 +243,12 @@ HOSTILE: Sequence[Case] = (
     stricter(
         "a global header over a file",
         packed(ONE, entry(b"a", b"", b"g")),
-        "'a' is a file and a directory",
+        ENTRY + "'a'",
         {"a": b""},
     ),
+    refused("a global header that is the root", packed(entry(b".", b"", b"g"), ONE), ENTRY + "''"),
+    refused("a global header below a file", packed(ONE, entry(b"a/g", b"", b"g")), ENTRY + "'a'"),
+    refused("a file below a global header", packed(entry(b"g", b"", b"g"), entry(b"g/a", b"1")), ENTRY + "'g'"),
     refused("a file that is a directory too", packed(ONE, entry(b"a", kind=b"5")), "'a' is a file and a directory"),
     refused("a directory that is a file too", packed(DIR, entry(b"d", b"1")), "'d' is a file and a directory"),
     refused("a file below a file", packed(ONE, entry(b"a/b", b"1")), ENTRY + "'a'"),

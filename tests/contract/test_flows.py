@@ -1,0 +1,359 @@
+"""The flows on a registry in memory: what is read, what is decided, what is refused, and what becomes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.artifact.archive import write_archive
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, InvalidManifest, Manifest
+from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
+from ci_automation.flows.apply import NoSuchStep, NotApproved, PlanOutdated, StepRefused, TargetDiffers, apply
+from ci_automation.flows.history import history
+from ci_automation.flows.init import ChannelExists, init
+from ci_automation.flows.observe import OptionsUnclear
+from ci_automation.flows.planning import make_plan
+from ci_automation.flows.publish import ImmutableTagTaken, NoSigningKey
+from ci_automation.flows.render import UnprovenRendering, render_release
+from ci_automation.flows.update import update
+from ci_automation.flows.verify import pull, verify
+from ci_automation.flux.artifact import immutable_tag
+from ci_automation.flux.options import Options
+from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool
+from ci_automation.flux.release import ReleaseNotFound
+from ci_automation.flux.version import Version
+from ci_automation.policy.decision import Decision
+from ci_automation.signing import legacy
+from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, release, repackaged, signing_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@pytest.fixture
+def world() -> World:
+    """A channel at the oldest sample, signed by us."""
+    world = World()
+    init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+    world.registry.requests.clear()
+    return world
+
+
+def publish_text(world: World, text: bytes, annotations: Mapping[str, str] | None = None) -> Digest:
+    """Publish a components file as another tool might, signed by us."""
+    layer = write_archive(OVERLAY.replaced(COMPONENTS_PATH, text))
+    manifest = Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), (Descriptor.of(FLUX_LAYER, layer),), annotations)
+    for blob in (layer, CONFIG_BLOB):
+        world.registry.put_blob(CHANNEL, blob)
+    digest = world.registry.put_manifest(CHANNEL, manifest)
+    legacy.ensure_signed(world.registry, CHANNEL, digest, signing_key())
+    return digest
+
+
+def components(world: World) -> bytes:
+    return pull(CHANNEL, world.ports())[0][COMPONENTS_PATH]
+
+
+class TestCheck:
+    def test_a_channel_that_is_current_costs_its_manifest_and_its_signature(self, world: World) -> None:
+        apply(make_plan(CHANNEL, world.ports(), intent()).plan, minor_target(world), world.ports(), intent())
+        world.registry.requests.clear()
+        world.releases.fetched.clear()
+        planned = make_plan(CHANNEL, world.ports(), intent())
+        assert planned.plan.steps == ()
+        assert [asked.method for asked in world.registry.requests] == ["manifest", "manifest"]
+        assert world.releases.fetched == []
+
+    def test_a_plan_reads_and_writes_nothing(self, world: World) -> None:
+        before = world.contents()
+        make_plan(CHANNEL, world.ports(), intent())
+        assert world.contents() == before
+        assert {asked.method for asked in world.registry.requests} == {"manifest", "blob"}
+
+    def test_the_same_inputs_give_the_same_plan(self, world: World) -> None:
+        plans = {make_plan(CHANNEL, world.ports(), intent()).plan.to_text() for _ in range(2)}
+        assert len(plans) == 1
+
+
+def minor_target(world: World) -> set[Digest]:
+    return {make_plan(CHANNEL, world.ports(), intent()).plan.steps[-1].target}
+
+
+class TestPlan:
+    def test_the_minor_is_asked_for_on_top_of_the_patch(self, world: World) -> None:
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        patch, minor = plan.steps
+        assert (patch.new_version, patch.decision) == (PATCH, Decision.AUTO)
+        assert (minor.new_version, minor.decision) == (MINOR, Decision.APPROVAL)
+        assert (patch.base, minor.base) == (plan.current, patch.target)
+
+    def test_a_release_without_a_wanted_component_is_passed_over(self, world: World) -> None:
+        world.releases.without["v2.98.8"] = ("helm-controller",)
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        assert [step.new_version for step in plan.steps] == [MINOR]
+        assert [(it.version, it.decision) for it in plan.passed_over] == [(PATCH, Decision.REFUSED)]
+        assert "no helm-controller" in plan.passed_over[0].reasons[0]
+
+    def test_a_release_that_cannot_be_taken_is_passed_over_for_the_one_before(self, world: World) -> None:
+        world.releases.samples += (release("v2.98.9"),)
+        world.releases.problems["v2.98.9"] = "it has no manifests.tar.gz"
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        assert [step.new_version for step in plan.steps] == [PATCH, MINOR]
+        assert any("no manifests.tar.gz" in it.reasons[0] for it in plan.passed_over)
+
+    def test_young_releases_are_held(self, world: World) -> None:
+        world.releases.samples = repackaged(world.releases.samples, NOW.isoformat())
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        assert not any(step.decision.is_actionable for step in plan.steps)
+        assert update(CHANNEL, world.ports(), intent()).done == 0
+
+    def test_what_is_unproven_is_refused(self, world: World) -> None:
+        world.releases.samples = (release("v2.98.6"), release("v2.98.5", like="v2.98.5"))
+        outcome = update(CHANNEL, world.ports(), intent(unsafe_unproven_rendering=False))
+        assert (outcome.done, [step.decision for step in outcome.waiting]) == (0, [Decision.REFUSED])
+        assert outcome.waiting[0].proven is False
+
+    def test_options_that_left_no_trace_are_taken_from_the_flags_alone(self) -> None:
+        world = World()
+        flags = {"components": ["kustomize-controller"], "cluster-domain": "fleet.example"}
+        init(CHANNEL, OLD, world.ports(), intent(flags=flags))
+        for wrong in ({}, {"cluster-domain": "other.example"}):
+            with pytest.raises(OptionsUnclear):
+                make_plan(CHANNEL, world.ports(), intent(flags=wrong))
+        plan = make_plan(CHANNEL, world.ports(), intent(flags={"cluster-domain": "fleet.example"})).plan
+        assert {step.options.cluster_domain for step in plan.steps} == {"fleet.example"}
+        assert apply(plan, {plan.steps[-1].target}, world.ports(), intent()).done == 2
+
+
+class TestUpdate:
+    def test_publishes_what_is_automatic_and_keeps_the_overlays_bytes(self, world: World) -> None:
+        outcome = update(CHANNEL, world.ports(), intent())
+        assert (outcome.done, outcome.trust) == (1, "verified")
+        assert [step.new_version for step in outcome.waiting] == [MINOR]
+        tree, digest, _ = pull(CHANNEL, world.ports())
+        assert digest == outcome.plan.steps[0].target
+        assert tree.without(COMPONENTS_PATH).digest() == OVERLAY.digest()
+        assert tree.by_path["hooks/after.sh"].executable
+
+    def test_asks_for_nothing_without_a_key(self, world: World) -> None:
+        with pytest.raises(NoSigningKey):
+            update(CHANNEL, world.ports(signer=None), intent())
+        assert world.registry.requests == []
+
+    def test_unsigned_leaves_no_signature(self) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(signer=None, trusted=None), intent(unsafe_unsigned=True))
+        outcome = update(CHANNEL, world.ports(signer=None, trusted=None), intent(unsafe_unsigned=True))
+        assert (outcome.done, outcome.trust) == (1, "not checked")
+        assert not [tag for tag in world.registry.tags(CHANNEL) if tag.endswith(".sig")]
+
+    def test_an_immutable_tag_that_somebody_moved_stops_the_run(self, world: World) -> None:
+        target = make_plan(CHANNEL, world.ports(), intent()).plan.steps[0].target
+        present = world.registry.manifest(CHANNEL)
+        world.registry.put_manifest(CHANNEL.at_tag(immutable_tag(PATCH, target)), present)
+        with pytest.raises(ImmutableTagTaken):
+            update(CHANNEL, world.ports(), intent())
+        assert world.channel_digest() == str(present.digest)
+
+
+class TestApply:
+    def test_an_approval_is_for_its_own_step(self, world: World) -> None:
+        update(CHANNEL, world.ports(), intent())
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        with pytest.raises(NotApproved) as refusal:
+            apply(plan, (), world.ports(), intent())
+        assert str(plan.steps[0].target) in refusal.value.hint
+        with pytest.raises(NoSuchStep):
+            apply(plan, {plan.current}, world.ports(), intent())
+        assert apply(plan, {plan.steps[0].target}, world.ports(), intent()).done == 1
+
+    def test_a_newer_release_does_not_ride_on_an_old_yes(self, world: World) -> None:
+        old = make_plan(CHANNEL, world.ports(), intent()).plan
+        world.releases.samples += (release("v2.98.9"),)
+        update(CHANNEL, world.ports(), intent())
+        with pytest.raises(PlanOutdated):
+            apply(old, {step.target for step in old.steps}, world.ports(), intent())
+
+    def test_it_goes_on_where_the_channel_is(self, world: World) -> None:
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        update(CHANNEL, world.ports(), intent())
+        outcome = apply(plan, {plan.steps[1].target}, world.ports(), intent())
+        assert (outcome.done, outcome.waiting, world.channel_digest()) == (2, (), str(plan.steps[1].target))
+
+    def test_a_plan_without_steps_is_done(self, world: World) -> None:
+        world.releases.samples = (release("v2.98.5", like="v2.98.5"),)
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        assert apply(plan, (), world.ports(), intent()).done == 0
+
+    def test_a_release_with_another_content_is_a_conflict(self, world: World) -> None:
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        world.releases.samples = (release("v2.98.8", like="v2.99.4"), release("v2.98.5", like="v2.98.5"))
+        before = world.contents()
+        with pytest.raises(TargetDiffers):
+            apply(plan, (), world.ports(), intent())
+        assert world.contents() == before
+
+    @pytest.mark.parametrize(
+        ("changes", "word"),
+        [
+            ({"paused": True}, "on hold: the artifact is paused"),
+            ({"now": NOW.replace(year=2026, month=6, day=2, hour=15)}, "on hold: v2.98.8 is 0 hours old"),
+        ],
+        ids=["paused", "too young"],
+    )
+    def test_what_is_decided_now_counts_and_not_what_was_planned(
+        self, world: World, changes: dict[str, object], word: str
+    ) -> None:
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        with pytest.raises(StepRefused, match=word):
+            apply(plan, {plan.steps[0].target}, world.ports(), intent(**changes))
+
+    def test_what_is_refused_now_cannot_be_approved(self, world: World) -> None:
+        world.releases.samples = (release("v2.98.6"), release("v2.98.5", like="v2.98.5"))
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        with pytest.raises(StepRefused, match="refused: rendering was never proven"):
+            apply(plan, {plan.steps[0].target}, world.ports(), intent(unsafe_unproven_rendering=False))
+
+    def test_an_overlay_is_used_for_the_step_that_has_it(self, world: World) -> None:
+        new = intent(overlay=Tree((File("a.yaml", b"a"),)))
+        plan = make_plan(CHANNEL, world.ports(), new).plan
+        assert [step.overlay == OVERLAY.digest() for step in plan.steps] == [True, False, False]
+        outcome = apply(plan, {step.target for step in plan.steps}, world.ports(), new)
+        assert outcome.done == 3
+        assert set(pull(CHANNEL, world.ports())[0].by_path) == {COMPONENTS_PATH, "a.yaml"}
+
+
+class TestBase:
+    def test_edits_stop_the_run_with_their_diff_and_are_dropped_when_accepted(self, world: World) -> None:
+        publish_text(world, components(world).replace(b"replicas: 1\n", b"replicas: 2\n", 1))
+        with pytest.raises(EditedByHand) as refusal:
+            update(CHANNEL, world.ports(), intent())
+        assert "\n-  replicas: 1\n+  replicas: 2\n" in refusal.value.diff
+        outcome = update(CHANNEL, world.ports(), intent(accept_edits=True))
+        assert outcome.done == 1
+        assert outcome.plan.steps[0].reasons
+        assert b"replicas: 2" not in components(world)
+
+    def test_edits_of_the_newest_release_are_dropped_in_a_step_of_their_own(self) -> None:
+        world = World()
+        init(CHANNEL, MINOR, world.ports(), intent())
+        clean = components(world)
+        publish_text(world, clean + b"# mine\n")
+        outcome = update(CHANNEL, world.ports(), intent(accept_edits=True))
+        assert [step.kind for step in outcome.plan.steps[: outcome.done]] == ["content"]
+        assert components(world) == clean
+
+    @pytest.mark.parametrize("change", ["same objects", "other objects"])
+    def test_another_tools_file_is_told_apart(self, world: World, change: str) -> None:
+        text = b"".join(components(world).splitlines(keepends=True)[4:])
+        more = b"" if change == "same objects" else b"---\nkind: ConfigMap\n"
+        publish_text(world, text + more)
+        with pytest.raises(MadeByAnotherTool, match=f"the {change}" if not more else change):
+            update(CHANNEL, world.ports(), intent())
+
+    def test_what_is_not_text_is_refused(self, world: World) -> None:
+        publish_text(world, b"\xff\xfe")
+        with pytest.raises(InvalidManifest, match="is not text"):
+            update(CHANNEL, world.ports(), intent())
+
+    @pytest.mark.parametrize(("stated", "message"), [("v2.98.7", "states v2.98.7"), ("newest", "'newest' is not")])
+    def test_an_annotation_that_lies_is_refused(self, world: World, stated: str, message: str) -> None:
+        publish_text(world, components(world), {"io.github.flux-manifests.version": stated})
+        with pytest.raises(InvalidManifest, match=message):
+            update(CHANNEL, world.ports(), intent())
+
+    def test_a_release_that_is_gone_cannot_prove_the_base(self, world: World) -> None:
+        world.releases.samples = (release("v2.98.8"),)
+        with pytest.raises(ReleaseNotFound):
+            update(CHANNEL, world.ports(), intent())
+
+    @pytest.mark.parametrize("signer", [None, "theirs"])
+    def test_who_can_only_push_cannot_have_us_sign(self, signer: str | None) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(signer, signer), intent(unsafe_unsigned=signer is None))
+        before = world.contents()
+        with pytest.raises((legacy.Unsigned, legacy.ForeignSignature)):
+            update(CHANNEL, world.ports(), intent())
+        assert world.contents() == before
+        outcome = update(CHANNEL, world.ports(), intent(adopt=True))
+        assert (outcome.trust, outcome.done) == ("adopted", 1)
+        assert verify(CHANNEL, world.ports()).version == PATCH
+
+
+class TestInit:
+    def test_again_is_nothing_and_other_content_is_a_conflict(self, world: World) -> None:
+        before = world.contents()
+        again = init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        assert not again.published
+        with pytest.raises(ChannelExists):
+            init(CHANNEL, OLD, world.ports(), intent())
+        assert world.contents() == before
+
+    def test_what_is_there_already_must_be_signed_by_our_key(self) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports("theirs", "theirs"), intent())
+        with pytest.raises(legacy.ForeignSignature):
+            init(CHANNEL, OLD, world.ports(), intent())
+        assert not init(CHANNEL, OLD, world.ports(trusted=None), intent()).published
+
+    def test_what_is_unproven_is_refused(self) -> None:
+        world = World(releases=World().releases)
+        world.releases.samples = (release("v2.98.6"),)
+        version = Version.parse("v2.98.6")
+        with pytest.raises(UnprovenRendering):
+            init(CHANNEL, version, world.ports(), intent(unsafe_unproven_rendering=False))
+        assert world.registry.requests == []
+        assert render_release(version, Options(), world.releases)[1] is False
+
+    def test_the_components_file_may_have_another_place(self) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(), intent(components_file="flux/gotk-components.yaml"))
+        update(CHANNEL, world.ports(), intent())
+        assert set(pull(CHANNEL, world.ports())[0].by_path) == {"flux/gotk-components.yaml"}
+
+
+class TestHistory:
+    def test_every_digest_once_the_highest_version_first(self, world: World) -> None:
+        first = world.registry.manifest(CHANNEL)
+        update(CHANNEL, world.ports(), intent())
+        world.registry.put_manifest(CHANNEL.at_tag("staging"), first)
+        entries = history(CHANNEL, world.ports())
+        assert [entry.version for entry in entries] == [PATCH, OLD]
+        assert [entry.channels for entry in entries] == [("production",), ("staging",)]
+        assert [entry.tag for entry in entries] == [immutable_tag(entry.version, entry.digest) for entry in entries if entry.version]
+        assert {entry.signed for entry in entries} == {f"key {signing_key().public.fingerprint.short}"}
+
+    def test_signatures_and_attestations_are_no_artifacts(self, world: World) -> None:
+        signed = next(tag for tag in world.registry.tags(CHANNEL) if tag.endswith(".sig"))
+        manifest = world.registry.manifest(CHANNEL.at_tag(signed))
+        for tag in ("sha256-" + "0" * 64, f"sha256-{'1' * 64}.att", "v1.sbom"):
+            world.registry.put_manifest(CHANNEL.at_tag(tag), manifest)
+        assert [entry.version for entry in history(CHANNEL, world.ports())] == [OLD]
+
+    def test_what_others_keep_there_is_listed_as_unknown(self, world: World) -> None:
+        publish_text(world, b"x", {"io.github.flux-manifests.version": "newest"})
+        assert [entry.version for entry in history(CHANNEL, world.ports())] == [OLD, None]
+
+    def test_an_immutable_tag_on_another_digest_is_shown_as_a_channel(self, world: World) -> None:
+        manifest = world.registry.manifest(CHANNEL)
+        world.registry.put_manifest(CHANNEL.at_tag("v2.98.5-000000000000"), manifest)
+        (entry,) = history(CHANNEL, world.ports())
+        assert entry.channels == ("production", "v2.98.5-000000000000")
+
+    @pytest.mark.parametrize(
+        ("signer", "trusted", "word"),
+        [
+            (None, None, "unsigned"),
+            (None, "ours", "unsigned"),
+            ("ours", None, "signed, not verified"),
+            ("theirs", "ours", "another key"),
+        ],
+    )
+    def test_who_signed(self, signer: str | None, trusted: str | None, word: str) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(signer, None), intent(unsafe_unsigned=signer is None))
+        assert [entry.signed for entry in history(CHANNEL, world.ports(None, trusted))] == [word]
+
+

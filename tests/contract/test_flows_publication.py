@@ -1,0 +1,187 @@
+"""Publication in bad times: a crash at any point, somebody else at any point, a registry that forgets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.artifact.reference import Reference
+from ci_automation.errors import Conflict, VerificationFailed
+from ci_automation.flows.init import init
+from ci_automation.flows.publish import ChannelMoved
+from ci_automation.flows.update import update
+from ci_automation.signing import legacy
+from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent, signing_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ci_automation.artifact.manifest import Manifest
+    from tests.fakes.registry import Asked
+
+
+class Killed(BaseException):
+    """The end of the process, as far as a test can have it."""
+
+
+def at_oldest() -> World:
+    world = World()
+    init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+    world.registry.requests.clear()
+    return world
+
+
+def nothing() -> World:
+    return World()
+
+
+def run_init(world: World) -> None:
+    init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+
+
+def run_update(world: World) -> None:
+    update(CHANNEL, world.ports(), intent())
+
+
+def interfere(world: World, at: int, what: Callable[[], None]) -> None:
+    """Let `what` happen before the request number `at`, once."""
+
+    def before(_: Asked) -> None:
+        if len(world.registry.requests) == at:
+            world.registry.before = lambda _: None
+            what()
+
+    world.registry.before = before
+
+
+def count(start: Callable[[], World], flow: Callable[[World], None]) -> tuple[int, World]:
+    world = start()
+    flow(world)
+    return len(world.registry.requests), world
+
+
+def is_all_signed(world: World) -> bool:
+    """Return whether the channel, and every immutable tag, is on a digest that our key signed."""
+    tags = [tag for tag in world.registry.tags(CHANNEL) if not tag.endswith(".sig")]
+    digests = {world.registry.resolve(CHANNEL.at_tag(tag)) for tag in tags}
+    key = signing_key().public
+    return all(d is not None and legacy.verify(world.registry, CHANNEL, d, key) for d in digests)
+
+
+def names(world: World) -> dict[str, str]:
+    """Return where every tag stands; a signature's manifest is another each time."""
+    _, _, tags = world.contents()
+    return {tag: "" if tag.endswith(".sig") else digest for tag, digest in tags}
+
+
+FLOWS = {"init": (nothing, run_init, 11), "update": (at_oldest, run_update, 14)}
+
+
+@pytest.mark.parametrize(("start", "flow", "requests"), FLOWS.values(), ids=list(FLOWS))
+def test_the_number_of_calls_is_what_it_is(
+    start: Callable[[], World], flow: Callable[[World], None], requests: int
+) -> None:
+    made, world = count(start, flow)
+    assert made == requests, [asked.method for asked in world.registry.requests]
+
+
+@pytest.mark.parametrize(("start", "flow", "requests"), FLOWS.values(), ids=list(FLOWS))
+def test_a_crash_at_any_point_leaves_what_is_signed_and_the_next_run_ends_the_same(
+    start: Callable[[], World], flow: Callable[[World], None], requests: int
+) -> None:
+    _, undisturbed = count(start, flow)
+
+    def die() -> None:
+        raise Killed
+
+    for at in range(requests):
+        world = start()
+        interfere(world, at, die)
+        with pytest.raises(Killed):
+            flow(world)
+        assert is_all_signed(world), at
+        flow(world)
+        assert is_all_signed(world), at
+        assert names(world) == names(undisturbed), at
+        if flow is run_update:  # a second signature of the same key is not made
+            digest = world.registry.resolve(CHANNEL)
+            assert digest is not None
+            assert len(legacy.signatures(world.registry, CHANNEL, digest)) == 1
+
+
+def test_of_two_updates_one_wins_and_the_other_says_so_or_finds_it_done() -> None:
+    requests, undisturbed = count(at_oldest, run_update)
+    for at in range(requests):
+        world = at_oldest()
+        interfere(world, at, lambda world=world: run_update(world))  # type: ignore[misc]
+        try:
+            run_update(world)
+        except Conflict as conflict:
+            assert conflict.exit_code == 12
+        assert is_all_signed(world), at
+        assert names(world) == names(undisturbed), at
+
+
+def test_what_somebody_else_published_is_overwritten_in_one_request_at_most() -> None:
+    requests, _ = count(at_oldest, run_update)
+    lost = []
+    for at in range(requests):
+        world = at_oldest()
+        theirs = other_artifact(world)
+
+        def move(world: World = world, theirs: Manifest = theirs) -> None:
+            world.registry.put_manifest(CHANNEL, theirs)
+
+        interfere(world, at, move)
+        try:
+            run_update(world)
+        except (Conflict, VerificationFailed):
+            assert world.channel_digest() == str(theirs.digest), at
+        else:
+            lost.append(at)
+    assert lost == [requests - 2]  # the channel's own PUT, which registries cannot compare and swap
+
+
+def other_artifact(world: World) -> Manifest:
+    """Return an artifact that is in the repository, and not on the channel."""
+    aside = Reference.parse(f"{CHANNEL.repository}:aside")
+    init(aside, OLD, world.ports("theirs", "theirs"), intent(flags={"log-level": "debug"}))
+    world.registry.requests.clear()
+    return world.registry.manifest(aside)
+
+
+def test_a_tag_that_is_moved_behind_our_back_is_reported() -> None:
+    requests, _ = count(at_oldest, run_update)
+    world = at_oldest()
+    theirs = other_artifact(world)
+    world.registry.requests.clear()
+    interfere(world, requests - 1, lambda: void(world.registry.put_manifest(CHANNEL, theirs)))
+    with pytest.raises(ChannelMoved, match=str(theirs.digest)):
+        run_update(world)
+
+
+def void(_: object) -> None:
+    pass
+
+
+def test_nothing_is_tagged_where_the_signature_does_not_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = at_oldest()
+    before = names(world)
+    monkeypatch.setattr("ci_automation.signing.keys.SigningKey.sign", lambda *_: b"not a signature")
+    with pytest.raises(legacy.ForeignSignature):
+        run_update(world)
+    assert {tag: digest for tag, digest in names(world).items() if not tag.endswith(".sig")} == {
+        tag: digest for tag, digest in before.items() if not tag.endswith(".sig")
+    }
+
+
+def test_the_channel_moves_last_and_after_a_second_look() -> None:
+    _, world = count(at_oldest, run_update)
+    methods = [(asked.method, asked.what.removeprefix(str(CHANNEL.repository))) for asked in world.registry.requests]
+    assert methods[-3:] == [
+        ("resolve", ":production"),
+        ("put_manifest", ":production"),
+        ("resolve", ":production"),
+    ]
+    assert ("put_manifest", ":production") not in methods[:-3]

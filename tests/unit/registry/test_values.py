@@ -1,0 +1,299 @@
+"""Requests, answers, challenges, addresses and waits as values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ci_automation.artifact.reference import OciRepository
+from ci_automation.registry.challenge import Challenge
+from ci_automation.registry.exchange import Answer, printable
+from ci_automation.registry.network import (
+    Network,
+    Origin,
+    UnsafeAddress,
+    base_url,
+    check_address,
+    followed,
+    registry_host,
+    repository_path,
+)
+from ci_automation.registry.port import Complaint, NotFound, Unreachable
+from ci_automation.registry.retry import Again, Clock, Deadline, Patience
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def answer(body: bytes, status: int = 400, **headers: str) -> Answer:
+    """Return an answer of `registry.example`."""
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    return Answer(status, named, body, "https://registry.example/v2/?secret=1")
+
+
+class TestAnswers:
+    @pytest.mark.parametrize(
+        ("body", "code", "message"),
+        [
+            pytest.param(b'{"errors": [{"code": "DENIED", "message": "no"}]}', "DENIED", "no", id="the spec's"),
+            pytest.param(b'{"errors": [{"code": "A"}, {"code": "B"}]}', "A", "", id="without a message"),
+            pytest.param(b'{"errors": [{"code": 1}]}', "", "", id="a number"),
+            pytest.param(b'{"errors": []}', "", "", id="none"),
+            pytest.param(b'{"error": "invalid_grant", "error_description": "x"}', "invalid_grant", "x", id="OAuth2"),
+            pytest.param(b'{"details": "incorrect username"}', "", "incorrect username", id="Docker Hub"),
+            pytest.param(b'{"message": "m"}', "", "m", id="a message"),
+            pytest.param(b'{"error": "e"}', "", "e", id="an error"),
+            pytest.param(b"[" * 100_000, "", "", id="a bomb"),
+            pytest.param(b"\xff", "", "", id="no text"),
+        ],
+    )
+    def test_what_it_complains_of(self, body: bytes, code: str, message: str) -> None:
+        assert answer(body).complaint() == Complaint("registry.example", 400, code, message)
+
+    @pytest.mark.parametrize(
+        ("complaint", "text"),
+        [
+            (Complaint("h", 403), "403"),
+            (Complaint("h", 403, "DENIED"), "403 DENIED"),
+            (Complaint("h", 403, "DENIED", "no"), "403 DENIED: no"),
+            (Complaint("h", 403, "", "no"), "403: no"),
+        ],
+    )
+    def test_a_complaint_is_short(self, complaint: Complaint, text: str) -> None:
+        assert str(complaint) == text
+        assert str(NotFound("x", complaint)) == f"x was not found ({text})"
+
+    @pytest.mark.parametrize(
+        ("body", "media_type", "page"),
+        [
+            (b"{}", "application/json", False),
+            (b"", "text/html", True),
+            (b"x", "Text/HTML; charset=utf-8", True),
+            (b"\r\n <html>", "", True),
+            (b"{}", "text/plain", False),
+            (b"", "", False),
+        ],
+    )
+    def test_a_web_page_is_known(self, body: bytes, media_type: str, page: bool) -> None:
+        assert answer(body, content_type=media_type).is_web_page is page
+
+    @given(st.text())
+    def test_foreign_text_is_made_printable(self, text: str) -> None:
+        clean = printable(text, 20)
+        assert clean.isprintable()
+        assert len(clean) <= 20
+        assert printable(clean, 20) == clean
+
+    def test_overrides_of_direction_and_escapes_go(self) -> None:
+        assert printable("a\u202eb\x1b[2Jc\n::add-mask::d") == "a b [2Jc ::add-mask::d"
+
+
+class TestChallenges:
+    @pytest.mark.parametrize(
+        ("header", "expected"),
+        [
+            (
+                'Bearer realm="https://a/token",service="s",scope="x:y:pull"',
+                Challenge("bearer", "https://a/token", "s"),
+            ),
+            ("Bearer realm=https://a/token?x=1,service=s", Challenge("bearer", "https://a/token?x=1", "s")),
+            ('bEARER  realm = "https://a/"', Challenge("bearer", "https://a/")),
+            ('Basic realm="x", Bearer realm="y"', Challenge("bearer", "y")),
+            ('Bearer realm="y", Basic realm="x"', Challenge("bearer", "y")),
+            ('Bearer error="x", Basic', Challenge("basic")),
+            ('Bearer realm="a\\"b"', Challenge("bearer", 'a"b')),
+            ('Bearer realm="a",realm="b"', Challenge("bearer", "a")),
+            ("Basic", Challenge("basic")),
+            ('Basic realm="Bearer realm=x"', Challenge("basic")),
+            ("Negotiate", None),
+            ("", None),
+            ('realm="x"', None),
+            ('Bearer realm=""', None),
+        ],
+    )
+    def test_what_can_be_met_is_found(self, header: str, expected: Challenge | None) -> None:
+        assert Challenge.parse(header) == expected
+
+    @given(st.text(alphabet='abB ,="\\\t', max_size=200))
+    def test_no_header_is_too_odd(self, header: str) -> None:
+        Challenge.parse(header)
+
+
+class TestAddresses:
+    @pytest.mark.parametrize(
+        ("url", "origin"),
+        [
+            ("https://Registry.Example/v2/", Origin("https", "registry.example", 443)),
+            ("https://registry.example:443/", Origin("https", "registry.example", 443)),
+            ("https://registry.example:8443/", Origin("https", "registry.example", 8443)),
+            ("http://[::1]:5000/", Origin("http", "::1", 5000)),
+        ],
+    )
+    def test_an_origin_is_scheme_name_and_port(self, url: str, origin: Origin) -> None:
+        assert Origin.of(url) == origin
+        assert Origin.of(f"{origin.scheme}://{origin.host}/x") == origin
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "",
+            "registry.example",
+            "//x",
+            "ftp://x",
+            "https://",
+            "https://u@x/",
+            "https://:p@x/",
+            "https://x:99999",
+            "https://[x/",
+        ],
+    )
+    def test_other_addresses_are_refused(self, url: str) -> None:
+        with pytest.raises(UnsafeAddress):
+            Origin.of(url)
+
+    @pytest.mark.parametrize(
+        ("registry", "url", "refused"),
+        [
+            ("https://ghcr.io", "https://auth.docker.io/token", False),
+            ("https://ghcr.io", "https://ghcr.io/token", False),
+            ("https://ghcr.io", "http://ghcr.io/token", True),
+            ("https://ghcr.io", "https://10.0.0.1/", True),
+            ("https://ghcr.io", "https://127.0.0.1/", True),
+            ("https://ghcr.io", "https://localhost/", True),
+            ("https://ghcr.io", "https://169.254.169.254/", True),
+            ("https://ghcr.io", "https://[fd00::1]/", True),
+            ("https://ghcr.io", "https://[::ffff:10.0.0.1]/", True),
+            ("https://ghcr.io", "https://8.8.8.8/", False),
+            ("https://10.0.0.1", "https://10.0.0.1/token", False),
+            ("https://10.0.0.1:5000", "https://10.0.0.1/token", False),
+            ("https://10.0.0.1", "https://10.0.0.2/token", True),
+            ("http://127.0.0.1:5000", "http://127.0.0.1:5001/token", False),
+            ("http://127.0.0.1:5000", "http://localhost:5001/token", False),
+            ("http://localhost:5000", "http://[::1]:5001/token", False),
+            ("http://127.0.0.1:5000", "https://10.0.0.1/token", False),
+            ("http://127.0.0.1:5000", "http://10.0.0.1/token", True),
+            ("http://127.0.0.1:5000", "http://registry.example/token", True),
+        ],
+    )
+    def test_where_a_registry_may_send_its_clients(self, registry: str, url: str, refused: bool) -> None:
+        if refused:
+            with pytest.raises(UnsafeAddress):
+                check_address(url, Origin.of(registry))
+        else:
+            check_address(url, Origin.of(registry))
+
+    @pytest.mark.parametrize(
+        ("location", "expected"),
+        [
+            ("/v2/x?a=b", "https://ghcr.io/v2/x?a=b"),
+            ("next", "https://ghcr.io/v2/next"),
+            ("//other.example/x", "https://other.example/x"),
+            ("https://other.example/x", "https://other.example/x"),
+        ],
+    )
+    def test_a_location_may_be_relative(self, location: str, expected: str) -> None:
+        assert followed("https://ghcr.io/v2/list", location, Origin.of("https://ghcr.io")) == expected
+
+    @pytest.mark.parametrize(
+        ("host", "url", "path"),
+        [
+            ("ghcr.io", "https://ghcr.io", "flux"),
+            ("127.0.0.1:5000", "http://127.0.0.1:5000", "flux"),
+            ("localhost:5000", "http://localhost:5000", "flux"),
+            ("[::1]:5000", "http://[::1]:5000", "flux"),
+            ("docker.io", "https://registry-1.docker.io", "library/flux"),
+            ("index.docker.io", "https://registry-1.docker.io", "library/flux"),
+        ],
+    )
+    def test_where_a_repository_is_served(self, host: str, url: str, path: str) -> None:
+        assert base_url(registry_host(host)) == url
+        assert repository_path(OciRepository(host, "flux")) == path
+        assert repository_path(OciRepository(host, "a/flux")) == "a/flux"
+
+
+class TestNetwork:
+    @pytest.mark.parametrize(
+        ("environment", "url", "proxy"),
+        [
+            ({}, "https://ghcr.io", None),
+            ({"HTTPS_PROXY": "http://p"}, "https://ghcr.io", "http://p"),
+            ({"https_proxy": "http://p"}, "https://ghcr.io", "http://p"),
+            ({"HTTPS_PROXY": "", "ALL_PROXY": "http://q"}, "https://ghcr.io", "http://q"),
+            ({"HTTP_PROXY": "http://p"}, "https://ghcr.io", None),
+            ({"HTTPS_PROXY": "http://p"}, "http://127.0.0.1:5000", None),
+            ({"HTTPS_PROXY": "http://p"}, "https://127.0.0.1:5000", None),
+            ({"HTTPS_PROXY": "http://p", "NO_PROXY": "*"}, "https://ghcr.io", None),
+            ({"HTTPS_PROXY": "http://p", "NO_PROXY": "a, GHCR.io"}, "https://ghcr.io", None),
+            ({"HTTPS_PROXY": "http://p", "no_proxy": ".example"}, "https://r.example", None),
+            ({"HTTPS_PROXY": "http://p", "NO_PROXY": "*.example"}, "https://r.example", None),
+            ({"HTTPS_PROXY": "http://p", "NO_PROXY": "example"}, "https://r.example", None),
+            ({"HTTPS_PROXY": "http://p", "NO_PROXY": "example"}, "https://counterexample", "http://p"),
+            ({"HTTPS_PROXY": "http://p", "NO_PROXY": "r.example:8443"}, "https://r.example", "http://p"),
+            ({"HTTPS_PROXY": "http://p", "NO_PROXY": "r.example:8443"}, "https://r.example:8443", None),
+            ({"HTTPS_PROXY": "http://p", "NO_PROXY": "10.0.0.0/8"}, "https://10.1.2.3", None),
+            ({"HTTPS_PROXY": "http://p", "NO_PROXY": "10.0.0.0/8"}, "https://11.1.2.3", "http://p"),
+            ({"HTTPS_PROXY": "http://p", "NO_PROXY": "fd00::/8"}, "https://[fd00::1]", None),
+            ({"HTTPS_PROXY": "http://p", "NO_PROXY": ",,"}, "https://ghcr.io", "http://p"),
+        ],
+    )
+    def test_which_proxy_is_used(self, environment: dict[str, str], url: str, proxy: str | None) -> None:
+        assert Network.from_environment(environment).proxy_for(Origin.of(url)) == proxy
+
+    def test_whose_certificates_are_trusted(self) -> None:
+        assert Network.from_environment({"SSL_CERT_FILE": "b"}).ca_bundle == "b"
+        assert Network.from_environment({"SSL_CERT_FILE": "b", "REQUESTS_CA_BUNDLE": "a"}).ca_bundle == "a"
+        assert Network.from_environment({}).ca_bundle is None
+
+
+class TestPatience:
+    @pytest.fixture
+    def slept(self) -> list[float]:
+        return []
+
+    @pytest.fixture
+    def patience(self, slept: list[float]) -> Patience:
+        return Patience(attempts=3, seconds=10, clock=Clock(lambda: sum(slept), lambda: 0.0, slept.append))
+
+    @staticmethod
+    def failing(*waits: float | None) -> Callable[[Deadline], str]:
+        """Return an attempt that fails once for each wait that it asks for."""
+        left = list(waits)
+
+        def attempt(_: Deadline) -> str:
+            if left:
+                raise Again(Unreachable("h", f"{len(left)} left"), left.pop(0))
+            return "done"
+
+        return attempt
+
+    @pytest.mark.parametrize(
+        ("waits", "expected"),
+        [
+            pytest.param([], [], id="at once"),
+            pytest.param([None, None], [0.5, 1.0], id="twice as long each time"),
+            pytest.param([3.0, 0.0], [3.0, 0.0], id="as it is asked to"),
+        ],
+    )
+    def test_it_waits_and_tries_again(
+        self, patience: Patience, slept: list[float], waits: list[float | None], expected: list[float]
+    ) -> None:
+        assert patience.run(self.failing(*waits)) == "done"
+        assert slept == expected
+
+    @pytest.mark.parametrize(
+        ("waits", "expected", "left"),
+        [
+            pytest.param([None, None, None], [0.5, 1.0], 1, id="after so many attempts"),
+            pytest.param([99.0], [], 1, id="rather than wait beyond the deadline"),
+            pytest.param([6.0, 6.0], [6.0], 1, id="or beyond what is left of it"),
+        ],
+    )
+    def test_it_ends(
+        self, patience: Patience, slept: list[float], waits: list[float | None], expected: list[float], left: int
+    ) -> None:
+        with pytest.raises(Unreachable, match=f"{left} left"):
+            patience.run(self.failing(*waits))
+        assert slept == expected
