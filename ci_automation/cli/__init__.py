@@ -76,7 +76,7 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="See `flux-manifests COMMAND --help` for each command, and start with `flux-manifests demo`.",
+    epilog="Start with `flux-manifests demo`; each command has its own --help.",
 )
 @click.version_option(package_name="flux-manifests", message="%(version)s")
 def cli() -> None:
@@ -129,7 +129,9 @@ def _failure(error: BaseException, *, verbose: bool) -> Failure:
         case KeyboardInterrupt():
             hint = "The channel is as it was, or has moved to a signed artifact. Run it again."
             return Failure("interrupted", "interrupted", hint, INTERRUPTED)
-        case OSError(errno=errno.ENOSPC | errno.EFBIG | errno.EDQUOT | errno.EIO):  # what is written to files has own errors
+        case OSError(
+            errno=errno.ENOSPC | errno.EFBIG | errno.EDQUOT | errno.EIO
+        ):  # what is written to files has own errors
             hint = "Check where standard output goes, and the space that is left."
             return Failure("output-unwritable", f"the output cannot be written: {error.strerror}", hint, 2)
         case _:

@@ -39,4 +39,4 @@ def command(plan_file: str, approve: tuple[str, ...], *, exit_code: bool, **opti
     plan = read_plan_file(Path(plan_file))
     goal = plan_target(plan, given)
     outcome = apply(plan, approved, goal.ports, goal.intent)
-    return finish([Result(goal, outcome, None)], given, exit_code=exit_code)
+    return finish([Result(goal, outcome, None)], given, exit_code=exit_code, details=False)

@@ -17,13 +17,21 @@ from ci_automation.config.model import DEFAULT_PATH
 
 @click.group("config")
 def command() -> None:
-    """Check the configuration file, or print its JSON schema."""
+    """Check the configuration file, or print its JSON schema.
+
+    \b
+    flux-manifests config validate
+    """
 
 
 @command.command("validate")
 @shared.common
 def validate(**options: Any) -> None:
-    """Check the configuration file; each error has its file, line and path."""
+    """Check the configuration file; each error has its file, line and path.
+
+    \b
+    flux-manifests config validate --config fleet.yaml
+    """
     given = Given.of(options)
     path = Path(given.config) if given.config else DEFAULT_PATH
     config = load(path)
@@ -36,5 +44,9 @@ def validate(**options: Any) -> None:
 
 @command.command("schema")
 def schema() -> None:
-    """Print the JSON schema of the configuration file, for editors."""
+    """Print the JSON schema of the configuration file, for editors.
+
+    \b
+    flux-manifests config schema > flux-manifests.schema.json
+    """
     print_json(schema_of_config())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ci_automation.demo.samples import write_samples
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_plan_file
 from ci_automation.flux.sources.directory import DirectorySource
@@ -59,13 +60,11 @@ def command(releases: str | None, folder: str | None) -> None:
     \b
     flux-manifests demo
     """
-    with _workplace(folder) as place:
-        source = Path(releases) if releases else place / "releases"
+    source = Path(releases).absolute() if releases else Path("releases")
+    with _workplace(folder) as place, contextlib.chdir(place):
         if not releases:
-            from ci_automation.demo.samples import write_samples
-
             write_samples(source)
-        _show(place, source, _start(source))
+        _show(source, _start(source))
 
 
 @contextlib.contextmanager
@@ -92,27 +91,26 @@ def _start(source: Path) -> Version:
     return older[-min(_BEHIND, len(older))]
 
 
-def _show(place: Path, source: Path, start: Version) -> None:
-    channel = f"layout:{place / 'registry'}:production"
-    key, public, plan = place / "cosign.key", place / "cosign.pub", place / "plan.json"
-    _make_keys(key, public)
-    overlay = place / "overlay"
-    (overlay / "patches").mkdir(parents=True, exist_ok=True)
-    (overlay / "kustomization.yaml").write_text(_KUSTOMIZATION)
-    (overlay / "patches" / "resources.yaml").write_text(_PATCH)
-    from_here, signed = ["--releases", str(source)], ["--signing", "key", "--key", str(key)]
-    extra = ["--components-extra", "image-reflector-controller"]
+def _show(source: Path, start: Version) -> None:
+    channel, plan = "layout:registry:production", Path("plan.json")
+    _make_keys(Path("cosign.key"), Path("cosign.pub"))
+    Path("overlay/patches").mkdir(parents=True, exist_ok=True)
+    Path("overlay/kustomization.yaml").write_text(_KUSTOMIZATION)
+    Path("overlay/patches/resources.yaml").write_text(_PATCH)
+    from_here, signed = ["--releases", str(source)], ["--signing", "key", "--key", "cosign.key"]
+    trusted = ["--public-key", "cosign.pub"]
     _step("A team's first artifact: Flux with an extra controller, and the team's own files.")
-    _run("init", channel, "--flux-version", str(start), *extra, "--overlay", str(overlay), *from_here, *signed)
+    extra = ["--components-extra", "image-reflector-controller", "--overlay", "overlay"]
+    _run("init", channel, "--flux-version", str(start), *extra, *from_here, *signed)
     _step("The scheduled job: the patch is published by itself, the minor waits for a person.")
     _run("update", channel, *from_here, *signed)
     _step("A person looks at the plan, and approves exactly that digest.")
-    _run("plan", channel, "--out", str(plan), "--public-key", str(public), *from_here)
+    _run("plan", channel, "--out", str(plan), *trusted, *from_here)
     target = next(step.target for step in read_plan_file(plan).steps if step.decision is Decision.APPROVAL)
     _run("apply", str(plan), "--approve", str(target), *from_here, *signed)
     _step("What a cluster would check, and what is there now.")
-    _run("verify", channel, "--public-key", str(public))
-    _run("history", channel, "--public-key", str(public))
+    _run("verify", channel, *trusted)
+    _run("history", channel, *trusted)
 
 
 def _make_keys(key: Path, public: Path) -> None:

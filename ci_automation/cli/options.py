@@ -22,6 +22,7 @@ _INSTALL_FLAGS = (
     ("cluster-domain", "DOMAIN", "the cluster's internal domain"),
     ("toleration-keys", "LIST", "taints that the controllers tolerate, comma-separated"),
     ("registry-creds", "USER:PASSWORD", "refused: it would end in a file that every cluster reads"),
+    ("manifests", "DIR", "refused: --releases has folders of releases"),
 )
 _INSTALL_SWITCHES = (
     ("watch-all-namespaces", "watch all namespaces, not only Flux's own"),
@@ -45,11 +46,12 @@ def install_flags(function: F) -> F:
     def collect(*args: Any, **kwargs: Any) -> Any:  # whatever the command takes and returns
         names = [name for name, *_ in (*_INSTALL_FLAGS, *_INSTALL_SWITCHES)]
         values = {name: kwargs.pop(name.replace("-", "_")) for name in names}
-        kwargs["flags"] = {name: value for name, value in values.items() if value is not None}
+        kwargs["flags"] = {name: _joined(value) for name, value in values.items() if value not in (None, ())}
         return function(*args, **kwargs)
 
     texts = (
-        click.option(f"--{name}", metavar=kind, help=f"flux install: {text}") for name, kind, text in _INSTALL_FLAGS
+        click.option(f"--{name}", metavar=kind, multiple=kind == "LIST", help=f"flux install: {text}")
+        for name, kind, text in _INSTALL_FLAGS
     )
     switches = (
         click.option(
@@ -57,7 +59,16 @@ def install_flags(function: F) -> F:
         )
         for name, text in _INSTALL_SWITCHES
     )
-    return _all(*texts, *switches)(collect)  # type: ignore[return-value]  # wraps keeps the signature
+    # They say what `flux install` does with its output, which is not ours to do.
+    without_effect = (
+        click.option(f"--{name}", is_flag=True, hidden=True, expose_value=False) for name in ("export", "force")
+    )
+    return _all(*texts, *switches, *without_effect)(collect)  # type: ignore[return-value]  # wraps keeps the signature
+
+
+def _joined(value: object) -> object:
+    """Return a list that was given in pieces as one, as Flux takes it."""
+    return ",".join(value) if isinstance(value, tuple) else value
 
 
 release_source = _all(

@@ -16,7 +16,6 @@ from ci_automation.flux.version import Version
 
 @click.command("render")
 @click.option("--flux-version", "--version", required=True, metavar="VERSION", help="the release, for example v2.9.4")
-@click.option("--export", is_flag=True, hidden=True, expose_value=False)  # all that this command does
 @install_flags
 @release_source
 @common
@@ -31,7 +30,7 @@ def command(flux_version: str, **options: Any) -> None:
     given = targeting.Given.of(options)
     wanted = Options().with_flags(given.flags)
     version = Version.parse(flux_version)
-    text, proven = render_release(version, wanted, targeting.release_source(given))
+    text, proven = render_release(version, wanted, targeting.configured_source(given))
     if not proven:
         click.echo(f"warning: nobody has proven that {version} is rendered as Flux itself does", err=True)
     if given.output == "json":

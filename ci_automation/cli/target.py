@@ -123,6 +123,11 @@ def ports_for(reference: Reference, given: Given) -> Ports:
     return _ports(reference, None, config, given)
 
 
+def configured_source(given: Given) -> ReleaseSource:
+    """Return where releases come from, for what needs no artifact."""
+    return release_source(given, _config(given) if given.config or not given.releases else None)
+
+
 def release_source(given: Given, config: Config | None = None) -> ReleaseSource:
     """Return where releases come from: --releases, the configuration's source, or Flux's own repository on GitHub."""
     place = config.source if config else ConfiguredGitHub()

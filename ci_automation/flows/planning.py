@@ -84,6 +84,8 @@ def _plan_from(base: Base, observed: Observed, selection: Selection, ports: Port
         except ComponentMissing as error:
             passed_over.append(PassedOver(wanted(base).version, Decision.REFUSED, (str(error),)))
             continue
+        if step.step.target == step.step.base:  # the edits were dropped by the step before
+            continue
         if step.step.decision.is_actionable:
             rendered.append(step)
             base = step.after

@@ -41,6 +41,17 @@ _NUMBER_OR_DATE = re.compile(
 )
 _SWITCHES = frozenset({"y", "yes", "n", "no", "true", "false", "on", "off", "null"})
 
+_REFUSED = {
+    "registry-creds": (
+        "--registry-creds would put a password into a file that every cluster reads",
+        "Create the pull secret in the clusters, and name it with --image-pull-secret.",
+    ),
+    "manifests": (
+        "--manifests would render files that no release vouches for",
+        "Give a folder of releases with --releases.",
+    ),
+}
+
 
 class InvalidOption(UsageError):
     """A flag of `flux install`, or its value, is not one that Flux knows."""
@@ -80,7 +91,8 @@ class Options:
         _check("cluster-domain", self.cluster_domain, _DNS_NAME, "a domain such as cluster.local")
         if self.log_level not in LOG_LEVELS:
             raise InvalidOption(
-                f"--log-level={self.log_level} is not a log level of Flux", f"Valid are {', '.join(LOG_LEVELS)}."
+                f"{_shown('log-level', self.log_level)} is not a log level of Flux",
+                f"Valid are {', '.join(LOG_LEVELS)}.",
             )
         for key in self.toleration_keys:
             _check("toleration-keys", key, _QUALIFIED_NAME, "the key of a taint, such as example.com/dedicated")
@@ -114,11 +126,8 @@ class Options:
         known = {field.name.replace("_", "-"): field for field in fields(self)}
         changes: dict[str, Any] = {}
         for flag, value in flags.items():
-            if flag == "registry-creds":
-                raise InvalidOption(
-                    "--registry-creds would put a password into a file that every cluster reads",
-                    "Create the pull secret in the clusters, and name it with --image-pull-secret.",
-                )
+            if flag in _REFUSED:
+                raise InvalidOption(*_REFUSED[flag])
             if flag == "components-extra":
                 continue
             if flag not in known:
@@ -144,15 +153,20 @@ def _check_components(components: tuple[str, ...]) -> None:
 
 def _check(flag: str, value: str, grammar: re.Pattern[str], wanted: str) -> None:
     if not grammar.fullmatch(value):
-        raise InvalidOption(f"--{flag}={value} is not {wanted}", "Correct the value; nothing was fetched yet.")
+        raise InvalidOption(f"{_shown(flag, value)} is not {wanted}", "Correct the value; nothing was fetched yet.")
 
 
 def _check_text(flag: str, value: str) -> None:
     if _NUMBER_OR_DATE.fullmatch(value.replace("_", "")) or value.lower() in _SWITCHES:
         raise InvalidOption(
-            f"--{flag}={value} is a number, a date or a switch where YAML has it without quotes",
+            f"{_shown(flag, value)} is a number, a date or a switch where YAML has it without quotes",
             "Choose a name that YAML cannot take for something else.",
         )
+
+
+def _shown(flag: str, value: str) -> str:
+    """Return the flag as it was given, without what could move a terminal's cursor."""
+    return f"--{flag}={value if value.isprintable() else repr(value)}"
 
 
 def _typed(flag: str, value: object, default: object) -> object:

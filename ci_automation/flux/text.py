@@ -63,7 +63,7 @@ class Document:
         """Put `key` with the lines of `block` (its first line continues the key's) under `path`, at its sorted place.
 
         Raises:
-            TemplateMismatch: the key is there already, or its parent is not.
+            TemplateMismatch: the key is there already, its parent is not, or its neighbours are not sorted.
         """
         start, end = self.body(*path)
         indent = "  " * len(path)
@@ -73,9 +73,10 @@ class Document:
             if not line[len(indent) :].startswith((" ", "-"))
         ]
         keys = [name for name, _ in heads]
+        if key in keys or keys != sorted(keys):
+            reason = "is there already" if key in keys else "has no place among keys that are not sorted"
+            raise TemplateMismatch(self.where, f"{'.'.join((*path, key))} {reason}")
         at = bisect_left(keys, key)
-        if at < len(keys) and keys[at] == key:
-            raise TemplateMismatch(self.where, f"{'.'.join((*path, key))} is there already")
         line_number = heads[at][1] if at < len(heads) else end
         first, *rest = block
         self.lines[line_number:line_number] = [f"{indent}{key}:{first}", *(indent + line for line in rest)]

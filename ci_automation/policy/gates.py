@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from ci_automation.policy.model import Policy
 
 
+_ACTIONS = {
+    Action.AUTO: (Decision.AUTO, "is taken by itself"),
+    Action.APPROVAL: (Decision.APPROVAL, "needs approval"),
+    Action.NEVER: (Decision.REFUSED, "is never taken by this policy"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Situation:
     """What the gates on releases look at besides the release: what is there, the policy, and the time."""
@@ -98,13 +105,8 @@ def _kind(release: Release, situation: Situation) -> Verdict:
     step = situation.step_to(release)
     if step in {Step.NONE, Step.DOWN}:
         return Verdict("kind", Decision.AUTO, "the version stays")
-    match situation.policy.actions[step]:
-        case Action.AUTO:
-            return Verdict("kind", Decision.AUTO, f"a {step} release is taken by itself")
-        case Action.APPROVAL:
-            return Verdict("kind", Decision.APPROVAL, f"a {step} release needs approval")
-        case Action.NEVER:
-            return Verdict("kind", Decision.REFUSED, f"a {step} release is never taken by this policy")
+    decision, word = _ACTIONS[situation.policy.actions[step]]
+    return Verdict("kind", decision, f"a {step} release {word}")
 
 
 def _age(release: Release, situation: Situation) -> Verdict:

@@ -197,7 +197,7 @@ class DockerConfig:
         return value
 
     def _stored(self, config: Mapping[str, Any], names: frozenset[str]) -> Credential | None:
-        entries = dict(reversed(_section(self.path, config, "auths")))  # the first of several spellings wins
+        entries = dict(_section(self.path, config, "auths"))
         exact = [entries[name] for name in sorted(names) if name in entries]
         others = [entry for key, entry in entries.items() if _names(key) in names]
         for entry in (*exact, *others):
@@ -260,7 +260,7 @@ class DockerConfig:
 
 
 def _section(path: Path, config: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
-    section = config.get(name) or {}
+    section = {} if config.get(name) is None else config[name]
     if not isinstance(section, dict):
         raise InvalidRegistryConfig(path, f"{name} is not an object")
     return list(section.items())

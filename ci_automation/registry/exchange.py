@@ -34,8 +34,8 @@ class Request:
     url: str
     scope: Scope
     cap: int
-    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
-    body: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS, repr=False)
+    body: bytes | None = field(default=None, repr=False)
 
     @property
     def path(self) -> str:
@@ -45,12 +45,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer, read to its end; the names of its headers in lower case. `url` is where it came from in the end."""
+    """One answer, read to its end; the names of its headers in lower case. `url` is where it came from in the end.
+
+    `secrets` are what the other side was shown, and may quote.
+    """
 
     status: int
     headers: Mapping[str, str]
-    body: bytes
-    url: str
+    body: bytes = field(repr=False)
+    url: str = field(repr=False)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
 
     @property
     def host(self) -> str:
@@ -70,14 +74,19 @@ class Answer:
     def complaint(self) -> Complaint:
         """Return what the answer complains of (OCI distribution spec, *Error Codes*; token servers vary)."""
         code, message = _code_and_message(parsed_json(self.body))
+        code, message = self._redacted(code), self._redacted(message)
         return Complaint(self.host, self.status, printable(code, 60), printable(message))
 
     def described(self) -> str:
         """Return what kind of answer it is and how it begins, for messages about what nobody expected."""
-        start = printable(self.body[:_MAX_TEXT].decode(errors="replace"), 100)
-        return f"{self.status} with {printable(self.media_type, 60) or 'no media type'}" + (
-            f": {start}" if start else ""
-        )
+        start = printable(self._redacted(self.body[:MAX_COMPLAINT_BYTES].decode(errors="replace")), 100)
+        kind = printable(self.media_type, 60) or "no media type"
+        return f"{self.status} with {kind}: {start}" if start else f"{self.status} with {kind}"
+
+    def _redacted(self, text: str) -> str:
+        for secret in sorted(self.secrets, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
 
 
 def printable(text: str, limit: int = _MAX_TEXT) -> str:

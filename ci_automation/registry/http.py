@@ -70,6 +70,7 @@ class HttpRegistry:
         """Return the manifest that `reference` names."""
         answer = self._patience.run(lambda deadline: self._get_manifest(reference, deadline))
         if answer.status == _NOT_FOUND:
+            self._seen[reference] = None
             raise NotFound(str(reference), answer.complaint())
         self._seen[reference] = Digest.of(answer.body)
         return Manifest.parse(answer.body)

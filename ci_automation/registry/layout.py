@@ -147,7 +147,7 @@ class LayoutRegistry:
         value: Any = parsed_json(raw) if len(raw) <= MAX_MANIFEST_BYTES else None
         if not isinstance(value, dict):
             raise UnexpectedAnswer(f"{path} is not the index of an image layout")
-        entries = value.get("manifests") or []
+        entries = [] if value.get("manifests") is None else value["manifests"]
         if not isinstance(entries, list) or not all(isinstance(_digest(entry), Digest) for entry in entries):
             raise UnexpectedAnswer(f"{path} is not the index of an image layout: an entry has no sha256 digest")
         return {**value, "manifests": entries}

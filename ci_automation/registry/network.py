@@ -121,12 +121,9 @@ def _is_inside(name: str) -> bool:
     if name == "localhost":
         return True
     try:
-        address = ipaddress.ip_address(name.partition("%")[0])
+        return not ipaddress.ip_address(name.partition("%")[0]).is_global
     except ValueError:
         return False
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return not address.is_global
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,11 +189,8 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
                         raise _too_late(host)
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 raise _failure(error, host) from None
-        answer = Answer(response.status_code, headers, bytes(body[:cap]), response.url)
-        if failed or answer.is_web_page:
-            # The other side may quote what it was sent.
-            answer = Answer(answer.status, headers, self._authorization.redacted(answer.body), answer.url)
-        elif len(body) > cap:
+        answer = Answer(response.status_code, headers, bytes(body[:cap]), response.url, self._authorization.secrets)
+        if len(body) > cap and not failed and not answer.is_web_page:
             raise AnswerTooLong(host, cap)
         return answer
 

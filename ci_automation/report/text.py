@@ -56,7 +56,8 @@ def plan_table(plan: Plan, done: int) -> Table:
     rows = [("was there", str(plan.current_version), str(plan.current), "")]
     for number, step in enumerate(plan.steps):
         word = "published" if number < done else _WORDS[step.decision]
-        rows.append((word, str(step.new_version), str(step.target), "; ".join(step.reasons)))
+        approved = "approved; " if number < done and step.decision is Decision.APPROVAL else ""
+        rows.append((word, str(step.new_version), str(step.target), approved + "; ".join(step.reasons)))
     rows += [
         (_WORDS[passed.decision], str(passed.version), "", "; ".join(passed.reasons)) for passed in plan.passed_over
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import re
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 PASSWORD_VARIABLE = "COSIGN_PASSWORD"  # noqa: S105  # the name of a variable, not a password
 _MAX_KEY_BYTES = 64 << 10
 _MAX_SCRYPT_BYTES = 512 << 20
+_NONCE_BYTES = 24
 _COSIGN_PEM = re.compile(
     rb"\s*-----BEGIN ENCRYPTED (?P<kind>SIGSTORE|COSIGN) PRIVATE KEY-----(?P<body>[A-Za-z0-9+/=\s]+)"
     rb"-----END ENCRYPTED (?P=kind) PRIVATE KEY-----\s*"
@@ -140,13 +140,14 @@ class SigningKey:
             load_pem_private_key,
         )
 
+        cosign = _COSIGN_PEM.fullmatch(data)
         try:
-            if match := _COSIGN_PEM.fullmatch(data):
-                key = load_der_private_key(_open_cosign_key(match["body"], password, where), None)
+            if cosign:
+                key = load_der_private_key(_open_cosign_key(cosign["body"], password, where), None)
             else:
                 key = load_pem_private_key(data, _password_for(data, password, where))
         except (ValueError, TypeError) as error:
-            if b"ENCRYPTED" in data:
+            if b"ENCRYPTED" in data and not cosign:  # cosign's tells a wrong password from all else
                 raise WrongPassword(where, given=True) from None
             raise KeyUnreadable(where, str(error).split(",")[0]) from None
         if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
@@ -204,20 +205,20 @@ def _cosign_envelope(body: bytes, where: str) -> dict[str, Any]:
             raise KeyUnreadable(where, "it is encrypted in a way that cosign does not use")
         n, r, p = params["N"], params["r"], params["p"]
         # A hostile file must not make us fill the memory.
-        if (
-            not all(isinstance(number, int) and number > 0 for number in (n, r, p))
-            or 128 * n * r * p > _MAX_SCRYPT_BYTES
-        ):
+        if not all(type(number) is int and number > 0 for number in (n, r, p)) or 128 * n * r * p > _MAX_SCRYPT_BYTES:
             raise KeyUnreadable(where, "its scrypt parameters are out of bounds")
+        nonce = base64.b64decode(value["cipher"]["nonce"])
+        if len(nonce) != _NONCE_BYTES:
+            raise KeyUnreadable(where, "its nonce has another length than cosign's")
         return {
             "n": n,
             "r": r,
             "p": p,
             "salt": base64.b64decode(value["kdf"]["salt"]),
-            "nonce": base64.b64decode(value["cipher"]["nonce"]),
+            "nonce": nonce,
             "ciphertext": base64.b64decode(value["ciphertext"]),
         }
-    except (ValueError, KeyError, TypeError, binascii.Error):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise KeyUnreadable(where, "it is not what cosign writes") from None
 
 
@@ -249,8 +250,8 @@ def _read(location: str, environment: Mapping[str, str], folder: Path) -> bytes:
     try:
         with (folder / location).open("rb") as file:
             data = file.read(_MAX_KEY_BYTES + 1)
-    except OSError as error:
-        raise KeyFileMissing(location, error.strerror or str(error)) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in it
+        raise KeyFileMissing(location, getattr(error, "strerror", None) or str(error)) from None
     if len(data) > _MAX_KEY_BYTES:
         raise KeyUnreadable(location, "it is too large to be a key")
     return data

@@ -201,6 +201,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response_only(reply.status)
         for name, value in ({"Content-Length": str(len(reply.body))} | dict(reply.headers)).items():
             self.send_header(name, value)
+        if reply.then == "close":
+            self.send_header("Connection", "close")
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(reply.body if reply.sent is None else reply.sent)

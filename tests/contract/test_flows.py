@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.artifact.archive import write_archive
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, InvalidManifest, Manifest
 from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
 from ci_automation.flows.apply import NoSuchStep, NotApproved, PlanOutdated, StepRefused, TargetDiffers, apply
@@ -30,6 +29,8 @@ from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, i
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ci_automation.artifact.digest import Digest
 
 
 @pytest.fixture
@@ -322,7 +323,9 @@ class TestHistory:
         entries = history(CHANNEL, world.ports())
         assert [entry.version for entry in entries] == [PATCH, OLD]
         assert [entry.channels for entry in entries] == [("production",), ("staging",)]
-        assert [entry.tag for entry in entries] == [immutable_tag(entry.version, entry.digest) for entry in entries if entry.version]
+        assert [entry.tag for entry in entries] == [
+            immutable_tag(entry.version, entry.digest) for entry in entries if entry.version
+        ]
         assert {entry.signed for entry in entries} == {f"key {signing_key().public.fingerprint.short}"}
 
     def test_signatures_and_attestations_are_no_artifacts(self, world: World) -> None:
@@ -355,5 +358,3 @@ class TestHistory:
         world = World()
         init(CHANNEL, OLD, world.ports(signer, None), intent(unsafe_unsigned=signer is None))
         assert [entry.signed for entry in history(CHANNEL, world.ports(None, trusted))] == [word]
-
-

@@ -8,12 +8,20 @@ import pytest
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.registry import open_registry
+from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.port import OtherRegistry
 from tests.contract.registry_contract import Door, RegistryContract, publish
 from tests.fakes.registry import InMemoryRegistry
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+def test_the_door_leads_to_the_registry_that_a_reference_is_in() -> None:
+    registry = open_registry(Reference.parse("oci://registry.example/acme/flux:production"))
+    assert isinstance(registry, HttpRegistry)
+    assert registry.host == "registry.example"
+    registry.close()
 
 
 class TestInMemory(RegistryContract):

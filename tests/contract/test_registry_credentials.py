@@ -17,7 +17,7 @@ from ci_automation.artifact.manifest import FLUX_LAYER, Descriptor
 from ci_automation.artifact.reference import Reference
 from ci_automation.registry.credentials import Credential
 from ci_automation.registry.http import HttpRegistry
-from ci_automation.registry.port import AccessDenied, UnexpectedAnswer, Unreachable
+from ci_automation.registry.port import AccessDenied, NotFound, UnexpectedAnswer, Unreachable
 from ci_automation.registry.retry import Clock, Patience
 from tests.contract.hostile_registry import (
     MANIFEST,
@@ -178,6 +178,18 @@ class TestAskedFor:
             opened(server.host).manifest(channel(server))
         assert len(server.seen) == 2
 
+    @pytest.mark.parametrize("status", [400, 401, 403])
+    def test_a_token_server_that_refuses_is_access_denied(
+        self, server: HostileRegistry, opened: Opened, status: int
+    ) -> None:
+        wall = Wall()
+        refusal = Reply.json({"details": f"{PASSWORD} is not the password"}, status)
+        server.answer = lambda seen: refusal if "/token" in seen.path else wall.answer(seen)
+        with pytest.raises(AccessDenied, match=f"gives no token to pull acme/flux: {status}: ") as caught:
+            opened(server.host).manifest(channel(server))
+        assert PASSWORD not in str(caught.value)
+        assert len(server.seen) == 2
+
     def test_a_token_server_may_be_busy_too(self, server: HostileRegistry, opened: Opened) -> None:
         wall, busy = Wall(), [Reply(503), Reply(then="reset")]
         server.answer = lambda seen: busy.pop() if "/token" in seen.path and busy else wall.answer(seen)
@@ -252,6 +264,22 @@ class TestKept:
         wall.realm = f"http://{elsewhere.host}/token"
         registry.manifest(channel(server))
         assert [seen.authorization for seen in elsewhere.seen] == [BASIC]
+
+    @pytest.mark.parametrize(
+        ("writer", "issued"),
+        [pytest.param(None, 1, id="one user, one token"), pytest.param(Credential("writer", "w"), 2, id="two users")],
+    )
+    def test_what_is_read_after_a_write_needs_no_other_users_token(
+        self, server: HostileRegistry, opened: Opened, writer: Credential | None, issued: int
+    ) -> None:
+        wall = Wall()
+        server.answer = wall.answer
+        registry = opened(server.host, Source(push=writer))
+        with pytest.raises(NotFound):
+            registry.put_blob(channel(server), DATA)
+        registry.manifest(channel(server))
+        assert wall.issued == issued
+        assert list(wall.current) == ["repository:acme/flux:pull,push", "repository:acme/flux:pull"][:issued]
 
     def test_two_repositories_have_a_token_each_also_for_many_threads(
         self, server: HostileRegistry, opened: Opened
@@ -386,6 +414,12 @@ class TestBoundToTheHost:
         assert PASSWORD not in str(caught.value)
         assert "Bearer *** of *** is not good enough" in str(caught.value)
         assert PASSWORD not in repr(ROBOT)
+
+    def test_nor_is_it_where_a_page_quotes_them(self, server: HostileRegistry, opened: Opened) -> None:
+        page = Reply(200, f"<p>{PASSWORD} {BASIC}</p>".encode(), {"Content-Type": "text/html"})
+        server.answer = lambda seen: page if seen.authorization else challenge("Basic")
+        with pytest.raises(UnexpectedAnswer, match=r"<p>\*\*\* Basic \*\*\*</p>"):
+            opened(server.host).manifest(channel(server))
 
     def test_a_netrc_and_the_environments_proxies_are_not_used(
         self,

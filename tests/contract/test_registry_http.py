@@ -121,6 +121,27 @@ class TestLies:
         with pytest.raises(ContentMismatch, match=LAYER.digest.hex):
             registry.blob(at, LAYER)
 
+    def test_a_blob_must_have_the_size_that_the_manifest_says(
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference
+    ) -> None:
+        server.answer = in_turn(Reply(200, DATA))
+        with pytest.raises(ContentMismatch, match=f"expected {len(DATA) + 1} bytes, got {len(DATA)} bytes"):
+            registry.blob(at, replace(LAYER, size=len(DATA) + 1))
+
+    def test_a_manifest_is_not_even_sent_under_another_digest(
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference
+    ) -> None:
+        with pytest.raises(ContentMismatch):
+            registry.put_manifest(at.at_digest(Digest.of(b"another")), artifact())
+        assert server.seen == []
+
+    def test_a_blob_that_is_there_is_not_uploaded(
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference
+    ) -> None:
+        server.answer = in_turn(Reply(200))
+        assert registry.put_blob(at, DATA) == LAYER.digest
+        assert [seen.method for seen in server.seen] == ["HEAD"]
+
     def test_a_manifest_is_hashed(self, server: HostileRegistry, registry: HttpRegistry, at: Reference) -> None:
         server.answer = in_turn(MANIFEST)
         with pytest.raises(ContentMismatch):
@@ -494,6 +515,15 @@ class TestTags:
         assert registry.resolve(at) == base
         registry.put_manifest(at, artifact())
         assert [seen.method for seen in server.seen] == ["HEAD", "PUT", "HEAD", "PUT"]
+
+    def test_having_read_nothing_there_counts_as_having_looked(
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference
+    ) -> None:
+        server.answer = in_turn(GONE, RESET, self.tag(Digest.of(b"somebody else's")))
+        with pytest.raises(NotFound):
+            registry.manifest(at)
+        with pytest.raises(TagMoved):
+            registry.put_manifest(at, artifact())
 
     def test_it_is_not_repeated_where_it_was_done(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference

@@ -180,7 +180,7 @@ class TestCrashes:
                 assert step > replaced
         old = registry.manifest(at.at_tag("old"))
         assert registry.blob(at, old.layers[0]) == b"old"
-        assert not [path for path in folder.rglob(".unfinished-*")]
+        assert not list(folder.rglob(".unfinished-*"))
         newer = publish(registry, at, b"newer")
         assert registry.manifest(at) == newer
         assert registry.tags(at) == ("old", "production")
@@ -352,7 +352,7 @@ class TestOtherDirectories:
         assert registry.manifest(at) == manifest
 
     def test_a_directory_that_may_not_be_read_is_said_so(
-        self, folder: Path, at: Reference, registry: Registry, monkeypatch: pytest.MonkeyPatch
+        self, at: Reference, registry: Registry, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         publish(registry, at)
 

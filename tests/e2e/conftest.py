@@ -28,9 +28,7 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def desk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], releases: Path
-) -> Desk:
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], releases: Path) -> Desk:
     for name in os.environ:
         monkeypatch.delenv(name)
     home = tmp_path / "home"
@@ -39,7 +37,6 @@ def desk(
     folder.mkdir()
     for name, value in {"HOME": str(home), "PATH": os.defpath, "FLUX_RELEASES": str(releases)}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("ci_automation.flux.known.is_known", lambda _, version: str(version) in {"v2.98.5", "v2.98.8", "v2.99.4"}); monkeypatch.setattr("ci_automation.flows.init.is_known", lambda _, version: str(version) in {"v2.98.5", "v2.98.8", "v2.99.4"}); monkeypatch.setattr("ci_automation.flows.planning.is_known", lambda _, version: str(version) in {"v2.98.5", "v2.98.8", "v2.99.4"})  # TEMP
     monkeypatch.chdir(folder)
     (folder / "cosign.key").write_bytes(key_pem())
     (folder / "cosign.pub").write_text(signing_key().public.to_pem())

@@ -19,16 +19,20 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
 from ci_automation.registry import open_registry
 from ci_automation.signing import legacy
-from tests.fakes.world import signing_key
+from tests.fakes.releases import SampleRelease
+from tests.fakes.world import sample, signing_key
 
 if TYPE_CHECKING:
     import pytest
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.tree import Tree
 
 CHANNEL = "layout:registry:production"
 SIGNED = ("--signing", "key", "--key", "cosign.key")
 TRUSTED = ("--public-key", "cosign.pub")
+UPDATE = ("update", CHANNEL, *SIGNED)
+COMPONENTS = "flux-system/gotk-components.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +156,22 @@ def packed(files: dict[str, bytes | tarfile.TarInfo]) -> bytes:
 def digests(text: str) -> list[str]:
     """Return the digests in a text."""
     return re.findall(r"sha256:[0-9a-f]{64}", text)
+
+
+def write_tree(desk: Desk, folder: str, tree: Tree) -> str:
+    """Write the files of a tree into a folder, and return its name."""
+    for file in tree.files:
+        desk.write(f"{folder}/{file.path}", file.content)
+        (desk.folder / folder / file.path).chmod(file.mode)
+    return folder
+
+
+def approved(plan: dict[str, Any], number: int = -1) -> tuple[str, str]:
+    """Return the option that approves one step of a plan."""
+    return "--approve", plan["steps"][number]["target"]
+
+
+def ours(tag: str, like: str = "v2.98.5") -> SampleRelease:
+    """Return a release of our own, which nobody has proven, with the files of a sample."""
+    files = {file.path: file.content.decode() for file in sample(like).bundle.files}
+    return SampleRelease(tag, published_at="2020-01-01T00:00:00Z", files=files)

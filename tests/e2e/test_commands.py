@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ci_automation.artifact.digest import Digest
-from tests.e2e.desk import CHANNEL, SIGNED, TRUSTED, digests, packed
-from tests.fakes.releases import SampleRelease, write_releases
-from tests.fakes.world import OVERLAY, key_pem, sample, signing_key
+from tests.e2e.desk import CHANNEL, COMPONENTS, SIGNED, TRUSTED, UPDATE, approved, digests, ours, write_tree
+from tests.fakes.releases import write_releases
+from tests.fakes.world import OVERLAY, key_pem, signing_key
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ci_automation.artifact.tree import Tree
     from tests.e2e.desk import Desk
 
-UPDATE = ("update", CHANNEL, *SIGNED)
-COMPONENTS = "flux-system/gotk-components.yaml"
 STEP_KEYS = {
     *("from", "to", "kind", "base", "target", "decision", "reasons"),
     *("options", "overlay", "release", "proof", "changes"),
@@ -31,17 +28,6 @@ RESULT_KEYS = {
 }
 
 
-def write_tree(desk: Desk, folder: str, tree: Tree) -> str:
-    for file in tree.files:
-        desk.write(f"{folder}/{file.path}", file.content)
-        (desk.folder / folder / file.path).chmod(file.mode)
-    return folder
-
-
-def approved(plan: dict[str, Any], number: int = -1) -> tuple[str, str]:
-    return "--approve", plan["steps"][number]["target"]
-
-
 def test_the_whole_story(desk: Desk) -> None:
     overlay = write_tree(desk, "overlay", OVERLAY)
     extra = ("--components-extra", "image-reflector-controller")
@@ -49,8 +35,11 @@ def test_the_whole_story(desk: Desk) -> None:
     assert ran.out.startswith(f"{CHANNEL} published: Flux v2.98.5, sha256:")
 
     ran = desk.ok("check", CHANNEL, *TRUSTED)
-    assert "can be published" in ran.out and "v2.98.8" in ran.out
-    assert "waits for approval" in ran.out and "v2.99.4" in ran.out and "a minor release needs approval" in ran.out
+    assert "can be published" in ran.out
+    assert "v2.98.8" in ran.out
+    assert "waits for approval" in ran.out
+    assert "v2.99.4" in ran.out
+    assert "a minor release needs approval" in ran.out
 
     plan = desk.plan()
     assert [(step["from"], step["to"], step["decision"]) for step in plan["steps"]] == [
@@ -106,7 +95,8 @@ def test_a_second_update_does_nothing(desk: Desk) -> None:
     desk.ok(*UPDATE)
     before = desk.state()
     ran = desk.ok(*UPDATE, "--output", "json")
-    assert ran.json["changed"] is False and ran.json["published"] == []
+    assert ran.json["changed"] is False
+    assert ran.json["published"] == []
     assert desk.state() == before
 
 
@@ -130,7 +120,9 @@ class TestInit:
         assert ran.out == f"{CHANNEL} is there already, with exactly this content: Flux v2.98.5, {digest}\n"
         assert desk.state() == before
 
-    @pytest.mark.parametrize("other", [("--flux-version", "v2.98.8"), ("--flux-version", "v2.98.5", "--log-level", "debug")])
+    @pytest.mark.parametrize(
+        "other", [("--flux-version", "v2.98.8"), ("--flux-version", "v2.98.5", "--log-level", "debug")]
+    )
     def test_on_other_content_is_a_conflict(self, desk: Desk, other: tuple[str, ...]) -> None:
         digest = desk.init()
         before = desk.state()
@@ -212,192 +204,6 @@ class TestApply:
         assert desk.state() == before
 
 
-def ours(tag: str, like: str = "v2.98.5") -> SampleRelease:
-    files = {file.path: file.content.decode() for file in sample(like).bundle.files}
-    return SampleRelease(tag, published_at="2020-01-01T00:00:00Z", files=files)
-
-
-class TestContent:
-    """Changes of overlay and options wait for approval at any step, also at none."""
-
-    def test_an_overlay_waits_and_then_has_exactly_these_files(self, desk: Desk) -> None:
-        desk.init("--overlay", write_tree(desk, "old", OVERLAY), version="v2.99.4")
-        desk.write("new/kustomization.yaml", "resources: []\n")
-        desk.write("new/.gitignore", "x")
-        new = ("--overlay", "new")
-        ran = desk.run(*UPDATE, *new, "--exit-code")
-        assert ran.code == 3
-        assert "the overlay changes: hooks/after.sh, kustomization.yaml, patches/limits.yaml" in ran.out
-        plan = desk.plan(*new)
-        assert [(step["kind"], step["decision"]) for step in plan["steps"]] == [("content", "approval")]
-        desk.ok("apply", "plan.json", *approved(plan), *SIGNED, *new)
-        desk.ok("pull", CHANNEL, "out")
-        assert set(desk.files("out")) == {COMPONENTS, "kustomization.yaml"}
-        assert desk.run(*UPDATE, *new, "--exit-code").code == 0
-
-    def test_an_approved_overlay_is_that_one_and_no_other(self, desk: Desk) -> None:
-        desk.init(version="v2.99.4")
-        desk.write("new/a.yaml", "a: 1\n")
-        plan = desk.plan("--overlay", "new")
-        desk.write("new/a.yaml", "a: 2\n")
-        for overlay in (("--overlay", "new"), ()):
-            ran = desk.run("apply", "plan.json", *approved(plan), *SIGNED, *overlay)
-            assert (ran.code, "target-differs" in ran.err) == (12, True)
-
-    def test_flags_wait_and_then_stay(self, desk: Desk) -> None:
-        desk.init(version="v2.99.4")
-        debug = ("--log-level", "debug")
-        ran = desk.run(*UPDATE, *debug, "--exit-code")
-        assert (ran.code, "the options change: log-level" in ran.out) == (3, True)
-        plan = desk.plan(*debug)
-        assert plan["steps"][0]["options"] == {"log-level": "debug"}
-        desk.ok("apply", "plan.json", *approved(plan), *SIGNED)
-        desk.ok("pull", CHANNEL, "out")
-        assert desk.read(f"out/{COMPONENTS}") == desk.ok("render", "--flux-version", "v2.99.4", *debug).out
-
-    def test_a_patch_does_not_wait_for_the_change_beside_it(self, desk: Desk) -> None:
-        desk.init()
-        plan = desk.plan("--log-level", "debug")
-        assert [(step["kind"], step["decision"]) for step in plan["steps"]] == [
-            ("patch", "auto"),
-            ("content", "approval"),
-            ("minor", "approval"),
-        ]
-        assert [step["options"] for step in plan["steps"]] == [{}, {"log-level": "debug"}, {"log-level": "debug"}]
-
-    def test_a_component_that_would_vanish_is_refused_until_it_is_allowed(self, desk: Desk) -> None:
-        desk.init("--components-extra", "source-watcher", version="v2.99.4")
-        fewer = ("--components", "source-controller,kustomize-controller,helm-controller,notification-controller")
-        before = desk.state()
-        ran = desk.ok(*UPDATE, *fewer)
-        assert "refused" in ran.out and "Deployment/source-watcher" in ran.out and "--allow-removal" in ran.out
-        assert desk.state() == before
-        plan = desk.plan(*fewer, "--allow-removal")
-        assert "Deployment/source-watcher" in plan["steps"][0]["changes"]["removed"]
-        assert plan["steps"][0]["decision"] == "approval"
-        assert desk.run("apply", "plan.json", *approved(plan), *SIGNED).code == 11
-        desk.ok("apply", "plan.json", *approved(plan), *SIGNED, "--allow-removal")
-
-    def test_an_option_that_left_no_trace_must_be_said_again(self, desk: Desk) -> None:
-        domain = ("--cluster-domain", "fleet.example")
-        desk.init("--components", "kustomize-controller", *domain)
-        before = desk.state()
-        ran = desk.run(*UPDATE)
-        assert (ran.code, "options-unclear" in ran.err, "--cluster-domain" in ran.err) == (11, True, True)
-        assert desk.state() == before
-        ran = desk.ok(*UPDATE, *domain, "--output", "json")
-        assert ran.json["version"] == "v2.98.8"
-        assert ran.json["published"][0]["options"]["cluster-domain"] == "fleet.example"
-        plan = desk.plan(*domain)
-        desk.ok("apply", "plan.json", *approved(plan), *SIGNED)
-
-
-CHANGES = {
-    "of the log level": ((), ("--log-level", "debug")),
-    "with a switch": ((), ("--network-policy=false", "--watch-all-namespaces", "false")),
-    "of the overlay": ((), ("--overlay", "over lay")),
-    "that removes": (("--components-extra", "source-watcher"), ("--components", "source-controller", "--allow-removal")),
-    "of nothing but the version": ((), ()),
-}
-
-
-@pytest.mark.parametrize(("before", "change"), CHANGES.values(), ids=list(CHANGES))
-def test_the_commands_that_are_printed_for_approval_work_as_they_are(
-    desk: Desk, before: tuple[str, ...], change: tuple[str, ...]
-) -> None:
-    desk.write("over lay/a.yaml", "a: 1\n")
-    desk.init(*before, version="v2.98.8")
-    ran = desk.ok(*UPDATE, *change)
-    commands = [shlex.split(line) for line in ran.out.partition("To approve:\n")[2].splitlines()]
-    assert [command[:2] for command in commands] == [["flux-manifests", "plan"], ["flux-manifests", "apply"]]
-    target = commands[1][commands[1].index("--approve") + 1]
-    for command in commands:
-        desk.ok(*command[1:])
-    assert desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"] == target
-
-
-class TestHandEdits:
-    @pytest.fixture
-    def edited(self, desk: Desk) -> str:
-        desk.init()
-        desk.ok("pull", CHANNEL, "out")
-        files = desk.files("out")
-        files[COMPONENTS] = files[COMPONENTS].replace(b"replicas: 1\n", b"replicas: 3\n", 1)
-        shutil.rmtree(desk.folder / "out")
-        return str(desk.publish(packed(dict(files))))
-
-    def test_stop_the_run_with_a_diff(self, desk: Desk, edited: str) -> None:
-        before = desk.state()
-        ran = desk.run(*UPDATE)
-        assert ran.code == 11
-        assert "\n-  replicas: 1\n+  replicas: 3\n" in ran.err
-        assert "--- flux install --export (v2.98.5)" in ran.err
-        assert "--accept-edits" in ran.err
-        assert "edited-by-hand" in ran.err
-        assert desk.state() == before
-        assert desk.run("verify", f"layout:registry@{edited}", *TRUSTED).code == 0
-
-    @pytest.mark.usefixtures("edited")
-    def test_are_dropped_when_that_is_accepted(self, desk: Desk) -> None:
-        ran = desk.ok(*UPDATE, "--accept-edits")
-        assert "edits of the components file are dropped" in ran.out
-        desk.ok("pull", CHANNEL, "out", *TRUSTED)
-        assert desk.read(f"out/{COMPONENTS}") == desk.ok("render", "--flux-version", "v2.98.8").out
-
-
-class TestUnproven:
-    @pytest.fixture(autouse=True)
-    def own(self, desk: Desk) -> None:
-        write_releases(desk.folder / "own", [ours("v2.98.1"), ours("v2.98.2")])
-
-    def test_rendering_warns(self, desk: Desk) -> None:
-        ran = desk.ok("render", "--flux-version", "v2.98.1", "--releases", "own")
-        assert ran.err == "warning: nobody has proven that v2.98.1 is rendered as Flux itself does\n"
-        assert ran.out.startswith("---\n")
-        ran = desk.ok("render", "--flux-version", "v2.98.1", "--releases", "own", "--output", "json")
-        assert ran.json["proven"] is False
-
-    def test_init_refuses_and_the_flag_allows(self, desk: Desk) -> None:
-        init = ("init", CHANNEL, "--flux-version", "v2.98.1", *SIGNED, "--releases", "own")
-        ran = desk.run(*init)
-        assert (ran.code, "unproven-rendering" in ran.err) == (10, True)
-        assert not (desk.folder / "registry").exists()
-        desk.ok(*init, "--unsafe-unproven-rendering")
-
-    def test_update_refuses_and_the_flag_allows(self, desk: Desk) -> None:
-        desk.init("--releases", "own", "--unsafe-unproven-rendering", version="v2.98.1")
-        before = desk.state()
-        update = (*UPDATE, "--releases", "own")
-        ran = desk.ok(*update)
-        assert "refused" in ran.out and "--unsafe-unproven-rendering takes it anyway" in ran.out
-        assert desk.state() == before
-        desk.plan("--releases", "own")
-        assert desk.run("apply", "plan.json", *SIGNED, "--releases", "own").code == 11
-        assert desk.state().keys() - before.keys() == {"plan.json"}
-        ran = desk.ok(*update, "--unsafe-unproven-rendering", "--output", "json")
-        assert ran.json["published"][0]["proof"] == "none"
-
-
-class TestAdoption:
-    @pytest.mark.parametrize("signing", [("--signing", "unsafe-unsigned"), ("--signing", "key", "--key", "other.key")])
-    def test_a_base_that_is_not_ours_is_taken_once_and_what_follows_is_signed(
-        self, desk: Desk, signing: tuple[str, ...]
-    ) -> None:
-        desk.write("other.key", key_pem("theirs"))
-        desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", *signing)
-        assert desk.run(*UPDATE).code == 10
-        ran = desk.ok(*UPDATE, "--adopt", "--output", "json")
-        assert ran.json["signature"] == "adopted"
-        desk.ok("verify", CHANNEL, *TRUSTED)
-        desk.ok(*UPDATE)
-
-    def test_without_a_key_the_signature_is_said_to_be_unchecked(self, desk: Desk) -> None:
-        desk.init()
-        assert "was not checked" in desk.ok("check", CHANNEL).out
-        assert "was not checked" not in desk.ok("check", CHANNEL, *TRUSTED).out
-        assert "its signature was not checked" in desk.ok("pull", CHANNEL, "out").out
-
-
 CONFIG = """\
 version: 1
 defaults:
@@ -452,6 +258,12 @@ class TestConfiguration:
             assert "--key" not in line
             desk.ok(*shlex.split(line)[1:])
         assert desk.ok("check", "production", "--output", "json").json["version"] == "v2.99.4"
+
+    def test_rendering_takes_the_releases_that_the_configuration_names(self, desk: Desk, releases: Path) -> None:
+        here = desk.ok("render", "--flux-version", "v2.98.5")
+        assert here.out == desk.ok("render", "--flux-version", "v2.98.5", "--releases", str(releases)).out
+        desk.write("other.yaml", f"source: dir:nowhere\n{CONFIG}")
+        assert desk.run("render", "--flux-version", "v2.98.5", "--config", "other.yaml").code == 21
 
     def test_validate_and_schema(self, desk: Desk) -> None:
         path = ".github/flux-manifests.yaml"

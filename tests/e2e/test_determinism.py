@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 import semver
 
-from tests.unit.flux.test_composed import RECIPE, compose
+from ci_automation.flux.artifact import compose
+from tests.unit.flux.test_composed import RECIPE
 
 PROGRAM = """
 import os, sys
 os.umask(int(sys.argv[1], 8))
-from tests.unit.flux.test_composed import RECIPE, compose
+from ci_automation.flux.artifact import compose
+from tests.unit.flux.test_composed import RECIPE
 print(compose(RECIPE).digest)
 """
 ROOT = Path(__file__).parents[2]

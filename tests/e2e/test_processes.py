@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import resource
 import signal
 import subprocess
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from tests.e2e.desk import Desk
 
 INTERRUPTED = "error: interrupted"
-UNPROVEN = "--unsafe-unproven-rendering"
-INIT = ("init", CHANNEL, "--flux-version", "v2.98.5", *SIGNED, UNPROVEN)
 
 
 @pytest.mark.parametrize("output", ["text", "json"])
@@ -60,7 +60,7 @@ def test_a_full_disk_leaves_the_layout_as_it_was(desk: Desk) -> None:
     def small_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
-    child = desk.child("update", CHANNEL, *SIGNED, UNPROVEN, preexec_fn=small_files)
+    child = desk.child("update", CHANNEL, *SIGNED, preexec_fn=small_files)
     out, err = child.communicate(timeout=60)
     assert child.returncode == 20, err
     assert out == ""
@@ -94,7 +94,9 @@ def test_output_that_cannot_be_written_is_one_message(desk: Desk, arguments: tup
     assert child.returncode == 2, err
     assert "error: the output cannot be written: No space left on device\n" in err
     assert err.endswith("code output-unwritable)\n")
-    assert "Traceback" not in err and "bug" not in err and "Exception ignored" not in err
+    assert "Traceback" not in err
+    assert "bug" not in err
+    assert "Exception ignored" not in err
 
 
 def test_a_reader_who_leaves_is_no_error_to_talk_about(desk: Desk) -> None:
@@ -106,10 +108,33 @@ def test_a_reader_who_leaves_is_no_error_to_talk_about(desk: Desk) -> None:
         os.close(writer)
     _, err = child.communicate(timeout=60)
     assert child.returncode == 1
-    assert "Traceback" not in err and "error:" not in err and "Exception ignored" not in err
+    assert "Traceback" not in err
+    assert "error:" not in err
+    assert "Exception ignored" not in err
 
 
 def test_the_module_and_the_script_are_the_same_program(desk: Desk) -> None:
-    script = subprocess.run([Path(sys.executable).with_name("flux-manifests"), "--version"], capture_output=True, check=True)
+    script = subprocess.run(
+        [Path(sys.executable).with_name("flux-manifests"), "--version"], capture_output=True, check=True
+    )
     child = desk.child("--version")
     assert child.communicate(timeout=60)[0].encode() == script.stdout
+
+
+def test_on_a_terminal_the_table_is_drawn_and_progress_is_one_line(desk: Desk) -> None:
+    desk.init()
+    terminal, theirs = pty.openpty()
+    desk.patch.setenv("TERM", "xterm")
+    desk.patch.setenv("COLUMNS", "200")
+    child = desk.child("check", CHANNEL, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    written = bytearray()
+    with contextlib.suppress(OSError), open(terminal, "rb", buffering=0) as file:  # noqa: PTH123 - of a descriptor
+        while piece := file.read(4096):
+            written += piece
+    assert child.wait(60) == 0
+    text = written.decode()
+    assert "\r\x1b[K" in text
+    assert "reading layout:registry:production" in text
+    assert "\x1b[32mcan be published" in text
+    assert "\x1b[33mwaits for approval" in text

@@ -1,4 +1,4 @@
-"""Our program as the tests of this tier run it: as a process with an environment of its own, or its flows in this one."""
+"""Our program as the tests of this tier run it: as a process with an environment of its own, or its flows in ours."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ci_automation.artifact.manifest import Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flows.ports import Intent, Ports
 from ci_automation.flux.sources.directory import DirectorySource
@@ -24,9 +25,11 @@ from tests.real.pipeline import PASSWORD
 from tests.real.processes import COMMAND, run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
+    from ci_automation.artifact.digest import Digest
     from ci_automation.flux.release import ReleaseSource
+    from ci_automation.registry.port import Registry
 
 # A day on which all the releases that the tests know are old.
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -132,6 +135,13 @@ def ports(reference: Reference, releases: ReleaseSource | Path, pair: Pair | Non
     return Ports(open_registry(reference), source, pair.key, pair.key.public)
 
 
+def planted(registry: Registry, channel: Reference, manifest: Manifest, **annotations: str) -> Digest:
+    """Return the digest of a manifest like another, which somebody without the key has pushed to its repository."""
+    changed = dict(manifest.annotations) | {"planted": "yes"} | annotations
+    other = Manifest.build(manifest.config, manifest.layers, changed)
+    return registry.put_manifest(channel.at_digest(other.digest), other)
+
+
 def everything_up_to(version: Version | str) -> Policy:
     """Return the policy that takes every release up to that version by itself."""
     return Policy(
@@ -147,7 +157,7 @@ def intent(version: Version | str = "v99.0.0", **more: Any) -> Intent:
 
 
 def configuration(path: Path, url: object, releases: Path, **policy: object) -> Path:
-    """Return the file `path` with a configuration of one artifact, after writing it; a policy that takes all at once."""
+    """Return the file `path`, after writing into it a configuration of one artifact that takes all releases at once."""
     ages = {"patch": "0", "minor": "0", "major": "0"}
     own = {"patch": "auto", "minor": "auto", "major": "auto", "minReleaseAge": ages} | policy
     file = {
@@ -168,13 +178,5 @@ def versions(releases: Path) -> tuple[Version, ...]:
 
 def flags(case: Mapping[str, Any]) -> dict[str, Any]:
     """Return the flags of an option set of the golden data, whose names are those of Flux's own code."""
-    return {re.sub(r"[A-Z]", lambda found: f"-{found[0].lower()}", name): case[name] for name in case if name != "name"}
-
-
-def as_arguments(given: Mapping[str, Any]) -> Sequence[str]:
-    """Return flags as they are written on a command line."""
-
-    def text(value: object) -> str:
-        return ",".join(value) if isinstance(value, list) else str(value).lower() if value in (True, False) else str(value)
-
-    return [f"--{name}={text(value)}" for name, value in given.items()]
+    names = {name: re.sub(r"[A-Z]", lambda found: f"-{found[0].lower()}", name) for name in case if name != "name"}
+    return {names[name]: case[name] for name in names}

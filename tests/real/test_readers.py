@@ -1,4 +1,4 @@
-"""crane and oras read what we write, in a registry and in an image layout, and we take over what the flux CLI pushed."""
+"""Crane and oras read what we write, to a registry or an image layout; we take over what the flux CLI pushed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import subprocess
 import tarfile
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,8 @@ import pytest
 
 from ci_automation.artifact.archive import read_archive
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import CONFIG_BLOB, OCI_MANIFEST
+from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, OCI_MANIFEST
 from ci_automation.artifact.reference import Reference
-from ci_automation.artifact.tree import Tree
 from ci_automation.flows.init import init
 from ci_automation.flows.verify import pull
 from ci_automation.signing.legacy import signature_reference
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ci_automation.artifact.tree import Tree
     from tests.real.registries import RealRegistry
 
 COMPONENTS = "flux-system/gotk-components.yaml"
@@ -90,10 +91,12 @@ class TestOthersReadOurs:
         tags = crane("ls", name.rpartition(":")[0]).split()
         immutable = f"v2.9.4-{manifest.digest.short}"
         assert sorted(tags) == ["production", f"sha256-{manifest.digest.hex}.sig", immutable]
-        assert {file: content for file, (content, _) in exported(name).items()} == {COMPONENTS: text_of(golden, "v2.9.4")}
+        assert exported(name) == {COMPONENTS: text_of(golden, "v2.9.4")}
 
     def test_its_revision_is_the_release_and_the_commit_of_its_tag(self, ours: Reference, flux_releases: Path) -> None:
-        commits = {found["name"]: found["commit"]["sha"] for found in json.loads((flux_releases / "tags.json").read_text())}
+        commits = {
+            found["name"]: found["commit"]["sha"] for found in json.loads((flux_releases / "tags.json").read_text())
+        }
         annotations = json.loads(crane("manifest", str(ours).removeprefix("oci://")))["annotations"]
         assert annotations["org.opencontainers.image.revision"] == f"v2.9.4@sha1:{commits['v2.9.4']}"
 
@@ -146,23 +149,20 @@ class TestOthersReadOurs:
         assert crane("digest", f"{home}/by-crane@{digest}").strip() == str(digest)
 
 
-def exported(name: str) -> dict[str, tuple[bytes, int]]:
-    """Return the files of the tar that ``crane export`` makes of an image, with their modes."""
-    import subprocess
-
+def exported(name: str) -> dict[str, bytes]:
+    """Return the files of the tar that ``crane export`` makes of an image."""
     done = subprocess.run([peer("crane"), "export", name, "-"], capture_output=True, check=True)
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        return {
-            entry.name: (stream.read(), entry.mode) for entry in archive if (stream := archive.extractfile(entry)) is not None
-        }
+        streams = {entry.name: archive.extractfile(entry) for entry in archive}
+        return {name: stream.read() for name, stream in streams.items() if stream is not None}
 
 
 class TestWeReadOthers:
     @pytest.fixture
     def pushed(
-        self, distribution_registry: RealRegistry, repository: str, golden: Path, tmp_path: Path
+        self, distribution_registry: RealRegistry, repository: str, tmp_path: Path
     ) -> Callable[..., tuple[Reference, str]]:
-        """Return the function that lets flux push a folder, and crane point the channel at it, as people's scripts do."""
+        """Return the function that lets flux push a folder, and crane point the channel at it."""
 
         def as_flux_does(components: bytes, path: str = COMPONENTS) -> tuple[Reference, str]:
             folder = write(tmp_path / "manifests", {path: components, **OVERLAY})
@@ -173,7 +173,9 @@ class TestWeReadOthers:
 
         return as_flux_does
 
-    @pytest.mark.parametrize("path", [COMPONENTS, "gotk-components.yaml", "clusters/one/flux-system/gotk-components.yaml"])
+    @pytest.mark.parametrize(
+        "path", [COMPONENTS, "gotk-components.yaml", "clusters/one/flux-system/gotk-components.yaml"]
+    )
     def test_what_flux_pushed_and_cosign_signed_is_updated(
         self,
         path: str,
@@ -192,6 +194,36 @@ class TestWeReadOthers:
         assert (str(digest), trust) == (step["target"], "verified")
         assert contents(tree) == {path: text_of(golden, PATCH), **OVERLAY}
         assert len(cosign_key.verify(f"{reference.partition('@')[0]}@{digest}")) == 1
+
+    @pytest.mark.parametrize("tool", ["oras", "crane"])
+    def test_what_other_tools_packed_is_updated(
+        self,
+        *,
+        tool: str,
+        distribution_registry: RealRegistry,
+        repository: str,
+        flux_releases: Path,
+        golden: Path,
+        cosign_key: KeyPair,
+        pair: program.Pair,
+        tmp_path: Path,
+    ) -> None:
+        folder = write(tmp_path / "manifests", {COMPONENTS: text_of(golden, BEFORE), **OVERLAY})
+        layer = tmp_path / "layer.tgz"
+        run(["tar", "--create", "--gzip", f"--file={layer}", f"--directory={folder}", "."])
+        channel = program.channel(distribution_registry.host, repository)
+        name = str(channel).removeprefix("oci://")
+        if tool == "oras":
+            (tmp_path / "config.json").write_text("{}")
+            config = f"--config={tmp_path / 'config.json'}:{FLUX_CONFIG}"
+            oras("push", "--plain-http", "--disable-path-validation", config, name, f"{layer}:{FLUX_LAYER}")
+        else:
+            crane("append", "--oci-empty-base", f"--new_layer={layer}", f"--new_tag={name}")
+        cosign_key.sign(f"{name.rpartition(':')[0]}@{crane('digest', name).strip()}")
+        said = program.succeed("update", channel, *pair.signing, "--releases", flux_releases)
+        assert [(step["from"], step["to"]) for step in said["published"]] == [(BEFORE, PATCH)]
+        tree, *_ = pull(channel, program.ports(channel, flux_releases, pair))
+        assert contents(tree) == {COMPONENTS: text_of(golden, PATCH), **OVERLAY}
 
     def test_without_a_signature_it_is_refused_until_it_is_adopted(
         self, pushed: Callable[..., tuple[Reference, str]], flux_releases: Path, golden: Path, pair: program.Pair

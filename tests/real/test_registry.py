@@ -10,7 +10,7 @@ import pytest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.registry import open_registry
-from ci_automation.registry.credentials import Credential, Credentials
+from ci_automation.registry.credentials import Credential, Credentials, DockerConfig
 from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.port import AccessDenied, NotFound, Unreachable
 from ci_automation.registry.retry import Clock, Patience
@@ -18,7 +18,7 @@ from tests.contract.registry_contract import Door, RegistryContract, artifact, p
 from tests.real.peers import peer
 from tests.real.processes import free_port, run
 from tests.real.proxy import Drop
-from tests.real.registries import PASSWORD, USER, RealRegistry, distribution
+from tests.real.registries import PASSWORD, USER, RealRegistry, distribution, docker_config
 from tests.real.tokens import READER, WRITER, TokenServer, User
 
 if TYPE_CHECKING:
@@ -223,6 +223,12 @@ class TestRights:
         at = Reference.parse(f"oci://{password_registry.host}/acme/flux:{CHANNEL}")
         with pytest.raises(AccessDenied, match=r"read acme/flux.*: 401$"):
             opened(password_registry, shown).resolve(at)
+
+    def test_dockers_own_file_opens_the_door(self, password_registry: RealRegistry, tmp_path: Path) -> None:
+        at = Reference.parse(f"oci://{password_registry.host}/acme/flux:none")
+        folder = docker_config(tmp_path / "docker", password_registry.host, USER, PASSWORD)
+        source = DockerConfig.find({"DOCKER_CONFIG": str(folder)}, tmp_path)
+        assert open_registry(at, source).resolve(at) is None
 
 
 class TestInterruptions:

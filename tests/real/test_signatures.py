@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import Manifest
 from ci_automation.flows.init import init
 from ci_automation.flows.update import update
 from ci_automation.signing import legacy
@@ -45,11 +44,10 @@ class Published:
         reference = self.channel.at_digest(digest or self.digest)
         return program.flux_manifests("verify", reference, "--public-key", self.pair.public)
 
-    def changed(self, **annotations: str) -> Digest:
-        """Return the digest of a manifest like ours, with other annotations, that somebody pushed to the repository."""
+    def planted(self, **annotations: str) -> Digest:
+        """Return the digest of a manifest like ours that somebody without the key has pushed."""
         manifest = self.ports.registry.manifest(self.channel)
-        other = Manifest.build(manifest.config, manifest.layers, dict(manifest.annotations) | annotations)
-        return self.ports.registry.put_manifest(self.channel.at_digest(other.digest), other)
+        return program.planted(self.ports.registry, self.channel, manifest, **annotations)
 
     def signatures(self) -> int:
         """Return how many signatures the digest has."""
@@ -110,7 +108,7 @@ class TestOursToCosign:
         assert (done.code, done.error) == (10, "foreign-signature")
 
     def test_a_manifest_that_was_changed_has_no_signature(self, published: Published) -> None:
-        planted = published.changed(**{"org.opencontainers.image.source": "https://example.com/evil"})
+        planted = published.planted(**{"org.opencontainers.image.source": "https://example.com/evil"})
         tag(published.named(planted), "production")
         with pytest.raises(ProgramFailed, match="no signatures found"):
             published.keys.verify(published.named(planted))
@@ -118,7 +116,7 @@ class TestOursToCosign:
         assert (done.code, done.error) == (10, "unsigned")
 
     def test_a_signature_that_was_copied_to_another_digest_counts_for_neither(self, published: Published) -> None:
-        planted = published.changed(planted="yes")
+        planted = published.planted()
         run([peer("crane"), "copy", published.signature(), published.signature(planted)])
         with pytest.raises(ProgramFailed, match="no matching signatures"):
             published.keys.verify(published.named(planted))
@@ -136,7 +134,7 @@ class TestCosignsToUs:
     def test_a_payload_for_another_digest_is_refused_whatever_it_is_attached_to(
         self, unsigned: Published, tmp_path: Path
     ) -> None:
-        planted = unsigned.changed(planted="yes")
+        planted = unsigned.planted()
         payload = tmp_path / "payload.json"
         payload.write_bytes(legacy.payload(unsigned.channel, unsigned.digest))
         options = (f"--key={unsigned.keys.private}", "--tlog-upload=false", "--allow-insecure-registry", "--yes")

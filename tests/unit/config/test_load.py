@@ -386,7 +386,9 @@ class TestWhatIsWrong:
             pytest.param(f"defaults: {{refuse: []}}\n{MINIMAL}", "1:12: defaults.refuse: is", id="refuse"),
             pytest.param(with_artifact("refuse: []"), "5:5: artifacts[0].refuse: is", id="refuse, of an artifact"),
             pytest.param(with_artifact("acknowledge: []"), "5:5: artifacts[0].acknowledge: is", id="acknowledge"),
-            pytest.param(with_artifact("pullFrom: oci://r.example/a:b"), "5:5: artifacts[0].pullFrom: is", id="pullFrom"),
+            pytest.param(
+                with_artifact("pullFrom: oci://r.example/a:b"), "5:5: artifacts[0].pullFrom: is", id="pullFrom"
+            ),
             pytest.param(with_artifact("minimumFlux: 2.6.4"), "5:5: artifacts[0].minimumFlux: is", id="minimumFlux"),
             pytest.param(
                 with_artifact("signing: {mode: keyless}"), "5:21: artifacts[0].signing.mode: keyless is", id="keyless"

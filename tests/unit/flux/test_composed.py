@@ -87,7 +87,7 @@ def test_the_digest_is_the_same_for_ever() -> None:
         {"overlay": Tree((OVERLAY.files[0], replace(OVERLAY.files[1], executable=False)))},
         {"path": "gotk-components.yaml"},
     ],
-    ids=lambda change: "-".join(change),
+    ids="-".join,
 )
 def test_another_input_gives_another_digest(change: dict[str, Any]) -> None:
     assert compose(replace(RECIPE, **change)).digest != compose(RECIPE).digest

@@ -74,7 +74,7 @@ def test_a_hand_edit_is_found_and_shown_as_a_diff() -> None:
 
 
 def without_header(text: str) -> str:
-    """Do what kustomize does to a file that it reads and writes: comments at the top are lost, and the order is another."""
+    """Do what kustomize does to a file: the comments at its top are lost, and the order is another."""
     documents = text.split("\n", 4)[4].rstrip("\n").split("\n---\n")
     return "\n---\n".join(sorted(documents)) + "\n"
 

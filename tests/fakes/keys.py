@@ -7,7 +7,7 @@ import hashlib
 import json
 import ssl
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -24,18 +24,24 @@ if TYPE_CHECKING:
 N, R, P = 16, 1, 1  # what cosign writes (65536, 8, 1) takes 64 MiB
 
 
-def cosign_key(password: str, *, claimed_n: object = N, kdf: str = "scrypt", kind: str = "SIGSTORE") -> bytes:
-    """Return our key as `cosign generate-key-pair` writes it (go-securesystemslib, `encrypted`)."""
+def cosign_key(password: str, *, claimed_n: int = N, kind: str = "SIGSTORE") -> bytes:
+    """Return our key as `cosign generate-key-pair` writes it, but for the cost of opening it."""
+    value = envelope(password)
+    value["kdf"]["params"]["N"] = claimed_n
+    return armoured(json.dumps(value).encode(), kind)
+
+
+def envelope(password: str, content: bytes | None = None) -> dict[str, Any]:
+    """Return what is inside a `cosign.key` (go-securesystemslib, `encrypted`): our key, or `content`."""
     salt, nonce = b"s" * 32, b"n" * 24
     derived = hashlib.scrypt(password.encode(), salt=salt, n=N, r=R, p=P, dklen=32)
     der = signing_key().key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
-    ciphertext = SecretBox(derived).encrypt(der, nonce).ciphertext
-    envelope = {
-        "kdf": {"name": kdf, "params": {"N": claimed_n, "r": R, "p": P}, "salt": _text(salt)},
+    ciphertext = SecretBox(derived).encrypt(der if content is None else content, nonce).ciphertext
+    return {
+        "kdf": {"name": "scrypt", "params": {"N": N, "r": R, "p": P}, "salt": _text(salt)},
         "cipher": {"name": "nacl/secretbox", "nonce": _text(nonce)},
         "ciphertext": _text(ciphertext),
     }
-    return armoured(json.dumps(envelope).encode(), kind)
 
 
 def armoured(content: bytes, kind: str = "SIGSTORE") -> bytes:

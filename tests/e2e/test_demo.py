@@ -1,0 +1,44 @@
+"""The demo is the real program: what it prints can be done again, and it leaves nothing behind unless told to."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from tests.e2e.desk import ours
+from tests.fakes.releases import write_releases
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from tests.e2e.desk import Desk
+
+
+def test_it_shows_the_whole_job_and_ends_verified(desk: Desk) -> None:
+    ran = desk.ok("demo", "--folder", "here")
+    commands = [shlex.split(line)[2:] for line in ran.out.splitlines() if line.startswith("$ flux-manifests ")]
+    assert [command[0] for command in commands] == ["init", "update", "plan", "apply", "verify", "history"]
+    assert "was there           v2.98.5" in ran.out
+    assert "published           v2.98.8" in ran.out
+    assert "waits for approval  v2.99.4" in ran.out
+    assert "a minor release needs approval" in ran.out
+    assert re.search(r"is signed: Flux v2\.99\.4, sha256:", ran.out)
+    found = desk.ok("verify", "layout:here/registry:production", "--public-key", "here/cosign.pub", "--output", "json")
+    assert found.json["version"] == "v2.99.4"
+    assert (desk.folder / "here" / "cosign.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_without_a_folder_it_leaves_nothing(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = sorted(tmp_path.iterdir())
+    desk.ok("demo")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_releases_without_a_step_to_show_are_refused(desk: Desk) -> None:
+    write_releases(desk.folder / "few", [ours("v2.98.1"), ours("v2.98.2")])
+    ran = desk.run("demo", "--releases", "few")
+    assert (ran.code, "too-few-releases" in ran.err) == (2, True)

@@ -1,0 +1,195 @@
+"""What a run costs: its requests, exactly, and the bytes of a check that finds nothing to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from tests.fakes.github import FakeGitHub
+from tests.real import program, proxy
+from tests.real.registries import RealRegistry, distribution, docker_config
+from tests.real.tokens import PATH, READER, WRITER
+
+if TYPE_CHECKING:
+    import io
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from ci_automation.artifact.reference import Reference
+
+REPOSITORY = "acme/flux-manifests"
+NEWEST = "v2.9.4"
+KILOBYTE = 1000
+CHECK = ["GET channel 401", "GET token 200", "GET channel 200", "GET signature 200"]
+UPLOAD = ["HEAD blob 404", "POST upload 202", "PUT upload 201"]
+
+
+class Wire:
+    """Counts the bytes of one connection in both directions, whatever they are."""
+
+    def __init__(self, stream: io.BufferedIOBase, total: Counter[str], direction: str) -> None:
+        self._stream, self._total, self._direction = stream, total, direction
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _counted(self, data: bytes) -> bytes:
+        self._total[self._direction] += len(data)
+        return data
+
+    def readline(self, limit: int = -1) -> bytes:
+        return self._counted(self._stream.readline(limit))
+
+    def read1(self, limit: int = -1) -> bytes:
+        return self._counted(self._stream.read1(limit))
+
+    def write(self, data: bytes) -> int:
+        self._total[self._direction] += len(data)
+        return self._stream.write(data)
+
+
+@contextmanager
+def counting(registry: RealRegistry) -> Iterator[Counter[str]]:
+    """Yield the bytes that pass the registry's door while the block runs, headers and all."""
+    total: Counter[str] = Counter()
+
+    class Counted(proxy._Exchange):
+        def setup(self) -> None:
+            super().setup()
+            self.rfile = cast("io.BufferedReader", Wire(self.rfile, total, "received"))
+            self.wfile = cast("io.BufferedWriter", Wire(self.wfile, total, "sent"))
+
+    server = registry.proxy._server
+    server.RequestHandlerClass = Counted
+    try:
+        yield total
+    finally:
+        server.RequestHandlerClass = proxy._Exchange
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> program.Pair:
+    """Return the key."""
+    return program.elliptic_key(tmp_path_factory.mktemp("key"))
+
+
+@pytest.fixture
+def walled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealRegistry]:
+    """Yield a registry that asks for tokens, as the public ones do; whoever runs may write."""
+    with distribution(tmp_path / "registry", "token") as registry:
+        log_in(registry, WRITER.name, tmp_path, monkeypatch)
+        yield registry
+
+
+def log_in(registry: RealRegistry, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the programs that follow be that user."""
+    user = {user.name: user for user in (READER, WRITER)}[name]
+    monkeypatch.setenv("DOCKER_CONFIG", str(docker_config(tmp_path / name, registry.host, user.name, user.password)))
+
+
+def published(registry: RealRegistry, version: str, flux_releases: Path, pair: program.Pair) -> Reference:
+    """Return a channel that has a version."""
+    channel = program.channel(registry.host, REPOSITORY)
+    program.succeed("init", channel, "--flux-version", version, "--releases", flux_releases, *pair.signing)
+    registry.proxy.forget()
+    return channel
+
+
+def said(registry: RealRegistry) -> list[str]:
+    """Return the requests as a person names them, in their order."""
+
+    def name(path: str) -> str:
+        if path.startswith(PATH):
+            return "token"
+        kind, _, rest = path.partition("?")[0].removeprefix(f"/v2/{REPOSITORY}/").partition("/")
+        if kind == "blobs":
+            return "upload" if rest.startswith("uploads") else "blob"
+        if rest.endswith(".sig"):
+            return "signature"
+        return "channel" if rest == "production" else "digest" if rest.startswith("sha256:") else "immutable tag"
+
+    return [f"{request.method} {name(request.path)} {request.status}" for request in registry.requests]
+
+
+def publication(*, first: bool) -> list[str]:
+    """Return the requests of a publication, from the token that may write to the last look at the channel."""
+    layer, payload = UPLOAD, UPLOAD
+    config = UPLOAD if first else ["HEAD blob 200"]
+    signing = ["GET signature 404", *payload, "PUT signature 201", "GET signature 200"]
+    tagging = ["HEAD immutable tag 404", "PUT immutable tag 201"]
+    moving = ["HEAD channel 404" if first else "HEAD channel 200", "PUT channel 201", "HEAD channel 200"]
+    return ["GET token 200", *layer, *config, "PUT digest 201", *signing, *tagging, *moving]
+
+
+def show(
+    capsys: pytest.CaptureFixture[str], title: str, requests: list[str], figures: Mapping[str, int] | None = None
+) -> None:
+    """Print what was counted, so that it can be read in the log of a green run."""
+    methods = Counter(request.partition(" ")[0] for request in requests)
+    rows = {"requests to the registry": len(requests)} | dict(sorted(methods.items())) | dict(figures or {})
+    with capsys.disabled():
+        print(f"\n{title}")
+        for what, count in rows.items():
+            print(f"  {count:>6}  {what}")
+
+
+def test_a_check_that_finds_nothing_to_do(
+    walled: RealRegistry,
+    flux_releases: Path,
+    pair: program.Pair,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    channel = published(walled, NEWEST, flux_releases, pair)
+    log_in(walled, READER.name, tmp_path, monkeypatch)
+    with FakeGitHub(flux_releases) as github:
+        config = program.configuration(tmp_path / "config.yaml", channel, flux_releases)
+        config.write_text(
+            config.read_text().replace(f'"dir:{flux_releases}"', f'"github:fluxcd/flux2", "apiUrl": "{github.url()}"')
+        )
+        with counting(walled) as passed:
+            arguments = ("check", "production", "--config", config, "--public-key", pair.public)
+            found = program.succeed(*arguments, GITHUB_API_URL=github.url(), GITHUB_TOKEN=github.token)
+        assert (found["changed"], found["version"], found["signature"]) == (False, NEWEST, "verified")
+        assert found["plan"]["steps"] == []
+        assert said(walled) == CHECK
+        (query,) = github.requests
+        assert (query.method, query.path, query.status) == ("POST", "/graphql", 200)
+        answers = passed["sent"] + query.sent
+        figures = {
+            "requests to GitHub": 1,
+            "bytes of the registry's answers": passed["sent"],
+            "bytes of GitHub's answer": query.sent,
+            "bytes of all answers, headers and token included": answers,
+            "bytes of all requests, with the token in two of them": passed["received"] + query.received,
+        }
+        show(capsys, "a check that finds nothing to do", said(walled), figures)
+        # Both sides are counted, so neither is nothing.
+        assert passed["sent"] > KILOBYTE
+        assert query.sent > 0
+        assert answers < 6 * KILOBYTE
+
+
+def test_a_patch_that_is_published(
+    walled: RealRegistry, flux_releases: Path, pair: program.Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    channel = published(walled, "v2.8.5", flux_releases, pair)
+    found = program.succeed("update", channel, "--releases", flux_releases, *pair.signing)
+    assert [step["to"] for step in found["published"]] == ["v2.8.8"]
+    show(capsys, "a patch that is published, its base verified", said(walled))
+    assert said(walled) == [*CHECK, "GET blob 200", *publication(first=False)]
+    assert len(said(walled)) == 22
+
+
+def test_a_first_artifact(
+    walled: RealRegistry, flux_releases: Path, pair: program.Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    channel = program.channel(walled.host, REPOSITORY)
+    program.succeed("init", channel, "--flux-version", NEWEST, "--releases", flux_releases, *pair.signing)
+    show(capsys, "a first artifact", said(walled))
+    assert said(walled) == ["HEAD channel 401", "GET token 200", "HEAD channel 404", *publication(first=True)]
+    assert len(said(walled)) == 22

@@ -1,0 +1,186 @@
+"""Manifests: the bytes that Flux would write, and nothing read that Flux would not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import (
+    CONFIG_BLOB,
+    DOCKER_LIST,
+    DOCKER_MANIFEST,
+    FLUX_CONFIG,
+    FLUX_LAYER,
+    OCI_INDEX,
+    OCI_MANIFEST,
+    Descriptor,
+    InvalidManifest,
+    Manifest,
+)
+
+CONFIG = Descriptor.of(FLUX_CONFIG, CONFIG_BLOB)
+LAYER = Descriptor.of(FLUX_LAYER, b"layer")
+DIGEST = f"sha256:{'4' * 64}"
+NONE: Any = object()
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+annotated = st.dictionaries(texts, texts, max_size=4)
+
+
+def described(**changes: Any) -> dict[str, Any]:
+    return with_changes({"mediaType": FLUX_LAYER, "size": 5, "digest": DIGEST}, changes)
+
+
+def manifest(**changes: Any) -> bytes:
+    value = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": described(), "layers": [described()]}
+    return json.dumps(with_changes(value, changes)).encode()
+
+
+def with_changes(value: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    return {key: part for key, part in (value | changes).items() if part is not NONE}
+
+
+class TestConfig:
+    def test_is_the_blob_of_flux_2_9(self) -> None:
+        assert len(CONFIG_BLOB) == CONFIG.size == 115
+        assert str(CONFIG.digest) == "sha256:5b943e2b943f6c81dbbd4e2eca5121f4fcc39139e3d1219d6d89bd925b77d9fe"
+
+
+class TestBuild:
+    def test_has_the_bytes_that_flux_writes(self) -> None:
+        built = Manifest.build(CONFIG, (LAYER,), {"org.opencontainers.image.source": "x", "a": "b"})
+        assert built.raw.decode() == (
+            '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",'
+            f'"config":{{"mediaType":"{FLUX_CONFIG}","size":115,"digest":"{CONFIG.digest}"}},'
+            f'"layers":[{{"mediaType":"{FLUX_LAYER}","size":5,"digest":"{LAYER.digest}"}}],'
+            '"annotations":{"a":"b","org.opencontainers.image.source":"x"}}'
+        )
+
+    def test_without_annotations_has_no_key_for_them(self) -> None:
+        assert b"annotations" not in Manifest.build(CONFIG, (LAYER,)).raw
+
+    def test_a_layers_annotations_come_last_and_sorted(self) -> None:
+        layer = Descriptor.of(FLUX_LAYER, b"", {"b": "2", "a": "1"})
+        assert b'","annotations":{"a":"1","b":"2"}}]}' in Manifest.build(CONFIG, (layer,)).raw
+
+    @pytest.mark.parametrize(
+        ("text", "written"),
+        [
+            pytest.param("<a href='b'>&", r"\u003ca href='b'\u003e\u0026", id="HTML's characters"),
+            pytest.param("\u2028\u2029", r"\u2028\u2029", id="JavaScript's line ends"),
+            pytest.param('\b\f\n\r\t"\\/', r"\b\f\n\r\t\"\\/", id="JSON's own"),
+            pytest.param("\x00\x1f\x7f", "\\u0000\\u001f\x7f", id="control characters"),
+            pytest.param("é日\U0001f600", "é日\U0001f600", id="all else is UTF-8"),
+        ],
+    )
+    def test_escapes_what_go_escapes(self, text: str, written: str) -> None:
+        assert f'"annotations":{{"a":"{written}"}}}}' in Manifest.build(CONFIG, (LAYER,), {"a": text}).raw.decode()
+
+    @given(annotated, annotated)
+    def test_reads_what_it_writes(self, own: dict[str, str], layers: dict[str, str]) -> None:
+        built = Manifest.build(CONFIG, (LAYER, Descriptor.of(FLUX_LAYER, b"", layers)), own)
+        assert Manifest.parse(built.raw) == built
+        assert built.digest == Digest.of(built.raw)
+
+    @given(annotated)
+    def test_the_order_of_annotations_does_not_count(self, own: dict[str, str]) -> None:
+        backwards = dict(reversed(own.items()))
+        assert Manifest.build(CONFIG, (LAYER,), own).raw == Manifest.build(CONFIG, (LAYER,), backwards).raw
+
+
+class TestParse:
+    @pytest.mark.parametrize(
+        "raw",
+        [
+            pytest.param(manifest(), id="OCI"),
+            pytest.param(manifest(mediaType=DOCKER_MANIFEST), id="Docker"),
+            pytest.param(manifest(mediaType=NONE), id="no media type, as OCI allows"),
+            pytest.param(manifest(annotations=None), id="no annotations, as null"),
+            pytest.param(manifest(layers=[described()] * 64), id="64 layers"),
+            pytest.param(manifest(artifactType="a", subject=described()), id="keys of OCI 1.1"),
+            pytest.param(manifest(layers=[described(annotations={"a": "b"}, urls=[])]), id="more about a layer"),
+            pytest.param(b" \n" + manifest() + b"\n ", id="space around it"),
+        ],
+    )
+    def test_reads(self, raw: bytes) -> None:
+        read = Manifest.parse(raw)
+        assert read.raw == raw
+        assert read.config == Descriptor(FLUX_LAYER, Digest("4" * 64), 5)
+        assert read.layers[0].digest == Digest("4" * 64)
+
+    def test_gives_the_annotations(self) -> None:
+        assert Manifest.parse(manifest(annotations={"a": "b"})).annotations == {"a": "b"}
+
+    @pytest.mark.parametrize(
+        ("raw", "reason"),
+        [
+            pytest.param(b"", "it is not JSON$", id="nothing"),
+            pytest.param(b"<!DOCTYPE html>", "it is not JSON$", id="a page"),
+            pytest.param(b"[" * 100_000, "it is not JSON$", id="nested without end"),
+            pytest.param(b"1" * 5000, "it is not JSON$", id="a number of 5000 digits"),
+            pytest.param(b'{"a": NaN}', "it is not JSON$", id="not a number"),
+            pytest.param(b'{"a": -Infinity}', "it is not JSON$", id="infinity"),
+            pytest.param(b'{"a": "\xff"}', "it is not JSON$", id="not UTF-8"),
+            pytest.param(manifest().decode().encode("utf-16"), "it is not JSON$", id="UTF-16"),
+            pytest.param(b"\xef\xbb\xbf" + manifest(), "it is not JSON$", id="a byte order mark"),
+            pytest.param(manifest(annotations={"a": "\ud800"}), "it is not JSON$", id="half a surrogate pair"),
+            pytest.param(b"[]", "it is not a JSON object", id="a list"),
+            pytest.param(manifest(mediaType=OCI_INDEX), "it is an index", id="an index"),
+            pytest.param(manifest(mediaType=DOCKER_LIST), "it is an index", id="Docker's list"),
+            pytest.param(manifest(manifests=[]), "it is an index", id="an index that says it is a manifest"),
+            pytest.param(manifest(mediaType="text/html"), "not an OCI image manifest", id="another media type"),
+            pytest.param(manifest(mediaType=[]), "not an OCI image manifest", id="a media type that is no text"),
+            pytest.param(manifest(mediaType=None), "not an OCI image manifest", id="a media type that is null"),
+            pytest.param(manifest(schemaVersion=1), "of schema version 2", id="schema version 1"),
+            pytest.param(manifest(schemaVersion="2"), "of schema version 2", id="a text as schema version"),
+            pytest.param(manifest(schemaVersion=2.0), "of schema version 2", id="a fraction as schema version"),
+            pytest.param(manifest(schemaVersion=NONE), "of schema version 2", id="no schema version"),
+            pytest.param(manifest(layers=[]), "no layers, or too many", id="an empty list of layers"),
+            pytest.param(manifest(layers=NONE), "no layers, or too many", id="no layers"),
+            pytest.param(manifest(layers={}), "no layers, or too many", id="layers that are no list"),
+            pytest.param(manifest(layers=[described()] * 65), "no layers, or too many", id="65 layers"),
+            pytest.param(manifest(config=NONE), "a descriptor lacks", id="no config"),
+            pytest.param(manifest(config=[]), "a descriptor lacks", id="a config that is no object"),
+            pytest.param(manifest(layers=[None]), "a descriptor lacks", id="a layer that is null"),
+            pytest.param(manifest(layers=[described(size=NONE)]), "a descriptor lacks", id="no size"),
+            pytest.param(manifest(layers=[described(size=-1)]), "a descriptor lacks", id="a negative size"),
+            pytest.param(manifest(layers=[described(size=1.0)]), "a descriptor lacks", id="a fraction as size"),
+            pytest.param(manifest(layers=[described(size=True)]), "a descriptor lacks", id="a switch as size"),
+            pytest.param(manifest(layers=[described(size=1 << 63)]), "a descriptor lacks", id="a size of 2^63"),
+            pytest.param(manifest(layers=[described(mediaType=1)]), "a descriptor lacks", id="no media type"),
+            pytest.param(manifest(layers=[described(digest=None)]), "a descriptor lacks", id="no digest"),
+            pytest.param(manifest(layers=[described(digest="sha512:0")]), "not a sha256 digest", id="another digest"),
+            pytest.param(manifest(annotations=[]), "an annotation is not a text", id="a list of annotations"),
+            pytest.param(manifest(annotations={"a": 1}), "an annotation is not a text", id="a number as annotation"),
+            pytest.param(
+                manifest(layers=[described(annotations={"a": None})]), "an annotation is not a text", id="on a layer"
+            ),
+        ],
+    )
+    def test_refuses(self, raw: bytes, reason: str) -> None:
+        with pytest.raises(InvalidManifest, match=f"^the manifest is not a Flux artifact: .*{reason}") as error:
+            Manifest.parse(raw)
+        assert error.value.exit_code == 10
+
+    @given(
+        st.binary()
+        | st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+            lambda inside: (
+                st.lists(inside)
+                | st.dictionaries(
+                    st.sampled_from(
+                        ["schemaVersion", "mediaType", "config", "layers", "annotations", "digest", "size"]
+                    ),
+                    inside,
+                )
+            ),
+        ).map(lambda value: json.dumps(value).encode())
+    )
+    def test_nothing_worse_happens(self, raw: bytes) -> None:
+        with pytest.raises(InvalidManifest):
+            Manifest.parse(raw)

@@ -1,0 +1,67 @@
+"""What becomes of an error on its way out: a code, a message, and never a traceback that nobody asked for."""
+
+from __future__ import annotations
+
+import errno
+import json
+
+import click
+import pytest
+
+from ci_automation.cli import run
+from ci_automation.errors import Conflict, Error
+
+CASES = {
+    "ours": (Conflict("it moved"), 12, "conflict", "it moved"),
+    "without a code": (Error("odd"), 1, "error", "odd"),
+    "Ctrl-C": (KeyboardInterrupt(), 130, "interrupted", "interrupted"),
+    "the end of a file": (EOFError("half a file"), 1, "internal", "EOFError: half a file"),
+    "click's own": (click.ClickException("no"), 2, "usage", "no"),
+    "a full disk behind the output": (OSError(errno.ENOSPC, "No space left"), 2, "output-unwritable", "No space left"),
+    "any other of the system": (OSError(errno.EPERM, "not permitted"), 1, "internal", "not permitted"),
+    "any other": (RecursionError("too deep"), 1, "internal", "RecursionError: too deep"),
+    "hostile": (Conflict("a\x1b[2Jb\rc"), 12, "conflict", "a\N{REPLACEMENT CHARACTER}[2Jb\N{REPLACEMENT CHARACTER}c"),
+}
+
+
+@pytest.mark.parametrize(("error", "exit_code", "code", "message"), CASES.values(), ids=list(CASES))
+def test_every_error_is_told_in_both_tongues(
+    error: BaseException,
+    exit_code: int,
+    code: str,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("ci_automation.cli.config.schema_of_config", fail)
+    assert run(["config", "schema"]) == exit_code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.endswith(f"(exit {exit_code}, code {code})\n")
+    assert "Traceback" not in captured.err
+
+    monkeypatch.setattr("ci_automation.cli.verify.verify", fail)
+    monkeypatch.setattr("ci_automation.cli.verify.ports_for", lambda *_: None)
+    assert run(["verify", "layout:x:y", "--public-key", "x", "--output", "json"]) == exit_code
+    told = json.loads(capsys.readouterr().out)["error"]
+    assert (told["code"], told["exitCode"], message in told["message"]) == (code, exit_code, True)
+
+
+def test_the_traceback_is_there_for_who_asks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise LookupError("here")
+
+    monkeypatch.setattr("ci_automation.cli.config.load", fail)
+    assert run(["config", "validate", "-v"]) == 1
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_the_exit_code_of_click_is_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out[0].isdigit()

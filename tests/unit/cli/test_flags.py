@@ -1,0 +1,123 @@
+"""From the options on the command line to what a flow is given."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from ci_automation.artifact.reference import Reference
+from ci_automation.cli import options as shared
+from ci_automation.cli.output import progress
+from ci_automation.cli.target import ContradictingOptions, Given, NothingNamed, release_source, targets
+from ci_automation.flux.options import Options
+from ci_automation.flux.sources.directory import DirectorySource
+from ci_automation.registry.layout import LayoutRegistry
+from tests.fakes.world import key_pem, signing_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FLAGS = {
+    "none": ([], {}),
+    "a text": (["--namespace", "fleet"], {"namespace": "fleet"}),
+    "a list": (["--components=a,b"], {"components": "a,b"}),
+    "a list in pieces": (["--components", "a", "--components", "b,c"], {"components": "a,b,c"}),
+    "an empty list": (["--toleration-keys="], {"toleration-keys": ""}),
+    "a switch": (["--network-policy"], {"network-policy": True}),
+    "a switch off": (["--network-policy=false"], {"network-policy": False}),
+    "a switch off, apart": (["--watch-all-namespaces", "false"], {"watch-all-namespaces": False}),
+    "a password": (["--registry-creds", "u:p"], {"registry-creds": "u:p"}),
+}
+
+
+@pytest.mark.parametrize(("arguments", "flags"), FLAGS.values(), ids=list(FLAGS))
+def test_flags_of_flux_install_are_read_as_flux_reads_them(arguments: list[str], flags: Mapping[str, Any]) -> None:
+    seen: list[dict[str, Any]] = []
+
+    @click.command()
+    @shared.install_flags
+    def command(flags: dict[str, Any]) -> None:
+        seen.append(flags)
+
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 0, result.output
+    assert seen == [flags]
+
+
+def test_a_repeated_list_is_one_list_for_the_options() -> None:
+    assert Options().with_flags({"components": "kustomize-controller,source-controller"}).components == (
+        "kustomize-controller",
+        "source-controller",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"signing": "key"}, "needs --key"), ({"signing": "unsafe-unsigned", "key": "k"}, "takes no --key")],
+)
+def test_options_that_contradict_each_other_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ContradictingOptions, match=message):
+        Given.of(options)
+
+
+class TestTargets:
+    @pytest.fixture(autouse=True)
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in os.environ:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.chdir(tmp_path)
+        Path("a.key").write_bytes(key_pem())
+        Path("b.pub").write_text(signing_key("theirs").public.to_pem())
+
+    def test_nothing_named_is_a_mistake(self) -> None:
+        with pytest.raises(NothingNamed):
+            targets(None, Given())
+
+    def test_the_key_that_signs_is_the_key_that_is_trusted_unless_another_is_named(self) -> None:
+        (target,) = targets("layout:r:production", Given(key="a.key"))
+        assert target.channel == Reference.parse("layout:r:production")
+        assert isinstance(target.ports.registry, LayoutRegistry)
+        assert target.ports.trusted_key is not None
+        assert target.ports.trusted_key.fingerprint == signing_key().public.fingerprint
+        (target,) = targets("layout:r:production", Given(key="a.key", public_key="b.pub"))
+        assert target.ports.trusted_key is not None
+        assert target.ports.trusted_key.fingerprint == signing_key("theirs").public.fingerprint
+        assert "PRIVATE" not in repr(target.ports.signing_key)
+
+    def test_flags_of_the_command_line_are_over_those_of_the_configuration(self) -> None:
+        Path("c.yaml").write_text(
+            "version: 1\nartifacts:\n- name: a\n  url: layout:r:production\n"
+            "  flags: {log-level: debug, namespace: fleet}\n  signing: {mode: unsafe-unsigned}\n"
+        )
+        (target,) = targets("a", Given(config="c.yaml", flags={"log-level": "error"}))
+        assert target.intent.flags == {"log-level": "error", "namespace": "fleet"}
+        assert target.intent.unsafe_unsigned
+        (target,) = targets("a", Given(config="c.yaml", key="a.key"))
+        assert not target.intent.unsafe_unsigned
+
+    def test_releases_come_from_the_option_or_else_from_the_configuration(self) -> None:
+        Path("c.yaml").write_text("version: 1\nsource: dir:there\nartifacts:\n- {name: a, url: 'layout:r:p'}\n")
+        (target,) = targets("a", Given(config="c.yaml"))
+        assert isinstance(target.ports.releases, DirectorySource)
+        assert target.ports.releases._path == Path("there")
+        (target,) = targets("a", Given(config="c.yaml", releases="here"))
+        assert isinstance(target.ports.releases, DirectorySource)
+        assert target.ports.releases._path == Path("here")
+        assert not isinstance(release_source(Given()), DirectorySource)
+
+
+def test_progress_is_silent_where_nobody_asked_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    progress(verbose=False, text=True)("quietly")
+    progress(verbose=False, text=False)("quietly")
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_cannot_be_used_to_control_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    progress(verbose=True, text=True)("reading \x1b[2J\rx")
+    assert "\x1b[2J" not in capsys.readouterr().err

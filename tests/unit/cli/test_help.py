@@ -1,0 +1,122 @@
+"""What the command line says of itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from ci_automation.cli import COMMANDS, cli, run
+from ci_automation.flux.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEAVY = {
+    "github",
+    "oras",
+    "requests",
+    "cryptography",
+    "pydantic",
+    "rich",
+    "yaml",
+    "sigstore",
+    "nacl",
+    "filelock",
+    "semver",
+}
+NEAREST = [
+    (["udpate"], "Did you mean 'update'?"),
+    (["hstory"], "Did you mean 'history'?"),
+    (["config", "validat"], "Did you mean 'validate'?"),
+    (["update", "--sining", "key"], "--signing"),
+    (["render", "--component", "x"], "--components"),
+    (["init", "x", "--flux-versoin", "v2.9.4"], "--flux-version"),
+    (["check", "--output", "jsn"], "'text', 'json'"),
+    (["update", "--signing", "keyless"], "'key', 'unsafe-unsigned'"),
+    (["render", "--flux-version", "v2.9.4", "--network-policy=perhaps"], "not a valid boolean"),
+]
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {inner}", found) for inner, found in command.commands.items())
+
+
+ALL = dict(commands())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_says_of_each_command_what_it_says_of_itself(name: str) -> None:
+    help_text = ALL[name].help or ""
+    assert COMMANDS[name] == help_text.partition("\n\n")[0].replace("\n", " ")
+    assert ALL[name].name == name
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_help_has_an_example_that_is_unbroken(name: str) -> None:
+    text = CliRunner().invoke(cli, [*name.split(), "--help"], prog_name="flux-manifests", terminal_width=80).output
+    examples = [line.strip() for line in text.splitlines() if line.startswith("  flux-manifests ")]
+    assert any(f"{line} ".startswith(f"flux-manifests {name} ") for line in examples), text
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_option_says_what_it_is(name: str) -> None:
+    options = [it for it in ALL[name].params if isinstance(it, click.Option) and not it.hidden]
+    assert all(option.help for option in options)
+    assert not [option.name for option in options if option.help and option.help.endswith(".")]
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in {"demo", "config", "config schema"}])
+def test_each_command_speaks_to_people_and_to_programs(name: str) -> None:
+    names = {option for parameter in ALL[name].params for option in parameter.opts}
+    assert {"--output", "--config", "--verbose", "-v"} <= names
+    assert ("--registry-config" in names) == (name not in {"render", "config validate"})
+
+
+@pytest.mark.parametrize("name", ["render", "init", "check", "plan", "update"])
+def test_every_flag_of_flux_install_is_there_by_its_own_name(name: str) -> None:
+    names = {option for parameter in ALL[name].params for option in parameter.opts}
+    flags = {f"--{field.name.replace('_', '-')}" for field in fields(Options)}
+    assert flags | {"--components-extra", "--registry-creds"} <= names
+
+
+@pytest.mark.parametrize(("arguments", "nearest"), NEAREST, ids=[" ".join(row[0]) for row in NEAREST])
+def test_what_is_not_known_names_the_nearest(
+    arguments: list[str], nearest: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert nearest in captured.err
+    assert "code usage" in captured.err
+
+
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    assert "flux-manifests demo" in capsys.readouterr().err
+
+
+def test_a_command_that_cannot_be_imported_is_not_an_unknown_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ci_automation.cli.verify", None)
+    with pytest.raises(ImportError):
+        cli.get_command(click.Context(cli), "verify")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["update", "--help"]], ids=" ".join)
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "ci_automation", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "click" in imported
+    light = HEAVY if arguments[0].startswith("-") else HEAVY - {"semver"}
+    assert not imported & light

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Reference
+from ci_automation.flux.options import Options
+from ci_automation.flux.version import Version
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.plan import ImageChange, PassedOver, Plan, PlannedStep
+from ci_automation.report.text import Table, approval_commands, plain_text, plan_table, step_details
+
+OLD, NEW = Version.parse("v2.8.5"), Version.parse("v2.8.8")
+BASE, TARGET, LAST = (Digest.of(text) for text in (b"base", b"target", b"last"))
+CHANNEL = Reference.parse("layout:my registry:production")
+
+
+def step(decision: Decision = Decision.AUTO, *, base: Digest = BASE, target: Digest = TARGET) -> PlannedStep:
+    return PlannedStep(OLD, NEW, base, target, decision, ("first reason", "second"), Options(), BASE, BASE, proven=True)
+
+
+def plan(*steps: PlannedStep, passed_over: tuple[PassedOver, ...] = ()) -> Plan:
+    return Plan(CHANNEL, OLD, BASE, steps, passed_over)
+
+
+class TestTable:
+    def test_columns_are_aligned_and_lines_end_with_their_text(self) -> None:
+        table = Table(("a", "head", ""), (("long cell", "x", ""), ("", "", "z")))
+        assert table.to_text() == "a          head\nlong cell  x\n                 z"
+
+    def test_a_table_without_rows_is_its_head(self) -> None:
+        assert Table(("a", "b"), ()).to_text() == "a  b"
+
+
+HOSTILE = {
+    "colours": ("\x1b[31mred", "\N{REPLACEMENT CHARACTER}[31mred"),
+    "an overwritten line": ("safe\rEVIL", "safe\N{REPLACEMENT CHARACTER}EVIL"),
+    "a bell and a backspace": ("a\x07\x08", "a" + "\N{REPLACEMENT CHARACTER}" * 2),
+    "C1 controls": ("a\x9b31m", "a\N{REPLACEMENT CHARACTER}31m"),
+    "text that runs backwards": ("a\u202egnp.exe", "a\N{REPLACEMENT CHARACTER}gnp.exe"),
+    "isolates": ("\u2066a\u2069", "\N{REPLACEMENT CHARACTER}a\N{REPLACEMENT CHARACTER}"),
+    "nothing to see": ("a\u200bb\ufeff", "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"),
+    "line separators": ("a\u2028b\u2029", "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}"),
+    "half a pair": ("a\ud800", "a\N{REPLACEMENT CHARACTER}"),
+    "private use": ("\ue000", "\N{REPLACEMENT CHARACTER}"),
+    "a NUL": ("a\0b", "a\N{REPLACEMENT CHARACTER}b"),
+    "a tab": ("a\tb", "a\N{REPLACEMENT CHARACTER}b"),
+}
+
+
+@pytest.mark.parametrize(("text", "plain"), HOSTILE.values(), ids=list(HOSTILE))
+def test_nothing_reaches_a_terminal_that_could_control_it(text: str, plain: str) -> None:
+    assert plain_text(text) == plain
+    plain_text(text).encode()
+
+
+@pytest.mark.parametrize("text", ["", "two\nlines", "größer als 2 GiB — naïve, 日本語, 👍"])
+def test_what_people_write_stays(text: str) -> None:
+    assert plain_text(text) == text
+
+
+class TestPlanTable:
+    def test_says_what_was_there_what_was_published_what_waits_and_why(self) -> None:
+        steps = (step(), step(Decision.APPROVAL, base=TARGET, target=LAST))
+        passed = (PassedOver(Version.parse("v3.0.0"), Decision.REFUSED, ("never",)),)
+        table = plan_table(plan(*steps, passed_over=passed), 1)
+        assert table.head == ("", "version", "digest", "why")
+        assert table.rows == (
+            ("was there", "v2.8.5", str(BASE), ""),
+            ("published", "v2.8.8", str(TARGET), "first reason; second"),
+            ("waits for approval", "v2.8.8", str(LAST), "first reason; second"),
+            ("refused", "v3.0.0", "", "never"),
+        )
+
+    @pytest.mark.parametrize(
+        ("decision", "word"),
+        [
+            (Decision.AUTO, "can be published"),
+            (Decision.APPROVAL, "waits for approval"),
+            (Decision.HOLD, "on hold"),
+            (Decision.REFUSED, "refused"),
+        ],
+    )
+    def test_every_decision_has_its_words(self, decision: Decision, word: str) -> None:
+        assert plan_table(plan(step(decision)), 0).rows[1][0] == word
+
+    def test_a_hostile_reason_is_harmless(self) -> None:
+        passed = (PassedOver(NEW, Decision.HOLD, ("frozen\x1b[2J\rall is well",)),)
+        assert "\x1b" not in plan_table(plan(passed_over=passed), 0).to_text()
+
+
+class TestStepDetails:
+    def test_names_images_and_what_comes_and_goes(self) -> None:
+        images = (
+            ImageChange("source-controller", "r/source-controller:v1.8.5", "r/source-controller:v1.8.8"),
+            ImageChange("source-watcher", "", "r/source-watcher:v2.1.0"),
+            ImageChange("helm-controller", "r/helm-controller:v1", ""),
+        )
+        changed = PlannedStep(
+            *(OLD, NEW, BASE, TARGET, Decision.AUTO, (), Options(), BASE, BASE, True),
+            images=images,
+            added=("Deployment/source-watcher",),
+            removed=("Deployment/helm-controller\x1b",),
+        )
+        assert step_details(changed).splitlines() == [
+            "v2.8.5 -> v2.8.8 (patch)",
+            "  image   source-controller: r/source-controller:v1.8.5 -> r/source-controller:v1.8.8",
+            "  image   source-watcher: none -> r/source-watcher:v2.1.0",
+            "  image   helm-controller: r/helm-controller:v1 -> none",
+            "  new     Deployment/source-watcher",
+            "  gone    Deployment/helm-controller\N{REPLACEMENT CHARACTER}",
+        ]
+
+    def test_says_when_nothing_of_that_changes(self) -> None:
+        assert step_details(step()).splitlines()[1:] == ["  no change of images, controllers or CRDs"]
+
+
+class TestApprovalCommands:
+    def test_name_the_first_step_that_waits_in_words_that_a_shell_takes(self) -> None:
+        waiting = (step(), step(Decision.APPROVAL, target=LAST), step(Decision.APPROVAL))
+        commands = approval_commands(plan(*waiting), waiting, ["--log-level=debug"], ["--overlay", "my files; rm -r ~"])
+        make, do = (shlex.split(line) for line in commands.splitlines())
+        assert make == ["flux-manifests", "plan", str(CHANNEL), "--out", "plan.json", "--log-level=debug"]
+        assert do == [
+            *("flux-manifests", "apply", "plan.json", "--approve", str(LAST)),
+            *("--overlay", "my files; rm -r ~"),
+        ]
+
+    @pytest.mark.parametrize("waiting", [(), (step(),), (step(Decision.HOLD), step(Decision.REFUSED))])
+    def test_are_not_there_where_nothing_waits(self, waiting: tuple[PlannedStep, ...]) -> None:
+        assert approval_commands(plan(*waiting), waiting, (), ()) == ""

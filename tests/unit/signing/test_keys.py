@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.errors import SigningError
+from ci_automation.signing.keys import (
+    PASSWORD_VARIABLE,
+    KeyFileMissing,
+    KeyUnreadable,
+    PublicKey,
+    SigningKey,
+    UnsupportedKey,
+    WrongPassword,
+    load_public_key,
+    load_signing_key,
+)
+from tests.fakes.keys import armoured, cosign_key, envelope, rsa_key
+from tests.fakes.world import key_pem, signing_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PASSWORD = "correct horse\tbättery"
+PRIVATE = signing_key().key
+ENCRYPTED = BestAvailableEncryption(PASSWORD.encode())
+
+FORMS = {
+    "PKCS #8": key_pem(),
+    "SEC 1": PRIVATE.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()),
+    "encrypted PKCS #8": PRIVATE.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, ENCRYPTED),
+    "encrypted SEC 1": PRIVATE.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, ENCRYPTED),
+    "cosign.key": cosign_key(PASSWORD),
+    "cosign.key of cosign 1": cosign_key(PASSWORD, kind="COSIGN"),
+    "cosign.key with Windows' line ends": cosign_key(PASSWORD).replace(b"\n", b"\r\n"),
+}
+
+
+@pytest.mark.parametrize("data", FORMS.values(), ids=list(FORMS))
+def test_every_form_opens_to_the_same_key(data: bytes) -> None:
+    key = SigningKey.from_bytes(data, PASSWORD, "here")
+    assert key.public.fingerprint == signing_key().public.fingerprint
+    assert signing_key().public.accepts(key.sign(b"message"), b"message")
+
+
+@pytest.mark.parametrize("name", [name for name in FORMS if name.startswith(("encrypted", "cosign"))])
+@pytest.mark.parametrize("password", [None, "", "wrong", PASSWORD + " "])
+def test_an_encrypted_key_needs_its_password(name: str, password: str | None) -> None:
+    with pytest.raises(WrongPassword) as refusal:
+        SigningKey.from_bytes(FORMS[name], password, "the.key")
+    assert "the.key" in str(refusal.value)
+    assert ("is not set" in str(refusal.value)) == (password is None)
+    assert PASSWORD not in str(refusal.value)
+
+
+def test_a_password_that_is_not_needed_does_no_harm() -> None:
+    SigningKey.from_bytes(key_pem(), PASSWORD, "here")
+
+
+@pytest.mark.parametrize("curve", [ec.SECP384R1(), ec.SECP521R1(), ec.SECP256K1()], ids=lambda curve: curve.name)
+def test_other_curves_are_refused(curve: ec.EllipticCurve) -> None:
+    key = ec.generate_private_key(curve)
+    with pytest.raises(UnsupportedKey, match="P-256"):
+        SigningKey.from_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), None, "here")
+    with pytest.raises(UnsupportedKey):
+        PublicKey.from_pem(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo), "here")
+
+
+def test_other_kinds_of_keys_are_refused() -> None:
+    key = ed25519.Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    for data in (pem, rsa_key()):
+        with pytest.raises(UnsupportedKey):
+            SigningKey.from_bytes(data, None, "here")
+    with pytest.raises(UnsupportedKey):
+        PublicKey.from_pem(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo), "here")
+
+
+def altered(**changes: object) -> bytes:
+    """Return a cosign.key whose envelope has other values; a dotted path is written with two underscores."""
+    value = envelope(PASSWORD)
+    for path, new in changes.items():
+        *folders, name = path.split("__")
+        place = value
+        for folder in folders:
+            place = place[folder]
+        place[name] = new
+    return armoured(json.dumps(value).encode())
+
+
+BROKEN = {
+    "empty": b"",
+    "no PEM": b"hello",
+    "a public key": signing_key().public.to_pem().encode(),
+    "half a PEM": key_pem()[:60],
+    "a damaged PEM": key_pem().replace(b"M", b"N", 5),
+    "not JSON": armoured(b"hello"),
+    "a list": armoured(b"[]"),
+    "nested": armoured(b"[" * 30_000),
+    "not base64": armoured(b"x").replace(b"eA==", b"eA="),
+    "another derivation": altered(kdf__name="argon2"),
+    "another cipher": altered(cipher__name="aes"),
+    "no salt": altered(kdf__salt=None),
+    "a short nonce": altered(cipher__nonce="AAAA"),
+    "N of nothing": altered(kdf__params__N=0),
+    "N that is no power of two": altered(kdf__params__N=3),
+    "N as text": altered(kdf__params__N="16"),
+    "N as truth": altered(kdf__params__N=True),
+    "N of all memory": altered(kdf__params__N=1 << 40),
+    "r of all memory": altered(kdf__params__r=1 << 30),
+    "p for ever": altered(kdf__params__p=1 << 30),
+    "N and p for ever": altered(kdf__params__N=1 << 10, kdf__params__r=1, kdf__params__p=1 << 13),
+    "no parameters": altered(kdf__params={}),
+}
+
+
+@pytest.mark.parametrize("data", BROKEN.values(), ids=list(BROKEN))
+def test_a_broken_or_hostile_key_is_told_by_its_place(data: bytes) -> None:
+    with pytest.raises(KeyUnreadable, match=r"the key here\.key cannot be read: \w+"):
+        SigningKey.from_bytes(data, PASSWORD, "here.key")
+
+
+def test_a_cosign_key_with_something_else_inside_is_not_a_wrong_password() -> None:
+    data = armoured(json.dumps(envelope(PASSWORD, content=b"not a key")).encode())
+    with pytest.raises(KeyUnreadable):
+        SigningKey.from_bytes(data, PASSWORD, "here.key")
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"hello", key_pem(), b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"]
+)
+def test_what_is_no_public_key_is_told(data: bytes) -> None:
+    with pytest.raises(KeyUnreadable, match="the key here cannot be read"):
+        PublicKey.from_pem(data, "here")
+
+
+class TestLoading:
+    def test_from_a_file_beside_the_folder_or_by_its_whole_path(self, tmp_path: Path) -> None:
+        (tmp_path / "cosign.key").write_bytes(cosign_key(PASSWORD))
+        (tmp_path / "cosign.pub").write_text(signing_key().public.to_pem())
+        environment = {PASSWORD_VARIABLE: PASSWORD}
+        for location in ("cosign.key", str(tmp_path / "cosign.key")):
+            key = load_signing_key(location, environment, tmp_path)
+            assert key.public.fingerprint == load_public_key("cosign.pub", {}, tmp_path).fingerprint
+
+    def test_from_a_variable(self, tmp_path: Path) -> None:
+        environment = {"KEY": key_pem().decode(), "PUBLIC": signing_key().public.to_pem()}
+        expected = signing_key().public.fingerprint
+        assert load_signing_key("env://KEY", environment, tmp_path).public.fingerprint == expected
+        assert load_public_key("env://PUBLIC", environment, tmp_path).fingerprint == expected
+
+    @pytest.mark.parametrize("location", ["missing.key", ".", "env://NOPE", "env://", "env://EMPTY", "a\0b"])
+    def test_what_is_not_there_is_a_mistake_of_use(self, tmp_path: Path, location: str) -> None:
+        with pytest.raises(KeyFileMissing) as refusal:
+            load_signing_key(location, {"EMPTY": ""}, tmp_path)
+        assert refusal.value.exit_code == 2
+
+    def test_a_file_too_large_is_not_read_to_its_end(self, tmp_path: Path) -> None:
+        (tmp_path / "big").write_bytes(key_pem() + b"\n" * (64 << 10))
+        with pytest.raises(KeyUnreadable, match="too large"):
+            load_signing_key("big", {}, tmp_path)
+        with pytest.raises(KeyUnreadable, match="too large"):
+            load_signing_key("/dev/zero", {}, tmp_path)
+
+
+def test_a_key_prints_nothing_of_itself() -> None:
+    key = signing_key()
+    assert repr(key) == str(key) == "SigningKey(...)"
+    assert f"{key.key.private_numbers().private_value}" not in repr([key])
+
+
+def test_what_goes_wrong_with_keys_exits_with_22() -> None:
+    assert {error.exit_code for error in (KeyUnreadable, WrongPassword, UnsupportedKey, SigningError)} == {22}
+
+
+class TestPublicKey:
+    def test_the_fingerprint_is_the_digest_of_its_information(self) -> None:
+        der = PRIVATE.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        assert signing_key().public.fingerprint == Digest.of(der)
+
+    def test_as_pem_it_is_itself(self) -> None:
+        public = signing_key().public
+        assert PublicKey.from_pem(public.to_pem().encode(), "here").fingerprint == public.fingerprint
+
+    @pytest.mark.parametrize(
+        "signature", [b"", b"\x30\x00", b"x" * 72, b"\0" * 64], ids=["none", "empty", "junk", "raw"]
+    )
+    def test_what_is_no_signature_is_not_accepted(self, signature: bytes) -> None:
+        assert not signing_key().public.accepts(signature, b"message")
+
+    def test_a_signature_counts_for_its_message_and_its_key_alone(self) -> None:
+        signature = signing_key().sign(b"message")
+        assert signing_key().public.accepts(signature, b"message")
+        assert not signing_key().public.accepts(signature, b"another")
+        assert not signing_key("theirs").public.accepts(signature, b"message")
