@@ -146,13 +146,13 @@ def ensure_signed(registry: Registry, reference: Reference, digest: Digest, key:
     Raises:
         VerificationFailed: what was read back is not a valid signature.
     """
+    message = payload(reference, digest)
+    registry.put_blob(reference, message)  # first, so that between the look and the write below lies nothing
     present = signatures(registry, reference, digest)
     if any(_why_not(registry, reference, digest, found, key.public) is None for found in present):
         return Verified(digest, key.public.fingerprint)
-    message = payload(reference, digest)
     annotations = {SIGNATURE_ANNOTATION: base64.b64encode(key.sign(message)).decode()}
     layer = Descriptor.of(PAYLOAD_TYPE, message, annotations)
     config = Descriptor.of(_CONFIG_TYPE, CONFIG_BLOB)
-    registry.put_blob(reference, message)
     registry.put_manifest(signature_reference(reference, digest), Manifest.build(config, (*present, layer)))
     return verify(registry, reference, digest, key.public)

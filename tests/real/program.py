@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # A day on which all the releases that the tests know are old.
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 # What a process of ours may see of the environment of whoever runs the tests: where docker's credentials are.
-KEPT = ("DOCKER_CONFIG", "PATH", "SystemRoot", "TMPDIR")
+KEPT = ("DOCKER_CONFIG", "PATH", "TMPDIR")
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,23 +121,23 @@ def job(request: pytest.FixtureRequest, flux_releases: Path, signing: tuple[str,
             lambda channel, ports: update(channel, ports, program.intent("v2.8.99")).done > 0,
         )
 
-    def file(channel: Reference) -> Path:
+    def plan_file(channel: Reference) -> Path:
         return tmp_path / f"{Digest.of(str(channel).encode()).hex}.json"
 
     def planned(channel: Reference, ports: Ports) -> None:
         first(channel, ports)
-        file(channel).write_text(make_plan(channel, ports, Intent(program.NOW)).plan.to_text())
+        plan_file(channel).write_text(make_plan(channel, ports, Intent(program.NOW)).plan.to_text())
 
     def approved(channel: Reference) -> Digest:
-        return read_plan_file(file(channel)).steps[-1].target
+        return read_plan_file(plan_file(channel)).steps[-1].target
 
     def applied(channel: Reference, ports: Ports) -> bool:
-        plan, before = read_plan_file(file(channel)), ports.registry.resolve(channel)
+        plan, before = read_plan_file(plan_file(channel)), ports.registry.resolve(channel)
         done = apply(plan, {plan.steps[-1].target}, ports, Intent(program.NOW)).done
         assert done == len(plan.steps) == 2
         return ports.registry.resolve(channel) != before
 
-    return Job(lambda channel: ("apply", file(channel), "--approve", approved(channel), *common), planned, applied)
+    return Job(lambda channel: ("apply", plan_file(channel), "--approve", approved(channel), *common), planned, applied)
 
 
 def state(channel: Reference, ports: Ports) -> State:

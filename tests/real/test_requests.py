@@ -118,7 +118,7 @@ def publication(*, first: bool) -> list[str]:
     """Return the requests of a publication, from the token that may write to the last look at the channel."""
     layer, payload = UPLOAD, UPLOAD
     config = UPLOAD if first else ["HEAD blob 200"]
-    signing = ["GET signature 404", *payload, "PUT signature 201", "GET signature 200"]
+    signing = [*payload, "GET signature 404", "PUT signature 201", "GET signature 200"]
     tagging = ["HEAD immutable tag 404", "PUT immutable tag 201"]
     moving = ["HEAD channel 404" if first else "HEAD channel 200", "PUT channel 201", "HEAD channel 200"]
     return ["GET token 200", *layer, *config, "PUT digest 201", *signing, *tagging, *moving]

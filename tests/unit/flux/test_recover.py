@@ -83,6 +83,7 @@ def test_a_file_that_kustomize_wrote_is_told_apart_from_a_hand_edit() -> None:
     text = without_header(rendered(Options()))
     found = recover(text)
     assert not found.generated
+    assert found.options == Options()  # the components in Flux's order, not in that of the file
     with pytest.raises(MadeByAnotherTool, match=r"kustomize.*the same objects"):
         prove(text, found, BUNDLE)
 
