@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from ci_automation.cli import options as shared
+from ci_automation.cli.given import Given
 from ci_automation.cli.output import print_json, print_text
-from ci_automation.cli.target import Given
+from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.load import load
 from ci_automation.config.load import schema as schema_of_config
-from ci_automation.config.model import DEFAULT_PATH
 
 
 @click.group("config")

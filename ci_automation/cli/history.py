@@ -8,8 +8,9 @@ import click
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import options as shared
+from ci_automation.cli.given import Given
 from ci_automation.cli.output import print_json, print_table
-from ci_automation.cli.target import Given, ports_for
+from ci_automation.cli.target import ports_for
 from ci_automation.flows.history import history
 from ci_automation.report.text import Table, plain_text
 

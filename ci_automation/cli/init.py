@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from ci_automation.cli import options as shared
+from ci_automation.cli.given import Given
 from ci_automation.cli.output import print_json, print_text
-from ci_automation.cli.target import Given, target
+from ci_automation.cli.target import target
 from ci_automation.flows.init import init
 from ci_automation.flux.version import Version
 

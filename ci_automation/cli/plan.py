@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from ci_automation.cli import options as shared
+from ci_automation.cli.given import Given
 from ci_automation.cli.output import print_text
 from ci_automation.cli.run import Result, finish
-from ci_automation.cli.target import Given, target
+from ci_automation.cli.target import target
 from ci_automation.flows.files import write_file
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.update import Outcome

@@ -9,8 +9,9 @@ import click
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import options as shared
+from ci_automation.cli.given import Given
 from ci_automation.cli.output import print_json, print_text
-from ci_automation.cli.target import Given, ports_for
+from ci_automation.cli.target import ports_for
 from ci_automation.flows.files import write_tree
 from ci_automation.flows.verify import pull
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from ci_automation.cli import target as targeting
-from ci_automation.cli.options import common, install_flags, release_source
+from ci_automation.cli import options as shared
+from ci_automation.cli.given import Given, configuration, release_source
 from ci_automation.cli.output import print_json
 from ci_automation.flows.render import render_release
 from ci_automation.flux.options import Options
@@ -16,9 +16,9 @@ from ci_automation.flux.version import Version
 
 @click.command("render")
 @click.option("--flux-version", "--version", required=True, metavar="VERSION", help="the release, for example v2.9.4")
-@install_flags
-@release_source
-@common
+@shared.install_flags
+@shared.release_source
+@shared.common
 def command(flux_version: str, **options: Any) -> None:
     """Print what `flux install --export` of a release prints.
 
@@ -27,10 +27,10 @@ def command(flux_version: str, **options: Any) -> None:
     \b
     flux-manifests render --flux-version v2.9.4 --components-extra source-watcher > gotk-components.yaml
     """
-    given = targeting.Given.of(options)
+    given = Given.of(options)
     wanted = Options().with_flags(given.flags)
     version = Version.parse(flux_version)
-    text, proven = render_release(version, wanted, targeting.configured_source(given))
+    text, proven = render_release(version, wanted, release_source(given, configuration(given)))
     if not proven:
         click.echo(f"warning: nobody has proven that {version} is rendered as Flux itself does", err=True)
     if given.output == "json":

@@ -15,7 +15,8 @@ from ci_automation.report.text import approval_commands, plain_text, plan_table,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.cli.target import Given, Target
+    from ci_automation.cli.given import Given
+    from ci_automation.cli.target import Target
     from ci_automation.flows.update import Outcome
 
 APPROVAL_NEEDED = 3

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from ci_automation.artifact.reference import OciRepository, Reference
+from ci_automation.cli.given import configuration, release_source
 from ci_automation.cli.output import progress
-from ci_automation.config.model import DEFAULT_PATH, CredentialsConfig, SigningMode, UnknownArtifact
-from ci_automation.config.model import DirectorySource as ConfiguredDirectory
-from ci_automation.config.model import GitHubSource as ConfiguredGitHub
+from ci_automation.config import DEFAULT_PATH
+from ci_automation.config.model import CredentialsConfig, SigningMode, UnknownArtifact
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_overlay
 from ci_automation.flows.ports import Intent, Ports
@@ -21,14 +21,12 @@ from ci_automation.policy.model import Policy
 from ci_automation.registry import open_registry
 
 if TYPE_CHECKING:
+    from ci_automation.cli.given import Given
     from ci_automation.config.model import ArtifactConfig, Config
-    from ci_automation.flux.release import ReleaseSource
     from ci_automation.policy.plan import Plan
     from ci_automation.registry.credentials import CredentialSource
     from ci_automation.registry.port import Registry
     from ci_automation.signing.keys import PublicKey, SigningKey
-
-GITHUB_API = "https://api.github.com"
 
 
 class NothingNamed(UsageError):
@@ -38,43 +36,6 @@ class NothingNamed(UsageError):
 
     def __init__(self) -> None:
         super().__init__("no artifact is named")
-
-
-class ContradictingOptions(UsageError):
-    """Two options, or an option and the configuration, do not go together."""
-
-    hint = "See the command's --help."
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The shared options as they were given on the command line; a command has some of them."""
-
-    config: str | None = None
-    registry_config: str | None = None
-    releases: str | None = None
-    signing: str | None = None
-    key: str | None = None
-    public_key: str | None = None
-    components_file: str | None = None
-    overlay: str | None = None
-    flags: dict[str, Any] = field(default_factory=dict)
-    adopt: bool = False
-    accept_edits: bool = False
-    allow_removal: bool = False
-    unsafe_unproven_rendering: bool = False
-    output: str = "text"
-    verbose: bool = False
-
-    @classmethod
-    def of(cls, options: dict[str, Any]) -> Self:
-        """Return the shared options among `options`, and check those that exclude each other."""
-        given = cls(**{item.name: options[item.name] for item in fields(cls) if item.name in options})
-        if given.signing == "key" and not given.key:
-            raise ContradictingOptions("--signing key needs --key")
-        if given.signing == "unsafe-unsigned" and given.key:
-            raise ContradictingOptions("--signing unsafe-unsigned takes no --key")
-        return given
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +55,7 @@ def targets(artifact: str | None, given: Given) -> tuple[Target, ...]:
         NothingNamed: neither names one.
         UsageError: an option, the configuration, a key or an overlay cannot be used.
     """
-    config = _config(given)
+    config = configuration(given)
     if artifact is None:
         if config is None:
             raise NothingNamed
@@ -119,45 +80,8 @@ def target(artifact: str, given: Given) -> Target:
 
 def ports_for(reference: Reference, given: Given) -> Ports:
     """Return the world around any reference, also one by digest, without a configured artifact."""
-    config = _config(given)
+    config = configuration(given)
     return _ports(reference, None, config, given)
-
-
-def configured_source(given: Given) -> ReleaseSource:
-    """Return where releases come from, for what needs no artifact."""
-    return release_source(given, _config(given) if given.config or not given.releases else None)
-
-
-def release_source(given: Given, config: Config | None = None) -> ReleaseSource:
-    """Return where releases come from: --releases, the configuration's source, or Flux's own repository on GitHub."""
-    place = config.source if config else ConfiguredGitHub()
-    if given.releases:
-        place = ConfiguredDirectory(Path(given.releases))
-    if isinstance(place, ConfiguredDirectory):
-        from ci_automation.flux.sources.directory import DirectorySource
-
-        return DirectorySource(place.path)
-    from ci_automation.flux.sources.github import GitHubSource
-    from ci_automation.github.client import GitHub
-
-    api = place.api_url or GITHUB_API
-    return GitHubSource(GitHub(_github_token(api), api), f"{place.owner}/{place.repository}")
-
-
-def _github_token(api: str) -> str | None:
-    """Return the token for `api`, if the environment's is meant for it: one of an enterprise server stays there."""
-    if os.environ.get("GITHUB_API_URL", GITHUB_API).rstrip("/") != api.rstrip("/"):
-        return None
-    return os.environ.get("GITHUB_TOKEN") or os.environ.get("GH_TOKEN") or None
-
-
-def _config(given: Given) -> Config | None:
-    path = Path(given.config) if given.config else DEFAULT_PATH
-    if not given.config and not path.is_file():
-        return None
-    from ci_automation.config.load import load
-
-    return load(path)
 
 
 def _target(what: ArtifactConfig | Reference, config: Config | None, given: Given) -> Target:
@@ -165,7 +89,6 @@ def _target(what: ArtifactConfig | Reference, config: Config | None, given: Give
     channel = what if isinstance(what, Reference) else what.channel
     flags = {**(artifact.flags if artifact else {}), **given.flags}
     Options().with_flags(flags)  # a flag or value that Flux does not know is told before anything is fetched
-    # The key comes first: opening it takes 64 MiB for a moment, best before anything else is loaded.
     ports = _ports(channel, artifact, config, given)
     unsigned = given.signing == "unsafe-unsigned" or (
         given.signing is None
@@ -190,10 +113,16 @@ def _target(what: ArtifactConfig | Reference, config: Config | None, given: Give
 
 
 def _ports(reference: Reference, artifact: ArtifactConfig | None, config: Config | None, given: Given) -> Ports:
-    private, public = _keys(artifact, given)
+    from concurrent.futures import ThreadPoolExecutor
+
+    # Opening an encrypted key takes a fifth of a second, and so does loading the HTTP stack: they go side by side.
+    with ThreadPoolExecutor(1) as beside:
+        keys = beside.submit(_keys, artifact, given)
+        registry, releases = _registry(reference, artifact, given), release_source(given, config)
+        private, public = keys.result()
     return Ports(
-        registry=_registry(reference, artifact, given),
-        releases=release_source(given, config),
+        registry=registry,
+        releases=releases,
         signing_key=private,
         trusted_key=public,
         say=progress(verbose=given.verbose, text=given.output == "text"),
@@ -246,7 +175,7 @@ def plan_target(plan: Plan, given: Given) -> Target:
     Raises:
         PlanForAnotherArtifact: there is a configuration, and it does not have that artifact.
     """
-    config = _config(given)
+    config = configuration(given)
     found = _configured(str(plan.artifact), config)
     if config and found is None:
         raise PlanForAnotherArtifact(plan)

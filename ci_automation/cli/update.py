@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from ci_automation.cli import options as shared
+from ci_automation.cli.given import Given
 from ci_automation.cli.run import finish, for_each
-from ci_automation.cli.target import Given, targets
+from ci_automation.cli.target import targets
 from ci_automation.flows.update import update
 
 

@@ -2,3 +2,7 @@
 
 `model` is what the program works with, and imports nothing heavy; `load` reads the file, with pydantic and PyYAML.
 """
+
+from pathlib import Path
+
+DEFAULT_PATH = Path(".github/flux-manifests.yaml")

@@ -16,7 +16,6 @@ from ci_automation.policy.model import Policy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DEFAULT_PATH = Path(".github/flux-manifests.yaml")
 _GITHUB = re.compile(r"github:(?P<owner>[A-Za-z0-9][A-Za-z0-9-]{0,38})/(?P<repository>(?!\.\.?$)[A-Za-z0-9._-]{1,100})")
 _API = re.compile(
     r"(?P<scheme>https?)://(?P<host>([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?)(/[A-Za-z0-9._~-]+)*/?"

@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import options as shared
+from ci_automation.cli.given import ContradictingOptions, Given, release_source
 from ci_automation.cli.output import progress
-from ci_automation.cli.target import ContradictingOptions, Given, NothingNamed, release_source, targets
+from ci_automation.cli.target import NothingNamed, targets
 from ci_automation.flux.options import Options
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.registry.layout import LayoutRegistry
@@ -109,7 +110,7 @@ class TestTargets:
         (target,) = targets("a", Given(config="c.yaml", releases="here"))
         assert isinstance(target.ports.releases, DirectorySource)
         assert target.ports.releases._path == Path("here")
-        assert not isinstance(release_source(Given()), DirectorySource)
+        assert not isinstance(release_source(Given(), None), DirectorySource)
 
 
 def test_progress_is_silent_where_nobody_asked_for_it(capsys: pytest.CaptureFixture[str]) -> None:

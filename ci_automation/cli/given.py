@@ -1,0 +1,94 @@
+"""What was given on the command line, the configuration that goes with it, and where releases come from."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from ci_automation.config import DEFAULT_PATH
+from ci_automation.errors import UsageError
+
+if TYPE_CHECKING:
+    from ci_automation.config.model import Config
+    from ci_automation.flux.release import ReleaseSource
+
+GITHUB_API = "https://api.github.com"
+
+
+class ContradictingOptions(UsageError):
+    """Two options, or an option and the configuration, do not go together."""
+
+    hint = "See the command's --help."
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The shared options as they were given on the command line; a command has some of them."""
+
+    config: str | None = None
+    registry_config: str | None = None
+    releases: str | None = None
+    signing: str | None = None
+    key: str | None = None
+    public_key: str | None = None
+    components_file: str | None = None
+    overlay: str | None = None
+    flags: dict[str, Any] = field(default_factory=dict)
+    adopt: bool = False
+    accept_edits: bool = False
+    allow_removal: bool = False
+    unsafe_unproven_rendering: bool = False
+    output: str = "text"
+    verbose: bool = False
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> Self:
+        """Return the shared options among `options`, and check those that exclude each other."""
+        given = cls(**{item.name: options[item.name] for item in fields(cls) if item.name in options})
+        if given.signing == "key" and not given.key:
+            raise ContradictingOptions("--signing key needs --key")
+        if given.signing == "unsafe-unsigned" and given.key:
+            raise ContradictingOptions("--signing unsafe-unsigned takes no --key")
+        return given
+
+
+def configuration(given: Given) -> Config | None:
+    """Return the configuration that is named, or the one at its usual place, if there is one.
+
+    Raises:
+        InvalidConfig: it cannot be used.
+    """
+    path = Path(given.config) if given.config else DEFAULT_PATH
+    if not given.config and not path.is_file():
+        return None
+    from ci_automation.config.load import load
+
+    return load(path)
+
+
+def release_source(given: Given, config: Config | None) -> ReleaseSource:
+    """Return where releases come from: --releases, the configuration's source, or Flux's own repository on GitHub."""
+    from ci_automation.flux.sources.directory import DirectorySource
+
+    if given.releases:
+        return DirectorySource(Path(given.releases))
+    from ci_automation.config.model import DirectorySource as ConfiguredDirectory
+    from ci_automation.config.model import GitHubSource as ConfiguredGitHub
+
+    place = config.source if config else ConfiguredGitHub()
+    if isinstance(place, ConfiguredDirectory):
+        return DirectorySource(place.path)
+    from ci_automation.flux.sources.github import GitHubSource
+    from ci_automation.github.client import GitHub
+
+    api = place.api_url or GITHUB_API
+    return GitHubSource(GitHub(_github_token(api), api), f"{place.owner}/{place.repository}")
+
+
+def _github_token(api: str) -> str | None:
+    """Return the token for `api`, if the environment's is meant for it: one of an enterprise server stays there."""
+    if os.environ.get("GITHUB_API_URL", GITHUB_API).rstrip("/") != api.rstrip("/"):
+        return None
+    return os.environ.get("GITHUB_TOKEN") or os.environ.get("GH_TOKEN") or None
