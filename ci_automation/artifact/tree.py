@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 COMPONENTS_PATH = "flux-system/gotk-components.yaml"
-_COMPONENTS_NAMES = frozenset({"gotk-components.yaml", "gotk_components.yaml"})  # the second is in Flux's RFC
+COMPONENTS_NAMES = frozenset({"gotk-components.yaml", "gotk_components.yaml"})  # the second is in Flux's RFC
 _MAX_PATH = 1024
 _MAX_DEPTH = 64
 _SHOWN = 200
@@ -114,7 +114,7 @@ class Tree:
             if wanted not in self.by_path:
                 raise NoComponentsFile(wanted)
             return wanted
-        paths = sorted(path for path in self.by_path if PurePosixPath(path).name in _COMPONENTS_NAMES)
+        paths = sorted(path for path in self.by_path if PurePosixPath(path).name in COMPONENTS_NAMES)
         if not paths:
             raise NoComponentsFile(None)
         if len(paths) > 1:

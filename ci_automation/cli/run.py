@@ -50,11 +50,11 @@ class Result:
         if self.outcome is not None:
             plan = self.outcome.plan
             last = plan.steps[self.outcome.done - 1] if self.outcome.done else None
-            value["changed"] = self.outcome.done > 0
+            value["changed"] = self.outcome.done > self.outcome.start
             value["version"] = str(last.new_version if last else plan.current_version)
             value["digest"] = str(last.target if last else plan.current)
             value["signature"] = self.outcome.trust
-            value["published"] = [step.to_json() for step in plan.steps[: self.outcome.done]]
+            value["published"] = [step.to_json() for step in plan.steps[self.outcome.start : self.outcome.done]]
             value["waiting"] = [step.to_json() for step in self.outcome.waiting]
             value["plan"] = plan.to_json()
         return value
@@ -96,7 +96,7 @@ def _print_result(result: Result, given: Given, *, details: bool, several: bool)
         return
     assert result.outcome is not None  # noqa: S101  # for the type checker: a result has one of the two
     outcome = result.outcome
-    print_table(plan_table(outcome.plan, outcome.done))
+    print_table(plan_table(outcome.plan, outcome.done, outcome.start))
     if outcome.trust == "not checked":
         print_text("The signature of what was there was not checked: no --public-key or --key was given.")
     if not outcome.plan.steps:

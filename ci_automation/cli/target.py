@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.cli.given import configuration, release_source
 from ci_automation.cli.output import progress
 from ci_automation.config import DEFAULT_PATH
-from ci_automation.config.model import CredentialsConfig, SigningMode, UnknownArtifact
+from ci_automation.config.model import CredentialsConfig, SigningConfig, SigningMode, UnknownArtifact
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_overlay
 from ci_automation.flows.ports import Intent, Ports
@@ -79,9 +79,14 @@ def target(artifact: str, given: Given) -> Target:
 
 
 def ports_for(reference: Reference, given: Given) -> Ports:
-    """Return the world around any reference, also one by digest, without a configured artifact."""
+    """Return the world around any reference, also one by digest; what is configured for its repository counts.
+
+    The key that signs is left alone: whoever only reads need not have it.
+    """
     config = configuration(given)
-    return _ports(reference, None, config, given)
+    artifacts = config.artifacts if config else ()
+    same = (replace(it, signing=SigningConfig()) for it in artifacts if it.channel.repository == reference.repository)
+    return _ports(reference, next(same, None), config, given)
 
 
 def _target(what: ArtifactConfig | Reference, config: Config | None, given: Given) -> Target:

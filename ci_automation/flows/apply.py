@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import Conflict, PolicyRefused
+from ci_automation.flows.files import beside_components
 from ci_automation.flows.observe import observe, read_base
 from ci_automation.flows.planning import Wanted, render_step
 from ci_automation.flows.publish import publish, require_key
@@ -34,10 +35,14 @@ class PlanOutdated(Conflict):
 class TargetDiffers(Conflict):
     """Rendering again gives another digest than the plan has."""
 
-    hint = "Release, options or overlay are not what they were. Make a new plan, and have that one approved."
+    hint = (
+        "Release, options or overlay are not what they were: give the same --overlay as for the plan, "
+        "or make a new plan and have that one approved."
+    )
 
     def __init__(self, step: PlannedStep, found: Digest) -> None:
-        super().__init__(f"the step to {step.new_version} was planned as {step.target}, and renders as {found} now")
+        what = f"renders as {found}" if found != step.target else "changes something else than the plan says"
+        super().__init__(f"the step to {step.new_version} was planned as {step.target}, and {what} now")
 
 
 class NotApproved(PolicyRefused):
@@ -85,7 +90,7 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
             raise NoSuchStep(digest)
     observed = observe(plan.artifact, ports, adopt=intent.adopt)
     if not plan.steps or observed.digest == plan.steps[-1].target:
-        return Outcome(plan, len(plan.steps), str(observed.trust))
+        return Outcome(plan, len(plan.steps), str(observed.trust), start=len(plan.steps))
     bases = [step.base for step in plan.steps]
     if observed.digest not in bases:
         raise PlanOutdated(plan, observed.digest)
@@ -95,28 +100,30 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
     for step in plan.steps[start:]:
         rendered = _render_again(base, step, ports, intent)
         if obstacle := _obstacle(step, rendered.step, approved):
-            if done == start:
+            if done == start or step.target in approved:
                 raise obstacle
             break
         publish(plan.artifact, step.base, step.new_version, rendered.composed, ports, intent)
         base, done = rendered.after, done + 1
-    return Outcome(plan, done, str(observed.trust))
+    return Outcome(plan, done, str(observed.trust), start)
 
 
 def _render_again(base: Base, step: PlannedStep, ports: Ports, intent: Intent) -> Rendered:
     overlay = base.overlay
     if intent.overlay is not None and step.overlay != base.overlay.digest():
-        overlay = intent.overlay.without(base.path)
+        overlay = beside_components(intent.overlay, base.path)
     rendered = render_step(base, Wanted(step.new_version, step.options, overlay), ports, intent)
-    if rendered.step.target != step.target:
+    # All that a person was shown must be so, but for what the passing of time decides.
+    if replace(rendered.step, decision=step.decision, reasons=step.reasons) != step:
         raise TargetDiffers(step, rendered.step.target)
     return rendered
 
 
 def _obstacle(step: PlannedStep, now: PlannedStep, approved: Collection[Digest]) -> PolicyRefused | None:
-    """Return what keeps a step from being done, as decided now; an old plan's milder decision does not count."""
-    if not now.decision.is_actionable:
-        return StepRefused(now)
+    """Return what keeps a step from being done: the graver of what the plan says and of what is decided now."""
+    for either in (now, step):
+        if not either.decision.is_actionable:
+            return StepRefused(either)
     needs_approval = Decision.APPROVAL in {now.decision, step.decision}
     return (
         NotApproved(now if now.decision is Decision.APPROVAL else step)

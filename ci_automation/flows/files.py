@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import COMPONENTS_NAMES, File, Tree
 from ci_automation.errors import UsageError
 from ci_automation.policy.plan import MAX_PLAN_BYTES, Plan
 
@@ -65,9 +65,20 @@ def read_overlay(folder: Path) -> Tree:
         if total > _MAX_OVERLAY_BYTES:
             raise UnreadableOverlay(f"{folder} holds more than {_MAX_OVERLAY_BYTES >> 20} MiB")
         files.append(File(path.relative_to(folder).as_posix(), content, executable))
-    if named := [file.path for file in files if Path(file.path).name == "gotk-components.yaml"]:
+    if named := [file.path for file in files if Path(file.path).name in COMPONENTS_NAMES]:
         raise UnreadableOverlay(f"{folder} holds {named[0]}")
     return Tree(tuple(files))
+
+
+def beside_components(overlay: Tree, path: str) -> Tree:
+    """Return `overlay`, if it has no file at the path of the components, which would be lost without a word.
+
+    Raises:
+        UnreadableOverlay: it has one.
+    """
+    if path in overlay.by_path:
+        raise UnreadableOverlay(f"the overlay holds {path}, where the components go")
+    return overlay
 
 
 def _regular_files(folder: Path) -> Iterator[Path]:

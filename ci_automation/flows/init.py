@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.errors import Conflict
+from ci_automation.flows.files import beside_components
 from ci_automation.flows.publish import publish, require_key
 from ci_automation.flows.render import UnprovenRendering
 from ci_automation.flux.artifact import Recipe, compose
@@ -52,7 +53,7 @@ def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> 
     ports.say(f"rendering {version}")
     release = ports.releases.fetch(version)
     path = intent.components_file or COMPONENTS_PATH
-    overlay = intent.overlay or Tree(())
+    overlay = beside_components(intent.overlay or Tree(()), path)
     composed = compose(Recipe(version, release.commit, release.bundle, options, overlay, path))
     if not is_known(release.bundle, version) and not intent.unsafe_unproven_rendering:
         raise UnprovenRendering(version)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ci_automation.flows.files import beside_components
 from ci_automation.flows.observe import Base, observe, read_base
 from ci_automation.flux.artifact import Composed, Recipe, compose
 from ci_automation.flux.bundle import ComponentMissing
@@ -112,7 +113,7 @@ class Wanted:
 def _sequence(base: Base, selection: Selection, intent: Intent) -> Iterator[Callable[[Base], Wanted]]:
     """Yield the steps to try, each told by the base that it will have."""
     options = base.options.with_flags(intent.flags)
-    overlay = base.overlay if intent.overlay is None else intent.overlay.without(base.path)
+    overlay = base.overlay if intent.overlay is None else beside_components(intent.overlay, base.path)
     candidates = list(selection.steps)
     if candidates and candidates[0].decision is Decision.AUTO:
         first = candidates.pop(0)

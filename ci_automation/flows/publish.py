@@ -50,10 +50,33 @@ class NoSigningKey(SigningError):
         super().__init__("there is no key to sign with, and nothing is published unsigned")
 
 
+class KeysDiffer(SigningError):
+    """What is published would be signed by another key than the one that is trusted."""
+
+    hint = (
+        "To change the key, put the new public key beside the old one in the clusters' Secret; run once with --adopt."
+    )
+
+    def __init__(self, signing: Digest, trusted: Digest) -> None:
+        super().__init__(
+            f"the signing key is {signing}, the trusted key {trusted}: clusters would refuse what is published"
+        )
+
+
 def require_key(ports: Ports, intent: Intent) -> None:
-    """Raise `NoSigningKey` unless there is a key, or signing is switched off."""
-    if ports.signing_key is None and not intent.unsafe_unsigned:
-        raise NoSigningKey
+    """Check, before anything is read, that what is to be published can be signed by the key that is trusted.
+
+    Raises:
+        NoSigningKey: there is no key, and signing is not switched off.
+        KeysDiffer: another key is trusted, and the user does not adopt.
+    """
+    if ports.signing_key is None:
+        if not intent.unsafe_unsigned:
+            raise NoSigningKey
+    elif ports.trusted_key is not None and not intent.adopt:
+        signing, trusted = ports.signing_key.public.fingerprint, ports.trusted_key.fingerprint
+        if signing != trusted:
+            raise KeysDiffer(signing, trusted)
 
 
 def publish(

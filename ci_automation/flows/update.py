@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did: the plan, how many of its steps were published, and how far the base is trusted."""
+    """What a run did: of the plan's steps, those from `start` to `done`; and how far the base is trusted."""
 
     plan: Plan
     done: int
     trust: str
+    start: int = 0
 
     @property
     def waiting(self) -> tuple[PlannedStep, ...]:

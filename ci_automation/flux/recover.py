@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import PolicyRefused, UsageError
-from ci_automation.flux.inventory import difference
+from ci_automation.flux.inventory import difference, images
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import GENERATED, render
 from ci_automation.flux.text import SEPARATOR, documents
@@ -20,7 +20,6 @@ _HEADER = re.compile(
     rf"(?:---\n)?{re.escape(GENERATED)}\n# Flux Version: (?P<version>\S+)\n# Components: (?P<components>\S*)\n"
 )
 _VERSION_LABEL = re.compile(r'^    app\.kubernetes\.io/version: "?(v[^"\s]+)"?$', re.MULTILINE)
-_DEPLOYMENT = re.compile(r"^kind: Deployment$.*?^  name: (\S+)$", re.MULTILINE | re.DOTALL)
 _NAMESPACE = re.compile(r"^kind: Namespace\n(?:.*\n)*?  name: (\S+)$", re.MULTILINE)
 _IMAGE = re.compile(r"^ +image: (\S+)/[a-z-]+:[^/\s]+$", re.MULTILINE)
 _PULL_SECRET = re.compile(r"^ +imagePullSecrets:\n +- name: (\S+)$", re.MULTILINE)
@@ -86,7 +85,7 @@ def recover(text: str) -> Recovered:
     head = _HEADER.match(text)
     version = head["version"] if head else _found(_VERSION_LABEL, text, "no version, in a header or a label")
     # Kustomize sorts what it reads: without a header the order that Flux itself has by default is the likeliest.
-    deployments = _DEPLOYMENT.findall(text)
+    deployments = images(text)
     components = head["components"].split(",") if head else [name for name in COMPONENTS if name in deployments]
     # Nine tenths of the text are schemas of CRDs, where none of the options is.
     controllers = SEPARATOR.join(part for part in documents(text) if "\nkind: Deployment\n" in part) + "\n"

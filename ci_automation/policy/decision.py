@@ -25,7 +25,9 @@ class Decision(enum.StrEnum):
 
 
 # The gates whose pass is worth a word; that a release is complete, or no freeze is on, is not.
-_TELLING = frozenset({"kind", "age", "proof", "removal", "edits"})
+_TELLING = frozenset({"kind", "age", "proof"})
+# What only passes because a flag allows it is always said, to whoever approves above all.
+_ALLOWED = frozenset({"removal", "unproven", "edits"})
 _WEIGHT = {decision: weight for weight, decision in enumerate(Decision)}
 
 
@@ -51,4 +53,5 @@ def reasons(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
     """Return the sentences that a person needs: of what stops the step, or else of what lets it through by itself."""
     verdicts = tuple(verdicts)
     grave = tuple(verdict.reason for verdict in verdicts if verdict.decision is not Decision.AUTO)
-    return grave or tuple(verdict.reason for verdict in verdicts if verdict.gate in _TELLING)
+    allowed = tuple(v.reason for v in verdicts if v.decision is Decision.AUTO and v.gate in _ALLOWED)
+    return (grave or tuple(v.reason for v in verdicts if v.gate in _TELLING)) + allowed

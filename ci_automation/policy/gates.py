@@ -153,7 +153,9 @@ def _proof(change: Change) -> Verdict | None:
     if change.proven:
         return Verdict("proof", Decision.AUTO, "the rendering of this release is proven: known")
     if change.unproven_allowed:
-        return Verdict("proof", Decision.AUTO, "the rendering is not proven, which --unsafe-unproven-rendering allows")
+        return Verdict(
+            "unproven", Decision.AUTO, "the rendering is not proven, which --unsafe-unproven-rendering allows"
+        )
     return Verdict(
         "proof",
         Decision.REFUSED,

@@ -158,17 +158,18 @@ class Plan:
             InvalidPlan: not JSON, another schema, edited, or with steps that do not follow one another.
         """
         try:
-            value = json.loads(data)
-        except (ValueError, RecursionError):
-            raise InvalidPlan("it is not JSON") from None
+            value = json.loads(data, object_pairs_hook=_unique)
+        except (ValueError, RecursionError) as error:
+            raise InvalidPlan(f"it is not JSON: {error}") from None
         if not isinstance(value, dict) or value.get("schema") != SCHEMA:
             found = value.get("schema") if isinstance(value, dict) else None
             raise InvalidPlan(f"its schema is {found!r}, and this version reads {SCHEMA}")
         try:
             plan = cls._from_json(value)
+            written = plan.to_json()
         except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
             raise InvalidPlan(f"a part is missing or malformed: {error}") from None
-        if value.get("digest") != str(plan.digest) or plan.to_json() != value:
+        if written != value:
             raise InvalidPlan("its digest does not fit its content; it was edited, or damaged")
         base = plan.current
         for step in plan.steps:
@@ -189,6 +190,14 @@ class Plan:
                 for p in value["passedOver"]
             ),
         )
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object whose keys differ: a person reads the first of two, a program the last."""
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a key is there twice")
+    return value
 
 
 def _canonical(value: object) -> bytes:

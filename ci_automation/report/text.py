@@ -51,11 +51,13 @@ def plain_text(text: str) -> str:
     )
 
 
-def plan_table(plan: Plan, done: int) -> Table:
-    """Return what was there, what was published (the first `done` steps), what waits, what was passed over, and why."""
+def plan_table(plan: Plan, done: int, start: int = 0) -> Table:
+    """Return what was there, what was published (the steps from `start` to `done`), what waits or was left, and why."""
     rows = [("was there", str(plan.current_version), str(plan.current), "")]
     for number, step in enumerate(plan.steps):
-        word = "published" if number < done else _WORDS[step.decision]
+        word = _WORDS[step.decision]
+        if number < done:
+            word = "published" if number >= start else "done before"
         approved = "approved; " if number < done and step.decision is Decision.APPROVAL else ""
         rows.append((word, str(step.new_version), str(step.target), approved + "; ".join(step.reasons)))
     rows += [

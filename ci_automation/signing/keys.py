@@ -245,6 +245,8 @@ def load_public_key(location: str, environment: Mapping[str, str], folder: Path)
 
 
 def _read(location: str, environment: Mapping[str, str], folder: Path) -> bytes:
+    if "-----" in location or not location.isprintable():  # whoever pastes a key must not find it in a log
+        raise KeyFileMissing("the place given", "it is no file name but looks like a key itself")
     if location.startswith("env://"):
         if not (text := environment.get(location.removeprefix("env://"))):
             raise KeyFileMissing(location, "the variable is not set")

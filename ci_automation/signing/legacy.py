@@ -16,7 +16,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, Manifest
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.errors import VerificationFailed
-from ci_automation.registry.port import NotFound
+from ci_automation.registry.port import ContentMismatch, NotFound
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
@@ -111,7 +111,10 @@ def _why_not(
     if Digest.of(message) != descriptor.digest:  # not written for this repository: mirrored, or somebody else's payload
         if descriptor.size > _MAX_PAYLOAD_BYTES:
             return "its payload is too large"
-        message = registry.blob(reference, descriptor)
+        try:
+            message = registry.blob(reference, descriptor)
+        except (NotFound, ContentMismatch):
+            return "its payload is not there"
         if _signed_digest(message) != str(digest):
             return "it was made for another digest"
     try:

@@ -131,3 +131,8 @@ class TestApprovalCommands:
     @pytest.mark.parametrize("waiting", [(), (step(),), (step(Decision.HOLD), step(Decision.REFUSED))])
     def test_are_not_there_where_nothing_waits(self, waiting: tuple[PlannedStep, ...]) -> None:
         assert approval_commands(plan(*waiting), waiting, (), ()) == ""
+
+
+def test_what_an_earlier_run_published_is_not_claimed() -> None:
+    words = [row[0] for row in plan_table(plan(step(Decision.AUTO)), 1, 1).rows]
+    assert words[:2] == ["was there", "done before"]

@@ -204,3 +204,11 @@ class TestPublicKey:
         assert signing_key().public.accepts(signature, b"message")
         assert not signing_key().public.accepts(signature, b"another")
         assert not signing_key("theirs").public.accepts(signature, b"message")
+
+
+@pytest.mark.parametrize("pasted", ["-----BEGIN PRIVATE KEY-----\nMIGHsecret", "MIGH\nsecret", "x-----BEGINsecret"])
+def test_a_key_that_is_pasted_in_place_of_its_file_is_not_repeated(pasted: str, tmp_path: Path) -> None:
+    for load in (load_signing_key, load_public_key):
+        with pytest.raises(KeyFileMissing, match="looks like a key itself") as caught:
+            load(pasted, {}, tmp_path)
+        assert "secret" not in str(caught.value)

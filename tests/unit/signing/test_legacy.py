@@ -190,3 +190,12 @@ class TestSigning:
         registry.before = overwrite
         with pytest.raises(legacy.ForeignSignature, match="another key made it"):
             legacy.ensure_signed(registry, CHANNEL, digest, OURS)
+
+
+def test_a_planted_signature_whose_payload_is_missing_hides_no_valid_one(
+    registry: InMemoryRegistry, digest: Digest
+) -> None:
+    planted, good = legacy.payload(CHANNEL, OTHER), legacy.payload(CHANNEL, digest)
+    attach(registry, digest, signed(planted), signed(good))
+    del registry.repositories[str(CHANNEL.repository)].blobs[Digest.of(planted)]
+    assert legacy.verify(registry, CHANNEL, digest, OURS.public).digest == digest

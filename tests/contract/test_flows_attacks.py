@@ -1,0 +1,130 @@
+"""What somebody tries who can write a plan file, a tag, or an option: each attempt ends before the channel moves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
+from ci_automation.flows.apply import StepRefused, TargetDiffers, apply
+from ci_automation.flows.files import UnreadableOverlay
+from ci_automation.flows.init import init
+from ci_automation.flows.planning import make_plan
+from ci_automation.flows.publish import KeysDiffer
+from ci_automation.flows.update import update
+from ci_automation.flux.version import Version
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.model import Action, Policy
+from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent, signing_key
+
+if TYPE_CHECKING:
+    from ci_automation.errors import Error
+    from ci_automation.policy.plan import Plan
+
+
+@pytest.fixture
+def world() -> World:
+    """Return a world whose channel has the oldest release."""
+    made = World()
+    init(CHANNEL, OLD, made.ports(), intent(overlay=OVERLAY))
+    return made
+
+
+def planned(world: World, **changes: Any) -> Plan:
+    return make_plan(CHANNEL, world.ports(), intent(**changes)).plan
+
+
+def refused(world: World, error: type[Error], plan: Plan, **changes: Any) -> None:
+    """Apply a plan with every approval, and see that it is refused and nothing written."""
+    before = world.contents()
+    with pytest.raises(error):
+        apply(plan, {step.target for step in plan.steps}, world.ports(), intent(**changes))
+    assert world.contents() == before
+
+
+@pytest.mark.parametrize("decision", [Decision.REFUSED, Decision.HOLD])
+def test_a_step_that_the_plan_itself_stops_is_not_done_because_a_flag_would_let_it_through(
+    world: World, decision: Decision
+) -> None:
+    plan = planned(world)
+    refused(world, StepRefused, replace(plan, steps=(replace(plan.steps[0], decision=decision),)))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"overlay": Digest.of(b"another")},
+        {"release": Digest.of(b"another")},
+        {"proven": False},
+        {"images": ()},
+        {"added": ("Deployment/x",)},
+        {"removed": ("Deployment/x",)},
+        {"old_version": Version.parse("2.98.7")},
+    ],
+    ids=lambda forged: next(iter(forged)),
+)
+def test_whatever_a_plan_shows_to_its_approver_must_be_so(world: World, forged: dict[str, Any]) -> None:
+    plan = planned(world)
+    refused(world, TargetDiffers, replace(plan, steps=(replace(plan.steps[0], **forged),)))
+
+
+def test_an_approved_step_that_is_refused_now_is_an_error_also_behind_a_step_that_was_done(world: World) -> None:
+    plan = planned(world)
+    never = replace(
+        Policy(),
+        actions={**Policy().actions, plan.steps[1].old_version.step_to(plan.steps[1].new_version): Action.NEVER},
+    )
+    with pytest.raises(StepRefused):
+        apply(plan, {plan.steps[1].target}, world.ports(), intent(policy=never))
+
+
+def test_a_plan_that_is_done_already_claims_nothing_for_this_run(world: World) -> None:
+    plan = planned(world)
+    everything = {step.target for step in plan.steps}
+    first = apply(plan, everything, world.ports(), intent())
+    again = apply(plan, everything, world.ports(), intent())
+    assert (first.start, first.done) == (0, 2)
+    assert (again.start, again.done) == (2, 2)
+
+
+def test_nothing_is_published_that_the_trusted_key_did_not_sign(world: World) -> None:
+    before = world.contents()
+    for run in (
+        lambda: update(CHANNEL, world.ports(signer="theirs", trusted="ours"), intent()),
+        lambda: init(CHANNEL.at_tag("new"), OLD, world.ports(signer="theirs", trusted="ours"), intent()),
+    ):
+        with pytest.raises(KeysDiffer, match=signing_key("theirs").public.fingerprint.hex):
+            run()
+    assert world.contents() == before
+
+
+def test_the_key_is_changed_by_adopting(world: World) -> None:
+    assert update(CHANNEL, world.ports(signer="theirs", trusted="ours"), intent(adopt=True)).done == 1
+    assert update(CHANNEL, world.ports(signer="theirs", trusted="theirs"), intent()).trust == "verified"
+
+
+def test_an_overlay_with_a_file_where_the_components_go_is_refused(world: World) -> None:
+    taken = Tree((*OVERLAY.files, File(COMPONENTS_PATH, b"mine")))
+    before = world.contents()
+    for run in (
+        lambda: update(CHANNEL, world.ports(), intent(overlay=taken)),
+        lambda: init(CHANNEL.at_tag("new"), OLD, world.ports(), intent(overlay=taken)),
+        lambda: init(
+            CHANNEL.at_tag("new"), OLD, world.ports(), intent(overlay=OVERLAY, components_file="kustomization.yaml")
+        ),
+    ):
+        with pytest.raises(UnreadableOverlay, match="where the components go"):
+            run()
+    assert world.contents() == before
+
+
+def test_whoever_approves_is_told_what_only_a_flag_allows(world: World) -> None:
+    [_, minor] = planned(world).steps
+    assert any("--unsafe-unproven-rendering allows" in reason for reason in minor.reasons) == (not minor.proven)
+    fewer = planned(world, flags={"components": "source-controller,kustomize-controller"}, allow_removal=True)
+    content = next(step for step in fewer.steps if step.kind == "content")
+    assert content.decision is Decision.APPROVAL
+    assert any("would vanish, which --allow-removal allows" in reason for reason in content.reasons)
