@@ -25,7 +25,9 @@ class Error(Exception):
     @property
     def code(self) -> str:
         """Return the stable name of the cause, for `--output json`."""
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", type(self).__name__).lower()
+        return re.sub(
+            r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", type(self).__name__.replace("GitHub", "Github")
+        ).lower()
 
 
 class UsageError(Error):

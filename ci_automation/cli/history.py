@@ -6,11 +6,10 @@ from typing import Any
 
 import click
 
-from ci_automation.artifact.reference import Reference
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
 from ci_automation.cli.output import print_json, print_table
-from ci_automation.cli.target import ports_for
+from ci_automation.cli.target import reading
 from ci_automation.flows.history import history
 from ci_automation.report.text import Table, plain_text
 
@@ -27,8 +26,8 @@ def command(artifact: str, **options: Any) -> None:
     flux-manifests history oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
     """
     given = Given.of(options)
-    reference = Reference.parse(artifact)
-    entries = history(reference, ports_for(reference, given))
+    reference, ports = reading(artifact, given)
+    entries = history(reference, ports)
     rows = [
         (str(entry.version or "unknown"), entry.tag or "", str(entry.digest), entry.signed, ", ".join(entry.channels))
         for entry in entries

@@ -29,8 +29,9 @@ def command(artifact: str, flux_version: str, **options: Any) -> None:
     """Publish the first artifact of a channel.
 
     It holds the components of a release, rendered with the given flags of `flux install`, and the files of the overlay.
-    The artifact is signed before the channel names it. A channel that exists is left alone, unless it would be the
-    same.
+    The components are in flux-system/gotk-components.yaml, unless --components-file names another path: this is what
+    the overlay's kustomization.yaml has to list. The artifact is signed before the channel names it. A channel that
+    exists is left alone, unless it would be the same.
 
     \b
     flux-manifests init oci://ghcr.io/acme/flux-manifests:production --flux-version v2.9.4 \\
@@ -42,7 +43,9 @@ def command(artifact: str, flux_version: str, **options: Any) -> None:
     result = init(goal.channel, version, goal.ports, goal.intent)
     if given.output == "json":
         value = {"artifact": str(goal.channel), "version": str(result.version), "digest": str(result.digest)}
-        print_json({**value, "published": result.published, "options": result.options.differing()})
+        print_json(
+            {**value, "published": result.published, "components": result.path, "options": result.options.differing()}
+        )
         return
     verb = "published" if result.published else "is there already, with exactly this content"
-    print_text(f"{goal.channel} {verb}: Flux {result.version}, {result.digest}")
+    print_text(f"{goal.channel} {verb}: Flux {result.version}, {result.digest}\n  its components are in {result.path}")

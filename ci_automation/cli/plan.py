@@ -43,8 +43,11 @@ def command(artifact: str, out: str | None, *, exit_code: bool, **options: Any) 
     if out is not None:
         write_file(Path(out), planned.plan.to_text().encode())
     code = finish(
-        [Result(goal, Outcome(planned.plan, 0, str(planned.observed.trust)), None)], given, exit_code=exit_code
+        [Result(goal, Outcome(planned.plan, 0, str(planned.observed.trust)), None)],
+        given,
+        exit_code=exit_code,
+        plan_file=out,
     )
     if out is not None and given.output == "text":
-        print_text(f"The plan is in {out}, its digest is {planned.plan.digest}.")
+        print_text(f"The plan is in {out}.")
     return code

@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from ci_automation.artifact.reference import Reference
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
 from ci_automation.cli.output import print_json, print_text
-from ci_automation.cli.target import ports_for
+from ci_automation.cli.target import reading
 from ci_automation.flows.files import write_tree
 from ci_automation.flows.verify import pull
 
@@ -32,8 +31,8 @@ def command(artifact: str, folder: str, **options: Any) -> None:
     flux-manifests pull oci://ghcr.io/acme/flux-manifests:production ./out --public-key cosign.pub
     """
     given = Given.of(options)
-    reference = Reference.parse(artifact)
-    tree, digest, trust = pull(reference, ports_for(reference, given))
+    reference, ports = reading(artifact, given)
+    tree, digest, trust = pull(reference, ports)
     write_tree(tree, Path(folder))
     if given.output == "json":
         files = sorted(file.path for file in tree.files)

@@ -73,7 +73,9 @@ def for_each(targets: tuple[Target, ...], flow: Callable[[Target], Outcome]) -> 
     return results
 
 
-def finish(results: list[Result], given: Given, *, exit_code: bool, details: bool = True) -> int:
+def finish(
+    results: list[Result], given: Given, *, exit_code: bool, details: bool = True, plan_file: str | None = None
+) -> int:
     """Print the results and return the highest of their codes."""
     code = max(result.code(exit_code=exit_code) for result in results)
     if given.output == "json":
@@ -81,11 +83,11 @@ def finish(results: list[Result], given: Given, *, exit_code: bool, details: boo
         print_json(values[0] if len(values) == 1 else {"exitCode": code, "artifacts": values})
         return code
     for result in results:
-        _print_result(result, given, details=details, several=len(results) > 1)
+        _print_result(result, given, details=details, several=len(results) > 1, plan_file=plan_file)
     return code
 
 
-def _print_result(result: Result, given: Given, *, details: bool, several: bool) -> None:
+def _print_result(result: Result, given: Given, *, details: bool, several: bool, plan_file: str | None) -> None:
     if several:
         print_text(f"\n{result.target.name}  {result.target.channel}")
     if result.error is not None:
@@ -110,6 +112,7 @@ def _print_result(result: Result, given: Given, *, details: bool, several: bool)
         outcome.waiting,
         (*_trusted(given), *_flags(given), *again),
         (*_signed(result.target, given), *again),
+        plan_file,
     ):
         print_text(f"To approve:\n{commands}")
 

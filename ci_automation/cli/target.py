@@ -78,15 +78,17 @@ def target(artifact: str, given: Given) -> Target:
     return targets(artifact, given)[0]
 
 
-def ports_for(reference: Reference, given: Given) -> Ports:
-    """Return the world around any reference, also one by digest; what is configured for its repository counts.
+def reading(artifact: str, given: Given) -> tuple[Reference, Ports]:
+    """Return any reference, also one by digest or a configured name, with what is configured for its repository.
 
     The key that signs is left alone: whoever only reads need not have it.
     """
     config = configuration(given)
+    named = _configured(artifact, config)
+    reference = named.channel if named else Reference.parse(artifact)
     artifacts = config.artifacts if config else ()
     same = (replace(it, signing=SigningConfig()) for it in artifacts if it.channel.repository == reference.repository)
-    return _ports(reference, next(same, None), config, given)
+    return reference, _ports(reference, next(same, None), config, given)
 
 
 def _target(what: ArtifactConfig | Reference, config: Config | None, given: Given) -> Target:

@@ -6,17 +6,26 @@ from typing import Any
 
 import click
 
-from ci_automation.artifact.reference import Reference
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
 from ci_automation.cli.output import print_json, print_text
-from ci_automation.cli.target import ports_for
+from ci_automation.cli.target import reading
+from ci_automation.errors import UsageError
 from ci_automation.flows.verify import verify
+
+
+class NoTrustedKey(UsageError):
+    """Something is to be verified, and no key is trusted."""
+
+    hint = "Give --public-key FILE, or verify.publicKey in the configuration."
+
+    def __init__(self) -> None:
+        super().__init__("there is no key to verify with")
 
 
 @click.command("verify")
 @click.argument("artifact")
-@click.option("--public-key", metavar="FILE", required=True, help="the key that clusters verify with")
+@click.option("--public-key", metavar="FILE", help="the key that clusters verify with; default: the configured one")
 @shared.registry_config
 @shared.common
 def command(artifact: str, **options: Any) -> None:
@@ -29,8 +38,10 @@ def command(artifact: str, **options: Any) -> None:
     flux-manifests verify oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
     """
     given = Given.of(options)
-    reference = Reference.parse(artifact)
-    found = verify(reference, ports_for(reference, given))
+    reference, ports = reading(artifact, given)
+    if ports.trusted_key is None:
+        raise NoTrustedKey
+    found = verify(reference, ports)
     version = str(found.version) if found.version else None
     if given.output == "json":
         value = {"artifact": str(reference), "digest": str(found.digest), "version": version, "key": str(found.key)}

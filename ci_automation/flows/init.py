@@ -38,6 +38,7 @@ class Initialised:
     version: Version
     digest: Digest
     options: Options
+    path: str
     published: bool
 
 
@@ -64,4 +65,4 @@ def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> 
         raise ChannelExists(channel, present)
     elif ports.trusted_key is not None:
         legacy.verify(ports.registry, channel, present, ports.trusted_key)
-    return Initialised(version, composed.digest, options, published=present is None)
+    return Initialised(version, composed.digest, options, path, published=present is None)

@@ -183,10 +183,25 @@ def _changed_images(old: str, new: str) -> tuple[ImageChange, ...]:
 
 
 def _changed_flags(old: Options, new: Options) -> tuple[str, ...]:
-    before, after = old.differing(), new.differing()
-    return tuple(flag for flag in sorted(before.keys() | after.keys()) if before.get(flag) != after.get(flag))
+    """Return each flag that changes, with its value before and after."""
+    before, after = old.flags(), new.flags()
+    return tuple(
+        f"{flag} ({_value(before[flag])} -> {_value(after[flag])})" for flag in before if before[flag] != after[flag]
+    )
+
+
+def _value(value: object) -> str:
+    """Return a flag's value as one would write it, and `none` for an empty one."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return (",".join(value) if isinstance(value, list) else str(value)) or "none"
 
 
 def _changed_files(old: Tree, new: Tree) -> tuple[str, ...]:
+    """Return each file that changes, and how."""
     before, after = old.by_path, new.by_path
-    return tuple(path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path))
+    return tuple(
+        f"{path} ({'new' if path not in before else 'gone' if path not in after else 'changed'})"
+        for path in sorted(before.keys() | after.keys())
+        if before.get(path) != after.get(path)
+    )

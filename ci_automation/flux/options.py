@@ -98,14 +98,15 @@ class Options:
             _check("toleration-keys", key, _QUALIFIED_NAME, "the key of a taint, such as example.com/dedicated")
             _check_text("toleration-keys", key)
 
+    def flags(self) -> dict[str, Any]:
+        """Return every flag by its own name, keys sorted, lists in order."""
+        values = {field.name.replace("_", "-"): getattr(self, field.name) for field in fields(self)}
+        return {flag: list(value) if isinstance(value, tuple) else value for flag, value in sorted(values.items())}
+
     def differing(self) -> dict[str, Any]:
         """Return each flag that differs from Flux's default, by its own name, keys sorted, lists in order."""
-        flags = {}
-        for field in sorted(fields(self), key=lambda field: field.name):
-            value = getattr(self, field.name)
-            if value != field.default:
-                flags[field.name.replace("_", "-")] = list(value) if isinstance(value, tuple) else value
-        return flags
+        defaults = Options().flags()
+        return {flag: value for flag, value in self.flags().items() if value != defaults[flag]}
 
     @property
     def digest(self) -> Digest:

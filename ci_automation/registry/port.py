@@ -36,7 +36,10 @@ class Complaint:
 class NotFound(RegistryError):
     """A repository, a tag, a manifest or a blob is not there."""
 
-    hint = "Check the spelling. Registries also say so where the credentials lack the right to read."
+    hint = (
+        "Check the spelling; `flux-manifests init` makes a new channel. Registries also say so where the credentials "
+        "lack the right to read."
+    )
 
     def __init__(self, what: str, complaint: Complaint | None = None) -> None:
         super().__init__(f"{what} was not found" + (f" ({complaint})" if complaint else ""))

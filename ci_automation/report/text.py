@@ -80,15 +80,20 @@ def step_details(step: PlannedStep) -> str:
 
 
 def approval_commands(
-    plan: Plan, waiting: Iterable[PlannedStep], planning: Sequence[str], applying: Sequence[str]
+    plan: Plan,
+    waiting: Iterable[PlannedStep],
+    planning: Sequence[str],
+    applying: Sequence[str],
+    plan_file: str | None = None,
 ) -> str:
     """Return the commands that approve the first step that waits for it, or nothing where none does.
 
-    `planning` and `applying` are the options to repeat; a shell takes the lines as they are.
+    `planning` and `applying` are the options to repeat; a shell takes the lines as they are. With a `plan_file` the
+    plan is made already.
     """
     for step in waiting:
         if step.decision is Decision.APPROVAL:
             make = ("flux-manifests", "plan", str(plan.artifact), "--out", "plan.json", *planning)
-            do = ("flux-manifests", "apply", "plan.json", "--approve", str(step.target), *applying)
-            return f"{shlex.join(make)}\n{shlex.join(do)}"
+            do = ("flux-manifests", "apply", plan_file or "plan.json", "--approve", str(step.target), *applying)
+            return shlex.join(do) if plan_file else f"{shlex.join(make)}\n{shlex.join(do)}"
     return ""

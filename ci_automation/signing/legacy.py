@@ -32,7 +32,7 @@ _MAX_PAYLOAD_BYTES = 64 << 10
 class Unsigned(VerificationFailed):
     """A digest has no signature."""
 
-    hint = "If it is yours and should be trusted, run the command once with --adopt."
+    hint = "If it is yours and should be trusted, run `update` once with --adopt."
 
     def __init__(self, reference: Reference) -> None:
         super().__init__(f"{reference} is not signed")
@@ -41,7 +41,7 @@ class Unsigned(VerificationFailed):
 class ForeignSignature(VerificationFailed):
     """A digest is signed, but by no key that is trusted here."""
 
-    hint = "Give the key that it was signed with, or find out who signed it. --adopt trusts it once."
+    hint = "Give the key that it was signed with, or find out who signed it. `update --adopt` trusts it once."
 
     def __init__(self, reference: Reference, key: PublicKey, reasons: list[str]) -> None:
         super().__init__(f"{reference} has no valid signature of the key {key.fingerprint}: {'; '.join(reasons)}")

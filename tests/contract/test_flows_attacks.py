@@ -128,3 +128,11 @@ def test_whoever_approves_is_told_what_only_a_flag_allows(world: World) -> None:
     content = next(step for step in fewer.steps if step.kind == "content")
     assert content.decision is Decision.APPROVAL
     assert any("would vanish, which --allow-removal allows" in reason for reason in content.reasons)
+
+
+def test_whoever_approves_sees_values_before_and_after(world: World) -> None:
+    plan = planned(world, flags={"log-level": "debug", "toleration-keys": "a,b", "network-policy": False})
+    [reason] = [reason for step in plan.steps for reason in step.reasons if reason.startswith("the options change")]
+    assert "log-level (info -> debug)" in reason
+    assert "network-policy (true -> false)" in reason
+    assert "toleration-keys (none -> a,b)" in reason

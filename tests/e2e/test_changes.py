@@ -26,7 +26,7 @@ class TestContent:
         new = ("--overlay", "new")
         ran = desk.run(*UPDATE, *new, "--exit-code")
         assert ran.code == 3
-        assert "the overlay changes: hooks/after.sh, kustomization.yaml, patches/limits.yaml" in ran.out
+        assert "hooks/after.sh (gone), kustomization.yaml (changed), patches/limits.yaml (gone)" in ran.out
         plan = desk.plan(*new)
         assert [(step["kind"], step["decision"]) for step in plan["steps"]] == [("content", "approval")]
         desk.ok("apply", "plan.json", *approved(plan), *SIGNED, *new)

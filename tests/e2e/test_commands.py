@@ -86,8 +86,11 @@ def test_a_plan_writes_nothing_but_its_file_and_is_the_same_each_time(desk: Desk
     assert desk.plan() == plan
     (desk.folder / "plan.json").unlink()
     assert desk.state() == before
+    ran = desk.ok("plan", CHANNEL, "--out", "other.json", *TRUSTED)
+    assert "flux-manifests apply other.json --approve" in ran.out
+    assert "flux-manifests plan" not in ran.out
     ran = desk.ok("plan", CHANNEL, "--out", "plan.json", *TRUSTED)
-    assert ran.out.endswith(f"The plan is in plan.json, its digest is {plan['digest']}.\n")
+    assert ran.out.endswith("The plan is in plan.json.\n")
 
 
 def test_a_second_update_does_nothing(desk: Desk) -> None:
@@ -112,12 +115,15 @@ def test_exit_code_0_where_nothing_waits(desk: Desk) -> None:
     assert desk.run("check", CHANNEL, "--exit-code").code == 0
 
 
+PLACE = "  its components are in flux-system/gotk-components.yaml\n"
+
+
 class TestInit:
     def test_twice_is_fine_and_writes_nothing(self, desk: Desk) -> None:
         digest = desk.init()
         before = desk.state()
         ran = desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", *SIGNED)
-        assert ran.out == f"{CHANNEL} is there already, with exactly this content: Flux v2.98.5, {digest}\n"
+        assert ran.out == f"{CHANNEL} is there already, with exactly this content: Flux v2.98.5, {digest}\n{PLACE}"
         assert desk.state() == before
 
     @pytest.mark.parametrize(
@@ -284,7 +290,7 @@ class TestJson:
 
     def test_init(self, desk: Desk) -> None:
         ran = desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", *SIGNED, "--output", "json")
-        assert set(ran.json) == {"artifact", "version", "digest", "published", "options"}
+        assert set(ran.json) == {"artifact", "version", "digest", "published", "options", "components"}
         assert (ran.json["artifact"], ran.json["published"]) == (CHANNEL, True)
 
     @pytest.mark.parametrize("command", [("check", CHANNEL), ("plan", CHANNEL), UPDATE], ids=lambda it: it[0])

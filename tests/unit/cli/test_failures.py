@@ -44,8 +44,7 @@ def test_every_error_is_told_in_both_tongues(
     assert captured.err.endswith(f"(exit {exit_code}, code {code})\n")
     assert "Traceback" not in captured.err
 
-    monkeypatch.setattr("ci_automation.cli.verify.verify", fail)
-    monkeypatch.setattr("ci_automation.cli.verify.ports_for", lambda *_: None)
+    monkeypatch.setattr("ci_automation.cli.verify.reading", fail)
     assert run(["verify", "layout:x:y", "--public-key", "x", "--output", "json"]) == exit_code
     told = json.loads(capsys.readouterr().out)["error"]
     assert (told["code"], told["exitCode"], message in told["message"]) == (code, exit_code, True)

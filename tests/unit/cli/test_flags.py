@@ -14,7 +14,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import ContradictingOptions, Given, release_source
 from ci_automation.cli.output import progress
-from ci_automation.cli.target import NothingNamed, ports_for, targets
+from ci_automation.cli.target import NothingNamed, reading, targets
 from ci_automation.flux.options import Options
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.registry.layout import LayoutRegistry
@@ -107,11 +107,12 @@ class TestTargets:
             "version: 1\nartifacts:\n- name: a\n  url: layout:r:production\n"
             "  signing: {mode: key, key: not-here.key}\n  verify: {publicKey: b.pub}\n"
         )
-        ports = ports_for(Reference.parse("layout:r:v2.9.4-1a2b3c4d5e6f"), Given(config="c.yaml"))
+        _, ports = reading("layout:r:v2.9.4-1a2b3c4d5e6f", Given(config="c.yaml"))
         assert ports.signing_key is None
         assert ports.trusted_key is not None
         assert ports.trusted_key.fingerprint == signing_key("theirs").public.fingerprint
-        assert ports_for(Reference.parse("layout:other:x"), Given(config="c.yaml")).trusted_key is None
+        assert reading("layout:other:x", Given(config="c.yaml"))[1].trusted_key is None
+        assert reading("a", Given(config="c.yaml"))[0] == Reference.parse("layout:r:production")
 
     def test_releases_come_from_the_option_or_else_from_the_configuration(self) -> None:
         Path("c.yaml").write_text("version: 1\nsource: dir:there\nartifacts:\n- {name: a, url: 'layout:r:p'}\n")
