@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
-    from ci_automation.policy.decision import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +101,11 @@ def _plan_from(base: Base, observed: Observed, selection: Selection, ports: Port
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What one step shall lead to, and what the gates on the release say of it."""
+    """What one step shall lead to."""
 
     version: Version
     options: Options
     overlay: Tree
-    verdicts: tuple[Verdict, ...] | None = None
 
 
 def _sequence(base: Base, selection: Selection, intent: Intent) -> Iterator[Callable[[Base], Wanted]]:
@@ -117,11 +115,11 @@ def _sequence(base: Base, selection: Selection, intent: Intent) -> Iterator[Call
     candidates = list(selection.steps)
     if candidates and candidates[0].decision is Decision.AUTO:
         first = candidates.pop(0)
-        yield lambda now: Wanted(first.release.version, now.options, now.overlay, first.verdicts)
+        yield lambda now: Wanted(first.release.version, now.options, now.overlay)
     if options != base.options or overlay.digest() != base.overlay.digest() or base.edited:
         yield lambda now: Wanted(now.version, options, overlay)
     for candidate in candidates:
-        wanted = Wanted(candidate.release.version, options, overlay, candidate.verdicts)
+        wanted = Wanted(candidate.release.version, options, overlay)
         yield lambda _, wanted=wanted: wanted  # type: ignore[misc]  # mypy infers no lambda with a default
 
 
@@ -146,10 +144,8 @@ def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent) -> Ren
         proven=proven,
         unproven_allowed=intent.unsafe_unproven_rendering,
     )
-    verdicts = (
-        *(wanted.verdicts or release_verdicts(release.release, _situation(base.version, intent))),
-        *content_verdicts(change),
-    )
+    situation = _situation(base.version, intent)
+    verdicts = (*release_verdicts(release.release, situation), *content_verdicts(change))
     step = PlannedStep(
         old_version=base.version,
         new_version=wanted.version,

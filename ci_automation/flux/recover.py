@@ -87,8 +87,7 @@ def recover(text: str) -> Recovered:
     # Kustomize sorts what it reads: without a header the order that Flux itself has by default is the likeliest.
     deployments = images(text)
     components = head["components"].split(",") if head else [name for name in COMPONENTS if name in deployments]
-    # Nine tenths of the text are schemas of CRDs, where none of the options is.
-    controllers = SEPARATOR.join(part for part in documents(text) if "\nkind: Deployment\n" in part) + "\n"
+    controllers = _controllers(text)
     registry = _found(_IMAGE, controllers, "no controller image")
     defaults, tolerations = Options(), _TOLERATIONS.search(controllers)
     secret, watch, level, domain = (
@@ -144,6 +143,11 @@ def _objects(text: str) -> frozenset[tuple[str, ...]]:
         re.sub(r"^(---|#.*)$", "", part, flags=re.MULTILINE) for part in re.split(r"^---$", text, flags=re.MULTILINE)
     )
     return frozenset(tuple(sorted(body.split())) for body in bodies if body.strip())
+
+
+def _controllers(text: str) -> str:
+    """Return the Deployments alone: nine tenths of the text are schemas of CRDs, where none of the options is."""
+    return SEPARATOR.join(part for part in documents(text) if "\nkind: Deployment\n" in part) + "\n"
 
 
 def _found(pattern: re.Pattern[str], text: str, otherwise: str) -> str:
