@@ -107,7 +107,9 @@ def publish(
         registry.put_manifest(tag, composed.manifest)
     elif present != target:
         raise ImmutableTagTaken(tag, present)
-    if (now := registry.resolve(channel)) != base:
+    if (now := registry.resolve(channel)) == target:
+        return  # another run with the same target was faster
+    if now != base:
         raise ChannelMoved(channel, base, now)
     ports.say(f"moving {channel}")
     registry.put_manifest(channel, composed.manifest)

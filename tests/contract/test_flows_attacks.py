@@ -23,6 +23,7 @@ from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent, signing_key
 if TYPE_CHECKING:
     from ci_automation.errors import Error
     from ci_automation.policy.plan import Plan
+    from tests.fakes.registry import Asked
 
 
 @pytest.fixture
@@ -136,3 +137,16 @@ def test_whoever_approves_sees_values_before_and_after(world: World) -> None:
     assert "log-level (info -> debug)" in reason
     assert "network-policy (true -> false)" in reason
     assert "toleration-keys (none -> a,b)" in reason
+
+
+def test_who_finds_the_channel_where_it_was_to_go_is_done(world: World) -> None:
+    """Two updaters with the same target: the slower one looks again when the other has moved the channel."""
+
+    def other_moves(asked: Asked) -> None:
+        if asked.method == "resolve" and asked.what.endswith(":production"):
+            world.registry.before = lambda _: None
+            update(CHANNEL, world.ports(), intent())
+
+    world.registry.before = other_moves
+    first = update(CHANNEL, world.ports(), intent())
+    assert world.channel_digest() == str(first.plan.steps[0].target)
