@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
+from ci_automation.artifact import gojson
 from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.errors import VerificationFailed
 
@@ -36,16 +36,21 @@ class InvalidManifest(VerificationFailed):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the manifest is not a Flux artifact: {reason}")
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """What a manifest says about a blob: its media type, digest and size in bytes (OCI image spec, *Descriptors*)."""
+    """What is said of a blob or a manifest: its media type, digest and size in bytes (OCI image spec, *Descriptors*).
+
+    `artifact_type` is what kind of artifact a manifest is; lists of referrers have it.
+    """
 
     media_type: str
     digest: Digest
     size: int
     annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    artifact_type: str | None = None
 
     @classmethod
     def of(cls, media_type: str, data: bytes, annotations: Mapping[str, str] | None = None) -> Self:
@@ -64,9 +69,16 @@ class Descriptor:
                 0 <= size <= _MAX_SIZE and not isinstance(size, bool)
             ):
                 try:
-                    return cls(media_type, Digest.parse(digest), size, _annotations(rest.get("annotations")))
+                    parsed = Digest.parse(digest)
                 except InvalidDigest as error:
                     raise InvalidManifest(str(error)) from None
+                return cls(
+                    media_type,
+                    parsed,
+                    size,
+                    _annotations(rest.get("annotations")),
+                    _artifact_type(rest.get("artifactType")),
+                )
         raise InvalidManifest("a descriptor lacks mediaType, digest or size")
 
     def to_json(self) -> dict[str, Any]:
@@ -74,18 +86,25 @@ class Descriptor:
         value: dict[str, Any] = {"mediaType": self.media_type, "size": self.size, "digest": str(self.digest)}
         if self.annotations:
             value["annotations"] = dict(sorted(self.annotations.items()))
+        if self.artifact_type:
+            value["artifactType"] = self.artifact_type
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One image manifest: the bytes as they are stored, and what they say."""
+    """One image manifest: the bytes as they are stored, and what they say.
+
+    A manifest with a `subject` is a referrer: it says something about that other manifest.
+    """
 
     raw: bytes
     media_type: str
     config: Descriptor
     layers: tuple[Descriptor, ...]
     annotations: Mapping[str, str]
+    artifact_type: str | None = None
+    subject: Descriptor | None = None
 
     @classmethod
     def parse(cls, raw: bytes) -> Self:
@@ -94,7 +113,10 @@ class Manifest:
         Raises:
             InvalidManifest: it is not JSON, an index, of another schema version, or lacks config or layers.
         """
-        value = _parsed(raw)
+        try:
+            value = gojson.parse_object(raw)
+        except ValueError as error:
+            raise InvalidManifest(str(error)) from None
         media_type = value.get("mediaType", OCI_MANIFEST)
         if "manifests" in value or media_type in (OCI_INDEX, DOCKER_LIST):
             raise InvalidManifest("it is an index of several images, of which a cluster would take any")
@@ -103,49 +125,68 @@ class Manifest:
         layers = value.get("layers")
         if not isinstance(layers, list) or not 0 < len(layers) <= _MAX_LAYERS:
             raise InvalidManifest("it has no layers, or too many")
+        subject = value.get("subject")
         return cls(
             raw,
             media_type,
             Descriptor.from_json(value.get("config")),
             tuple(Descriptor.from_json(layer) for layer in layers),
             _annotations(value.get("annotations")),
+            _artifact_type(value.get("artifactType")),
+            None if subject is None else Descriptor.from_json(subject),
         )
 
     @classmethod
     def build(
-        cls, config: Descriptor, layers: tuple[Descriptor, ...], annotations: Mapping[str, str] | None = None
+        cls,
+        config: Descriptor,
+        layers: tuple[Descriptor, ...],
+        annotations: Mapping[str, str] | None = None,
+        *,
+        artifact_type: str | None = None,
+        subject: Descriptor | None = None,
     ) -> Self:
-        """Return the manifest of these parts, with the bytes that go-containerregistry, and so Flux, would write."""
-        value: dict[str, Any] = {
-            "schemaVersion": 2,
-            "mediaType": OCI_MANIFEST,
-            "config": config.to_json(),
-            "layers": [layer.to_json() for layer in layers],
-        }
+        """Return the manifest of these parts, its keys in the order of Go's `ocispec.Manifest`.
+
+        Without artifact type and subject these are the bytes that go-containerregistry, and so Flux, would write.
+        """
+        value: dict[str, Any] = {"schemaVersion": 2, "mediaType": OCI_MANIFEST}
+        if artifact_type:
+            value["artifactType"] = artifact_type
+        value["config"] = config.to_json()
+        value["layers"] = [layer.to_json() for layer in layers]
+        if subject is not None:
+            value["subject"] = subject.to_json()
         if annotations:
             value["annotations"] = dict(sorted(annotations.items()))
-        return cls(_go_json(value), OCI_MANIFEST, config, layers, MappingProxyType(dict(annotations or {})))
+        return cls(
+            gojson.written(value),
+            OCI_MANIFEST,
+            config,
+            layers,
+            MappingProxyType(dict(annotations or {})),
+            artifact_type or None,
+            subject,
+        )
 
     @property
     def digest(self) -> Digest:
         """Return the digest of the manifest's bytes."""
         return Digest.of(self.raw)
 
+    @property
+    def referral(self) -> tuple[Digest, Descriptor]:
+        """Return what the manifest refers to, and its entry in the list of what refers there.
 
-def _parsed(raw: bytes) -> dict[str, Any]:
-    """Return the JSON object in `raw`, as far as Go would read it too: UTF-8, no numbers that are none."""
-    try:
-        value = json.loads(raw.decode(), parse_constant=_no_number)
-        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
-    except (ValueError, RecursionError):
-        raise InvalidManifest("it is not JSON") from None
-    if not isinstance(value, dict):
-        raise InvalidManifest("it is not a JSON object")
-    return value
+        Artifact type and annotations are lifted into the entry (OCI distribution spec v1.1, *Listing Referrers*).
 
-
-def _no_number(name: str) -> None:
-    raise ValueError(name)
+        Raises:
+            InvalidManifest: it has no subject.
+        """
+        if self.subject is None:
+            raise InvalidManifest("it has no subject, and so refers to nothing")
+        kind = self.artifact_type or self.config.media_type or None
+        return self.subject.digest, Descriptor(self.media_type, self.digest, len(self.raw), self.annotations, kind)
 
 
 def _annotations(value: object) -> Mapping[str, str]:
@@ -156,9 +197,7 @@ def _annotations(value: object) -> Mapping[str, str]:
     return MappingProxyType(dict(value))
 
 
-def _go_json(value: object) -> bytes:
-    """Return `value` as Go's encoding/json writes it: no spaces, UTF-8, and HTML's characters escaped."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text.encode()
+def _artifact_type(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value or None
+    raise InvalidManifest("an artifact type is not a text")

@@ -34,9 +34,12 @@ COMMANDS = {
     "plan": "Make the plan for a channel; write nothing to the registry.",
     "update": "Publish what the policy allows, and say what waits for a person.",
     "apply": "Do exactly what a plan says.",
-    "verify": "Say whether an artifact is signed by the key that clusters trust.",
+    "verify": "Say whether an artifact is signed by somebody who is trusted, and which clusters accept it.",
     "pull": "Unpack an artifact into a folder.",
-    "history": "List what was published, signed by whom, and where the channels stand.",
+    "history": "List what was published, when, signed and approved by whom, and where the channels stand.",
+    "public-key": "Print the public half of a signing key, or the Secret that clusters verify with.",
+    "sync-manifests": "Print the objects by which a cluster follows and verifies a channel.",
+    "mirror": "Fill a directory with verified releases, for sites without a way to GitHub.",
     "config": "Check the configuration file, or print its JSON schema.",
 }
 
@@ -52,7 +55,7 @@ class Commands(click.Group):
         """Return one command; a broken import is not hidden as an unknown command."""
         if name not in COMMANDS:
             return None
-        module = importlib.import_module(f"ci_automation.cli.{name}")
+        module = importlib.import_module(f"ci_automation.cli.{name.replace('-', '_')}")
         command: click.Command = module.command
         return command
 

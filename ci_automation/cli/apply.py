@@ -10,7 +10,7 @@ import click
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
-from ci_automation.cli.run import Result, finish
+from ci_automation.cli.results import Result, finish
 from ci_automation.cli.target import plan_target
 from ci_automation.flows.apply import apply
 from ci_automation.flows.files import read_plan_file

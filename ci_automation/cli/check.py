@@ -8,27 +8,29 @@ import click
 
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
-from ci_automation.cli.run import finish, for_each
+from ci_automation.cli.results import finish, for_each
 from ci_automation.cli.target import Target, targets
+from ci_automation.flows.heal import plan_healed
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.update import Outcome
 
 
 @click.command("check")
 @click.argument("artifact", required=False)
+@click.option("--heal", is_flag=True, help="sign again a channel that has lost its signature and is provably yours")
 @shared.exit_code
 @shared.install_flags
-@shared.trusted_key
+@shared.signing
 @shared.allowances
 @shared.components_file
 @shared.release_source
 @shared.registry_config
 @shared.common
-def command(artifact: str | None, *, exit_code: bool, **options: Any) -> int:
+def command(artifact: str | None, *, heal: bool, exit_code: bool, **options: Any) -> int:
     """Say whether a channel is current, and what could be done.
 
-    Without ARTIFACT, all artifacts of the configuration are checked. Nothing is written. Where nothing is newer, the
-    check costs two small reads from the registry and one from the source of releases.
+    Without ARTIFACT, all artifacts of the configuration are checked. Nothing is written, but with --heal. Where
+    nothing is newer, the check costs two small reads from the registry and one from the source of releases.
 
     \b
     flux-manifests check oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
@@ -36,7 +38,10 @@ def command(artifact: str | None, *, exit_code: bool, **options: Any) -> int:
     given = Given.of(options)
 
     def look(goal: Target) -> Outcome:
-        planned = make_plan(goal.channel, goal.ports, goal.intent)
-        return Outcome(planned.plan, 0, str(planned.observed.trust))
+        if heal:
+            planned, healed = plan_healed(goal.channel, goal.ports, goal.intent)
+        else:
+            planned, healed = make_plan(goal.channel, goal.ports, goal.intent), False
+        return Outcome(planned.plan, 0, str(planned.observed.trust), healed=healed)
 
     return finish(for_each(targets(artifact, given), look), given, exit_code=exit_code, details=False)

@@ -11,8 +11,12 @@ from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ci_automation.config.model import Config
     from ci_automation.flux.release import ReleaseSource
+    from ci_automation.signing.keyless import KeylessSigner
+    from ci_automation.signing.sigstore import TrustRoot
 
 GITHUB_API = "https://api.github.com"
 
@@ -32,26 +36,46 @@ class Given:
     releases: str | None = None
     signing: str | None = None
     key: str | None = None
-    public_key: str | None = None
+    signature_format: str | None = None
+    attestations: bool = False
+    accept_identity_change: bool = False
+    public_key: tuple[str, ...] = ()
+    identity: tuple[str, ...] = ()
+    identity_regexp: tuple[str, ...] = ()
+    issuer: str | None = None
+    trust_config: str | None = None
     components_file: str | None = None
     overlay: str | None = None
     flags: dict[str, Any] = field(default_factory=dict)
     adopt: bool = False
+    yes: bool = False
     accept_edits: bool = False
     allow_removal: bool = False
     unsafe_unproven_rendering: bool = False
     output: str = "text"
     verbose: bool = False
+    keyless: dict[TrustRoot, KeylessSigner] = field(default_factory=dict, compare=False, repr=False)  # of this run
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Self:
         """Return the shared options among `options`, and check those that exclude each other."""
         given = cls(**{item.name: options[item.name] for item in fields(cls) if item.name in options})
-        if given.signing == "key" and not given.key:
-            raise ContradictingOptions("--signing key needs --key")
-        if given.signing == "unsafe-unsigned" and given.key:
-            raise ContradictingOptions("--signing unsafe-unsigned takes no --key")
+        if contradiction := next(_contradictions(given), None):
+            raise ContradictingOptions(contradiction)
         return given
+
+
+def _contradictions(given: Given) -> Iterator[str]:
+    """Yield what does not go together."""
+    if given.signing in {"key", "kms"} and not given.key:
+        yield f"--signing {given.signing} needs --key"
+    if given.signing in {"keyless", "unsafe-unsigned"} and given.key:
+        yield f"--signing {given.signing} takes no --key"
+    identities = (*given.identity, *given.identity_regexp)
+    if bool(identities) != bool(given.issuer):
+        yield "--identity or --identity-regexp, and --issuer, go together"
+    if identities and given.public_key:
+        yield "--public-key and an identity exclude each other"
 
 
 def configuration(given: Given) -> Config | None:

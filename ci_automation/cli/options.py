@@ -88,19 +88,53 @@ components_file = click.option(
     "--components-file", metavar="PATH", help="the components file in the artifact; found by itself if there is one"
 )
 
-trusted_key = click.option(
-    "--public-key", metavar="FILE", help="the key to verify with; default: the public half of the signing key"
+trust = _all(
+    click.option(
+        "--public-key",
+        metavar="FILE",
+        multiple=True,
+        help="trust what this key signed; repeat it for several. Default: whoever this run signs as",
+    ),
+    click.option(
+        "--identity", metavar="SUBJECT", multiple=True, help="trust exactly this subject of a keyless signature"
+    ),
+    click.option(
+        "--identity-regexp", metavar="RE2", multiple=True, help="trust the subjects that match; anchor it with ^ and $"
+    ),
+    click.option("--issuer", metavar="URL", help="who vouches for the identity, such as GitHub's token service"),
+    click.option(
+        "--trust-config", metavar="FILE", help="your own Sigstore instance: client trust config, or trusted_root.json"
+    ),
 )
 
 signing = _all(
-    click.option("--signing", type=click.Choice(["key", "unsafe-unsigned"]), help="how to sign what is published"),
-    click.option("--key", metavar="FILE", help="private key: a file, or env://NAME; its password in $COSIGN_PASSWORD"),
-    trusted_key,
+    click.option(
+        "--signing",
+        type=click.Choice(["keyless", "key", "kms", "unsafe-unsigned"]),
+        help="how to sign what is published. Default: --key if there is one, else keyless in GitHub Actions",
+    ),
+    click.option(
+        "--key",
+        metavar="KEY",
+        help="private key: a file (password in $COSIGN_PASSWORD), env://NAME, or awskms:// gcpkms:// azurekms:// "
+        "hashivault://",
+    ),
+    click.option(
+        "--signature-format",
+        type=click.Choice(["legacy", "both", "bundle"]),
+        help="legacy is read by every Flux, bundle only from 2.8.6; default: legacy",
+    ),
+    click.option("--attestations", is_flag=True, help="attach provenance and a list of the controllers (SBOM), signed"),
+    click.option(
+        "--accept-identity-change", is_flag=True, help="sign as somebody else than the one who is trusted, once"
+    ),
+    trust,
 )
 
 allowances = _all(
     click.option("--overlay", metavar="DIR", help="replace the overlay by the files of this folder; needs approval"),
-    click.option("--adopt", is_flag=True, help="trust the present artifact once, though its signature is not valid"),
+    click.option("--adopt", is_flag=True, help="trust the present artifact once: shows every file of it, and asks"),
+    click.option("--yes", is_flag=True, help="answer the question of --adopt"),
     click.option("--accept-edits", is_flag=True, help="drop edits that were made in the components file"),
     click.option(
         "--allow-removal", is_flag=True, help="let controllers and CRDs vanish; pruning a CRD deletes its objects"

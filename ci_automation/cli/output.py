@@ -13,6 +13,8 @@ from ci_automation.report.text import plain_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ci_automation.cli.given import Given
+    from ci_automation.report.adoption import Adoption
     from ci_automation.report.text import Table
 
 _COLOURS = {
@@ -31,6 +33,21 @@ def progress(*, verbose: bool, text: bool) -> Callable[[str], None]:
     if text and sys.stderr.isatty():
         return lambda line: click.echo(f"\r\x1b[K{click.style(plain_text(line)[:100], dim=True)}\r", nl=False, err=True)
     return lambda _: None
+
+
+def confirmation(given: Given) -> Callable[[Adoption], bool]:
+    """Return who is asked whether to adopt: the person at the terminal; --yes has answered, and nobody else can."""
+
+    def ask(adoption: Adoption) -> bool:
+        from ci_automation.report.adoption import adoption_text
+
+        done_with_progress()
+        click.echo(adoption_text(adoption), err=True)
+        if given.yes:
+            return True
+        return sys.stdin.isatty() and click.confirm("Trust it, and sign it?", err=True)
+
+    return ask
 
 
 def done_with_progress() -> None:

@@ -10,7 +10,7 @@ import click
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
 from ci_automation.cli.output import print_text
-from ci_automation.cli.run import Result, finish
+from ci_automation.cli.results import Result, finish
 from ci_automation.cli.target import target
 from ci_automation.flows.files import write_file
 from ci_automation.flows.planning import make_plan
@@ -22,7 +22,7 @@ from ci_automation.flows.update import Outcome
 @click.option("--out", metavar="FILE", help="write the plan to this file, for `apply`")
 @shared.exit_code
 @shared.install_flags
-@shared.trusted_key
+@shared.trust
 @shared.allowances
 @shared.components_file
 @shared.release_source

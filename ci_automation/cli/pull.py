@@ -18,7 +18,7 @@ from ci_automation.flows.verify import pull
 @click.command("pull")
 @click.argument("artifact")
 @click.argument("folder")
-@shared.trusted_key
+@shared.trust
 @shared.registry_config
 @shared.common
 def command(artifact: str, folder: str, **options: Any) -> None:

@@ -8,10 +8,14 @@ import click
 
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given, configuration, release_source
-from ci_automation.cli.output import print_json
+from ci_automation.cli.output import print_json, progress
+from ci_automation.cli.trust import upstream
+from ci_automation.flows.ports import Ports
 from ci_automation.flows.render import render_release
 from ci_automation.flux.options import Options
+from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
+from ci_automation.report.text import plain_text
 
 
 @click.command("render")
@@ -30,10 +34,17 @@ def command(flux_version: str, **options: Any) -> None:
     given = Given.of(options)
     wanted = Options().with_flags(given.flags)
     version = Version.parse(flux_version)
-    text, proven = render_release(version, wanted, release_source(given, configuration(given)))
-    if not proven:
-        click.echo(f"warning: nobody has proven that {version} is rendered as Flux itself does", err=True)
+    config = configuration(given)
+    proof = upstream(given, config)
+    say = progress(verbose=given.verbose, text=given.output == "text")
+    assert proof.registry is not None  # noqa: S101  # for the type checker: the command line always names a place
+    ports = Ports(proof.registry, release_source(given, config), upstream=proof, say=say)
+    made = render_release(version, wanted, ports)
+    if made.proof is Proof.NONE:
+        why = plain_text(f"nothing proves that {version} is rendered as Flux itself does: {made.detail}")
+        click.echo(f"warning: {why}", err=True)
     if given.output == "json":
-        print_json({"version": str(version), "options": wanted.differing(), "proven": proven, "components": text})
+        value = {"version": str(version), "options": wanted.differing(), "proven": made.proof is not Proof.NONE}
+        print_json({**value, "proof": str(made.proof), "proofDetail": made.detail, "components": made.text})
     else:
-        click.echo(text.encode(), nl=False)
+        click.echo(made.text.encode(), nl=False)

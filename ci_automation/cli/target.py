@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.reference import OciRepository, Reference
+from ci_automation.artifact.reference import Reference
 from ci_automation.cli.given import configuration, release_source
-from ci_automation.cli.output import progress
+from ci_automation.cli.output import confirmation, progress
+from ci_automation.cli.registries import registry
+from ci_automation.cli.trust import signer, signing_mode, trusted, upstream
 from ci_automation.config import DEFAULT_PATH
-from ci_automation.config.model import CredentialsConfig, SigningConfig, SigningMode, UnknownArtifact
+from ci_automation.config.model import FIRST_WITH_BUNDLES, SigningMode, UnknownArtifact
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_overlay
-from ci_automation.flows.ports import Intent, Ports
+from ci_automation.flows.ports import Intent, Ports, Run
 from ci_automation.flux.options import Options
-from ci_automation.policy.model import Policy
-from ci_automation.registry import open_registry
+from ci_automation.policy.model import Policy, SignatureFormat
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ci_automation.cli.given import Given
     from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.policy.plan import Plan
-    from ci_automation.registry.credentials import CredentialSource
-    from ci_automation.registry.port import Registry
-    from ci_automation.signing.keys import PublicKey, SigningKey
+    from ci_automation.signing.signer import Signer
+    from ci_automation.signing.trust import Trusted
 
 
 class NothingNamed(UsageError):
@@ -87,8 +89,13 @@ def reading(artifact: str, given: Given) -> tuple[Reference, Ports]:
     named = _configured(artifact, config)
     reference = named.channel if named else Reference.parse(artifact)
     artifacts = config.artifacts if config else ()
-    same = (replace(it, signing=SigningConfig()) for it in artifacts if it.channel.repository == reference.repository)
-    return reference, _ports(reference, next(same, None), config, given)
+    same = (artifact for artifact in artifacts if artifact.channel.repository == reference.repository)
+    return reference, _ports(reference, next(same, None), config, given, signs=False)
+
+
+def reading_intent(given: Given) -> Intent:
+    """Return what somebody wants who only reads: an artifact's components as the given flags say."""
+    return Intent(now=datetime.now(UTC), components_file=given.components_file, flags=given.flags)
 
 
 def _target(what: ArtifactConfig | Reference, config: Config | None, given: Given) -> Target:
@@ -97,12 +104,6 @@ def _target(what: ArtifactConfig | Reference, config: Config | None, given: Give
     flags = {**(artifact.flags if artifact else {}), **given.flags}
     Options().with_flags(flags)  # a flag or value that Flux does not know is told before anything is fetched
     ports = _ports(channel, artifact, config, given)
-    unsigned = given.signing == "unsafe-unsigned" or (
-        given.signing is None
-        and given.key is None
-        and artifact is not None
-        and artifact.signing.mode is SigningMode.UNSAFE_UNSIGNED
-    )
     intent = Intent(
         now=datetime.now(UTC),
         policy=artifact.policy if artifact else Policy(),
@@ -112,59 +113,68 @@ def _target(what: ArtifactConfig | Reference, config: Config | None, given: Give
         paused=artifact.paused if artifact else False,
         allow_removal=given.allow_removal,
         accept_edits=given.accept_edits,
+        accept_identity_change=given.accept_identity_change,
         adopt=given.adopt,
         unsafe_unproven_rendering=given.unsafe_unproven_rendering,
-        unsafe_unsigned=unsigned,
+        unsafe_unsigned=signing_mode(artifact, given) is SigningMode.UNSAFE_UNSIGNED,
+        signature_format=_signature_format(artifact, given),
+        attestations=given.attestations or (artifact is not None and artifact.attestations),
+        config_digest=config.digest if config else None,
+        run=this_run(os.environ),
     )
     return Target(artifact.name if artifact else str(channel), channel, ports, intent)
 
 
-def _ports(reference: Reference, artifact: ArtifactConfig | None, config: Config | None, given: Given) -> Ports:
+def _ports(
+    reference: Reference, artifact: ArtifactConfig | None, config: Config | None, given: Given, *, signs: bool = True
+) -> Ports:
     from concurrent.futures import ThreadPoolExecutor
 
     # Opening an encrypted key takes a fifth of a second, and so does loading the HTTP stack: they go side by side.
     with ThreadPoolExecutor(1) as beside:
-        keys = beside.submit(_keys, artifact, given)
-        registry, releases = _registry(reference, artifact, given), release_source(given, config)
-        private, public = keys.result()
+        who = beside.submit(_who, artifact, given, signs=signs)
+        place = registry(reference, artifact, given)
+        releases, proof = release_source(given, config), upstream(given, config)
+        signing, trusting = who.result()
     return Ports(
-        registry=registry,
+        registry=place,
         releases=releases,
-        signing_key=private,
-        trusted_key=public,
+        signer=signing,
+        trusted=trusting,
+        upstream=proof,
+        confirm=confirmation(given),
         say=progress(verbose=given.verbose, text=given.output == "text"),
     )
 
 
-def _keys(artifact: ArtifactConfig | None, given: Given) -> tuple[SigningKey | None, PublicKey | None]:
-    """Return the key to sign with and the key to trust; the second is the first's public half unless it is named."""
-    location = given.key or (artifact.signing.key if artifact and given.signing is None else None)
-    trusted = given.public_key or (artifact.verify.public_key if artifact else None)
-    if location is None and trusted is None:
-        return None, None
-    from ci_automation.signing.keys import load_public_key, load_signing_key
-
-    private = load_signing_key(location, os.environ, Path()) if location else None
-    public = load_public_key(trusted, os.environ, Path()) if trusted else (private.public if private else None)
-    return private, public
+def _who(artifact: ArtifactConfig | None, given: Given, *, signs: bool) -> tuple[Signer | None, Trusted | None]:
+    """Return who signs and who is trusted; whoever only reads signs nothing, and need not have the key."""
+    signing = signer(artifact, given) if signs else None
+    return signing, trusted(artifact, given, signing)
 
 
-def _registry(reference: Reference, artifact: ArtifactConfig | None, given: Given) -> Registry:
-    """Return the registry, with credentials from named variables, or else from docker's configuration."""
-    if not isinstance(reference.repository, OciRepository):
-        return open_registry(reference)
-    from ci_automation.registry.credentials import DockerConfig, NamedVariables, Variables
-    from ci_automation.registry.network import Network
+class TooEarlyForBundles(UsageError):
+    """Bundles alone are to be written, and nothing says that every cluster can read them."""
 
-    explicit = Path(given.registry_config) if given.registry_config else None
-    source: CredentialSource = DockerConfig.find(os.environ, Path.home(), explicit)
-    if artifact and artifact.credentials != CredentialsConfig():
-        pull, push = (
-            Variables(login.username_variable, login.password_variable) if login else None
-            for login in (artifact.credentials.pull, artifact.credentials.push)
-        )
-        source = NamedVariables(reference.repository.host, os.environ, pull, push, source)
-    return open_registry(reference, source, Network.from_environment(os.environ))
+    hint = "Set minimumFlux: 2.8.6 in the configuration if that is so, or use --signature-format both."
+
+    def __init__(self) -> None:
+        super().__init__("the signature format bundle needs clusters with Flux 2.8.6 or later")
+
+
+def _signature_format(artifact: ArtifactConfig | None, given: Given) -> SignatureFormat:
+    wanted = SignatureFormat(given.signature_format or (artifact.signing.format if artifact else "legacy"))
+    known = artifact.minimum_flux if artifact else None
+    if wanted is SignatureFormat.BUNDLE and (known is None or known < FIRST_WITH_BUNDLES):
+        raise TooEarlyForBundles
+    return wanted
+
+
+def this_run(environment: Mapping[str, str]) -> Run:
+    """Return which run of GitHub Actions this is, by the variables that the runner sets; elsewhere an empty one."""
+    server, repository, run = (environment.get(f"GITHUB_{it}", "") for it in ("SERVER_URL", "REPOSITORY", "RUN_ID"))
+    url = f"{server}/{repository}/actions/runs/{run}" if server and repository and run else ""
+    return Run(url, environment.get("GITHUB_ACTOR", ""), environment.get("GITHUB_WORKFLOW_REF", ""))
 
 
 class PlanForAnotherArtifact(UsageError):

@@ -8,7 +8,7 @@ import click
 
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
-from ci_automation.cli.run import finish, for_each
+from ci_automation.cli.results import finish, for_each
 from ci_automation.cli.target import targets
 from ci_automation.flows.update import update
 

@@ -2,50 +2,93 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ci_automation.artifact.digest import Digest
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
-from ci_automation.cli.output import print_json, print_text
-from ci_automation.cli.target import reading
-from ci_automation.errors import UsageError
+from ci_automation.cli.output import print_json, print_table, print_text
+from ci_automation.cli.target import reading, reading_intent
+from ci_automation.flows.rederive import rederive
 from ci_automation.flows.verify import verify
+from ci_automation.report.text import Table, plain_text
 
-
-class NoTrustedKey(UsageError):
-    """Something is to be verified, and no key is trusted."""
-
-    hint = "Give --public-key FILE, or verify.publicKey in the configuration."
-
-    def __init__(self) -> None:
-        super().__init__("there is no key to verify with")
+if TYPE_CHECKING:
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.rederive import Derivation
+    from ci_automation.flows.verify import Verification
+    from ci_automation.signing.trust import Identity
 
 
 @click.command("verify")
 @click.argument("artifact")
-@click.option("--public-key", metavar="FILE", help="the key that clusters verify with; default: the configured one")
+@click.option("--rederive", "again", is_flag=True, help="make it again from upstream's release and its overlay, too")
+@shared.trust
+@shared.install_flags
+@shared.components_file
+@shared.release_source
 @shared.registry_config
 @shared.common
-def command(artifact: str, **options: Any) -> None:
-    """Say whether an artifact is signed by the key that clusters trust.
+def command(artifact: str, *, again: bool, **options: Any) -> None:
+    """Say whether an artifact is signed by somebody who is trusted, and which clusters accept it.
 
-    ARTIFACT may also be a digest, oci://HOST/REPOSITORY@sha256:... Exit code 10 says that it is not. Unlike Flux up
-    to v2.9, it compares the digest that was signed with the digest that is there.
+    ARTIFACT may also be a digest, oci://HOST/REPOSITORY@sha256:... The table says for each minor of Flux whether a
+    cluster that trusts the same key or identity accepts the artifact. Exit code 10 says that nobody trusted signed it,
+    or that clusters with the Flux that is in it refuse it. Unlike Flux, it compares what was signed with what is there.
 
     \b
     flux-manifests verify oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
+    flux-manifests verify oci://ghcr.io/acme/flux-manifests:production \\
+      --identity https://github.com/acme/fleet/.github/workflows/flux.yaml@refs/heads/main \\
+      --issuer https://token.actions.githubusercontent.com
     """
     given = Given.of(options)
     reference, ports = reading(artifact, given)
-    if ports.trusted_key is None:
-        raise NoTrustedKey
     found = verify(reference, ports)
-    version = str(found.version) if found.version else None
+    if given.output == "text":
+        _print_verification(reference, found)
+    if found.problem is not None:
+        raise found.problem
+    derived = rederive(reference, ports, reading_intent(given)) if again else None
     if given.output == "json":
-        value = {"artifact": str(reference), "digest": str(found.digest), "version": version, "key": str(found.key)}
-        print_json({**value, "verified": True})
-        return
-    flux = f"Flux {version}, " if version else ""
-    print_text(f"{reference} is signed: {flux}{found.digest}\n  by the key {found.key}")
+        print_json(_to_json(reference, found, derived))
+    elif derived:
+        print_table(Table(("", "made again from"), derived.steps))
+    if derived:
+        derived.check(reference)
+
+
+def _print_verification(reference: Reference, found: Verification) -> None:
+    if found.by is not None:
+        flux = f"Flux {found.version}, " if found.version else ""
+        print_text(plain_text(f"{reference} is signed: {flux}{found.digest}\n  by {_named(found.by)}"))
+    rows = tuple(
+        (row.flux, "yes" if row.judgement.accepted else "no", plain_text(row.judgement.reason))
+        for row in found.clusters
+    )
+    print_table(Table(("a cluster with Flux", "accepts it", "because"), rows))
+    for pattern in found.loose:
+        print_text(plain_text(f"Not anchored, so it matches more than it says: {pattern}. Put ^ and $ around it."))
+
+
+def _named(who: Digest | Identity) -> str:
+    return f"the key {who}" if isinstance(who, Digest) else str(who)
+
+
+def _to_json(reference: Reference, found: Verification, derived: Derivation | None) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "artifact": str(reference),
+        "digest": str(found.digest),
+        "version": str(found.version) if found.version else None,
+        "by": str(found.by),
+        "verified": True,
+        "clusters": [
+            {"flux": row.flux, "accepts": row.judgement.accepted, "reason": row.judgement.reason}
+            for row in found.clusters
+        ],
+    }
+    if derived:
+        value["rederived"] = {"digest": str(derived.made), "steps": dict(derived.steps)}
+    return value

@@ -8,26 +8,31 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
+from ci_automation.artifact.digest import Digest
 from ci_automation.config import schema as sections
 from ci_automation.config.document import MAX_BYTES, Document, InvalidConfig, Path, Problem, read
 from ci_automation.config.model import (
+    FIRST_WITH_BUNDLES,
     ArtifactConfig,
     Config,
     CredentialsConfig,
     DirectorySource,
     GitHubSource,
     Login,
-    SignatureFormat,
     SigningConfig,
+    SigningMode,
     Source,
+    UpstreamConfig,
     VerifyConfig,
 )
 from ci_automation.config.schema import schema
+from ci_automation.config.values import KMS_SCHEMES
 from ci_automation.policy.freeze import Freeze, time_zone
-from ci_automation.policy.model import STEPS, Policy
+from ci_automation.policy.model import STEPS, Policy, SignatureFormat
 
 if TYPE_CHECKING:
     import pathlib
+    from collections.abc import Iterator
 
     from pydantic_core import ErrorDetails
 
@@ -84,12 +89,14 @@ def parse(data: bytes, file: str) -> Config:
         document.problems += _contradictions(document, parsed)
     if document.problems or parsed is None:
         raise InvalidConfig(document.problems)
-    return _config(parsed)
+    return replace(_config(parsed), digest=Digest.of(data))
 
 
 def _problem(document: Document, details: ErrorDetails) -> Problem:
     """Return what pydantic found, in words that say what to write; a value that may be a secret is not repeated."""
     path, kind, given = details["loc"], details["type"], details["input"]
+    if path and isinstance(path[-1], int) and path not in document.values:
+        path = path[:-1]  # one text where a list may be
     section = sections.section_at(path[:-1])
     later = section.later if section else {}
     last = path[-1] if path else ""
@@ -132,12 +139,48 @@ def _contradictions(document: Document, file: sections.File) -> list[Problem]:
             here: Path = ("artifacts", index, key)
             if (first := seen.setdefault((key, value), here)) is not here:
                 problems.append(document.problem(here, f"is the same as that of artifacts[{first[1]}]"))
+    defaults = file.defaults or sections.Defaults()
+    for index, entry in enumerate(file.artifacts):
+        for key, what in _unfit(_artifact(entry, defaults)):
+            problems.append(document.problem(("artifacts", index, *([key] if hasattr(entry, key) else [])), what))
     return problems
+
+
+def _unfit(artifact: ArtifactConfig) -> Iterator[tuple[str, str]]:
+    """Yield what does not go together in the signing and trust of one artifact, with the key to look at."""
+    signing, verify = artifact.signing, artifact.verify
+    mode, key = signing.mode, signing.key
+    in_kms = key is not None and key.partition("://")[0] in KMS_SCHEMES
+    if key is None and mode in (SigningMode.KEY, SigningMode.KMS):
+        yield "signing", f"mode {mode} needs key"
+    if key is not None and (mode in (SigningMode.KEYLESS, SigningMode.UNSAFE_UNSIGNED)):
+        yield "signing", f"mode {mode} takes no key"
+    if key is not None and mode is SigningMode.KMS and not in_kms:
+        yield "signing", f"mode kms needs a key such as {KMS_SCHEMES[0]}://..."
+    if signing.format is SignatureFormat.BUNDLE and (
+        artifact.minimum_flux is None or artifact.minimum_flux < FIRST_WITH_BUNDLES
+    ):
+        yield (
+            "signing",
+            f"format bundle needs minimumFlux: {FIRST_WITH_BUNDLES.semver} or later; older ones read no bundle",
+        )
+    named = (*verify.identities, *verify.patterns)
+    if len(named) > 1:
+        yield "verify", "takes identity or identityRegexp, not both; one pattern can name several"
+    if bool(named) != bool(verify.issuer):
+        yield "verify", "an identity and its issuer go together"
+    if named and verify.public_keys:
+        yield "verify", "takes keys or an identity, not both"
 
 
 def _config(file: sections.File) -> Config:
     defaults = file.defaults or sections.Defaults()
-    return Config(_source(file), tuple(_artifact(entry, defaults) for entry in file.artifacts))
+    upstream = file.upstream or sections.UpstreamSection()
+    return Config(
+        _source(file),
+        tuple(_artifact(entry, defaults) for entry in file.artifacts),
+        UpstreamConfig(upstream.verify, upstream.trust_config, upstream.manifests),
+    )
 
 
 def _source(file: sections.File) -> Source:
@@ -157,8 +200,21 @@ def _artifact(entry: sections.Artifact, defaults: sections.Defaults) -> Artifact
         flags=entry.flags or {},
         policy=_policy(_over(defaults.policy, entry.policy) or sections.PolicySection()),
         signing=SigningConfig(signing.mode, signing.key, signing.format or SignatureFormat.LEGACY),
-        verify=VerifyConfig(verify.public_key),
+        verify=_verify(verify),
         credentials=CredentialsConfig(_login(credentials.pull), _login(credentials.push)),
+        trust_config=_either(entry.trust_config, defaults.trust_config),
+        attestations=bool(_either(entry.attestations, defaults.attestations)),
+        minimum_flux=entry.minimum_flux,
+    )
+
+
+def _verify(section: sections.VerifySection) -> VerifyConfig:
+    exact, pattern = section.identity, section.identity_regexp
+    return VerifyConfig(
+        public_keys=tuple(section.public_key or ()),
+        identities=(exact,) if exact else (),
+        patterns=(pattern,) if pattern else (),
+        issuer=section.issuer,
     )
 
 

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.reference import InvalidReference, OciRepository, Reference
 from ci_automation.errors import UsageError
-from ci_automation.policy.model import Policy
+from ci_automation.flux.version import Version
+from ci_automation.policy.model import Policy, SignatureFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ci_automation.artifact.digest import Digest
 
 _GITHUB = re.compile(r"github:(?P<owner>[A-Za-z0-9][A-Za-z0-9-]{0,38})/(?P<repository>(?!\.\.?$)[A-Za-z0-9._-]{1,100})")
 _API = re.compile(
@@ -40,17 +43,16 @@ class InvalidSource(UsageError):
         super().__init__(f"it does not say where releases come from: {reason}")
 
 
+FIRST_WITH_BUNDLES = Version.parse("2.8.6")  # earlier ones read none, or none with a Rekor v2 entry alone
+
+
 class SigningMode(enum.StrEnum):
     """What an artifact is signed with."""
 
+    KEYLESS = "keyless"
     KEY = "key"
+    KMS = "kms"
     UNSAFE_UNSIGNED = "unsafe-unsigned"
-
-
-class SignatureFormat(enum.StrEnum):
-    """How a signature is stored beside an artifact."""
-
-    LEGACY = "legacy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +114,31 @@ class SigningConfig:
 
 @dataclass(frozen=True, slots=True)
 class VerifyConfig:
-    """Whose signature on the base is trusted; `public_key` is a file or `env://NAME`."""
+    """Whose signature on the base is trusted: any of the keys (files or `env://NAME`), or any of the identities.
 
-    public_key: str | None = None
+    `identities` are exact, `patterns` are RE2's; both go with `issuer`.
+    """
+
+    public_keys: tuple[str, ...] = ()
+    identities: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    issuer: str | None = None
+
+
+class UpstreamVerify(enum.StrEnum):
+    """Whether a release must carry Flux's own signature, or only must not carry a wrong one."""
+
+    REQUIRED = "required"
+    IF_AVAILABLE = "if-available"
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamConfig:
+    """How releases are proven to be Flux's own; `verify` is None where the source decides (GitHub: required)."""
+
+    verify: UpstreamVerify | None = None
+    trust_config: str | None = None
+    manifests: Reference | None = None  # where Flux's own rendering is published; None: ghcr.io, or in the directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +170,9 @@ class ArtifactConfig:
     signing: SigningConfig = SigningConfig()
     verify: VerifyConfig = VerifyConfig()
     credentials: CredentialsConfig = CredentialsConfig()
+    trust_config: str | None = None
+    attestations: bool = False
+    minimum_flux: Version | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +181,8 @@ class Config:
 
     source: Source
     artifacts: tuple[ArtifactConfig, ...]
+    upstream: UpstreamConfig = UpstreamConfig()
+    digest: Digest | None = None  # of the file's bytes
 
     def find(self, name_or_address: str) -> ArtifactConfig:
         """Return the artifact of that name, or whose channel has that address.

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema
 
-from ci_automation.config.model import SignatureFormat, SigningMode
+from ci_automation.config.model import SigningMode, UpstreamVerify
 from ci_automation.config.values import (
     Age,
     ApiUrl,
@@ -21,15 +21,18 @@ from ci_automation.config.values import (
     Cron,
     FileInArtifact,
     Flags,
+    FluxVersion,
     KeyLocation,
     Lasting,
     Name,
+    PublicKeyLocations,
     Releases,
     Span,
     Variable,
+    Words,
     Zone,
 )
-from ci_automation.policy.model import Action, MinorStep
+from ci_automation.policy.model import Action, MinorStep, SignatureFormat
 
 if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaMode, JsonSchemaValue
@@ -111,21 +114,25 @@ class ApprovalSection(Section):
 class SigningSection(Section):
     """What a published digest is signed with, before the channel moves."""
 
-    later: ClassVar[Later] = {"mode": ("keyless", "kms"), "format": ("both", "bundle")}
-
     mode: SigningMode | None = Chosen
+    """keyless, key, kms or unsafe-unsigned; keyless where GitHub Actions gives a token and no key is named."""
     key: KeyLocation | None = None
-    """The private key: a file, or env://NAME."""
+    """The private key: a file, env://NAME, or awskms://, gcpkms://, azurekms:// or hashivault://."""
     format: SignatureFormat | None = Chosen
+    """legacy, both, or bundle, which needs minimumFlux: 2.8.6; legacy if left out."""
 
 
 class VerifySection(Section):
     """Whose signature on the present digest is trusted."""
 
-    later: ClassVar[Later] = {"identity": (), "issuer": ()}
-
-    public_key: KeyLocation | None = None
-    """The public key: a file, or env://NAME; if left out, that of the key that signs."""
+    public_key: PublicKeyLocations | None = None
+    """The public key, or several of which any one may have signed: files, or env://NAME."""
+    identity: Words | None = None
+    """The subject of the certificate that a keyless signature must have, exactly; goes with issuer."""
+    identity_regexp: Words | None = None
+    """A pattern of RE2 for that subject; anchor it with ^ and $."""
+    issuer: Words | None = None
+    """Who vouched for that identity, such as https://token.actions.githubusercontent.com."""
 
 
 class LoginSection(Section):
@@ -152,12 +159,16 @@ class Defaults(Section):
     signing: SigningSection | None = None
     verify: VerifySection | None = None
     credentials: CredentialsSection | None = None
+    trust_config: Words | None = None
+    """The client trust configuration of a Sigstore instance of your own; the public one if left out."""
+    attestations: bool | None = None
+    """Whether provenance and a list of the controllers (SBOM) are attached, signed; false if left out."""
 
 
 class Artifact(Defaults):
     """One artifact that is kept current."""
 
-    later: ClassVar[Later] = {"pullFrom": (), "refuse": (), "minimumFlux": (), "acknowledge": ()}
+    later: ClassVar[Later] = {"pullFrom": (), "refuse": (), "acknowledge": ()}
 
     name: Name
     """What it is called in outputs and on the command line."""
@@ -167,8 +178,25 @@ class Artifact(Defaults):
     """The path of Flux's components in the artifact; found by itself where there is just one."""
     paused: bool | None = None
     """Whether nothing is published for now."""
+    minimum_flux: FluxVersion | None = None
+    """The oldest Flux that still reads this channel; what may be written only for newer ones depends on it."""
     flags: Flags | None = None
     """Flags of `flux install` by their own names, over those that the present components were made with."""
+
+
+class UpstreamSection(Section):
+    """How a release is proven to be Flux's own, before it is rendered."""
+
+    verify: UpstreamVerify | None = Chosen
+    """required: a release without Flux's signature is refused; if-available: it is taken, a wrong one still refused.
+
+    If left out, required for releases from GitHub, if-available for a directory.
+    """
+    trust_config: Words | None = None
+    """The trusted root of the Sigstore instance that vouches for Flux; the public one if left out."""
+    manifests: Channel | None = None
+    """Any tag of the repository with Flux's own flux-manifests, such as oci://mirror.example/fluxcd/flux-manifests:latest;
+    on ghcr.io if left out, for a directory the image layout flux-manifests in it."""
 
 
 class File(Section):
@@ -180,6 +208,7 @@ class File(Section):
     """Where releases come from: github:OWNER/REPOSITORY, or dir:PATH; github:fluxcd/flux2 if left out."""
     api_url: ApiUrl | None = None
     """The API of a GitHub Enterprise Server, for a github: source."""
+    upstream: UpstreamSection | None = None
     defaults: Defaults | None = None
     artifacts: list[Artifact] = Field(min_length=1)
 

@@ -11,13 +11,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from pydantic import GetPydanticSchema, ValidationError
+from pydantic import BeforeValidator, Field, GetPydanticSchema, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from ci_automation.artifact.reference import InvalidReference, Reference
 from ci_automation.config.model import Source, parse_api_url, parse_source
 from ci_automation.errors import UsageError
 from ci_automation.flux.options import COMPONENTS, LOG_LEVELS, Options
+from ci_automation.flux.version import Version
 from ci_automation.policy.freeze import Freeze, time_zone
 from ci_automation.policy.model import InvalidDuration, duration
 from ci_automation.policy.ranges import Range
@@ -32,6 +33,7 @@ T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _MAX_PATH = 1024
+KMS_SCHEMES = ("awskms", "gcpkms", "azurekms", "hashivault")
 
 
 class InvalidValue(UsageError):
@@ -83,13 +85,30 @@ def _key_location(text: str) -> str:
     if "-----BEGIN" in text:
         raise InvalidValue("it is a key itself; put it into a file or a variable, and write the path or env://NAME")
     scheme, separator, rest = text.partition("://")
-    if separator and scheme != "env":
-        raise InvalidValue("only files and env://NAME are supported by this version")
-    if separator and not _VARIABLE.fullmatch(rest):
+    if separator and scheme not in {"env", *KMS_SCHEMES}:
+        raise InvalidValue(f"it is neither a file nor one of {', '.join(f'{it}://' for it in ('env', *KMS_SCHEMES))}")
+    if scheme == "env" and separator and not _VARIABLE.fullmatch(rest):
         raise InvalidValue("env:// takes the name of an environment variable, such as env://COSIGN_PRIVATE_KEY")
     if not text or not text.isprintable() or len(text) > _MAX_PATH:
         raise InvalidValue("it is neither a path nor env://NAME")
     return text
+
+
+def _public_key_location(text: str) -> str:
+    if text.partition("://")[0] in KMS_SCHEMES:
+        raise InvalidValue("a public key is a file or env://NAME; `public-key` prints that of a KMS")
+    return _key_location(text)
+
+
+def _words(text: str) -> str:
+    if not text or not text.isprintable() or len(text) > _MAX_PATH:
+        raise InvalidValue("it is empty, too long, or has characters that cannot be printed")
+    return text
+
+
+def _as_list(value: object) -> object:
+    """Return one text as a list of it."""
+    return [value] if isinstance(value, str) else value
 
 
 def _variable(text: str) -> str:
@@ -136,6 +155,14 @@ Name = Annotated[str, _text(_name)]
 Channel = Annotated[Reference, _text(_channel)]
 FileInArtifact = Annotated[str, _text(_file_in_artifact)]
 KeyLocation = Annotated[str, _text(_key_location)]
+FluxVersion = Annotated[Version, _text(Version.parse)]
+Words = Annotated[str, _text(_words)]
+PublicKeyLocation = Annotated[str, _text(_public_key_location)]
+PublicKeyLocations = Annotated[
+    list[PublicKeyLocation],
+    Field(min_length=1),
+    BeforeValidator(_as_list, json_schema_input_type=str | list[str]),
+]
 Variable = Annotated[str, _text(_variable)]
 Age = Annotated[timedelta, _text(duration)]
 Lasting = Annotated[timedelta, _text(_lasting)]

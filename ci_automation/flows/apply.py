@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import Conflict, PolicyRefused
+from ci_automation.flows.adopt import observe_or_adopt
+from ci_automation.flows.base import read_base
 from ci_automation.flows.files import beside_components
-from ci_automation.flows.observe import observe, read_base
 from ci_automation.flows.planning import Wanted, render_step
-from ci_automation.flows.publish import publish, require_key
+from ci_automation.flows.publish import Publication, publish, require_signer
+from ci_automation.flows.settle import refuse_moved_back, settle_record
 from ci_automation.flows.update import Outcome
 from ci_automation.policy.decision import Decision
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.flows.observe import Base
+    from ci_automation.flows.base import Base
     from ci_automation.flows.planning import Rendered
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.policy.plan import Plan, PlannedStep
@@ -84,12 +86,13 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
         StepRefused: the first step to do is refused, or on hold, now.
         NoSuchStep: an approval is for none of the plan's targets.
     """
-    require_key(ports, intent)
+    require_signer(ports, intent)
     for digest in approved:
         if digest not in {step.target for step in plan.steps}:
             raise NoSuchStep(digest)
-    observed = observe(plan.artifact, ports, adopt=intent.adopt)
+    observed = observe_or_adopt(plan.artifact, ports, intent)
     if not plan.steps or observed.digest == plan.steps[-1].target:
+        settle_record(observed, ports, intent)
         return Outcome(plan, len(plan.steps), str(observed.trust), start=len(plan.steps))
     bases = [step.base for step in plan.steps]
     if observed.digest not in bases:
@@ -103,7 +106,10 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
             if done == start or step.target in approved:
                 raise obstacle
             break
-        publish(plan.artifact, step.base, step.new_version, rendered.composed, ports, intent)
+        if done == start:
+            refuse_moved_back(observed, ports, intent)
+        approver = (intent.run.actor or "command line") if step.target in approved else None
+        publish(Publication.of(plan.artifact, rendered, approver), ports, intent)
         base, done = rendered.after, done + 1
     return Outcome(plan, done, str(observed.trust), start)
 

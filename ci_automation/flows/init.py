@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.errors import Conflict
 from ci_automation.flows.files import beside_components
-from ci_automation.flows.publish import publish, require_key
-from ci_automation.flows.render import UnprovenRendering
+from ci_automation.flows.observe import observe
+from ci_automation.flows.proof import UnprovenRendering, rendering
+from ci_automation.flows.publish import Publication, publish, require_signer
+from ci_automation.flows.settle import settle_record
+from ci_automation.flows.upstream import fetch
 from ci_automation.flux.artifact import Recipe, compose
-from ci_automation.flux.known import is_known
 from ci_automation.flux.options import Options
-from ci_automation.signing import legacy
+from ci_automation.flux.proof import Proof
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
@@ -47,22 +49,24 @@ def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> 
 
     Raises:
         ChannelExists: the channel has something else.
-        UnprovenRendering: the release is not known, and that is not accepted.
+        UnprovenRendering: nothing proves the rendering, and that is not accepted.
     """
-    require_key(ports, intent)
+    require_signer(ports, intent)
     options = Options().with_flags(intent.flags)
     ports.say(f"rendering {version}")
-    release = ports.releases.fetch(version)
+    release = fetch(version, ports)
     path = intent.components_file or COMPONENTS_PATH
     overlay = beside_components(intent.overlay or Tree(()), path)
-    composed = compose(Recipe(version, release.commit, release.bundle, options, overlay, path))
-    if not is_known(release.bundle, version) and not intent.unsafe_unproven_rendering:
-        raise UnprovenRendering(version)
+    made = rendering(release, options, ports)
+    if made.proof is Proof.NONE and not intent.unsafe_unproven_rendering:
+        raise UnprovenRendering(version, made.detail)
+    recipe = Recipe(version, release.commit, release.bundle.digest, options, made.text, overlay, path)
+    composed = compose(recipe)
     present = ports.registry.resolve(channel)
     if present is None:
-        publish(channel, None, version, composed, ports, intent)
+        publish(Publication(channel, None, version, composed, release, made.proof), ports, intent)
     elif present != composed.digest:
         raise ChannelExists(channel, present)
-    elif ports.trusted_key is not None:
-        legacy.verify(ports.registry, channel, present, ports.trusted_key)
+    else:
+        settle_record(observe(channel, ports), ports, intent)
     return Initialised(version, composed.digest, options, path, published=present is None)

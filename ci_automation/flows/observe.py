@@ -6,30 +6,27 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.archive import read_archive
-from ci_automation.artifact.manifest import InvalidManifest
-from ci_automation.errors import PolicyRefused, VerificationFailed
-from ci_automation.flux.artifact import stated_options_digest, stated_version
-from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, prove, recover
-from ci_automation.signing import legacy
+from ci_automation.errors import Conflict
+from ci_automation.flux.artifact import stated_version
+from ci_automation.signing.verify import verify
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.artifact.tree import Tree
-    from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flux.options import Options
+    from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
 
 
-class OptionsUnclear(PolicyRefused):
-    """The options cannot be read from the components file, since one of them left no trace in it."""
+class ChannelMoved(Conflict):
+    """The channel no longer points at the base that the plan was made on."""
 
-    hint = "Give the flags that it was made with, for example --cluster-domain."
+    hint = "Somebody published in between. Run the update again; it plans on the new base."
 
-    def __init__(self) -> None:
-        super().__init__("the components file does not show all options that the artifact was made with")
+    def __init__(self, channel: Reference, expected: Digest | None, found: Digest | None) -> None:
+        super().__init__(
+            f"{channel} moved from {expected or 'nothing'} to {found or 'nothing'} while this run was publishing"
+        )
 
 
 class Trust(enum.StrEnum):
@@ -55,85 +52,29 @@ class Observed:
         return self.manifest.digest
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
-    """What a step starts from: an artifact whose options are known and proven."""
-
-    digest: Digest
-    version: Version
-    options: Options
-    overlay: Tree
-    path: str
-    components: str
-    edited: bool = False
-
-
-def observe(channel: Reference, ports: Ports, *, adopt: bool = False) -> Observed:
-    """Return what `channel` has now, its signature verified by the trusted key, if there is one.
+def look_at(channel: Reference, ports: Ports) -> Observed:
+    """Return what `channel` has now, nothing of it verified.
 
     Raises:
         NotFound: there is no such channel.
-        Unsigned: it is not signed, and not adopted.
-        ForeignSignature: another key signed it, and it is not adopted.
     """
     ports.say(f"reading {channel}")
     manifest = ports.registry.manifest(channel)
-    trust = Trust.UNCHECKED
-    if ports.trusted_key is not None:
-        try:
-            legacy.verify(ports.registry, channel, manifest.digest, ports.trusted_key)
-            trust = Trust.VERIFIED
-        except VerificationFailed:
-            if not adopt:
-                raise
-            trust = Trust.ADOPTED
-    return Observed(channel, manifest, trust, stated_version(manifest))
+    return Observed(channel, manifest, Trust.UNCHECKED, stated_version(manifest))
 
 
-def read_tree(observed: Observed, ports: Ports) -> Tree:
-    """Return the files of an artifact, from its first layer, as source-controller takes it.
+def observe(channel: Reference, ports: Ports) -> Observed:
+    """Return what `channel` has now, signed by somebody who is trusted, if anybody is.
+
+    Who is trusted comes from the configuration or the command line, never from the registry (invariant 3).
 
     Raises:
-        UnsafeArchive: the layer is hostile or broken.
+        NotFound: there is no such channel.
+        Unsigned: it is not signed.
+        ForeignSignature: somebody else signed it.
     """
-    return read_archive(ports.registry.blob(observed.channel, observed.manifest.layers[0]))
-
-
-def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
-    """Return what a step can start from, its options recovered and proven by rendering its own release again.
-
-    Raises:
-        EditedByHand: the components file is not what its release and options give, and the user does not accept that.
-        MadeByAnotherTool: neither, and another tool wrote it.
-        OptionsUnclear: our annotation states other options than can be recovered.
-        InvalidManifest: our annotation states another version than the file.
-    """
-    tree = read_tree(observed, ports)
-    path = tree.components_path(intent.components_file)
-    try:
-        text = tree[path].decode()
-    except UnicodeDecodeError:
-        raise InvalidManifest(f"{path} is not text") from None
-    recovered = recover(text)
-    if observed.version not in {None, recovered.version}:
-        raise InvalidManifest(f"its annotation states {observed.version}, its components file {recovered.version}")
-    options = _stated_options(observed, recovered.options, intent)
-    ports.say(f"rendering the present {recovered.version} again, to prove its options")
-    edited = False
-    try:
-        prove(text, recovered, ports.releases.fetch(recovered.version).bundle)
-    except (EditedByHand, MadeByAnotherTool):
-        if not intent.accept_edits:
-            raise
-        edited = True
-    return Base(observed.digest, recovered.version, options, tree.without(path), path, text, edited)
-
-
-def _stated_options(observed: Observed, recovered: Options, intent: Intent) -> Options:
-    """Return the options that the annotation states: what left no trace in the text, the flags must say."""
-    stated = stated_options_digest(observed.manifest)
-    if stated in {None, str(recovered.digest)} or intent.accept_edits:
-        return recovered
-    if stated == str((options := recovered.with_flags(intent.flags)).digest):
-        return options
-    raise OptionsUnclear
+    observed = look_at(channel, ports)
+    if ports.trusted is None:
+        return observed
+    verify(ports.registry, channel, observed.digest, ports.trusted)
+    return Observed(channel, observed.manifest, Trust.VERIFIED, observed.version)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ci_automation.flows.adopt import observe_or_adopt
+from ci_automation.flows.base import Base, read_base
 from ci_automation.flows.files import beside_components
-from ci_automation.flows.observe import Base, observe, read_base
+from ci_automation.flows.proof import rendering
+from ci_automation.flows.upstream import fetch
 from ci_automation.flux.artifact import Composed, Recipe, compose
 from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.flux.inventory import images, inventory
-from ci_automation.flux.known import is_known
+from ci_automation.flux.text import TemplateMismatch
 from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.gates import Change, Situation, content_verdicts, release_verdicts
 from ci_automation.policy.plan import ImageChange, PassedOver, Plan, PlannedStep
 from ci_automation.policy.select import Selection, select
+from ci_automation.signing.upstream import UpstreamUnsigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.options import Options
+    from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
 
 
@@ -34,6 +39,7 @@ class Rendered:
     step: PlannedStep
     composed: Composed
     after: Base
+    release: FetchedRelease
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,7 @@ def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
 
     Where nothing newer may be taken and nothing else is asked for, its manifest and signature are all that is read.
     """
-    observed = observe(channel, ports, adopt=intent.adopt)
+    observed = observe_or_adopt(channel, ports, intent)
     base = None
     if observed.version is None or _asks_for_content(intent):
         base = read_base(observed, ports, intent)
@@ -81,7 +87,7 @@ def _plan_from(base: Base, observed: Observed, selection: Selection, ports: Port
     for wanted in _sequence(base, selection, intent):
         try:
             step = render_step(base, wanted(base), ports, intent)
-        except ComponentMissing as error:
+        except (ComponentMissing, TemplateMismatch, UpstreamUnsigned) as error:
             passed_over.append(PassedOver(wanted(base).version, Decision.REFUSED, (str(error),)))
             continue
         if step.step.target == step.step.base:  # the edits were dropped by the step before
@@ -128,20 +134,31 @@ def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent) -> Ren
 
     Raises:
         ComponentMissing: the release lacks a component that the options name.
+        TemplateMismatch: the release can be rendered neither by us nor by its own flux CLI.
     """
     ports.say(f"rendering {wanted.version}")
-    release = ports.releases.fetch(wanted.version)
-    recipe = Recipe(wanted.version, release.commit, release.bundle, wanted.options, wanted.overlay, base.path)
-    composed = compose(recipe)
-    old, new = inventory(base.components), inventory(composed.components)
-    proven = is_known(release.bundle, wanted.version)
+    release = fetch(wanted.version, ports)
+    made = rendering(release, wanted.options, ports)
+    composed = compose(
+        Recipe(
+            version=wanted.version,
+            commit=release.commit,
+            release=release.bundle.digest,
+            options=wanted.options,
+            components=made.text,
+            overlay=wanted.overlay,
+            path=base.path,
+        )
+    )
+    old, new = inventory(base.components), inventory(made.text)
     change = Change(
         removed=tuple(sorted(old - new)),
         removal_allowed=intent.allow_removal,
         options_changed=_changed_flags(base.options, wanted.options),
         overlay_changed=_changed_files(base.overlay, wanted.overlay),
         edits_dropped=base.edited,
-        proven=proven,
+        proof=made.proof,
+        proof_detail=made.detail,
         unproven_allowed=intent.unsafe_unproven_rendering,
     )
     situation = _situation(base.version, intent)
@@ -156,13 +173,13 @@ def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent) -> Ren
         options=wanted.options,
         overlay=wanted.overlay.digest(),
         release=release.bundle.digest,
-        proven=proven,
-        images=_changed_images(base.components, composed.components),
+        proof=made.proof,
+        images=_changed_images(base.components, made.text),
         added=tuple(sorted(new - old)),
         removed=change.removed,
     )
-    after = Base(composed.digest, wanted.version, wanted.options, wanted.overlay, base.path, composed.components)
-    return Rendered(step, composed, after)
+    after = Base(composed.digest, wanted.version, wanted.options, wanted.overlay, base.path, made.text)
+    return Rendered(step, composed, after, release)
 
 
 def _passed_over(selection: Selection) -> tuple[PassedOver, ...]:

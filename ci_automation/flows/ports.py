@@ -3,33 +3,73 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ci_automation.policy.model import Policy
+from ci_automation.policy.model import Policy, SignatureFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import datetime
 
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
     from ci_automation.artifact.tree import Tree
-    from ci_automation.flux.release import ReleaseSource
+    from ci_automation.flux.release import ReleaseFiles, ReleaseSource
+    from ci_automation.flux.version import Version
     from ci_automation.registry.port import Registry
-    from ci_automation.signing.keys import PublicKey, SigningKey
+    from ci_automation.report.adoption import Adoption
+    from ci_automation.signing.signer import Signer
+    from ci_automation.signing.sigstore import TrustRoot
+    from ci_automation.signing.trust import Trusted
+    from ci_automation.signing.upstream import Vouched
 
 
 def _silent(_: str) -> None:
     """Say nothing."""
 
 
+def _nobody(_: Adoption) -> bool:
+    """Say no: there is nobody to ask."""
+    return False
+
+
+def _now() -> datetime:
+    """Return the present moment."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """What proves that a release is Flux's own: whose certificates count, and where Flux publishes what it rendered."""
+
+    root: TrustRoot
+    required: bool = True
+    manifests: Reference | None = None  # the repository of `flux-manifests:vX.Y.Z`, at any tag
+    registry: Registry | None = None
+    vouched: dict[tuple[Version, ReleaseFiles], Vouched] = field(default_factory=dict, repr=False)  # in this run
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The world outside: a registry, a source of releases, the keys, and an ear for progress."""
+    """The world outside: a registry, a source of releases, who signs, who is trusted, an ear, and a person to ask."""
 
     registry: Registry
     releases: ReleaseSource
-    signing_key: SigningKey | None = None
-    trusted_key: PublicKey | None = None
+    signer: Signer | None = None
+    trusted: Trusted | None = None
+    upstream: Upstream | None = None
     say: Callable[[str], None] = _silent
+    clock: Callable[[], datetime] = _now  # for what is written down; what is decided goes by `Intent.now`
+    confirm: Callable[[Adoption], bool] = _nobody
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Which run this is, for those who read the history: its address, and who started it; empty outside of CI."""
+
+    url: str = ""
+    actor: str = ""
+    workflow: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +84,11 @@ class Intent:
     paused: bool = False
     allow_removal: bool = False
     accept_edits: bool = False
+    accept_identity_change: bool = False
     adopt: bool = False
     unsafe_unproven_rendering: bool = False
     unsafe_unsigned: bool = False
+    signature_format: SignatureFormat = SignatureFormat.LEGACY
+    attestations: bool = False
+    config_digest: Digest | None = None
+    run: Run = Run()

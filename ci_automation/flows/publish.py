@@ -1,4 +1,4 @@
-"""Publication: push by digest, sign, verify, compare, tag, read back (design section 7).
+"""Publication: push by digest, sign, verify, compare, tag, read back, record (design section 7).
 
 Every step finds out by itself that it was done, so that a run after a crash ends as if there had been no crash; and
 the channel moves last, so that clusters see nothing but what is signed.
@@ -6,30 +6,32 @@ the channel moves last, so that clusters see nothing but what is signed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.errors import Conflict, SigningError
+from ci_automation.errors import Conflict, SigningError, VerificationFailed
+from ci_automation.flows.observe import ChannelMoved
+from ci_automation.flows.settle import attest_publication, record
 from ci_automation.flux.artifact import immutable_tag
-from ci_automation.signing import legacy
+from ci_automation.policy.model import SignatureFormat
+from ci_automation.signing.cluster import FIRST_WITH_OWN_ROOT, judge
+from ci_automation.signing.evidence import examine, gather
+from ci_automation.signing.finding import Finding
+from ci_automation.signing.trust import TrustedIdentities, TrustedKeys
+from ci_automation.signing.verify import ensure_signed
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.planning import Rendered
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.artifact import Composed
+    from ci_automation.flux.proof import Proof
+    from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
-
-
-class ChannelMoved(Conflict):
-    """The channel no longer points at the base that the plan was made on."""
-
-    hint = "Somebody published in between. Run the update again; it plans on the new base."
-
-    def __init__(self, channel: Reference, expected: Digest | None, found: Digest | None) -> None:
-        super().__init__(
-            f"{channel} moved from {expected or 'nothing'} to {found or 'nothing'} while this run was publishing"
-        )
+    from ci_automation.signing.signer import Signer
+    from ci_automation.signing.trust import Trusted
 
 
 class ImmutableTagTaken(Conflict):
@@ -41,77 +43,164 @@ class ImmutableTagTaken(Conflict):
         super().__init__(f"{reference} points at {found}, which it is not named after")
 
 
-class NoSigningKey(SigningError):
-    """Something is to be published, and there is no key to sign it with."""
-
-    hint = "Give --signing key --key FILE (or env://NAME)."
-
-    def __init__(self) -> None:
-        super().__init__("there is no key to sign with, and nothing is published unsigned")
-
-
-class KeysDiffer(SigningError):
-    """What is published would be signed by another key than the one that is trusted."""
+class NoSigner(SigningError):
+    """Something is to be published, and there is nothing to sign it with."""
 
     hint = (
-        "To change the key, put the new public key beside the old one in the clusters' Secret; run once with --adopt."
+        "In GitHub Actions, give the job `permissions: {id-token: write}` and it signs keyless; elsewhere give "
+        "--signing key --key FILE (or env://NAME, or a KMS)."
     )
 
-    def __init__(self, signing: Digest, trusted: Digest) -> None:
+    def __init__(self) -> None:
+        super().__init__("there is nothing to sign with, and nothing is published unsigned")
+
+
+class IdentityChange(VerificationFailed):
+    """What is published would be signed by somebody else than the one who is trusted; clusters would refuse it."""
+
+    def __init__(self, signing: Trusted, trusted: Trusted) -> None:
         super().__init__(
-            f"the signing key is {signing}, the trusted key {trusted}: clusters would refuse what is published"
+            f"this run signs as {signing}, and trusted is {trusted}: clusters would refuse what it publishes"
+        )
+        workflow = (
+            " A job that calls a reusable workflow signs as that workflow, not as the one that calls it."
+            if isinstance(signing, TrustedIdentities)
+            else ""
+        )
+        self.hint = (
+            f"If it shall change: first let the clusters accept both ({_both(signing, trusted)}), then run once with "
+            f"--accept-identity-change.{workflow}"
         )
 
 
-def require_key(ports: Ports, intent: Intent) -> None:
-    """Check, before anything is read, that what is to be published can be signed by the key that is trusted.
+def _both(signing: Trusted, trusted: Trusted) -> str:
+    """Return what a cluster's verify block has to say to accept either."""
+    if isinstance(signing, TrustedKeys) or isinstance(trusted, TrustedKeys):
+        return "put the new public key beside the old one in the Secret of verify.secretRef"
+    issuers = "|".join(dict.fromkeys(match.issuer for it in (trusted, signing) for match in it.matches))
+    subjects = "|".join(dict.fromkeys(match.subject for it in (trusted, signing) for match in it.matches))
+    return f"verify.matchOIDCIdentity: [{{issuer: '{issuers}', subject: '{subjects}'}}]"
+
+
+class ClusterWouldRefuse(VerificationFailed):
+    """What is signed as it should be would still be refused by the clusters, so the channel does not move."""
+
+    hint = (
+        "Somebody attached a bundle of another identity, which hides the .sig since Flux 2.8: delete that referrer. "
+        "Or the clusters are too old for the format: use --signature-format legacy."
+    )
+
+    def __init__(self, reference: Reference, flux: Version, reason: str) -> None:
+        super().__init__(f"a cluster with Flux {flux} would refuse {reference}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What is to be published: a composed artifact, on which base, and who allowed it."""
+
+    channel: Reference
+    base: Digest | None
+    version: Version
+    composed: Composed
+    release: FetchedRelease
+    proof: Proof
+    clusters_run: Version | None = None  # the Flux that will read it first: that of the base
+    approved_by: str | None = None
+
+    @classmethod
+    def of(cls, channel: Reference, rendered: Rendered, approved_by: str | None = None) -> Self:
+        """Return the publication of a planned step."""
+        step = rendered.step
+        return cls(
+            channel=channel,
+            base=step.base,
+            version=step.new_version,
+            composed=rendered.composed,
+            release=rendered.release,
+            proof=step.proof,
+            clusters_run=step.old_version,
+            approved_by=approved_by,
+        )
+
+
+def require_signer(ports: Ports, intent: Intent) -> None:
+    """Check, before anything is read, that what is to be published can be signed by somebody who is trusted.
 
     Raises:
-        NoSigningKey: there is no key, and signing is not switched off.
-        KeysDiffer: another key is trusted, and the user does not adopt.
+        NoSigner: there is none, and signing is not switched off.
+        IdentityChange: somebody else is trusted, and the user does not accept that.
     """
-    if ports.signing_key is None:
+    if ports.signer is None:
         if not intent.unsafe_unsigned:
-            raise NoSigningKey
-    elif ports.trusted_key is not None and not intent.adopt:
-        signing, trusted = ports.signing_key.public.fingerprint, ports.trusted_key.fingerprint
-        if signing != trusted:
-            raise KeysDiffer(signing, trusted)
+            raise NoSigner
+    elif ports.trusted is not None and not (intent.accept_identity_change or ports.trusted.names(ports.signer.who)):
+        raise IdentityChange(ports.signer.trusted, ports.trusted)
 
 
-def publish(
-    channel: Reference, base: Digest | None, version: Version, composed: Composed, ports: Ports, intent: Intent
-) -> None:
-    """Let `channel` point at the composed artifact, signed, if it still points at `base` (None: at nothing).
+def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
+    """Let the channel point at the composed artifact, signed, if it still points at the base (None: at nothing).
 
     A registry cannot compare and swap a tag: between the last look and the move lies one request, and the read-back
     reports a race that was lost in it.
 
     Raises:
-        NoSigningKey: there is no key, and signing is not switched off.
-        ChannelMoved: the channel points at something else than `base`, or was moved at the same moment.
+        NoSigner: there is nothing to sign with, and signing is not switched off.
+        IdentityChange: somebody else is trusted than the one who signs.
+        ChannelMoved: the channel points at something else than the base, or was moved at the same moment.
         ImmutableTagTaken: the immutable tag is there, with another digest.
-        VerificationFailed: the signature that was read back does not verify.
+        VerificationFailed: what was read back does not verify, or a cluster would not accept it.
     """
-    require_key(ports, intent)
-    registry, target = ports.registry, composed.digest
+    require_signer(ports, intent)
+    registry, channel, composed = ports.registry, publication.channel, publication.composed
+    target = composed.digest
     ports.say(f"pushing {target}")
     registry.put_blob(channel, composed.layer)
     registry.put_blob(channel, CONFIG_BLOB)
     registry.put_manifest(channel.at_digest(target), composed.manifest)
-    if ports.signing_key is not None:
+    if ports.signer is not None:
         ports.say("signing it, and verifying the signature as a cluster would")
-        legacy.ensure_signed(registry, channel, target, ports.signing_key)
-    tag = channel.at_tag(immutable_tag(version, target))
+        ensure_signed(registry, channel, target, ports.signer, intent.signature_format)
+        if intent.attestations:
+            attest_publication(publication, ports.signer, ports, intent)
+        _check_clusters(publication, ports.signer, ports, intent)
+    tag = channel.at_tag(immutable_tag(publication.version, target))
     if (present := registry.resolve(tag)) is None:
         registry.put_manifest(tag, composed.manifest)
     elif present != target:
         raise ImmutableTagTaken(tag, present)
+    _move(publication, ports)
+    record(publication, ports, intent)
+
+
+def _check_clusters(publication: Publication, signer: Signer, ports: Ports, intent: Intent) -> None:
+    """Check that the clusters which read the channel will accept what it is about to point at.
+
+    What we wrote was verified; what remains is what others put beside it: since Flux 2.8 a bundle hides the `.sig`.
+
+    Raises:
+        ClusterWouldRefuse: they will not.
+    """
+    channel, target, trusted = publication.channel, publication.composed.digest, signer.trusted
+    evidence = gather(ports.registry, channel, target, formats=SignatureFormat.BUNDLE)
+    findings = examine(evidence, trusted)
+    if intent.signature_format.has_legacy:
+        findings = replace(findings, legacy=(Finding(signer.who, None),))
+    for version in {publication.clusters_run or publication.version, publication.version}:
+        # Nobody can tell an older Flux about a Sigstore instance of one's own: those clusters verify by other means.
+        custom = isinstance(trusted, TrustedIdentities) and trusted.root.custom
+        flux = max(version, FIRST_WITH_OWN_ROOT) if custom else version
+        if not (judgement := judge(findings, trusted, flux)).accepted:
+            raise ClusterWouldRefuse(channel.at_digest(target), flux, judgement.reason)
+
+
+def _move(publication: Publication, ports: Ports) -> None:
+    """Let the channel point at what is signed and tagged by now."""
+    registry, channel, target = ports.registry, publication.channel, publication.composed.digest
     if (now := registry.resolve(channel)) == target:
-        return  # another run with the same target was faster
-    if now != base:
-        raise ChannelMoved(channel, base, now)
+        return  # another run with the same target was faster; the next one looks whether it wrote its record
+    if now != publication.base:
+        raise ChannelMoved(channel, publication.base, now)
     ports.say(f"moving {channel}")
-    registry.put_manifest(channel, composed.manifest)
+    registry.put_manifest(channel, publication.composed.manifest)
     if (now := registry.resolve(channel)) != target:
         raise ChannelMoved(channel, target, now)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from ci_automation.flows.planning import make_plan
-from ci_automation.flows.publish import publish, require_key
+from ci_automation.flows.heal import plan_healed
+from ci_automation.flows.publish import Publication, publish
+from ci_automation.flows.settle import refuse_moved_back, settle_record
 from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
@@ -17,12 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did: of the plan's steps, those from `start` to `done`; and how far the base is trusted."""
+    """What a run did: of the plan's steps, those from `start` to `done`; how far the base is trusted; if it healed."""
 
     plan: Plan
     done: int
     trust: str
     start: int = 0
+    healed: bool = False
 
     @property
     def waiting(self) -> tuple[PlannedStep, ...]:
@@ -34,16 +37,15 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     """Publish the steps of the plan that happen by themselves; the rest is left to ask for.
 
     Raises:
-        VerificationFailed: the base is not signed by a trusted key, and not adopted.
+        VerificationFailed: the base is not signed by anybody who is trusted, not provably ours, and not adopted.
         Conflict: somebody else published at the same time.
     """
-    require_key(ports, intent)
-    planned = make_plan(channel, ports, intent)
-    done = 0
-    for rendered in planned.rendered:
-        step = rendered.step
-        if step.decision is not Decision.AUTO:
-            break
-        publish(channel, step.base, step.new_version, rendered.composed, ports, intent)
-        done += 1
-    return Outcome(planned.plan, done, str(planned.observed.trust))
+    planned, healed = plan_healed(channel, ports, intent)
+    automatic = list(takewhile(lambda rendered: rendered.step.decision is Decision.AUTO, planned.rendered))
+    if automatic:
+        refuse_moved_back(planned.observed, ports, intent)
+    else:
+        settle_record(planned.observed, ports, intent)
+    for rendered in automatic:
+        publish(Publication.of(channel, rendered), ports, intent)
+    return Outcome(planned.plan, len(automatic), str(planned.observed.trust), healed=healed)

@@ -1,12 +1,17 @@
-"""Whether a digest is signed by the key that clusters trust."""
+"""Whether a digest is signed by somebody who is trusted, and which clusters would accept it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ci_automation.flows.observe import observe, read_tree
-from ci_automation.flux.artifact import stated_version
+from ci_automation.errors import VerificationFailed
+from ci_automation.flows.base import read_tree
+from ci_automation.flows.observe import look_at, observe
+from ci_automation.signing.cluster import judge, table
+from ci_automation.signing.evidence import examine, gather
+from ci_automation.signing.trust import NobodyTrusted, TrustedIdentities
+from ci_automation.signing.verify import refusal
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
@@ -14,27 +19,55 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
+    from ci_automation.signing.cluster import Row
+    from ci_automation.signing.trust import Identity
+
+
+class ClusterRefuses(VerificationFailed):
+    """A digest is signed by somebody trusted, and the clusters with the Flux that is in it refuse it all the same."""
+
+    hint = "See the table; `update` writes what is missing, and a bundle of somebody else has to be deleted."
+
+    def __init__(self, reference: Reference, flux: Version, reason: str) -> None:
+        super().__init__(f"a cluster with Flux {flux} refuses {reference}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """A digest with a valid signature."""
+    """What was found: who signed (None: nobody who is trusted), which clusters accept it, and what is wrong."""
 
     digest: Digest
     version: Version | None
-    key: Digest
+    by: Digest | Identity | None
+    clusters: tuple[Row, ...]
+    problem: VerificationFailed | None
+    loose: tuple[str, ...]  # patterns that are not anchored
 
 
 def verify(reference: Reference, ports: Ports) -> Verification:
-    """Return what `reference` names, if the trusted key signed it.
+    """Return whether somebody trusted signed what `reference` names, and what clusters make of it.
 
     Raises:
-        Unsigned: it has no signature.
-        ForeignSignature: no signature is by the trusted key, or none is over this digest.
+        NobodyTrusted: there is nobody to ask for.
+        NotFound: there is no such artifact.
     """
-    observed = observe(reference, ports)
-    assert ports.trusted_key is not None  # noqa: S101  # for the type checker: the command line asks for it
-    return Verification(observed.digest, stated_version(observed.manifest), ports.trusted_key.fingerprint)
+    if (trusted := ports.trusted) is None:
+        raise NobodyTrusted
+    observed = look_at(reference, ports)
+    ports.say("reading its signatures")
+    evidence = gather(ports.registry, reference, observed.digest)
+    findings = examine(evidence, trusted)
+    found = (*findings.legacy, *findings.bundles)
+    by = next((finding.by for finding in found if finding.counts), None)
+    problem: VerificationFailed | None = None
+    at = reference.at_digest(observed.digest)
+    if by is None:
+        problem = refusal(at, trusted, found)
+    elif observed.version and not (judgement := judge(findings, trusted, observed.version)).accepted:
+        problem = ClusterRefuses(at, observed.version, judgement.reason)
+    matches = trusted.matches if isinstance(trusted, TrustedIdentities) else ()
+    loose = tuple(str(match) for match in matches if not match.anchored)
+    return Verification(observed.digest, observed.version, by, table(evidence, trusted), problem, loose)
 
 
 def pull(reference: Reference, ports: Ports) -> tuple[Tree, Digest, str]:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 from ci_automation.artifact.archive import write_archive
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, InvalidManifest, Manifest
-from ci_automation.flux.render import render
 from ci_automation.flux.version import InvalidVersion, Version
 
 if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
-    from ci_automation.flux.bundle import Bundle
     from ci_automation.flux.options import Options
 
 SOURCE = "https://github.com/fluxcd/flux2"
@@ -24,23 +22,27 @@ _OPTIONS = f"{_OURS}options-digest"
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """All that an artifact's digest depends on; `overlay` is every file but the one at `path`."""
+    """All that an artifact's digest depends on.
+
+    `components` is the text of the file at `path`, `overlay` is every other file, `release` the digest of its bundle.
+    """
 
     version: Version
     commit: str
-    bundle: Bundle
+    release: Digest
     options: Options
+    components: str
     overlay: Tree
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """An artifact that is complete in memory: its manifest, its one layer, and the components text in it."""
+    """An artifact that is complete in memory: its manifest, its one layer, and what it was made from."""
 
     manifest: Manifest
     layer: bytes
-    components: str
+    recipe: Recipe
 
     @property
     def digest(self) -> Digest:
@@ -49,27 +51,22 @@ class Composed:
 
 
 def compose(recipe: Recipe) -> Composed:
-    """Return the artifact of `recipe` (design section 5.1): same inputs, same digest, on any machine.
-
-    Raises:
-        ComponentMissing: the release lacks a component that the options name.
-        TemplateMismatch: the release's manifests are not of a shape that we render.
-    """
-    components = render(recipe.bundle, recipe.version, recipe.options)
-    layer = write_archive(recipe.overlay.replaced(recipe.path, components.encode()))
+    """Return the artifact of `recipe` (design section 5.1): same inputs, same digest, on any machine."""
+    components = recipe.components.encode()
+    layer = write_archive(recipe.overlay.replaced(recipe.path, components))
     annotations = {
         # Flux's own --reproducible writes the epoch; a time of the run would give each run another digest.
         "org.opencontainers.image.created": "1970-01-01T00:00:00Z",
         "org.opencontainers.image.source": SOURCE,
         "org.opencontainers.image.revision": f"{recipe.version}@sha1:{recipe.commit}",
         _VERSION: str(recipe.version),
-        f"{_OURS}components-digest": str(Digest.of(components.encode())),
+        f"{_OURS}components-digest": str(Digest.of(components)),
         f"{_OURS}overlay-digest": str(recipe.overlay.without(recipe.path).digest()),
         _OPTIONS: str(recipe.options.digest),
-        f"{_OURS}release-digest": str(recipe.bundle.digest),
+        f"{_OURS}release-digest": str(recipe.release),
     }
     manifest = Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), (Descriptor.of(FLUX_LAYER, layer),), annotations)
-    return Composed(manifest, layer, components)
+    return Composed(manifest, layer, recipe)
 
 
 def stated_version(manifest: Manifest) -> Version | None:

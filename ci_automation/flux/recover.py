@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flux.inventory import difference, images
 from ci_automation.flux.options import COMPONENTS, Options
-from ci_automation.flux.render import GENERATED, render
+from ci_automation.flux.render import GENERATED
 from ci_automation.flux.text import SEPARATOR, documents
 from ci_automation.flux.version import InvalidVersion, Version
-
-if TYPE_CHECKING:
-    from ci_automation.flux.bundle import Bundle
 
 _HEADER = re.compile(
     rf"(?:---\n)?{re.escape(GENERATED)}\n# Flux Version: (?P<version>\S+)\n# Components: (?P<components>\S*)\n"
@@ -116,14 +112,13 @@ def recover(text: str) -> Recovered:
         raise UnreadableComponents(str(error)) from None
 
 
-def prove(text: str, recovered: Recovered, bundle: Bundle) -> None:
-    """Render the file's own release again, and compare: this proves the options, and finds hand edits.
+def prove(text: str, recovered: Recovered, expected: str) -> None:
+    """Compare a file with its own release rendered again: this proves the options, and finds hand edits.
 
     Raises:
         EditedByHand: the bytes differ.
         MadeByAnotherTool: the bytes differ, and the file has no header of `flux install`.
     """
-    expected = render(bundle, recovered.version, recovered.options)
     if text == expected:
         return
     if not recovered.generated:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BUNDLE = "manifests.tar.gz"
 MAX_CHECKSUMS_BYTES = 64 << 10  # upstream's have 2 KB
+MAX_PROOF_BYTES = 64 << 10  # upstream's certificate, the largest of the proof's parts, has 4 KB
 NOT_PUBLISHED = datetime(9000, 1, 1, tzinfo=UTC)  # the date of a draft: never old enough
 _DRAFT = "it is a draft: withdrawn, or not published yet"
 _MAX_RELEASES = 10_000  # what GitHub lists at most
@@ -91,12 +92,32 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseFiles:
+    """The files of one release that are downloaded, as they came.
+
+    Signature, certificate and log entry are the proof that upstream wrote the checksums. Upstream publishes the first
+    two; the third is what a mirror keeps, and GitHub does not have.
+    """
+
+    checksums: bytes
+    bundle: bytes
+    signature: bytes | None = None
+    certificate: bytes | None = None
+    log_entry: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FetchedRelease:
-    """A release with its files, proven to be the ones that its checksums name, and the commit it was made from."""
+    """A release with its files, proven to be the ones that its checksums name, and the commit it was made from.
+
+    `vouched` is whose signature over the checksums was verified, or None where none was.
+    """
 
     release: Release
     bundle: Bundle
     commit: str
+    files: ReleaseFiles
+    vouched: str | None = None
 
 
 class ReleaseSource(Protocol):
@@ -125,6 +146,10 @@ class ReleaseSource(Protocol):
         """
         ...
 
+    def asset(self, version: Version, name: str, limit: int) -> bytes | None:
+        """Return a file of the release of `version`, unproven and at most `limit` bytes, or None where it has none."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Listing:
@@ -137,17 +162,24 @@ class Listing:
     assets: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseFiles:
-    """The files of one release that are downloaded, as they came."""
-
-    checksums: bytes
-    bundle: bytes
-
-
 def checksums_name(version: Version) -> str:
     """Return the name of a release's checksums file; it has no leading ``v`` (upstream's `.goreleaser.yml`)."""
     return f"flux_{version.semver}_checksums.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class ProofNames:
+    """The names of the files that prove who wrote a release's checksums."""
+
+    signature: str
+    certificate: str
+    log_entry: str  # ours: upstream publishes none
+
+
+def proof_names(version: Version) -> ProofNames:
+    """Return the names of the proof of a release's checksums, the first two upstream's (its `.goreleaser.yml`)."""
+    checksums = checksums_name(version)
+    return ProofNames(f"{checksums}.sig", f"{checksums}.pem", f"{checksums}.rekor.json")
 
 
 def read_version(tag: str) -> Version | None:
@@ -241,8 +273,8 @@ def parse_checksums(version: Version, data: bytes) -> Mapping[str, str]:
 def verify_checksums(version: Version, files: ReleaseFiles) -> None:
     """Prove that every byte of the bundle is the one that the release's checksums name.
 
-    All that says whether a download can be trusted goes through here. It does not prove who wrote the checksums: their
-    signature is not checked.
+    All that says whether a download is what it is called goes through here. Who wrote the checksums is not proven by
+    it: that is for `ci_automation.signing.upstream`.
 
     Raises:
         InvalidChecksums: the checksums file is broken, or does not name the bundle.
@@ -267,4 +299,4 @@ def open_release(release: Release, files: ReleaseFiles, commit: str) -> FetchedR
     verify_checksums(release.version, files)
     if not _COMMIT.fullmatch(commit):
         raise UnknownCommit(release.version, f"{commit[:80]!r} is not the name of a commit")
-    return FetchedRelease(release, Bundle.from_archive(files.bundle), commit)
+    return FetchedRelease(release, Bundle.from_archive(files.bundle), commit, files)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Step
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import Action
@@ -41,14 +42,18 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a step does to the artifact's content besides the version, and what the user has said to it."""
+    """What a step does to the artifact's content besides the version, and what the user has said to it.
+
+    `proof_detail` says how the rendering was proven, or why it was not.
+    """
 
     removed: tuple[str, ...] = ()
     removal_allowed: bool = False
     options_changed: tuple[str, ...] = ()
     overlay_changed: tuple[str, ...] = ()
     edits_dropped: bool = False
-    proven: bool = True
+    proof: Proof = Proof.KNOWN
+    proof_detail: str = ""
     unproven_allowed: bool = False
 
 
@@ -150,17 +155,14 @@ def _removal(change: Change) -> Verdict | None:
 
 def _proof(change: Change) -> Verdict | None:
     """Refuse what nobody has proven: the templates live in Flux's CLI, and changed even in a patch."""
-    if change.proven:
-        return Verdict("proof", Decision.AUTO, "the rendering of this release is proven: known")
+    detail = f" ({change.proof_detail})" if change.proof_detail else ""
+    if change.proof is not Proof.NONE:
+        return Verdict("proof", Decision.AUTO, f"the rendering of this release is proven: {change.proof}{detail}")
     if change.unproven_allowed:
-        return Verdict(
-            "unproven", Decision.AUTO, "the rendering is not proven, which --unsafe-unproven-rendering allows"
-        )
-    return Verdict(
-        "proof",
-        Decision.REFUSED,
-        "rendering was never proven on this release; --unsafe-unproven-rendering takes it anyway",
-    )
+        reason = f"the rendering is not proven{detail}, which --unsafe-unproven-rendering allows"
+        return Verdict("unproven", Decision.AUTO, reason)
+    reason = f"rendering was never proven on this release{detail}; --unsafe-unproven-rendering takes it anyway"
+    return Verdict("proof", Decision.REFUSED, reason)
 
 
 def _options(change: Change) -> Verdict | None:

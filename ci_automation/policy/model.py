@@ -50,6 +50,24 @@ class Action(enum.StrEnum):
     NEVER = "never"
 
 
+class SignatureFormat(enum.StrEnum):
+    """How a signature is stored beside an artifact: cosign's `.sig` tag, a Sigstore bundle as referrer, or as both."""
+
+    LEGACY = "legacy"
+    BOTH = "both"
+    BUNDLE = "bundle"
+
+    @property
+    def has_legacy(self) -> bool:
+        """Return whether a `.sig` belongs to it."""
+        return self is not SignatureFormat.BUNDLE
+
+    @property
+    def has_bundle(self) -> bool:
+        """Return whether a bundle belongs to it."""
+        return self is not SignatureFormat.LEGACY
+
+
 class MinorStep(enum.StrEnum):
     """Which of several newer minor releases is next."""
 

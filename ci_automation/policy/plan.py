@@ -10,6 +10,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import UsageError
 from ci_automation.flux.options import Options
+from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
 
@@ -51,7 +52,7 @@ class PlannedStep:
     options: Options
     overlay: Digest
     release: Digest
-    proven: bool
+    proof: Proof
     images: tuple[ImageChange, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -75,7 +76,7 @@ class PlannedStep:
             "options": self.options.differing(),
             "overlay": str(self.overlay),
             "release": str(self.release),
-            "proof": "known" if self.proven else "none",
+            "proof": str(self.proof),
             "changes": {
                 "images": [{"controller": i.controller, "from": i.old, "to": i.new} for i in self.images],
                 "added": list(self.added),
@@ -96,7 +97,7 @@ class PlannedStep:
             options=Options().with_flags(value["options"]),
             overlay=Digest.parse(value["overlay"]),
             release=Digest.parse(value["release"]),
-            proven=value["proof"] == "known",
+            proof=Proof(value["proof"]),
             images=tuple(ImageChange(i["controller"], i["from"], i["to"]) for i in value["changes"]["images"]),
             added=tuple(value["changes"]["added"]),
             removed=tuple(value["changes"]["removed"]),

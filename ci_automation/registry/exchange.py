@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from ci_automation.registry.port import Complaint
@@ -41,6 +41,14 @@ class Request:
     def path(self) -> str:
         """Return the URL's path, without the query, which may hold a signature or an upload's state."""
         return urlsplit(self.url).path
+
+    def accepting(self, *media_types: str) -> Self:
+        """Return the request with the kinds of content that may answer it."""
+        return replace(self, headers={"Accept": ", ".join(media_types)})
+
+    def carrying(self, body: bytes, media_type: str) -> Self:
+        """Return the request with a body."""
+        return replace(self, body=body, headers={"Content-Type": media_type})
 
 
 @dataclass(frozen=True, slots=True)

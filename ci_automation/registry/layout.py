@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
-from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, Manifest
+from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, InvalidManifest, Manifest
 from ci_automation.errors import RegistryError, UsageError
 from ci_automation.registry.exchange import parsed_json
 from ci_automation.registry.port import (
@@ -78,11 +78,9 @@ class LayoutRegistry:
     def manifest(self, reference: Reference) -> Manifest:
         """Return the manifest that `reference` names."""
         digest = self.resolve(reference)
-        raw = None if digest is None else self._read(self._blob_path(digest), MAX_MANIFEST_BYTES)
-        if digest is None or raw is None:
+        raw = None if digest is None else self._read_manifest(digest)
+        if raw is None:
             raise NotFound(str(reference))
-        if (found := Digest.of(raw)) != digest:
-            raise ContentMismatch(f"the manifest of {reference}", digest, found)
         return Manifest.parse(raw)
 
     def blob(self, reference: Reference, descriptor: Descriptor) -> bytes:
@@ -110,29 +108,47 @@ class LayoutRegistry:
 
     def put_manifest(self, reference: Reference, manifest: Manifest) -> Digest:
         """Store the bytes of `manifest` under the reference's digest or tag, and return their digest."""
-        self._check(reference)
-        digest = manifest.digest
-        if reference.digest not in {None, digest}:
-            raise ContentMismatch(f"the manifest for {reference}", reference.digest, digest)
-        for descriptor in (manifest.config, *manifest.layers):
-            if not self._blob_path(descriptor.digest).is_file():
-                raise NotFound(f"blob {descriptor.digest} of {self.directory}, which the manifest needs,")
-        entry = Descriptor.of(
-            manifest.media_type, manifest.raw, {} if reference.digest is not None else {TAG_ANNOTATION: reference.name}
-        ).to_json()
-        with self._writing(), self._locked():
-            self._store(digest, manifest.raw)
-            index = self._index()
-            entries = listed(index["manifests"], entry)
-            if entries != index["manifests"]:
-                content = json.dumps({**index, "manifests": entries}, separators=(",", ":"), ensure_ascii=False)
-                write_whole(self._path / INDEX, content.encode())
-        return digest
+        if reference.digest not in {None, manifest.digest}:
+            raise ContentMismatch(f"the manifest for {reference}", reference.digest, manifest.digest)
+        annotations = {} if reference.digest is not None else {TAG_ANNOTATION: reference.name}
+        return self._put(reference, manifest, Descriptor.of(manifest.media_type, manifest.raw, annotations).to_json())
 
     def tags(self, reference: Reference) -> tuple[str, ...]:
         """Return all tags, sorted."""
         self._check(reference)
         return tuple(sorted({tag for entry in self._index()["manifests"] if (tag := _tag(entry)) is not None}))
+
+    def referrers(self, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
+        """Return what the index lists and refers to `digest`, whatever the index says of it; as oras, by reading it."""
+        self._check(reference)
+        found = {}
+        for entry in self._index()["manifests"]:
+            raw = self._read_manifest(Digest.parse(entry["digest"]))
+            with suppress(InvalidManifest):  # gone, no image manifest, or no referrer
+                subject, referrer = Manifest.parse(raw or b"").referral
+                if subject == digest:
+                    found[referrer.digest] = referrer
+        return tuple(found.values())
+
+    def put_referrer(self, reference: Reference, manifest: Manifest) -> Digest:
+        """Store a manifest that has a subject by its digest, list it as oras does, and return the digest."""
+        _, entry = manifest.referral
+        return self._put(reference, manifest, _untagged(entry.to_json()))
+
+    def _put(self, reference: Reference, manifest: Manifest, entry: dict[str, Any]) -> Digest:
+        """Store a manifest whose blobs are there, with its entry in the index, and return its digest."""
+        self._check(reference)
+        for descriptor in (manifest.config, *manifest.layers):
+            if not self._blob_path(descriptor.digest).is_file():
+                raise NotFound(f"blob {descriptor.digest} of {self.directory}, which the manifest needs,")
+        with self._writing(), self._locked():
+            self._store(manifest.digest, manifest.raw)
+            index = self._index()
+            entries = listed(index["manifests"], entry)
+            if entries != index["manifests"]:
+                content = json.dumps({**index, "manifests": entries}, separators=(",", ":"), ensure_ascii=False)
+                write_whole(self._path / INDEX, content.encode())
+        return manifest.digest
 
     def _check(self, reference: Reference) -> None:
         if reference.repository != self.directory:
@@ -154,6 +170,13 @@ class LayoutRegistry:
 
     def _blob_path(self, digest: Digest) -> Path:
         return self._path / "blobs" / "sha256" / digest.hex
+
+    def _read_manifest(self, digest: Digest) -> bytes | None:
+        """Return the bytes of a manifest, or None where they are gone."""
+        raw = self._read(self._blob_path(digest), MAX_MANIFEST_BYTES)
+        if raw is not None and (found := Digest.of(raw)) != digest:
+            raise ContentMismatch(f"manifest {digest} of {self.directory}", digest, found)
+        return raw
 
     def _store(self, digest: Digest, data: bytes) -> None:
         path = self._blob_path(digest)
@@ -244,7 +267,7 @@ def _tag(entry: dict[str, Any]) -> str | None:
 
 
 def _untagged(entry: dict[str, Any]) -> dict[str, Any]:
-    annotations = {key: value for key, value in entry["annotations"].items() if key != TAG_ANNOTATION}
+    annotations = {key: value for key, value in entry.get("annotations", {}).items() if key != TAG_ANNOTATION}
     rest = {key: value for key, value in entry.items() if key != "annotations"}
     return {**rest, "annotations": annotations} if annotations else rest
 

@@ -102,6 +102,24 @@ class TagMoved(Conflict):
         super().__init__(f"{reference} moved from {expected or 'nothing'} to {found or 'nothing'} while it was written")
 
 
+class ReferrerLost(Conflict):
+    """A referrer was stored, but others keep overwriting the tag that should list it."""
+
+    hint = "Somebody else signs or attests the same artifact right now. Run the same again when that is done."
+
+    def __init__(self, tag: Reference, digest: Digest, times: int) -> None:
+        super().__init__(f"{tag} was written {times} times to list {digest}, and each time somebody overwrote it")
+
+
+class NotAnIndex(RegistryError):
+    """The tag that should list the referrers of a digest names something else."""
+
+    hint = "It is never overwritten. Delete the tag, if nobody needs what it names."
+
+    def __init__(self, tag: Reference, reason: str) -> None:
+        super().__init__(f"{tag} should be the index of the digest's referrers, and is not: {reason}")
+
+
 class OtherRegistry(RegistryError):
     """A registry was asked for something in another one: a registry's credentials are for that registry alone."""
 
@@ -143,7 +161,7 @@ class Registry(Protocol):
         ...
 
     def put_blob(self, reference: Reference, data: bytes) -> Digest:
-        """Store `data` in the reference's repository, unless it is there, and return its digest."""
+        """Store `data` in the reference's repository, unless it is known to be there, and return its digest."""
         ...
 
     def put_manifest(self, reference: Reference, manifest: Manifest) -> Digest:
@@ -158,4 +176,31 @@ class Registry(Protocol):
 
     def tags(self, reference: Reference) -> tuple[str, ...]:
         """Return all tags of the reference's repository, sorted; none where there is no such repository."""
+        ...
+
+    def referrers(self, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
+        """Return what in the reference's repository says it refers to `digest`, each with its kind and annotations.
+
+        It is only listed: nothing of it is believed, nor that what it names is there. Where there is no API (OCI
+        distribution spec v1.1, *Listing Referrers*; 404, 400 or 406, as go-containerregistry has it) the index under
+        the tag `sha256-<hex>` is the list (*Referrers Tag Schema*).
+
+        Raises:
+            NotAnIndex: that tag names something else.
+        """
+        ...
+
+    def put_referrer(self, reference: Reference, manifest: Manifest) -> Digest:
+        """Store a manifest that has a subject by its digest, see that it is listed, and return the digest.
+
+        A registry that lists it by itself says so (OCI distribution spec v1.1, *Pushing Manifests with Subject*). Where
+        it does not, it is added to the index under the tag `sha256-<hex>` (*Referrers Tag Schema*), beside all that
+        others put there.
+
+        Raises:
+            InvalidManifest: it has no subject.
+            NotFound: a blob of the manifest is not there. Not every registry looks.
+            NotAnIndex: that tag names something else, which stays.
+            ReferrerLost: others kept overwriting the index.
+        """
         ...

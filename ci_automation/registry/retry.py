@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.errors import RegistryError
+    from ci_automation.errors import Error
     from ci_automation.registry.exchange import Answer
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Deadline:
 class Again(Exception):
     """An attempt failed as another may not: `error` is for when there is none, `wait` what the other side asks for."""
 
-    def __init__(self, error: RegistryError, wait: float | None = None) -> None:
+    def __init__(self, error: Error, wait: float | None = None) -> None:
         super().__init__(str(error))
         self.error = error
         self.wait = wait
@@ -63,7 +63,7 @@ class Patience:
         """Return what `attempt` returns, which is called anew as long as it raises `Again`.
 
         Raises:
-            RegistryError: what the last attempt said.
+            Error: what the last attempt said.
         """
         deadline = Deadline(self.clock.monotonic() + self.seconds, self.clock)
         for number in range(self.attempts):

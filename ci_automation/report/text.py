@@ -67,16 +67,15 @@ def plan_table(plan: Plan, done: int, start: int = 0) -> Table:
 
 
 def step_details(step: PlannedStep) -> str:
-    """Return what a step changes: images, and controllers or CRDs that come and go."""
-    lines = [f"{step.old_version} -> {step.new_version} ({step.kind})"]
-    lines += [
+    """Return what a step changes (images, controllers and CRDs that come and go), and what proves its rendering."""
+    lines = [
         f"  image   {change.controller}: {change.old or 'none'} -> {change.new or 'none'}" for change in step.images
     ]
     lines += [f"  new     {name}" for name in step.added]
     lines += [f"  gone    {name}" for name in step.removed]
-    if len(lines) == 1:
-        lines.append("  no change of images, controllers or CRDs")
-    return plain_text("\n".join(lines))
+    head = f"{step.old_version} -> {step.new_version} ({step.kind})"
+    lines = lines or ["  no change of images, controllers or CRDs"]
+    return plain_text("\n".join([head, *lines, f"  proof   {step.proof}"]))
 
 
 def approval_commands(

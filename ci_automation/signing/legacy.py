@@ -1,7 +1,7 @@
 """Cosign's legacy signatures, which every version of Flux verifies: a manifest at the tag `sha256-<hex>.sig`.
 
 The format is cosign's `specs/SIGNATURE_SPEC.md`: one layer a signature, its blob the signed payload, the signature in
-an annotation.
+an annotation, and beside it what proves a keyless one.
 """
 
 from __future__ import annotations
@@ -13,46 +13,36 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, Manifest
+from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, InvalidManifest, Manifest
 from ci_automation.artifact.reference import OciRepository
-from ci_automation.errors import VerificationFailed
 from ci_automation.registry.port import ContentMismatch, NotFound
+from ci_automation.signing.certified import Rejected
+from ci_automation.signing.finding import Finding, distrust
+from ci_automation.signing.trust import TrustedKeys
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from ci_automation.artifact.reference import Reference
     from ci_automation.registry.port import Registry
-    from ci_automation.signing.keys import PublicKey, SigningKey
+    from ci_automation.signing.trust import Trusted, TrustedIdentities
 
 PAYLOAD_TYPE = "application/vnd.dev.cosign.simplesigning.v1+json"
 SIGNATURE_ANNOTATION = "dev.cosignproject.cosign/signature"
+CERTIFICATE_ANNOTATION = "dev.sigstore.cosign/certificate"
+CHAIN_ANNOTATION = "dev.sigstore.cosign/chain"
+ENTRY_ANNOTATION = "dev.sigstore.cosign/bundle"
 _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 _MAX_PAYLOAD_BYTES = 64 << 10
 
 
-class Unsigned(VerificationFailed):
-    """A digest has no signature."""
-
-    hint = "If it is yours and should be trusted, run `update` once with --adopt."
-
-    def __init__(self, reference: Reference) -> None:
-        super().__init__(f"{reference} is not signed")
-
-
-class ForeignSignature(VerificationFailed):
-    """A digest is signed, but by no key that is trusted here."""
-
-    hint = "Give the key that it was signed with, or find out who signed it. `update --adopt` trusts it once."
-
-    def __init__(self, reference: Reference, key: PublicKey, reasons: list[str]) -> None:
-        super().__init__(f"{reference} has no valid signature of the key {key.fingerprint}: {'; '.join(reasons)}")
-
-
 @dataclass(frozen=True, slots=True)
-class Verified:
-    """A valid signature that was found: whose key, and over which digest."""
+class Signature:
+    """One legacy signature as it was found: its annotations, and its payload, or why that could not be had."""
 
-    digest: Digest
-    key: Digest
+    annotations: Mapping[str, str]
+    payload: bytes
+    problem: str | None = None
 
 
 def signature_reference(reference: Reference, digest: Digest) -> Reference:
@@ -74,54 +64,78 @@ def payload(reference: Reference, digest: Digest) -> bytes:
 
 
 def signatures(registry: Registry, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
-    """Return the descriptors of all signatures of `digest`, nothing of them verified."""
+    """Return the descriptors of all signatures of `digest`, nothing of them verified.
+
+    Cosign and Flux take any layer that has a signature in its annotations, whatever its media type.
+
+    Raises:
+        InvalidManifest: what is at the tag is no manifest.
+    """
     try:
         manifest = registry.manifest(signature_reference(reference, digest))
     except NotFound:
         return ()
-    return tuple(layer for layer in manifest.layers if layer.media_type == PAYLOAD_TYPE)
+    return tuple(
+        layer
+        for layer in manifest.layers
+        if layer.media_type == PAYLOAD_TYPE or SIGNATURE_ANNOTATION in layer.annotations
+    )
 
 
-def verify(registry: Registry, reference: Reference, digest: Digest, key: PublicKey) -> Verified:
-    """Return the signature of `key` over `digest`.
-
-    Unlike Flux up to 2.9, which takes any payload that the key signed, the digest in the payload is compared.
-
-    Raises:
-        Unsigned: there is no signature at all.
-        ForeignSignature: there are signatures, and none is by `key` over this digest.
-    """
-    found = signatures(registry, reference, digest)
-    if not found:
-        raise Unsigned(reference.at_digest(digest))
-    reasons = []
-    for descriptor in found:
-        reason = _why_not(registry, reference, digest, descriptor, key)
-        if reason is None:
-            return Verified(digest, key.fingerprint)
-        reasons.append(reason)
-    raise ForeignSignature(reference.at_digest(digest), key, sorted(set(reasons)))
-
-
-def _why_not(
-    registry: Registry, reference: Reference, digest: Digest, descriptor: Descriptor, key: PublicKey
-) -> str | None:
-    """Return why a signature does not count, or None if it does."""
-    message = payload(reference, digest)
-    if Digest.of(message) != descriptor.digest:  # not written for this repository: mirrored, or somebody else's payload
-        if descriptor.size > _MAX_PAYLOAD_BYTES:
-            return "its payload is too large"
-        try:
-            message = registry.blob(reference, descriptor)
-        except (NotFound, ContentMismatch):
-            return "its payload is not there"
-        if _signed_digest(message) != str(digest):
-            return "it was made for another digest"
+def read(registry: Registry, reference: Reference, digest: Digest) -> Iterator[Signature]:
+    """Yield the signatures of `digest` with their payloads: first those whose payload need not be fetched."""
+    expected = payload(reference, digest)
+    known = Digest.of(expected)
     try:
-        signature = base64.b64decode(descriptor.annotations.get(SIGNATURE_ANNOTATION, ""), validate=True)
+        found = signatures(registry, reference, digest)
+    except InvalidManifest as error:
+        yield Signature({}, b"", f"the .sig manifest cannot be read: {error}")
+        return
+    for layer in sorted(found, key=lambda layer: layer.digest != known):
+        if layer.digest == known:
+            yield Signature(layer.annotations, expected)
+        # Not written for this repository: mirrored, or somebody else's payload.
+        elif layer.size > _MAX_PAYLOAD_BYTES:
+            yield Signature(layer.annotations, b"", "its payload is too large")
+        else:
+            try:
+                yield Signature(layer.annotations, registry.blob(reference, layer))
+            except (NotFound, ContentMismatch):
+                yield Signature(layer.annotations, b"", "its payload is not there")
+
+
+def examine(signature: Signature, digest: Digest, trusted: Trusted) -> Finding:
+    """Return what a signature is worth to whoever trusts `trusted`.
+
+    Flux up to 2.9 takes any payload that was signed (source-controller sets no `ClaimVerifier`), so that what the
+    payload says is left out there.
+    """
+    if signature.problem:
+        return Finding(None, signature.problem)
+    try:
+        made = base64.b64decode(signature.annotations.get(SIGNATURE_ANNOTATION, ""), validate=True)
     except (binascii.Error, ValueError):
-        return "it is not base64"
-    return None if key.accepts(signature, message) else "another key made it"
+        return Finding(None, "it is not base64")
+    left_out = None if _signed_digest(signature.payload) == str(digest) else "it was made for another digest"
+    if isinstance(trusted, TrustedKeys):
+        for key in trusted.keys:
+            if key.accepts(made, signature.payload):
+                return Finding(key.fingerprint, None, left_out)
+        return Finding(None, "another key made it", left_out)
+    return _keyless(signature, made, trusted, left_out)
+
+
+def _keyless(signature: Signature, made: bytes, trusted: TrustedIdentities, left_out: str | None) -> Finding:
+    certificate = signature.annotations.get(CERTIFICATE_ANNOTATION)
+    if not certificate:
+        return Finding(None, "it was made with a key, and has no certificate", left_out)
+    if not (entry := signature.annotations.get(ENTRY_ANNOTATION)):
+        return Finding(None, "it has no entry of a transparency log", left_out)
+    try:
+        identity = trusted.root.verify_detached(signature.payload, made, certificate, entry).identity
+    except Rejected as error:
+        return Finding(None, error.reason, left_out)
+    return Finding(identity, distrust(trusted, identity), left_out)
 
 
 def _signed_digest(message: bytes) -> str | None:
@@ -139,23 +153,23 @@ def _signed_digest(message: bytes) -> str | None:
     return None
 
 
-def ensure_signed(registry: Registry, reference: Reference, digest: Digest, key: SigningKey) -> Verified:
-    """Return the valid signature of `key` over `digest`, made now unless it is there; others' signatures stay.
+def add(registry: Registry, reference: Reference, digest: Digest, annotations: Mapping[str, str]) -> None:
+    """Add the signature in `annotations`, which is over `payload(reference, digest)`, to those that are there.
 
-    Two signers at the same moment can lose one of the two signatures, since a registry cannot compare and swap: that
-    is why what is in the registry afterwards is read back and verified. The blob `CONFIG_BLOB` must be in the
-    repository.
+    Others' stay as they are. Two signers at the same moment can lose one of the two signatures, since a registry
+    cannot compare and swap: read back what is there afterwards.
 
     Raises:
-        VerificationFailed: what was read back is not a valid signature.
+        TagMoved: another signer was there between the look and the write.
     """
     message = payload(reference, digest)
-    registry.put_blob(reference, message)  # first, so that between the look and the write below lies nothing
-    present = signatures(registry, reference, digest)
-    if any(_why_not(registry, reference, digest, found, key.public) is None for found in present):
-        return Verified(digest, key.public.fingerprint)
-    annotations = {SIGNATURE_ANNOTATION: base64.b64encode(key.sign(message)).decode()}
+    for blob in (message, CONFIG_BLOB):  # first, so that between the look and the write below lies nothing
+        registry.put_blob(reference, blob)
+    try:
+        present = signatures(registry, reference, digest)
+    except InvalidManifest:  # there is nothing in it that could be kept
+        present = ()
     layer = Descriptor.of(PAYLOAD_TYPE, message, annotations)
     config = Descriptor.of(_CONFIG_TYPE, CONFIG_BLOB)
-    registry.put_manifest(signature_reference(reference, digest), Manifest.build(config, (*present, layer)))
-    return verify(registry, reference, digest, key.public)
+    layers = present if layer in present else (*present, layer)
+    registry.put_manifest(signature_reference(reference, digest), Manifest.build(config, layers))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 ENOUGH = 30.0
-USER, PASSWORD = "robot", "p:ss word/ü"
+USER, PASSWORD = "robot", "canary-p:ss word/ü"
 ROBOT = Credential(USER, PASSWORD)
 
 
@@ -154,7 +154,7 @@ class Wall:
         scope = parse_qs(urlsplit(seen.path).query or seen.body.decode())["scope"][0]
         with self._lock:
             self.issued += 1
-            self.current[scope] = f"token-{self.issued}"
+            self.current[scope] = f"canary-token-{self.issued}"
         return Reply.json({"token": self.current[scope], "expires_in": self.expires_in})
 
 

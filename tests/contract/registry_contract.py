@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from ci_automation.artifact.manifest import (
     FLUX_CONFIG,
     FLUX_LAYER,
     OCI_INDEX,
+    OCI_MANIFEST,
     Descriptor,
     InvalidManifest,
     Manifest,
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from ci_automation.registry.port import Registry
 
 NOBODY = Digest("0" * 64)
+EMPTY = "application/vnd.oci.empty.v1+json"
+NOTE = "application/vnd.example.note"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +65,35 @@ def publish(registry: Registry, at: Reference, layer: bytes = b"a layer", **anno
     return manifest
 
 
+def note(text: bytes, subject: Digest | Manifest, artifact_type: str | None = NOTE, **annotations: str) -> Manifest:
+    """Return a referrer of a manifest."""
+    config, layer = Descriptor.of(EMPTY, b"{}"), Descriptor.of("text/plain", text)
+    about = (
+        Descriptor(OCI_MANIFEST, subject, 7)
+        if isinstance(subject, Digest)
+        else Descriptor.of(subject.media_type, subject.raw)
+    )
+    return Manifest.build(config, (layer,), annotations, artifact_type=artifact_type, subject=about)
+
+
+def attach(registry: Registry, at: Reference, manifest: Manifest, *blobs: bytes) -> Manifest:
+    """Put a referrer with its blobs into a registry."""
+    for data in (b"{}", *blobs):
+        registry.put_blob(at, data)
+    assert registry.put_referrer(at, manifest) == manifest.digest
+    return manifest
+
+
+def own_tags(registry: Registry, at: Reference) -> tuple[str, ...]:
+    """Return the tags but those that list referrers."""
+    return tuple(tag for tag in registry.tags(at) if not re.fullmatch("sha256-[0-9a-f]{64}", tag))
+
+
 class RegistryContract:
     """Derive a class and give it a fixture `door`."""
 
     looks_for_blobs = True  # whether a manifest is refused as long as its blobs are not there
+    lifts = True  # whether a list of referrers has their kind and annotations
 
     def test_a_repository_that_nobody_wrote_to_is_empty(self, door: Door) -> None:
         assert door.registry.resolve(door.at) is None
@@ -181,3 +210,67 @@ class RegistryContract:
         for at, manifest in published:
             assert door.registry.manifest(at) == manifest
         assert sum(len(door.registry.tags(place)) for place in places) == len(published)
+
+    def test_nothing_refers_to_what_nobody_wrote_about(self, door: Door) -> None:
+        assert door.registry.referrers(door.at, NOBODY) == ()
+        manifest = publish(door.registry, door.at)
+        assert door.registry.referrers(door.at, manifest.digest) == ()
+        assert door.registry.referrers(door.at, NOBODY) == ()
+
+    def test_a_referrer_is_listed_with_its_kind_and_its_annotations(self, door: Door) -> None:
+        assert door.registry.referrers(door.at, NOBODY) == ()  # what was not there before may be there now
+        subject = publish(door.registry, door.at).digest
+        wrote = attach(door.registry, door.at, note(b"a note", subject, by="<me> & ü"), b"a note")
+        for registry in (door.registry, door.again()):
+            (found,) = registry.referrers(door.at, subject)
+            assert (found.media_type, found.digest, found.size) == (OCI_MANIFEST, wrote.digest, len(wrote.raw))
+            if self.lifts:
+                assert (found.artifact_type, found.annotations) == (NOTE, {"by": "<me> & ü"})
+            assert registry.manifest(door.at.at_digest(found.digest)) == wrote
+
+    def test_a_referrer_without_a_kind_of_its_own_has_that_of_its_config(self, door: Door) -> None:
+        attach(door.registry, door.at, note(b"a note", NOBODY, None), b"a note")
+        assert [found.artifact_type for found in door.registry.referrers(door.at, NOBODY)] == [EMPTY]
+
+    def test_referrers_of_several_are_kept_apart_and_none_is_lost(self, door: Door) -> None:
+        subjects = [publish(door.registry, door.at, b"first").digest, publish(door.registry, door.at, b"second").digest]
+        notes = [
+            [attach(door.registry, door.at, note(text, subject), text).digest for text in (b"one", b"two", b"three")]
+            for subject in subjects
+        ]
+        subjects.append(notes[0][0])
+        notes.append([attach(door.registry, door.at, note(b"about a note", notes[0][0]), b"about a note").digest])
+        for subject, expected in zip(subjects, notes, strict=True):
+            assert sorted(found.digest for found in door.again().referrers(door.at, subject)) == sorted(expected)
+
+    def test_a_referrer_has_no_tag(self, door: Door) -> None:
+        subject = publish(door.registry, door.at).digest
+        wrote = note(b"a note", subject, **{"org.opencontainers.image.ref.name": "not-a-tag"})
+        attach(door.registry, door.at, wrote, b"a note")
+        assert own_tags(door.registry, door.at) == (door.at.tag,)
+        assert door.registry.resolve(door.at) == subject
+        assert door.registry.resolve(door.at.at_digest(wrote.digest)) == wrote.digest
+
+    def test_a_referrer_that_is_put_twice_is_listed_once(self, door: Door) -> None:
+        subject = publish(door.registry, door.at).digest
+        for registry in (door.registry, door.registry, door.again()):
+            attach(registry, door.at, note(b"a note", subject), b"a note")
+        assert len(door.registry.referrers(door.at, subject)) == 1
+
+    def test_a_manifest_without_a_subject_is_no_referrer(self, door: Door) -> None:
+        with pytest.raises(InvalidManifest, match="no subject"):
+            door.registry.put_referrer(door.at, artifact())
+        assert door.registry.resolve(door.at.at_digest(artifact().digest)) is None
+
+    def test_a_referrer_whose_blobs_are_missing_is_refused(self, door: Door) -> None:
+        with pytest.raises(NotFound) if self.looks_for_blobs else nullcontext():
+            door.registry.put_referrer(door.at, note(b"never uploaded", NOBODY))
+        assert len(door.registry.referrers(door.at, NOBODY)) == (0 if self.looks_for_blobs else 1)
+
+    def test_threads_attach_to_the_same(self, door: Door) -> None:
+        subject = publish(door.registry, door.at).digest
+        notes = [note(b"%d" % number, subject) for number in range(8)]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda each: attach(door.registry, door.at, notes[each], b"%d" % each), range(8)))
+        found = sorted(found.digest for found in door.again().referrers(door.at, subject))
+        assert found == sorted(each.digest for each in notes)

@@ -53,6 +53,20 @@ def test_a_link_out_of_the_directory_is_refused(folder: Path, tmp_path: Path, na
         DirectorySource(folder).fetch(V294)
 
 
+@pytest.mark.parametrize("suffix", ["sig", "pem", "rekor.json"])
+def test_a_proof_that_is_a_link_out_of_the_directory_is_refused(folder: Path, tmp_path: Path, suffix: str) -> None:
+    (tmp_path / "outside").write_bytes(b"a secret")
+    (folder / f"v2.9.4/flux_2.9.4_checksums.txt.{suffix}").symlink_to(tmp_path / "outside")
+    with pytest.raises(LeavesDirectory, match=suffix):
+        DirectorySource(folder).fetch(V294)
+
+
+def test_an_asset_out_of_the_directory_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").write_bytes(b"a secret")
+    with pytest.raises(LeavesDirectory):
+        DirectorySource(folder).asset(V294, "../../outside", 10)
+
+
 def test_a_folder_that_is_a_link_out_of_the_directory_is_refused(folder: Path, tmp_path: Path) -> None:
     (folder / "v2.9.4").rename(tmp_path / "outside")
     (folder / "v2.9.4").symlink_to(tmp_path / "outside")

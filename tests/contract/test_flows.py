@@ -10,27 +10,34 @@ from ci_automation.artifact.archive import write_archive
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, InvalidManifest, Manifest
 from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
 from ci_automation.flows.apply import NoSuchStep, NotApproved, PlanOutdated, StepRefused, TargetDiffers, apply
+from ci_automation.flows.base import OptionsUnclear
+from ci_automation.flows.heal import NotOurs
 from ci_automation.flows.history import history
 from ci_automation.flows.init import ChannelExists, init
-from ci_automation.flows.observe import OptionsUnclear
 from ci_automation.flows.planning import make_plan
-from ci_automation.flows.publish import ImmutableTagTaken, NoSigningKey
-from ci_automation.flows.render import UnprovenRendering, render_release
+from ci_automation.flows.proof import UnprovenRendering
+from ci_automation.flows.publish import ImmutableTagTaken, NoSigner
+from ci_automation.flows.records import ImmutableTagMoved
+from ci_automation.flows.render import render_release
 from ci_automation.flows.update import update
 from ci_automation.flows.verify import pull, verify
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.options import Options
+from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool
 from ci_automation.flux.release import ReleaseNotFound
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
-from ci_automation.signing import legacy
+from ci_automation.policy.model import SignatureFormat
+from ci_automation.signing.signer import KeySigner
+from ci_automation.signing.verify import ForeignSignature, ensure_signed
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, release, repackaged, signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.artifact.digest import Digest
+    from tests.fakes.registry import Asked
 
 
 @pytest.fixture
@@ -49,7 +56,7 @@ def publish_text(world: World, text: bytes, annotations: Mapping[str, str] | Non
     for blob in (layer, CONFIG_BLOB):
         world.registry.put_blob(CHANNEL, blob)
     digest = world.registry.put_manifest(CHANNEL, manifest)
-    legacy.ensure_signed(world.registry, CHANNEL, digest, signing_key())
+    ensure_signed(world.registry, CHANNEL, digest, KeySigner(signing_key()), SignatureFormat.LEGACY)
     return digest
 
 
@@ -114,7 +121,7 @@ class TestPlan:
         world.releases.samples = (release("v2.98.6"), release("v2.98.5", like="v2.98.5"))
         outcome = update(CHANNEL, world.ports(), intent(unsafe_unproven_rendering=False))
         assert (outcome.done, [step.decision for step in outcome.waiting]) == (0, [Decision.REFUSED])
-        assert outcome.waiting[0].proven is False
+        assert outcome.waiting[0].proof is Proof.NONE
 
     def test_options_that_left_no_trace_are_taken_from_the_flags_alone(self) -> None:
         world = World()
@@ -139,7 +146,7 @@ class TestUpdate:
         assert tree.by_path["hooks/after.sh"].executable
 
     def test_asks_for_nothing_without_a_key(self, world: World) -> None:
-        with pytest.raises(NoSigningKey):
+        with pytest.raises(NoSigner):
             update(CHANNEL, world.ports(signer=None), intent())
         assert world.registry.requests == []
 
@@ -153,7 +160,17 @@ class TestUpdate:
     def test_an_immutable_tag_that_somebody_moved_stops_the_run(self, world: World) -> None:
         target = make_plan(CHANNEL, world.ports(), intent()).plan.steps[0].target
         present = world.registry.manifest(CHANNEL)
-        world.registry.put_manifest(CHANNEL.at_tag(immutable_tag(PATCH, target)), present)
+        taken = CHANNEL.at_tag(immutable_tag(PATCH, target))
+        world.registry.put_manifest(taken, present)
+        with pytest.raises(ImmutableTagMoved):
+            update(CHANNEL, world.ports(), intent())
+        del world.registry.repositories[str(CHANNEL.repository)].tags[str(taken.tag)]
+
+        def take(asked: Asked) -> None:
+            if asked.method == "resolve" and asked.what.endswith(str(taken.tag)):
+                world.registry.repositories[str(CHANNEL.repository)].tags[str(taken.tag)] = present.digest
+
+        world.registry.before = take
         with pytest.raises(ImmutableTagTaken):
             update(CHANNEL, world.ports(), intent())
         assert world.channel_digest() == str(present.digest)
@@ -275,7 +292,7 @@ class TestBase:
         world = World()
         init(CHANNEL, OLD, world.ports(signer, signer), intent(unsafe_unsigned=signer is None))
         before = world.contents()
-        with pytest.raises((legacy.Unsigned, legacy.ForeignSignature)):
+        with pytest.raises((NotOurs, ForeignSignature)):
             update(CHANNEL, world.ports(), intent())
         assert world.contents() == before
         outcome = update(CHANNEL, world.ports(), intent(adopt=True))
@@ -295,7 +312,7 @@ class TestInit:
     def test_what_is_there_already_must_be_signed_by_our_key(self) -> None:
         world = World()
         init(CHANNEL, OLD, world.ports("theirs", "theirs"), intent())
-        with pytest.raises(legacy.ForeignSignature):
+        with pytest.raises(ForeignSignature):
             init(CHANNEL, OLD, world.ports(), intent())
         assert not init(CHANNEL, OLD, world.ports(trusted=None), intent()).published
 
@@ -306,7 +323,7 @@ class TestInit:
         with pytest.raises(UnprovenRendering):
             init(CHANNEL, version, world.ports(), intent(unsafe_unproven_rendering=False))
         assert world.registry.requests == []
-        assert render_release(version, Options(), world.releases)[1] is False
+        assert render_release(version, Options(), world.ports()).proof is Proof.NONE
 
     def test_the_components_file_may_have_another_place(self) -> None:
         world = World()
@@ -351,7 +368,7 @@ class TestHistory:
             (None, None, "unsigned"),
             (None, "ours", "unsigned"),
             ("ours", None, "signed, not verified"),
-            ("theirs", "ours", "another key"),
+            ("theirs", "ours", "somebody else"),
         ],
     )
     def test_who_signed(self, signer: str | None, trusted: str | None, word: str) -> None:

@@ -13,8 +13,9 @@ from ci_automation.flows.apply import StepRefused, TargetDiffers, apply
 from ci_automation.flows.files import UnreadableOverlay
 from ci_automation.flows.init import init
 from ci_automation.flows.planning import make_plan
-from ci_automation.flows.publish import KeysDiffer
+from ci_automation.flows.publish import IdentityChange
 from ci_automation.flows.update import update
+from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Action, Policy
@@ -59,7 +60,7 @@ def test_a_step_that_the_plan_itself_stops_is_not_done_because_a_flag_would_let_
     [
         {"overlay": Digest.of(b"another")},
         {"release": Digest.of(b"another")},
-        {"proven": False},
+        {"proof": Proof.DELEGATED},
         {"images": ()},
         {"added": ("Deployment/x",)},
         {"removed": ("Deployment/x",)},
@@ -97,13 +98,14 @@ def test_nothing_is_published_that_the_trusted_key_did_not_sign(world: World) ->
         lambda: update(CHANNEL, world.ports(signer="theirs", trusted="ours"), intent()),
         lambda: init(CHANNEL.at_tag("new"), OLD, world.ports(signer="theirs", trusted="ours"), intent()),
     ):
-        with pytest.raises(KeysDiffer, match=signing_key("theirs").public.fingerprint.hex):
+        with pytest.raises(IdentityChange, match=signing_key("theirs").public.fingerprint.hex):
             run()
     assert world.contents() == before
 
 
-def test_the_key_is_changed_by_adopting(world: World) -> None:
-    assert update(CHANNEL, world.ports(signer="theirs", trusted="ours"), intent(adopt=True)).done == 1
+def test_the_key_is_changed_once_and_on_purpose(world: World) -> None:
+    changed = world.ports(signer="theirs", trusted="ours")
+    assert update(CHANNEL, changed, intent(accept_identity_change=True)).done == 1
     assert update(CHANNEL, world.ports(signer="theirs", trusted="theirs"), intent()).trust == "verified"
 
 
@@ -124,7 +126,8 @@ def test_an_overlay_with_a_file_where_the_components_go_is_refused(world: World)
 
 def test_whoever_approves_is_told_what_only_a_flag_allows(world: World) -> None:
     [_, minor] = planned(world).steps
-    assert any("--unsafe-unproven-rendering allows" in reason for reason in minor.reasons) == (not minor.proven)
+    allowed = any("--unsafe-unproven-rendering allows" in reason for reason in minor.reasons)
+    assert allowed == (minor.proof is Proof.NONE)
     fewer = planned(world, flags={"components": "source-controller,kustomize-controller"}, allow_removal=True)
     content = next(step for step in fewer.steps if step.kind == "content")
     assert content.decision is Decision.APPROVAL

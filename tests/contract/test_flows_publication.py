@@ -9,10 +9,14 @@ import pytest
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import Conflict, VerificationFailed
+from ci_automation.flows import records
 from ci_automation.flows.init import init
-from ci_automation.flows.publish import ChannelMoved
+from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.update import update
-from ci_automation.signing import legacy
+from ci_automation.signing.evidence import gather
+from ci_automation.signing.signer import SignatureUnusable
+from ci_automation.signing.trust import TrustedKeys
+from ci_automation.signing.verify import verify
 from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent, signing_key
 
 if TYPE_CHECKING:
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.manifest import Manifest
     from tests.fakes.registry import Asked
+
+
+OURS = TrustedKeys((signing_key().public,))
 
 
 class Killed(BaseException):
@@ -66,8 +73,7 @@ def is_all_signed(world: World) -> bool:
     """Return whether the channel, and every immutable tag, is on a digest that our key signed."""
     tags = [tag for tag in world.registry.tags(CHANNEL) if not tag.endswith(".sig")]
     digests = {world.registry.resolve(CHANNEL.at_tag(tag)) for tag in tags}
-    key = signing_key().public
-    return all(d is not None and legacy.verify(world.registry, CHANNEL, d, key) for d in digests)
+    return all(d is not None and verify(world.registry, CHANNEL, d, OURS) for d in digests)
 
 
 def names(world: World) -> dict[str, str]:
@@ -76,7 +82,7 @@ def names(world: World) -> dict[str, str]:
     return {tag: "" if tag.endswith(".sig") else digest for tag, digest in tags}
 
 
-FLOWS = {"init": (nothing, run_init, 13), "update": (at_oldest, run_update, 15)}
+FLOWS = {"init": (nothing, run_init, 18), "update": (at_oldest, run_update, 21)}
 
 
 @pytest.mark.parametrize(("start", "flow", "requests"), FLOWS.values(), ids=list(FLOWS))
@@ -105,10 +111,12 @@ def test_a_crash_at_any_point_leaves_what_is_signed_and_the_next_run_ends_the_sa
         flow(world)
         assert is_all_signed(world), at
         assert names(world) == names(undisturbed), at
-        if flow is run_update:  # a second signature of the same key is not made
-            digest = world.registry.resolve(CHANNEL)
-            assert digest is not None
-            assert len(legacy.signatures(world.registry, CHANNEL, digest)) == 1
+        digest = world.registry.resolve(CHANNEL)
+        assert digest is not None
+        # A second signature of the same key is not made, and no second record.
+        assert len(gather(world.registry, CHANNEL, digest).signatures) == 1
+        (record,) = records.read(world.registry, CHANNEL, digest, OURS)
+        assert record.is_for(CHANNEL)
 
 
 def test_of_two_updates_one_wins_and_the_other_says_so_or_finds_it_done() -> None:
@@ -122,8 +130,14 @@ def test_of_two_updates_one_wins_and_the_other_says_so_or_finds_it_done() -> Non
         assert names(world) == names(undisturbed), at
 
 
+def beside_theirs() -> World:
+    world = at_oldest()
+    other_artifact(world)
+    return world
+
+
 def test_what_somebody_else_published_is_overwritten_in_one_request_at_most() -> None:
-    requests, _ = count(at_oldest, run_update)
+    requests, _ = count(beside_theirs, run_update)
     lost = []
     for at in range(requests):
         world = at_oldest()
@@ -139,7 +153,13 @@ def test_what_somebody_else_published_is_overwritten_in_one_request_at_most() ->
             assert world.channel_digest() == str(theirs.digest), at
         else:
             lost.append(at)
-    assert lost == [requests - 2]  # the channel's own PUT, which registries cannot compare and swap
+    # The channel's own PUT, which registries cannot compare and swap; after the read-back the channel is the other's.
+    assert lost == [the_move(requests), *range(the_move(requests) + 2, requests)]
+
+
+def the_move(requests: int) -> int:
+    """Return which request moves the channel: the read-back follows, and the two of the record."""
+    return requests - 4
 
 
 def other_artifact(world: World) -> Manifest:
@@ -152,10 +172,10 @@ def other_artifact(world: World) -> Manifest:
 
 
 def test_a_tag_that_is_moved_behind_our_back_is_reported() -> None:
-    requests, _ = count(at_oldest, run_update)
+    requests, _ = count(beside_theirs, run_update)
     world = at_oldest()
     theirs = other_artifact(world)
-    interfere(world, requests - 1, lambda: void(world.registry.put_manifest(CHANNEL, theirs)))
+    interfere(world, the_move(requests) + 1, lambda: void(world.registry.put_manifest(CHANNEL, theirs)))
     with pytest.raises(ChannelMoved, match=str(theirs.digest)):
         run_update(world)
 
@@ -168,7 +188,7 @@ def test_nothing_is_tagged_where_the_signature_does_not_read_back(monkeypatch: p
     world = at_oldest()
     before = names(world)
     monkeypatch.setattr("ci_automation.signing.keys.SigningKey.sign", lambda *_: b"not a signature")
-    with pytest.raises(legacy.ForeignSignature):
+    with pytest.raises(SignatureUnusable):
         run_update(world)
     assert {tag: digest for tag, digest in names(world).items() if not tag.endswith(".sig")} == {
         tag: digest for tag, digest in before.items() if not tag.endswith(".sig")
@@ -178,9 +198,11 @@ def test_nothing_is_tagged_where_the_signature_does_not_read_back(monkeypatch: p
 def test_the_channel_moves_last_and_after_a_second_look() -> None:
     _, world = count(at_oldest, run_update)
     methods = [(asked.method, asked.what.removeprefix(str(CHANNEL.repository))) for asked in world.registry.requests]
-    assert methods[-3:] == [
+    move = the_move(len(methods))
+    assert methods[move - 1 : move + 2] == [
         ("resolve", ":production"),
         ("put_manifest", ":production"),
         ("resolve", ":production"),
     ]
-    assert ("put_manifest", ":production") not in methods[:-3]
+    assert methods.count(("put_manifest", ":production")) == 1
+    assert [method for method, _ in methods[move + 2 :]] == ["put_blob", "put_referrer"]  # the record

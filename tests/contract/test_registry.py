@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.registry import open_registry
+from ci_automation.registry.credentials import Anonymous
 from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.port import OtherRegistry
-from tests.contract.registry_contract import Door, RegistryContract, publish
+from ci_automation.registry.retry import Clock, Patience
+from tests.contract.hostile_registry import HostileRegistry
+from tests.contract.loopback_registry import LoopbackRegistry
+from tests.contract.registry_contract import NOBODY, Door, RegistryContract, publish
 from tests.fakes.registry import InMemoryRegistry
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -25,13 +31,30 @@ def test_the_door_leads_to_the_registry_that_a_reference_is_in() -> None:
 
 
 class TestInMemory(RegistryContract):
-    @pytest.fixture
-    def door(self) -> Door:
-        registry = InMemoryRegistry()
+    @pytest.fixture(params=[True, False], ids=["referrers API", "fallback tag"])
+    def door(self, request: pytest.FixtureRequest) -> Door:
+        registry = InMemoryRegistry(referrers_api=request.param)
         at, other = (
             Reference.parse(f"oci://registry.example/{name}:production") for name in ("acme/flux", "acme/other")
         )
         return Door(registry, lambda: registry, at, other)
+
+
+class TestOverHttp(RegistryContract):
+    @pytest.fixture(
+        params=[(True, True), (True, False), (False, False)],
+        ids=["referrers API", "referrers API that does not say so", "fallback tag"],
+    )
+    def door(self, request: pytest.FixtureRequest) -> Iterator[Door]:
+        with HostileRegistry(LoopbackRegistry(*request.param)) as server:
+            at, other = (Reference.parse(f"oci://{server.host}/{name}:production") for name in ("acme/flux", "acme"))
+            with ExitStack() as stack:
+
+                def opened() -> HttpRegistry:
+                    patience = Patience(clock=Clock(sleep=lambda _: None))
+                    return stack.enter_context(closing(HttpRegistry(server.host, Anonymous(), patience=patience)))
+
+                yield Door(opened(), opened, at, other)
 
 
 class TestLayout(RegistryContract):
@@ -43,6 +66,10 @@ class TestLayout(RegistryContract):
     def test_repositories_do_not_share_what_they_hold(self, door: Door) -> None:
         elsewhere = Reference.parse("layout:another/directory:production")
         publish(door.registry, door.at)
-        for ask in (door.registry.resolve, door.registry.manifest, door.registry.tags):
+
+        def referrers(at: Reference) -> object:
+            return door.registry.referrers(at, NOBODY)
+
+        for ask in (door.registry.resolve, door.registry.manifest, door.registry.tags, referrers):
             with pytest.raises(OtherRegistry):
                 ask(elsewhere)

@@ -127,7 +127,7 @@ class TestAskedFor:
         wall = Wall()
         server.answer = lambda seen: wall.answer(seen) if seen.authorization or "token" in seen.path else asked
         assert opened(server.host).manifest(channel(server)) == artifact()
-        assert [seen.authorization for seen in server.seen] == [None, BASIC, "Bearer token-1"]
+        assert [seen.authorization for seen in server.seen] == [None, BASIC, "Bearer canary-token-1"]
         query = parse_qs(urlsplit(server.seen[1].path).query)
         assert query["scope"] == ["repository:acme/flux:pull"]
         assert query["account"] == ["1"]
@@ -235,7 +235,8 @@ class TestKept:
             registry.manifest(channel(server))
             wall.current.clear()
         assert [seen.authorization for seen in server.seen if "/token" not in seen.path] == [
-            *(None, "Bearer token-1", "Bearer token-1", "Bearer token-2", "Bearer token-2", "Bearer token-3")
+            None,
+            *(f"Bearer canary-token-{number}" for number in (1, 1, 2, 2, 3)),
         ]
 
     def test_a_registry_that_refuses_its_own_tokens_is_not_asked_for_ever(
@@ -341,7 +342,7 @@ class TestBoundToTheHost:
             "http://192.0.2.1/x",
             "ftp://127.0.0.1/x",
             "file:///etc/passwd",
-            "http://robot:secret@127.0.0.1/x",
+            "http://robot:canary-redirect@127.0.0.1/x",
             "http://127.0.0.1:99999/x",
             "http://[::1/x",
             "",
@@ -410,7 +411,7 @@ class TestBoundToTheHost:
         server.answer = answer
         with pytest.raises(AccessDenied, match="DENIED") as caught:
             opened(server.host).manifest(channel(server))
-        assert "token-1" not in str(caught.value)
+        assert "canary-token-1" not in str(caught.value)
         assert PASSWORD not in str(caught.value)
         assert "Bearer *** of *** is not good enough" in str(caught.value)
         assert PASSWORD not in repr(ROBOT)
@@ -429,7 +430,7 @@ class TestBoundToTheHost:
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        (tmp_path / ".netrc").write_text("machine 127.0.0.1 login robot password secret\n")
+        (tmp_path / ".netrc").write_text("machine 127.0.0.1 login robot password canary-netrc\n")
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
         for name in ("http_proxy", "https_proxy", "all_proxy"):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import FLUX_LAYER, OCI_MANIFEST, Descriptor, InvalidManifest
+from ci_automation.artifact.manifest import FLUX_LAYER, OCI_INDEX, OCI_MANIFEST, Descriptor, InvalidManifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.registry import layout, open_registry
 from ci_automation.registry.layout import LOCK, LayoutRegistry, LayoutUnusable, NotALayout, listed
@@ -23,7 +23,7 @@ from ci_automation.registry.port import (
     NotFound,
     UnexpectedAnswer,
 )
-from tests.contract.registry_contract import artifact, publish
+from tests.contract.registry_contract import NOBODY, NOTE, artifact, attach, note, publish
 
 if TYPE_CHECKING:
     from ci_automation.registry.port import Registry
@@ -148,6 +148,65 @@ class TestOnDisk:
             "size": 1,
             "annotations": {"by": "others"},
         }
+
+
+class TestReferrers:
+    def test_they_are_listed_as_oras_lists_them(self, folder: Path, at: Reference, registry: Registry) -> None:
+        wrote = note(b"a note", NOBODY, by="me", **{TAG: "production"})
+        attach(registry, at, wrote, b"a note")
+        assert index(folder)["manifests"] == [
+            {
+                "mediaType": OCI_MANIFEST,
+                "size": len(wrote.raw),
+                "digest": str(wrote.digest),
+                "annotations": {"by": "me"},
+                "artifactType": NOTE,
+            }
+        ]
+
+    def test_what_is_said_of_one_is_what_it_says_itself(self, folder: Path, at: Reference, registry: Registry) -> None:
+        wrote = attach(registry, at, note(b"a note", NOBODY), b"a note")
+        bare = {"mediaType": OCI_MANIFEST, "size": 1, "digest": str(wrote.digest), "artifactType": "a/lie"}
+        tagged = {**bare, "annotations": {TAG: "a-tag"}}
+        (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [bare, tagged]}))
+        assert registry.referrers(at, NOBODY) == (wrote.referral[1],)
+        assert attach(registry, at, wrote, b"a note") == wrote
+        assert index(folder)["manifests"] == [bare, tagged]
+
+    def test_what_is_gone_and_what_is_no_manifest_refers_to_nothing(
+        self, folder: Path, at: Reference, registry: Registry
+    ) -> None:
+        gone = attach(registry, at, note(b"gone", NOBODY), b"gone")
+        wrote = attach(registry, at, note(b"a note", NOBODY), b"a note")
+        blob_path(folder, gone.digest).unlink()
+        odd = {"mediaType": OCI_INDEX, "size": 2, "digest": str(Digest.of(b"{}"))}
+        value = index(folder)
+        (folder / "index.json").write_text(json.dumps({**value, "manifests": [odd, *value["manifests"]]}))
+        assert registry.referrers(at, NOBODY) == (wrote.referral[1],)
+
+    def test_a_damaged_one_is_said_so(self, folder: Path, at: Reference, registry: Registry) -> None:
+        wrote = attach(registry, at, note(b"a note", NOBODY), b"a note")
+        blob_path(folder, wrote.digest).write_bytes(wrote.raw + b" ")
+        with pytest.raises(ContentMismatch, match=wrote.digest.hex):
+            registry.referrers(at, NOBODY)
+
+    def test_writers_in_other_processes_lose_none(self, at: Reference, registry: Registry) -> None:
+        context = multiprocessing.get_context("spawn")
+        writers = [context.Process(target=write_notes, args=(str(at), number)) for number in range(3)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join(60)
+        assert [writer.exitcode for writer in writers] == [0, 0, 0]
+        assert len(registry.referrers(at, NOBODY)) == 15
+
+
+def write_notes(reference: str, writer: int) -> None:
+    """Be a writer in a process of its own."""
+    at = Reference.parse(reference)
+    for number in range(5):
+        text = b"%d-%d" % (writer, number)
+        attach(open_registry(at), at, note(text, NOBODY), text)
 
 
 class TestCrashes:

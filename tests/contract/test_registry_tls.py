@@ -215,7 +215,7 @@ class TestOverTls:
         self, server: HostileRegistry, opened: Opened
     ) -> None:
         server.answer = in_turn(Reply(502))
-        environment = {"HTTPS_PROXY": f"http://robot:secret@{server.host}", "NO_PROXY": "other.test"}
+        environment = {"HTTPS_PROXY": f"http://robot:canary-proxy@{server.host}", "NO_PROXY": "other.test"}
         network = Network.from_environment(environment)
         with pytest.raises(Unreachable, match="proxy") as caught:
             opened("registry.test", None, network).manifest(self.at("registry.test"))

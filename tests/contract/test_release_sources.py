@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,6 +34,8 @@ V284, V285, V294 = (Version.parse(text) for text in ("v2.8.4", "v2.8.5", "v2.9.4
 OLD = SampleRelease("v2.8.5", "2026-04-07T17:31:53Z")
 NEW = SampleRelease("v2.9.4", "2026-08-07T14:22:55Z")
 CHECKSUMS = "flux_2.9.4_checksums.txt"
+PROOF = {f"{CHECKSUMS}.sig": b"sig", f"{CHECKSUMS}.pem": b"pem", f"{CHECKSUMS}.rekor.json": b"entry"}
+ARCHIVE = "flux_2.9.4_linux_amd64.tar.gz"
 
 Make = Callable[..., ReleaseSource]
 
@@ -192,3 +195,51 @@ def test_a_release_that_went_away_between_list_and_fetch_is_not_found(source: Ma
     write_releases(folder, [OLD])
     with pytest.raises(ReleaseNotFound):
         releases.fetch(V294)
+
+
+def test_the_files_stay_with_the_release_as_they_came(source: Make) -> None:
+    files = source(NEW).fetch(V294).files
+    assert (files.checksums, files.bundle) == (NEW.assets[CHECKSUMS], NEW.bundle)
+
+
+def test_the_proof_comes_with_the_release(source: Make) -> None:
+    files = source(replace(NEW, proof=PROOF)).fetch(V294).files
+    assert (files.signature, files.certificate, files.log_entry) == (b"sig", b"pem", b"entry")
+
+
+def test_no_source_says_that_anybody_vouches_for_a_release(source: Make) -> None:
+    assert source(replace(NEW, proof=PROOF)).fetch(V294).vouched is None
+
+
+def test_what_is_not_there_of_the_proof_is_not_asked_for(source: Make) -> None:
+    files = source(replace(NEW, proof={f"{CHECKSUMS}.sig": b"sig"})).fetch(V294).files
+    assert (files.signature, files.certificate, files.log_entry) == (b"sig", None, None)
+
+
+@pytest.mark.parametrize("name", PROOF)
+def test_a_proof_without_end_is_not_read_to_its_end(source: Make, name: str) -> None:
+    with pytest.raises(ReleaseSourceError, match="more than 65536 bytes"):
+        source(replace(NEW, proof={**PROOF, name: bytes(1 << 20)})).fetch(V294)
+
+
+def test_any_asset_is_handed_out_by_its_name(source: Make) -> None:
+    releases = source(OLD, replace(NEW, programs={ARCHIVE: b"the program"}))
+    assert releases.asset(V294, ARCHIVE, 11) == b"the program"
+    assert releases.asset(V294, "install.yaml", 11) == b"---\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        pytest.param(V294, "flux_2.9.4_linux_arm64.tar.gz", id="no such asset"),
+        pytest.param(V285, ARCHIVE, id="of another release"),
+        pytest.param(V284, ARCHIVE, id="no such release"),
+    ],
+)
+def test_an_asset_that_is_not_there_is_none(source: Make, version: Version, name: str) -> None:
+    assert source(OLD, replace(NEW, programs={ARCHIVE: b"the program"})).asset(version, name, 11) is None
+
+
+def test_an_asset_without_end_is_not_read_to_its_end(source: Make) -> None:
+    with pytest.raises(ReleaseSourceError, match="more than 10 bytes"):
+        source(replace(NEW, programs={ARCHIVE: b"the program"})).asset(V294, ARCHIVE, 10)

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.demo.samples import write_samples
+from tests.canaries import search_folder
 from tests.e2e.desk import Desk
 from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+HAVE_SECRETS = (".key", "config.json", "docker.json")  # the names of files in which people keep them
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +32,9 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], releases: Path) -> Desk:
+def desk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], releases: Path
+) -> Iterator[Desk]:
     for name in os.environ:
         monkeypatch.delenv(name)
     home = tmp_path / "home"
@@ -40,4 +46,5 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.chdir(folder)
     (folder / "cosign.key").write_bytes(key_pem())
     (folder / "cosign.pub").write_text(signing_key().public.to_pem())
-    return Desk(folder, capsys, monkeypatch)
+    yield Desk(folder, capsys, monkeypatch)
+    search_folder(folder, but=HAVE_SECRETS)

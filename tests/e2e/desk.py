@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
+from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
-from ci_automation.signing import legacy
+from ci_automation.signing.signer import KeySigner
+from ci_automation.signing.verify import ensure_signed
 from tests.fakes.releases import SampleRelease
 from tests.fakes.world import sample, signing_key
 
@@ -135,7 +137,7 @@ class Desk:
         manifest = Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), (descriptor,))
         digest = registry.put_manifest(reference, manifest)
         if signer:
-            legacy.ensure_signed(registry, reference, digest, signing_key(signer))
+            ensure_signed(registry, reference, digest, KeySigner(signing_key(signer)), SignatureFormat.LEGACY)
         return digest
 
 

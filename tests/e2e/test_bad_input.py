@@ -17,7 +17,7 @@ from ci_automation.artifact.manifest import OCI_INDEX
 from ci_automation.artifact.tree import File, Tree
 from tests.e2e.bad import Arguments, Bad, told
 from tests.e2e.desk import CHANNEL, SIGNED, TRUSTED, Desk, packed
-from tests.fakes.keys import cosign_key, rsa_key
+from tests.fakes.keys import cosign_key, unsupported_key
 from tests.fakes.releases import SampleRelease, write_releases
 from tests.fakes.world import key_pem, sample, signing_key
 
@@ -89,6 +89,15 @@ def plan_for_another_artifact(desk: Desk) -> Arguments:
 def unsigned_base(desk: Desk) -> Arguments:
     desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", "--signing", "unsafe-unsigned")
     return UPDATE
+
+
+def unsigned_base_looked_at(desk: Desk) -> Arguments:
+    unsigned_base(desk)
+    return (*CHECK, *TRUSTED)
+
+
+def unsigned_base_to_adopt(desk: Desk) -> Arguments:
+    return (*unsigned_base(desk), "--adopt")
 
 
 def foreign_base(desk: Desk) -> Arguments:
@@ -163,7 +172,9 @@ BAD = [
     Bad("unknown option", 2, "usage", "--public-key", just("verify", CHANNEL, "--public-kye", "x")),
     Bad("missing argument", 2, "usage", "ARTIFACT", just("plan")),
     Bad("unknown component", 2, "invalid-option", "source-watchr", just(*INIT, "--components-extra", "source-watchr")),
-    Bad("registry password", 2, "invalid-option", "every cluster", just(*INIT, "--registry-creds", "u:p4ssw0rd")),
+    Bad(
+        "registry password", 2, "invalid-option", "every cluster", just(*INIT, "--registry-creds", "u:canary-p4ssw0rd")
+    ),
     Bad("bad log level", 2, "invalid-option", "--log-level=loud", just(*INIT, "--log-level", "loud")),
     Bad("bad version", 2, "invalid-version", "'latest'", just("init", CHANNEL, "--flux-version", "latest", *SIGNED)),
     Bad(
@@ -211,9 +222,11 @@ BAD = [
     Bad("links", 10, "unsafe-archive", "hard link", with_layer(packed({COMPONENTS: link()}), "pull", CHANNEL, "out")),
     Bad("tampered", 20, "content-mismatch", "expected sha256:", tampered_blob),
     # Signatures and keys
-    Bad("unsigned base", 10, "unsigned", "is not signed", unsigned_base),
+    Bad("unsigned base", 10, "not-ours", "is not signed, and nothing proves", unsigned_base),
+    Bad("unsigned base, looked at", 10, "unsigned", "is not signed", unsigned_base_looked_at),
+    Bad("unsigned base, adopted by nobody", 10, "not-adopted", "was not adopted", unsigned_base_to_adopt),
     Bad("foreign base", 10, "foreign-signature", "another key made it", foreign_base),
-    Bad("no key to sign with", 22, "no-signing-key", "no key to sign with", just("update", CHANNEL)),
+    Bad("nothing to sign with", 22, "no-signer", "nothing to sign with", just("update", CHANNEL)),
     Bad("no such key", 2, "key-file-missing", "missing.key", just("update", CHANNEL, "--key", "missing.key")),
     Bad("no such variable", 2, "key-file-missing", "env://NOPE", just("update", CHANNEL, "--key", "env://NOPE")),
     Bad(
@@ -231,11 +244,11 @@ BAD = [
         with_file("big", b"x" * 70_000, "update", CHANNEL, "--key", "big"),
     ),
     Bad(
-        "RSA key",
+        "P-521 key",
         22,
         "unsupported-key",
         "P-256",
-        with_file("rsa.key", rsa_key(), "update", CHANNEL, "--key", "rsa.key"),
+        with_file("p521.key", unsupported_key(), "update", CHANNEL, "--key", "p521.key"),
     ),
     Bad(
         "no password",

@@ -27,7 +27,7 @@ BLOB = {"mediaType": "application/vnd.cncf.flux.content.v1.tar+gzip", "digest": 
 MANIFEST = json.dumps({"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": BLOB, "layers": [BLOB]}).encode()
 BASIC = {"WWW-Authenticate": 'Basic realm="registry"'}
 JSON = {"Content-Type": OCI_MANIFEST}
-LOGIN = base64.b64encode(b"ci:wr0ng-p4ssw0rd").decode()
+LOGIN = base64.b64encode(b"ci:canary-wr0ng-p4ssw0rd").decode()
 
 
 def always(said: Said) -> Callable[[str, str], Said]:

@@ -156,10 +156,11 @@ class TestUnproven:
 
     def test_rendering_warns(self, desk: Desk) -> None:
         ran = desk.ok("render", "--flux-version", "v2.98.1", "--releases", "own")
-        assert ran.err == "warning: nobody has proven that v2.98.1 is rendered as Flux itself does\n"
+        assert ran.err.startswith("warning: nothing proves that v2.98.1 is rendered as Flux itself does: ")
+        assert "upstream's signature on its checksums was not verified" in ran.err
         assert ran.out.startswith("---\n")
         ran = desk.ok("render", "--flux-version", "v2.98.1", "--releases", "own", "--output", "json")
-        assert ran.json["proven"] is False
+        assert (ran.json["proven"], ran.json["proof"]) == (False, "none")
 
     def test_init_refuses_and_the_flag_allows(self, desk: Desk) -> None:
         init = ("init", CHANNEL, "--flux-version", "v2.98.1", *SIGNED, "--releases", "own")
@@ -190,11 +191,40 @@ class TestAdoption:
     ) -> None:
         desk.write("other.key", key_pem("theirs"))
         desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", *signing)
+        before = desk.state()
         assert desk.run(*UPDATE).code == 10
-        ran = desk.ok(*UPDATE, "--adopt", "--output", "json")
-        assert ran.json["signature"] == "adopted"
+        assert desk.run(*UPDATE, "--yes").code == 10
+        ran = desk.run(*UPDATE, "--adopt")
+        assert (ran.code, "code not-adopted" in ran.err) == (10, True)
+        assert desk.state() == before
+        ran = desk.ok(*UPDATE, "--adopt", "--yes", "--output", "json")
+        assert (ran.json["signature"], ran.json["healed"]) == ("adopted", True)
         desk.ok("verify", CHANNEL, *TRUSTED)
-        desk.ok(*UPDATE)
+        assert desk.ok(*UPDATE, "--output", "json").json["signature"] == "verified"
+
+    def test_what_is_to_be_adopted_is_shown_file_by_file(self, desk: Desk) -> None:
+        signed = desk.init("--overlay", write_tree(desk, "old", OVERLAY))
+        desk.ok("pull", CHANNEL, "out")
+        files = desk.files("out")
+        shutil.rmtree(desk.folder / "out")
+        files[COMPONENTS] = files[COMPONENTS].replace(b"replicas: 1\n", b"replicas: 3\n", 1)
+        del files["hooks/after.sh"]
+        files |= {"kustomization.yaml": b"resources: []\n", "new.yaml": b"a: 1\n"}
+        planted = desk.publish(packed(dict(files)), signer=None)
+        before = desk.state()
+        ran = desk.run(*UPDATE, "--adopt", "--accept-edits", "--output", "json")
+        assert (ran.code, ran.error["code"]) == (10, "not-adopted")
+        assert f"{CHANNEL} is at {planted}." in ran.err
+        assert f"All other files (compared with {signed}, which is signed):" in ran.err
+        assert "\n  -  replicas: 1\n  +  replicas: 3\n" in ran.err
+        rows = [line.split() for line in ran.err.partition("All other files")[2].splitlines()[2:]]
+        assert {row[0]: (row[1], row[3]) for row in rows if len(row) == 4} == {
+            "hooks/after.sh": ("0", "gone"),
+            "kustomization.yaml": ("14", "changed"),
+            "new.yaml": ("5", "new"),
+            "patches/limits.yaml": (str(len(OVERLAY["patches/limits.yaml"])), "same"),
+        }
+        assert desk.state() == before
 
     def test_without_a_key_the_signature_is_said_to_be_unchecked(self, desk: Desk) -> None:
         desk.init()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,12 +21,19 @@ if TYPE_CHECKING:
 
     from tests.e2e.desk import Desk
 
+WHEN = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d")  # a date, or a time
+CLUSTERS = [*(f"2.{minor}" for minor in range(2, 8)), "2.8.0 - 2.8.5", "2.8.6 and later 2.8", "2.9"]
 STEP_KEYS = {
     *("from", "to", "kind", "base", "target", "decision", "reasons"),
     *("options", "overlay", "release", "proof", "changes"),
 }
 RESULT_KEYS = {
-    *("name", "artifact", "exitCode", "changed", "version", "digest", "signature", "published", "waiting", "plan"),
+    *("name", "artifact", "exitCode", "changed", "version", "digest", "signature", "healed"),
+    *("published", "waiting", "plan"),
+}
+RECORD_KEYS = {
+    *("channel", "previous", "version", "tag", "by", "at", "proof", "options"),
+    *("run", "approval", "recovered"),
 }
 
 
@@ -71,7 +80,13 @@ def test_the_whole_story(desk: Desk) -> None:
     rows = [line.split() for line in ran.out.splitlines()]
     assert [row[0] for row in rows] == ["version", "v2.99.4", "v2.98.8", "v2.98.5"]
     assert all(row[3:5] == ["key", signing_key().public.fingerprint.short] for row in rows[1:])
-    assert [row[5:] for row in rows[1:]] == [["production"], [], []]
+    where = ["to", "layout:production"]
+    assert [[cell for cell in row[5:] if not WHEN.fullmatch(cell)] for row in rows[1:]] == [
+        ["production", *where, "command", "line"],
+        where,
+        where,
+    ]
+    assert all(sum(bool(WHEN.fullmatch(cell)) for cell in row) == 2 for row in rows[1:])
 
     before = desk.state()
     ran = desk.ok(*UPDATE, "--exit-code")
@@ -145,7 +160,7 @@ class TestInit:
 
     def test_without_a_key_publishes_nothing(self, desk: Desk) -> None:
         ran = desk.run("init", CHANNEL, "--flux-version", "v2.98.5")
-        assert (ran.code, "no-signing-key" in ran.err) == (22, True)
+        assert (ran.code, "no-signer" in ran.err) == (22, True)
         assert not (desk.folder / "registry").exists()
 
 
@@ -285,7 +300,7 @@ class TestJson:
 
     def test_render(self, desk: Desk) -> None:
         ran = desk.ok("render", "--flux-version", "v2.98.5", "--namespace", "fleet", "--output", "json")
-        assert set(ran.json) == {"version", "options", "proven", "components"}
+        assert set(ran.json) == {"version", "options", "proven", "proof", "proofDetail", "components"}
         assert (ran.json["version"], ran.json["options"]) == ("v2.98.5", {"namespace": "fleet"})
 
     def test_init(self, desk: Desk) -> None:
@@ -318,8 +333,11 @@ class TestJson:
         digest = desk.init()
         ran = desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json")
         key = str(signing_key().public.fingerprint)
-        expected = {"artifact": CHANNEL, "digest": digest, "version": "v2.98.5", "key": key, "verified": True}
-        assert ran.json == expected
+        said = ran.json
+        clusters = said.pop("clusters")
+        expected = {"artifact": CHANNEL, "digest": digest, "version": "v2.98.5", "by": key, "verified": True}
+        assert said == expected
+        assert clusters == [{"flux": flux, "accepts": True, "reason": f"the .sig of {key}"} for flux in CLUSTERS]
         ran = desk.ok("pull", f"layout:registry@{digest}", "out", *TRUSTED, "--output", "json")
         artifact = f"layout:registry@{digest}"
         assert ran.json == {"artifact": artifact, "digest": digest, "signature": "verified", "files": [COMPONENTS]}
@@ -330,7 +348,15 @@ class TestJson:
         key = f"key {signing_key().public.fingerprint.short}"
         ran = desk.ok("history", CHANNEL, *TRUSTED, "--output", "json")
         entry = {"version": "v2.98.5", "tag": f"v2.98.5-{short}", "digest": digest}
-        assert ran.json == [{**entry, "signed": key, "channels": ["production"]}]
+        entries = ran.json
+        (record,) = entries[0].pop("records")
+        assert entries == [{**entry, "signed": key, "channels": ["production"]}]
+        assert set(record) == RECORD_KEYS
+        said = {"channel": "layout:production", "previous": None, "version": "v2.98.5", "tag": f"v2.98.5-{short}"}
+        assert {name: record[name] for name in said} == said
+        assert (record["by"], record["proof"]) == (str(signing_key().public.fingerprint), "known")
+        assert (record["run"], record["approval"], record["recovered"]) == (None, None, False)
+        assert timedelta() <= datetime.now(UTC) - datetime.fromisoformat(record["at"]) < timedelta(minutes=5)
 
 
 def test_text_for_a_pipe_has_no_escapes_and_progress_is_only_told_with_v(desk: Desk) -> None:

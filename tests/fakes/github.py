@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-TOKEN = "ghs_of_the_tests"
+TOKEN = "ghs_canary-of-the-tests"
 NOW = 1_790_000_000  # where a test lets the clock stand still
 
 
@@ -153,7 +153,7 @@ class FakeGitHub:
         for release in self._releases():
             for asset in release["assets"]:
                 if asset["id"] == identity:
-                    place = f"{self.url('assets')}/{release['tag_name']}/{asset['name']}?sig=secret"
+                    place = f"{self.url('assets')}/{release['tag_name']}/{asset['name']}?sig=canary-store"
                     return Response(302, b"", {"Location": place})
         return None
 

@@ -7,10 +7,11 @@ import hashlib
 import json
 import ssl
 from datetime import UTC, datetime
+from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
@@ -21,6 +22,7 @@ from tests.fakes.world import signing_key
 if TYPE_CHECKING:
     from pathlib import Path
 
+_NAMES = [x509.DNSName("registry.test"), x509.IPAddress(IPv4Address("127.0.0.1"))]
 N, R, P = 16, 1, 1  # what cosign writes (65536, 8, 1) takes 64 MiB
 
 
@@ -50,9 +52,9 @@ def armoured(content: bytes, kind: str = "SIGSTORE") -> bytes:
     return f"-----BEGIN {head}-----\n{base64.encodebytes(content).decode()}-----END {head}-----\n".encode()
 
 
-def rsa_key() -> bytes:
-    """Return an RSA key."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+def unsupported_key() -> bytes:
+    """Return a key of a kind that nothing here signs with: EC on P-521."""
+    key = ec.generate_private_key(ec.SECP521R1())
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
@@ -61,7 +63,10 @@ def _text(data: bytes) -> str:
 
 
 def self_signed(folder: Path) -> ssl.SSLContext:
-    """Return a server's side of TLS, with a certificate for registry.test that nobody vouches for."""
+    """Return a server's side of TLS, with a certificate for registry.test and 127.0.0.1 that nobody vouches for.
+
+    It is `server.pem` in the folder, for those who are to trust it.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "registry.test")])
     certificate = (
@@ -72,7 +77,7 @@ def self_signed(folder: Path) -> ssl.SSLContext:
         .serial_number(1)
         .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
         .not_valid_after(datetime(2120, 1, 1, tzinfo=UTC))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("registry.test")]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(_NAMES), critical=False)
         .sign(key, SHA256())
     )
     pem = folder / "server.pem"

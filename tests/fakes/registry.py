@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import Descriptor, Manifest
-from ci_automation.registry.port import ContentMismatch, NotFound
+from ci_automation.artifact.index import Index, InvalidIndex
+from ci_automation.artifact.manifest import Descriptor, InvalidManifest, Manifest
+from ci_automation.registry.port import ContentMismatch, NotAnIndex, NotFound
+from ci_automation.registry.referrers import merge, referrers_tag
+from ci_automation.registry.retry import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,13 +46,16 @@ class InMemoryRegistry:
     """All registries at once, a repository each under its name.
 
     `requests` has the calls in their order. `before` hears of each one first; it may interfere, or raise as a crash
-    would.
+    would. Without the `referrers_api`, referrers are kept under the fallback tag: `read_index` and `write_index` are
+    the calls of it.
     """
 
     repositories: defaultdict[str, Repository] = field(default_factory=lambda: defaultdict(Repository))
     requests: list[Asked] = field(default_factory=list)
     before: Callable[[Asked], None] = _nothing
+    referrers_api: bool = True
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _merging: threading.Lock = field(default_factory=threading.Lock)
 
     def _at(self, method: str, reference: Reference, what: object = None) -> Repository:
         asked = Asked(method, str(reference if what is None else what))
@@ -84,7 +91,10 @@ class InMemoryRegistry:
 
     def put_manifest(self, reference: Reference, manifest: Manifest) -> Digest:
         """Store the bytes of `manifest` under the reference's digest or tag, and return their digest."""
-        repository, digest = self._at("put_manifest", reference), manifest.digest
+        return self._put(self._at("put_manifest", reference), reference, manifest)
+
+    def _put(self, repository: Repository, reference: Reference, manifest: Manifest) -> Digest:
+        digest = manifest.digest
         if reference.digest not in {None, digest}:
             raise ContentMismatch(f"the manifest for {reference}", reference.digest, digest)
         for needed in (manifest.config, *manifest.layers):
@@ -99,6 +109,47 @@ class InMemoryRegistry:
     def tags(self, reference: Reference) -> tuple[str, ...]:
         """Return all tags of the reference's repository, sorted."""
         return tuple(sorted(self._at("tags", reference, reference.repository).tags))
+
+    def referrers(self, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
+        """Return what says it refers to `digest`."""
+        repository = self._at("referrers", reference, reference.at_digest(digest))
+        if not self.referrers_api:
+            return self.read_index(referrers_tag(reference, digest)).manifests
+        found = []
+        with self._lock:
+            stored = tuple(repository.manifests.values())
+        for raw in stored:
+            with suppress(InvalidManifest):
+                subject, entry = Manifest.parse(raw).referral
+                found += [entry] if subject == digest else []
+        return tuple(found)
+
+    def put_referrer(self, reference: Reference, manifest: Manifest) -> Digest:
+        """Store a manifest that has a subject by its digest, and see that it is listed."""
+        subject, entry = manifest.referral
+        at = reference.at_digest(manifest.digest)
+        self._put(self._at("put_referrer", at), at, manifest)
+        if not self.referrers_api:
+            with self._merging:
+                merge(self, referrers_tag(reference, subject), entry, Clock(sleep=lambda _: None))
+        return manifest.digest
+
+    def read_index(self, tag: Reference) -> Index:
+        """Return the index under a tag, an empty one where there is none."""
+        repository = self._at("read_index", tag)
+        if (digest := self._find(repository, tag)) is None:
+            return Index.build()
+        try:
+            return Index.parse(repository.manifests[digest])
+        except InvalidIndex as error:
+            raise NotAnIndex(tag, error.reason) from None
+
+    def write_index(self, tag: Reference, index: Index) -> None:
+        """Store an index under a tag."""
+        repository = self._at("write_index", tag)
+        with self._lock:
+            repository.manifests[index.digest] = index.raw
+            repository.tags[tag.name] = index.digest
 
     def _find(self, repository: Repository, reference: Reference) -> Digest | None:
         digest = repository.tags.get(reference.name) if reference.digest is None else reference.digest

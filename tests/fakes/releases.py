@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.archive import write_archive
 from ci_automation.artifact.tree import File, Tree
+from ci_automation.flux.release import checksums_name, proof_names
+from ci_automation.flux.version import Version
+from ci_automation.signing.upstream import upstream_identity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from tests.fakes.sigstore import LocalSigstore
 
 FILES = {
     "rbac.yaml": "apiVersion: v1\nkind: ServiceAccount\n",
@@ -23,7 +29,10 @@ FILES = {
 
 @dataclass(frozen=True, slots=True)
 class SampleRelease:
-    """One release to write; `without` names assets that it lacks, `created_at` differs where a list's order matters."""
+    """One release to write; `without` names assets that it lacks, `created_at` differs where a list's order matters.
+
+    Its checksums name `programs`, and not `proof`, which is upstream's signature over them.
+    """
 
     tag: str
     published_at: str | None = "2026-01-01T00:00:00Z"
@@ -32,6 +41,8 @@ class SampleRelease:
     without: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=lambda: FILES)
     created_at: str | None = None
+    programs: Mapping[str, bytes] = field(default_factory=dict)
+    proof: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def commit(self) -> str:
@@ -47,10 +58,27 @@ class SampleRelease:
     @property
     def assets(self) -> dict[str, bytes]:
         """The bytes of its assets, by name."""
-        bundle = self.bundle
-        checksums = f"{hashlib.sha256(bundle).hexdigest()}  manifests.tar.gz\n".encode()
-        every = {"install.yaml": b"---\n", f"flux_{self.tag[1:]}_checksums.txt": checksums, "manifests.tar.gz": bundle}
+        named = {**self.programs, "manifests.tar.gz": self.bundle}
+        lines = "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in named.items())
+        every = {"install.yaml": b"---\n", f"flux_{self.tag[1:]}_checksums.txt": lines.encode(), **named, **self.proof}
         return {name: content for name, content in every.items() if name not in self.without}
+
+
+def signed(release: SampleRelease, local: LocalSigstore, **how: Any) -> SampleRelease:
+    """Return a release with upstream's signature over its checksums, as cosign's `sign-blob` writes the two files.
+
+    `how` is what a local Sigstore takes to sign as somebody else, at another time, or with something wrong.
+    """
+    version = Version.parse(release.tag)
+    made = local.sign_detached(
+        release.assets[checksums_name(version)], **{"identity": upstream_identity(version), **how}
+    )
+    names = proof_names(version)
+    proof = {
+        names.signature: base64.b64encode(made.signature),
+        names.certificate: base64.b64encode(made.certificate.encode()),
+    }
+    return replace(release, proof=proof)
 
 
 def write_releases(folder: Path, releases: Sequence[SampleRelease]) -> Path:

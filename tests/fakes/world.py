@@ -15,9 +15,12 @@ from ci_automation.artifact.tree import File, Tree
 from ci_automation.demo.samples import SAMPLES, Sample
 from ci_automation.flows.ports import Intent, Ports
 from ci_automation.flux.bundle import Bundle
-from ci_automation.flux.release import FetchedRelease, Release, ReleaseNotFound
+from ci_automation.flux.release import FetchedRelease, Release, ReleaseFiles, ReleaseNotFound
 from ci_automation.flux.version import Version
 from ci_automation.signing.keys import SigningKey
+from ci_automation.signing.signer import KeySigner
+from ci_automation.signing.trust import TrustedKeys
+from tests.canaries import hide_key
 from tests.fakes.registry import InMemoryRegistry
 
 if TYPE_CHECKING:
@@ -38,7 +41,10 @@ OVERLAY = Tree(
 @cache
 def _made_for(owner: str) -> SigningKey:
     assert owner
-    return SigningKey(ec.generate_private_key(ec.SECP256R1()))
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    hide_key(pem, key.private_numbers().private_value)
+    return SigningKey(key)
 
 
 def signing_key(owner: str = "ours") -> SigningKey:
@@ -64,6 +70,8 @@ class MemoryReleases:
     problems: dict[str, str] = field(default_factory=dict)
     without: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fetched: list[str] = field(default_factory=list)
+    files: dict[str, ReleaseFiles] = field(default_factory=dict)
+    assets: dict[tuple[str, str], bytes] = field(default_factory=dict)  # by tag and name
 
     def list(self, newer_than: Version | None = None) -> tuple[Release, ...]:
         """Return all releases, newest first."""
@@ -77,8 +85,15 @@ class MemoryReleases:
             if each.tag == str(version):
                 missing = {f"{name}.yaml" for name in self.without.get(each.tag, ())}
                 files = Tree(tuple(file for file in each.bundle.files if file.path not in missing))
-                return FetchedRelease(self._release(each), Bundle.of(files), each.commit)
+                downloaded = self.files.get(each.tag, ReleaseFiles(b"", b""))
+                return FetchedRelease(self._release(each), Bundle.of(files), each.commit, downloaded)
         raise ReleaseNotFound(version, "memory")
+
+    def asset(self, version: Version, name: str, limit: int) -> bytes | None:
+        """Return a file of one release."""
+        found = self.assets.get((str(version), name))
+        assert found is None or len(found) <= limit
+        return found
 
     def _release(self, each: Sample) -> Release:
         published = datetime.fromisoformat(each.published_at)
@@ -102,8 +117,9 @@ class World:
         return Ports(
             self.registry,
             self.releases,
-            signing_key(signer) if signer else None,
-            signing_key(trusted).public if trusted else None,
+            KeySigner(signing_key(signer)) if signer else None,
+            TrustedKeys((signing_key(trusted).public,)) if trusted else None,
+            confirm=lambda _: True,
         )
 
     def channel_digest(self) -> str | None:

@@ -126,8 +126,10 @@ class Install:
     version: str
 
     def make(self, shop: Shop, binary: Path) -> None:
-        """Install it into the binary's folder."""
+        """Install it into the binary's folder, which is empty, and give it the peer's name."""
         shop.go("install", "-ldflags", link_flags(), f"{self.package}@{self.version}", GOBIN=str(binary.parent))
+        (made,) = binary.parent.iterdir()
+        made.rename(binary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +223,12 @@ def with_published_staging(shop: Shop, source: Path) -> None:
     shop.go("mod", "edit", *edits, folder=source)
 
 
-def with_published_api(name: str) -> Callable[[Shop, Path], None]:
+def with_published_api(name: str, version: str) -> Callable[[Shop, Path], None]:
     """Return the change that takes a controller's own API module as published, not from a folder beside it."""
 
     def prepare(shop: Shop, source: Path) -> None:
         api = f"github.com/fluxcd/{name}/api"
-        shop.go("mod", "edit", f"-dropreplace={api}", f"-require={api}@v{CONTROLLERS}", folder=source)
+        shop.go("mod", "edit", f"-dropreplace={api}", f"-require={api}@v{version}", folder=source)
 
     return prepare
 
@@ -283,10 +285,10 @@ def own(name: str, of: str) -> Peer:
     return Peer(name, recipe.version(of), recipe, ())
 
 
-def controller(name: str, checksum: str) -> Peer:
-    """Return one of Flux's controllers."""
-    recipe = Source(f"github.com/fluxcd/{name}", f"v{CONTROLLERS}", ".", with_published_api(name), checksum)
-    return Peer(name, CONTROLLERS, recipe, ("--help",))
+def controller(name: str, checksum: str, version: str = CONTROLLERS, called: str = "") -> Peer:
+    """Return one of Flux's controllers; `called` tells an older one from the newest."""
+    recipe = Source(f"github.com/fluxcd/{name}", f"v{version}", ".", with_published_api(name, version), checksum)
+    return Peer(called or name, version, recipe, ("--help",))
 
 
 PEERS = (
@@ -304,6 +306,7 @@ PEERS = (
         ("version", "--client"),
     ),
     installed("cosign", "2.6.1", "github.com/sigstore/cosign/v2/cmd/cosign"),
+    installed("cosign3", "3.0.6", "github.com/sigstore/cosign/v3/cmd/cosign"),
     installed("registry", "3.1.2", "github.com/distribution/distribution/v3/cmd/registry", "--version"),
     installed("crane", "0.21.6", "github.com/google/go-containerregistry/cmd/crane"),
     own("masterminds", of="3.5.0"),
@@ -336,6 +339,12 @@ PEERS = (
         ("--version",),
     ),
     controller("source-controller", "h1:FF8XTxLND/pXzVtUESKURUDiItFJQDZBZkbHvZimN8s="),
+    controller(
+        "source-controller", "h1:gFfeBiNUgF0kFFGap/rrMeJqz+0Tod0ARENJO8w/UA8=", "1.7.3", "source-controller-2.7"
+    ),
+    controller(
+        "source-controller", "h1:h549HUCBEG4jGs3uFYfb2+/XhJjcz+pvB8VG4mdSYDw=", "1.8.0", "source-controller-2.8"
+    ),
     controller("kustomize-controller", "h1:jggQk9hMsnXG9QdPWNSKhttH5NdVN+HXm/dbKAJ3Uw8="),
 )
 BY_NAME = {peer.name: peer for peer in PEERS}

@@ -12,7 +12,7 @@ from tests.real.processes import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-PASSWORD = "of the tests"
+PASSWORD = "canary-of the tests"
 SOURCE = "https://github.com/fluxcd/flux2"
 # Without one cosign asks the public Sigstore for it, even where a key is all that counts.
 TRUSTED_ROOT = {"mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1"}

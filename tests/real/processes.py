@@ -11,6 +11,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from tests.canaries import search
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
@@ -156,6 +158,7 @@ class Daemon:
         """End it and whatever it started, by force where asking does not help."""
         if self in RUNNING:
             RUNNING.remove(self)
+            search(f"what {self.name} wrote", self.log.read_bytes())
         for sign in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, sign)

@@ -21,6 +21,8 @@ from ci_automation.policy.model import STEPS, Action, Policy
 from ci_automation.policy.ranges import Range
 from ci_automation.registry import open_registry
 from ci_automation.signing.keys import SigningKey
+from ci_automation.signing.signer import KeySigner
+from ci_automation.signing.trust import TrustedKeys
 from tests.real.pipeline import PASSWORD
 from tests.real.processes import COMMAND, run
 
@@ -132,7 +134,7 @@ def ports(reference: Reference, releases: ReleaseSource | Path, pair: Pair | Non
     source = DirectorySource(releases) if isinstance(releases, Path) else releases
     if pair is None:
         return Ports(open_registry(reference), source)
-    return Ports(open_registry(reference), source, pair.key, pair.key.public)
+    return Ports(open_registry(reference), source, KeySigner(pair.key), TrustedKeys((pair.key.public,)))
 
 
 def planted(registry: Registry, channel: Reference, manifest: Manifest, **annotations: str) -> Digest:

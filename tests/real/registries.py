@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 LISTENING = r"listening on (127\.0\.0\.1:\d+)"
 REALM = "a registry with passwords"
-USER, PASSWORD = "flux", "correct horse"
+USER, PASSWORD = "flux", "canary-correct horse"
 # bcrypt of PASSWORD at its lowest cost, which is all that a test needs.
-HTPASSWD = f"{USER}:$2b$04$V/BvPKgDx5cy/7k2i8VmMOMR9/TF2ffJT8HU7Q/SuQtq/0fp1Lyy6\n"
+HTPASSWD = f"{USER}:$2b$04$j8/pcV6SYYcz75YwEP502.D6tLI0WmPJ7wDoYcD6BNYL3e6xtBV1W\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,9 @@ class TestOthersReadOurs:
         assert crane("validate", "--remote", str(signature_reference(ours, manifest.digest)).removeprefix("oci://"))
         tags = crane("ls", name.rpartition(":")[0]).split()
         immutable = f"v2.9.4-{manifest.digest.short}"
-        assert sorted(tags) == ["production", f"sha256-{manifest.digest.hex}.sig", immutable]
+        # The one without a suffix lists the record of the publication, where the registry does not say that it does.
+        attached = f"sha256-{manifest.digest.hex}"
+        assert sorted(tags) == ["production", attached, f"{attached}.sig", immutable]
         assert exported(name) == {COMPONENTS: text_of(golden, "v2.9.4")}
 
     def test_its_revision_is_the_release_and_the_commit_of_its_tag(self, ours: Reference, flux_releases: Path) -> None:
@@ -231,10 +233,14 @@ class TestWeReadOthers:
         channel, reference = pushed(text_of(golden, BEFORE))
         arguments = ("update", channel, *pair.signing, "--releases", flux_releases)
         refused = program.flux_manifests(*arguments)
-        assert (refused.code, refused.error) == (10, "unsigned")
+        assert (refused.code, refused.error) == (10, "not-ours")
         assert "--adopt" in refused.errors
+        unanswered = program.flux_manifests(*arguments, "--adopt")
+        assert (unanswered.code, unanswered.error) == (10, "not-adopted")
+        assert f"{COMPONENTS} is what Flux {BEFORE} renders with its options, byte for byte." in unanswered.errors
+        assert all(path in unanswered.errors for path in OVERLAY)
         assert crane("digest", str(channel).removeprefix("oci://")).strip() == reference.partition("@")[2]
-        said = program.succeed(*arguments, "--adopt")
+        said = program.succeed(*arguments, "--adopt", "--yes")
         assert (said["version"], said["signature"]) == (PATCH, "adopted")
         assert program.succeed(*arguments)["signature"] == "verified"
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.registry import open_registry
@@ -14,7 +18,17 @@ from ci_automation.registry.credentials import Credential, Credentials, DockerCo
 from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.port import AccessDenied, NotFound, Unreachable
 from ci_automation.registry.retry import Clock, Patience
-from tests.contract.registry_contract import Door, RegistryContract, artifact, publish
+from tests.contract.registry_contract import (
+    EMPTY,
+    NOBODY,
+    NOTE,
+    Door,
+    RegistryContract,
+    artifact,
+    attach,
+    note,
+    publish,
+)
 from tests.real.peers import peer
 from tests.real.processes import free_port, run
 from tests.real.proxy import Drop
@@ -93,6 +107,7 @@ class TestTokens(RegistryContract):
 
 class TestReferrers(RegistryContract):
     looks_for_blobs = False
+    lifts = False
 
     @pytest.fixture
     def door(self, referrers_registry: RealRegistry, repository: str) -> Door:
@@ -143,9 +158,9 @@ class TestRequests:
         assert registry.resolve(at) is None
         assert wire(guarded) == ["HEAD manifests 401", "GET token 200", "HEAD manifests 404"]
         registry.put_blob(at, b"a layer")
-        assert wire(guarded) == ["GET token 200", "HEAD blobs 404", "POST blobs 202", "PUT blobs 201"]
+        assert wire(guarded) == ["GET token 200", "POST blobs 202", "PUT blobs 201"]
         registry.put_blob(at, b"a layer")
-        assert wire(guarded) == ["HEAD blobs 200"]
+        assert wire(guarded) == []
         registry.put_blob(at, CONFIG_BLOB)
         manifest = artifact()
         registry.put_manifest(at.at_digest(manifest.digest), manifest)
@@ -153,7 +168,7 @@ class TestRequests:
         registry.resolve(at)
         registry.manifest(at)
         assert wire(guarded) == [
-            *("HEAD blobs 404", "POST blobs 202", "PUT blobs 201"),
+            *("POST blobs 202", "PUT blobs 201"),
             *("PUT manifests 201", "PUT manifests 201", "HEAD manifests 200", "GET manifests 200"),
         ]
         assert guarded.tokens is not None
@@ -167,7 +182,7 @@ class TestRequests:
         registry.put_blob(at, b"a layer")
         registry.resolve(at)
         assert wire(guarded) == [
-            *("HEAD blobs 401", "GET token 200", "HEAD blobs 404", "POST blobs 202", "PUT blobs 201"),
+            *("POST blobs 401", "GET token 200", "POST blobs 202", "PUT blobs 201"),
             "HEAD manifests 404",
         ]
 
@@ -177,16 +192,14 @@ class TestRequests:
         registry = opened(password_registry, Credential(USER, PASSWORD))
         registry.put_blob(at, b"a layer")
         registry.resolve(at)
-        assert wire(password_registry) == [
-            *("HEAD blobs 401", "HEAD blobs 404", "POST blobs 202", "PUT blobs 201", "HEAD manifests 404")
-        ]
+        assert wire(password_registry) == [*("POST blobs 401", "POST blobs 202", "PUT blobs 201", "HEAD manifests 404")]
 
     def test_an_open_registry_is_asked_once_each(self, distribution_registry: RealRegistry, repository: str) -> None:
         at = Reference.parse(f"oci://{distribution_registry.host}/{repository}:{CHANNEL}")
         distribution_registry.proxy.forget()
         publish(opened(distribution_registry), at)
         assert [request.method for request in distribution_registry.requests] == [
-            *("HEAD", "POST", "PUT", "HEAD", "POST", "PUT", "PUT")
+            *("POST", "PUT", "POST", "PUT", "PUT")
         ]
 
 
@@ -261,7 +274,7 @@ class TestInterruptions:
         registry.manifest(at)
         assert wire(guarded) == ["GET manifests 200", "GET token 200", "GET manifests 200"]
 
-    @pytest.mark.parametrize("number", range(1, 8))
+    @pytest.mark.parametrize("number", range(1, 6))
     def test_a_connection_that_breaks_at_any_request_is_made_good(
         self, distribution_registry: RealRegistry, repository: str, number: int
     ) -> None:
@@ -342,6 +355,135 @@ class TestLayoutsOfOthers:
         place = f"{any_registry.host}/{repository}:{CHANNEL}"
         assert run([peer("crane"), "digest", "--insecure", place]).strip() == str(manifest.digest)
         assert run([peer("oras"), "manifest", "fetch", "--plain-http", place]).encode().strip() == manifest.raw.strip()
+
+
+def write_notes(reference: str, writer: int, number: int) -> None:
+    """Be a writer in a process of its own."""
+    at = Reference.parse(reference)
+    registry = open_registry(at)
+    for each in range(number):
+        text = b"%d-%d" % (writer, each)
+        attach(registry, at, note(text, NOBODY), text)
+
+
+class TestAttaching:
+    """Referrers: what each call costs, what oras reads of ours and we of its, and what two writers do to each other."""
+
+    def test_what_each_call_costs(self, any_registry: RealRegistry, repository: str) -> None:
+        at = Reference.parse(f"oci://{any_registry.host}/acme/flux/{repository}:{CHANNEL}")
+        registry = opened(any_registry)
+        subject = publish(registry, at).digest
+        for data in (b"{}", b"a note"):
+            registry.put_blob(at, data)
+        any_registry.proxy.forget()
+
+        def cost() -> list[str]:
+            seen = [
+                f"{method} {path.replace(subject.hex, '').split('/')[-2]} {status}"
+                for method, path, status in any_registry.requests
+            ]
+            any_registry.proxy.forget()
+            return seen
+
+        api = registry.referrers(at, subject) == () and cost()
+        assert api in (["GET referrers 200"], ["GET referrers 404", "GET manifests 404"])
+        registry.put_referrer(at, note(b"a note", subject))
+        # None of these registries says in its answer that it took the subject, so that the tag is written for both.
+        assert cost() == ["PUT manifests 201", "GET manifests 404", "PUT manifests 201", "GET manifests 200"]
+        registry.put_referrer(at, note(b"a note", subject))
+        assert cost() == ["PUT manifests 201", "GET manifests 200"]
+        assert len(registry.referrers(at, subject)) == 1
+        assert cost() == (["GET referrers 200"] if len(api) == 1 else ["GET manifests 200"])
+
+    def test_oras_and_we_read_each_others_and_keep_them(
+        self, any_registry: RealRegistry, repository: str, tmp_path: Path
+    ) -> None:
+        place = f"{any_registry.host}/{repository}:{CHANNEL}"
+        at = Reference.parse(f"oci://{place}")
+        registry = opened(any_registry)
+        subject = publish(registry, at).digest
+        ours = [attach(registry, at, note(b"first", subject, by="us"), b"first").digest]
+        theirs = [oras_attach(tmp_path, "--plain-http", place, "second")]
+        ours.append(attach(opened(any_registry), at, note(b"third", subject), b"third").digest)
+        theirs.append(oras_attach(tmp_path, "--plain-http", place, "fourth"))
+        for known in (registry, opened(any_registry)):
+            assert {each.digest for each in known.referrers(at, subject)} == {*ours, *theirs}
+        read = registry.manifest(at.at_digest(theirs[0]))
+        assert (read.artifact_type, read.annotations["by"]) == (NOTE, "oras")
+        assert read.subject is not None
+        assert read.subject.digest == subject
+        kinds = oras_discover("--plain-http", place)
+        assert kinds.keys() == {*ours, *theirs}
+        assert set(kinds.values()) <= {NOTE, EMPTY}  # one of the registries lists the config's kind
+
+    def test_a_layout_is_shared_with_oras_too(self, tmp_path: Path) -> None:
+        at = Reference.parse(f"layout:{tmp_path / 'layout'}:{CHANNEL}")
+        place = f"{tmp_path / 'layout'}:{CHANNEL}"
+        registry = open_registry(at)
+        subject = publish(registry, at)
+        ours = [attach(registry, at, note(b"first", subject, by="us"), b"first")]
+        theirs = oras_attach(tmp_path, "--oci-layout", place, "second")
+        ours.append(attach(registry, at, note(b"third", subject), b"third"))
+        found = {each.digest: each for each in registry.referrers(at, subject.digest)}
+        assert found.keys() == {theirs, *(each.digest for each in ours)}
+        assert (found[theirs].artifact_type, found[theirs].annotations["by"]) == (NOTE, "oras")
+        assert oras_discover("--oci-layout", place) == dict.fromkeys(found, NOTE)
+        assert registry.tags(at) == (CHANNEL,)
+
+    def test_two_who_looked_at_the_same_moment_are_both_listed(
+        self, distribution_registry: RealRegistry, repository: str
+    ) -> None:
+        at = Reference.parse(f"oci://{distribution_registry.host}/{repository}:{CHANNEL}")
+        notes = [note(text, NOBODY) for text in (b"one", b"two")]
+        for data in (b"{}", b"one", b"two"):
+            opened(distribution_registry).put_blob(at, data)
+        distribution_registry.proxy.forget()
+        together = Barrier(2)
+
+        def hold(_number: int, method: str, path: str, _status: int) -> None:
+            # Each has looked before either writes, and each has written before either looks back.
+            if path.endswith(f"sha256-{NOBODY.hex}") and not together.broken:
+                together.wait(10)
+                if method == "PUT":
+                    together.abort()
+
+        def attach_one(wrote: Manifest) -> Digest:
+            return opened(distribution_registry).put_referrer(at, wrote)
+
+        distribution_registry.proxy.after = hold
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(attach_one, notes))
+        requests = [request.method for request in distribution_registry.requests]
+        assert requests.count("PUT") == 2 + 2 + 1  # the manifests, the indexes, and the one that was lost again
+        found = opened(distribution_registry).referrers(at, NOBODY)
+        assert sorted(each.digest for each in found) == sorted(each.digest for each in notes)
+
+    def test_processes_that_do_not_wait_for_each_other_lose_none(
+        self, distribution_registry: RealRegistry, repository: str
+    ) -> None:
+        at = Reference.parse(f"oci://{distribution_registry.host}/{repository}:{CHANNEL}")
+        context = multiprocessing.get_context("spawn")
+        writers = [context.Process(target=write_notes, args=(str(at), writer, 4)) for writer in range(2)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join(60)
+        assert [writer.exitcode for writer in writers] == [0, 0]
+        assert len(opened(distribution_registry).referrers(at, NOBODY)) == 8
+
+
+def oras_attach(folder: Path, how: str, place: str, text: str) -> Digest:
+    """Attach a note with oras, and return its digest."""
+    (folder / text).write_text(text)
+    command = [peer("oras"), "attach", how, "--artifact-type", NOTE, "--annotation", "by=oras", "--format", "json"]
+    said = run([*command, "--disable-path-validation", place, f"{folder / text}:text/plain"])
+    return Digest.parse(json.loads(said)["digest"])
+
+
+def oras_discover(how: str, place: str) -> dict[Digest, str]:
+    """Return what oras lists as referrers, with their kinds."""
+    said = json.loads(run([peer("oras"), "discover", how, "--format", "json", place]))
+    return {Digest.parse(each["digest"]): each["artifactType"] for each in said["referrers"]}
 
 
 def test_a_manifest_of_the_wrong_repository_is_not_found(distribution_registry: RealRegistry, repository: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 REPOSITORY = "acme/flux-manifests"
 NEWEST = "v2.9.4"
 KILOBYTE = 1000
-CHECK = ["GET channel 401", "GET token 200", "GET channel 200", "GET signature 200"]
-UPLOAD = ["HEAD blob 404", "POST upload 202", "PUT upload 201"]
+DOOR = ["GET channel 401", "GET token 200", "GET channel 200"]
+CHECK = [*DOOR, "GET signature 200"]
+NO_API, API = ["GET referrers 404"], ["GET referrers 200"]
+UPLOAD = ["POST upload 202", "PUT upload 201"]
 
 
 class Wire:
@@ -98,6 +101,14 @@ def published(registry: RealRegistry, version: str, flux_releases: Path, pair: p
     return channel
 
 
+def from_github(config: Path, github: FakeGitHub) -> Path:
+    """Return a configuration after letting it take its releases from that GitHub."""
+    value = json.loads(config.read_text())
+    value |= {"source": "github:fluxcd/flux2", "apiUrl": github.url()}
+    config.write_text(json.dumps(value))
+    return config
+
+
 def said(registry: RealRegistry) -> list[str]:
     """Return the requests as a person names them, in their order."""
 
@@ -107,21 +118,30 @@ def said(registry: RealRegistry) -> list[str]:
         kind, _, rest = path.partition("?")[0].removeprefix(f"/v2/{REPOSITORY}/").partition("/")
         if kind == "blobs":
             return "upload" if rest.startswith("uploads") else "blob"
-        if rest.endswith(".sig"):
-            return "signature"
+        if kind in {"referrers", "tags"}:
+            return kind
+        if rest.startswith("sha256-"):
+            return "signature" if rest.endswith(".sig") else "fallback"
         return "channel" if rest == "production" else "digest" if rest.startswith("sha256:") else "immutable tag"
 
     return [f"{request.method} {name(request.path)} {request.status}" for request in registry.requests]
 
 
-def publication(*, first: bool) -> list[str]:
-    """Return the requests of a publication, from the token that may write to the last look at the channel."""
-    layer, payload = UPLOAD, UPLOAD
-    config = UPLOAD if first else ["HEAD blob 200"]
-    signing = [*payload, "GET signature 404", "PUT signature 201", "GET signature 200"]
+def publication(*, first: bool, api: bool = False) -> list[str]:
+    """Return the requests of a publication, from the first blob to the record of it.
+
+    The registry with the API does not say `OCI-Subject`, so that by the specification nobody may rely on it, and the
+    record is listed under the fallback tag as well.
+    """
+    layer, payload, record = UPLOAD, UPLOAD, UPLOAD
+    config = UPLOAD if first else []
+    look, add = ["GET signature 404"], ["GET signature 404", "PUT signature 201", "GET signature 200"]
+    signing = [*look, *payload, *add]
+    clusters = API if api else [*NO_API, "GET fallback 404"]
     tagging = ["HEAD immutable tag 404", "PUT immutable tag 201"]
     moving = ["HEAD channel 404" if first else "HEAD channel 200", "PUT channel 201", "HEAD channel 200"]
-    return ["GET token 200", *layer, *config, "PUT digest 201", *signing, *tagging, *moving]
+    recording = [*record, "PUT digest 201", "GET fallback 404", "PUT fallback 201", "GET fallback 200"]
+    return [*layer, *config, "PUT digest 201", *signing, *clusters, *tagging, *moving, *recording]
 
 
 def show(
@@ -147,10 +167,7 @@ def test_a_check_that_finds_nothing_to_do(
     channel = published(walled, NEWEST, flux_releases, pair)
     log_in(walled, READER.name, tmp_path, monkeypatch)
     with FakeGitHub(flux_releases) as github:
-        config = program.configuration(tmp_path / "config.yaml", channel, flux_releases)
-        config.write_text(
-            config.read_text().replace(f'"dir:{flux_releases}"', f'"github:fluxcd/flux2", "apiUrl": "{github.url()}"')
-        )
+        config = from_github(program.configuration(tmp_path / "config.yaml", channel, flux_releases), github)
         with counting(walled) as passed:
             arguments = ("check", "production", "--config", config, "--public-key", pair.public)
             found = program.succeed(*arguments, GITHUB_API_URL=github.url(), GITHUB_TOKEN=github.token)
@@ -174,6 +191,21 @@ def test_a_check_that_finds_nothing_to_do(
         assert answers < 6 * KILOBYTE
 
 
+def test_an_update_that_finds_nothing_to_do(
+    walled: RealRegistry, flux_releases: Path, pair: program.Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    channel = published(walled, NEWEST, flux_releases, pair)
+    with FakeGitHub(flux_releases) as github:
+        config = from_github(program.configuration(tmp_path / "config.yaml", channel, flux_releases), github)
+        arguments = ("update", "production", "--config", config, *pair.signing)
+        found = program.succeed(*arguments, GITHUB_API_URL=github.url(), GITHUB_TOKEN=github.token)
+        assert (found["changed"], found["healed"], found["signature"]) == (False, False, "verified")
+        # Beside what a check asks: whether the record of the last publication is there, and is ours.
+        assert said(walled) == [*CHECK, *NO_API, "GET fallback 200", "GET digest 200", "GET blob 200"]
+        assert [(query.method, query.path) for query in github.requests] == [("POST", "/graphql")]
+    show(capsys, "an update that finds nothing to do", said(walled), {"requests to GitHub": 1})
+
+
 def test_a_patch_that_is_published(
     walled: RealRegistry, flux_releases: Path, pair: program.Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,8 +213,20 @@ def test_a_patch_that_is_published(
     found = program.succeed("update", channel, "--releases", flux_releases, *pair.signing)
     assert [step["to"] for step in found["published"]] == ["v2.8.8"]
     show(capsys, "a patch that is published, its base verified", said(walled))
-    assert said(walled) == [*CHECK, "GET blob 200", *publication(first=False)]
-    assert len(said(walled)) == 22
+    assert said(walled) == [*CHECK, "GET blob 200", "GET tags 200", "GET token 200", *publication(first=False)]
+    assert len(said(walled)) == 29
+
+
+def test_a_patch_where_the_registry_lists_referrers(
+    referrers_registry: RealRegistry, flux_releases: Path, pair: program.Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    channel = published(referrers_registry, "v2.8.5", flux_releases, pair)
+    found = program.succeed("update", channel, "--releases", flux_releases, *pair.signing)
+    assert [step["to"] for step in found["published"]] == ["v2.8.8"]
+    show(capsys, "a patch, without a token wall, and with the referrers API", said(referrers_registry))
+    before = ["GET channel 200", "GET signature 200", "GET blob 200", "GET tags 200"]
+    assert said(referrers_registry) == [*before, *publication(first=False, api=True)]
+    assert len(said(referrers_registry)) == 25
 
 
 def test_a_first_artifact(
@@ -191,5 +235,47 @@ def test_a_first_artifact(
     channel = program.channel(walled.host, REPOSITORY)
     program.succeed("init", channel, "--flux-version", NEWEST, "--releases", flux_releases, *pair.signing)
     show(capsys, "a first artifact", said(walled))
-    assert said(walled) == ["HEAD channel 401", "GET token 200", "HEAD channel 404", *publication(first=True)]
-    assert len(said(walled)) == 22
+    door = ["HEAD channel 401", "GET token 200", "HEAD channel 404"]
+    assert said(walled) == [*door, "GET token 200", *publication(first=True)]
+    assert len(said(walled)) == 28
+
+
+RECORD = ["GET digest 200"]  # looked at, for it might be a bundle
+BUNDLE = ["GET digest 200", "GET blob 200"]
+
+
+@pytest.mark.parametrize(
+    ("form", "most", "expected"),
+    [
+        pytest.param("legacy", 8, ["GET signature 200", *NO_API, "GET fallback 200", *RECORD], id="a .sig"),
+        pytest.param("both", 10, ["GET signature 200", *NO_API, "GET fallback 200", *BUNDLE, *RECORD], id="both"),
+        pytest.param("bundle", 10, ["GET signature 404", *NO_API, "GET fallback 200", *BUNDLE, *RECORD], id="a bundle"),
+    ],
+)
+def test_verifying_for_all_clusters(
+    *,
+    form: str,
+    most: int,
+    expected: list[str],
+    walled: RealRegistry,
+    flux_releases: Path,
+    pair: program.Pair,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    channel = program.channel(walled.host, REPOSITORY)
+    config = program.configuration(tmp_path / "config.yaml", channel, flux_releases)
+    config.write_text(
+        config.read_text().replace('"name": "production"', '"name": "production", "minimumFlux": "2.8.6"')
+    )
+    begin = ("--flux-version", NEWEST, "--signature-format", form, "--config", config, *pair.signing)
+    program.succeed("init", "production", *begin)
+    walled.proxy.forget()
+    log_in(walled, READER.name, tmp_path, monkeypatch)
+    found = program.succeed("verify", channel, "--public-key", pair.public)
+    accepted = {row["flux"] for row in found["clusters"] if row["accepts"]}
+    assert ("2.7" in accepted, "2.9" in accepted) == (form != "bundle", True)
+    show(capsys, f"verify, signed as {form}", said(walled))
+    assert said(walled) == [*DOOR, *expected]
+    assert len(said(walled)) <= most

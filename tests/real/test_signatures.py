@@ -10,7 +10,10 @@ import pytest
 from ci_automation.artifact.digest import Digest
 from ci_automation.flows.init import init
 from ci_automation.flows.update import update
+from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing import legacy
+from ci_automation.signing.signer import KeySigner
+from ci_automation.signing.verify import ensure_signed
 from tests.real import program
 from tests.real.peers import peer
 from tests.real.pipeline import PASSWORD, KeyPair, tag
@@ -48,6 +51,10 @@ class Published:
         """Return the digest of a manifest like ours that somebody without the key has pushed."""
         manifest = self.ports.registry.manifest(self.channel)
         return program.planted(self.ports.registry, self.channel, manifest, **annotations)
+
+    def sign(self, pair: program.Pair) -> None:
+        """Sign the digest with a key."""
+        ensure_signed(self.ports.registry, self.channel, self.digest, KeySigner(pair.key), SignatureFormat.LEGACY)
 
     def signatures(self) -> int:
         """Return how many signatures the digest has."""
@@ -87,7 +94,7 @@ def unsigned(
     channel = program.channel(distribution_registry.host, repository)
     ports = program.ports(channel, flux_releases, pair)
     wish = program.intent(unsafe_unsigned=True)
-    digest = init(channel, program.versions(flux_releases)[-2], replace(ports, signing_key=None), wish).digest
+    digest = init(channel, program.versions(flux_releases)[-2], replace(ports, signer=None), wish).digest
     return Published(channel, ports, digest, pair, cosign_key)
 
 
@@ -154,15 +161,13 @@ class TestCosignsToUs:
     def test_it_is_not_signed_again_with_the_same_key(self, unsigned: Published) -> None:
         unsigned.keys.sign(unsigned.named())
         manifest = unsigned.ports.registry.manifest(legacy.signature_reference(unsigned.channel, unsigned.digest))
-        legacy.ensure_signed(unsigned.ports.registry, unsigned.channel, unsigned.digest, unsigned.pair.key)
+        unsigned.sign(unsigned.pair)
         after = unsigned.ports.registry.manifest(legacy.signature_reference(unsigned.channel, unsigned.digest))
         assert after == manifest
 
     def test_it_stays_when_another_key_of_ours_signs_too(self, unsigned: Published, pem: program.Pair) -> None:
         unsigned.keys.sign(unsigned.named())
-        ports = replace(unsigned.ports, signing_key=pem.key)
-        # The base is trusted by cosign's key, and the release is signed by ours, as when keys are changed.
-        legacy.ensure_signed(ports.registry, unsigned.channel, unsigned.digest, pem.key)
+        unsigned.sign(pem)  # as when keys are changed
         assert unsigned.signatures() == 2
         for public in (unsigned.keys.public, pem.public):
             (claim,) = replace(unsigned.keys, public=public).verify(unsigned.named())
@@ -170,7 +175,7 @@ class TestCosignsToUs:
             assert program.flux_manifests("verify", unsigned.channel, "--public-key", public).code == 0
 
     def test_ours_stays_when_cosign_signs_with_another_key(self, unsigned: Published, pem: program.Pair) -> None:
-        legacy.ensure_signed(unsigned.ports.registry, unsigned.channel, unsigned.digest, pem.key)
+        unsigned.sign(pem)
         unsigned.keys.sign(unsigned.named())
         assert unsigned.signatures() == 2
         assert program.flux_manifests("verify", unsigned.channel, "--public-key", pem.public).code == 0

@@ -40,8 +40,8 @@ class User:
     rights: frozenset[str]
 
 
-READER = User("reader", "reader's own secret", frozenset({"pull"}))
-WRITER = User("writer", "writer's own secret", frozenset({"pull", "push", "delete"}))
+READER = User("reader", "canary-reader's own secret", frozenset({"pull"}))
+WRITER = User("writer", "canary-writer's own secret", frozenset({"pull", "push", "delete"}))
 ANYBODY = User("", "", frozenset())
 
 

@@ -2,7 +2,8 @@
 
 `releases.json` has the form of GitHub's `GET /repos/{owner}/{repo}/releases` (tag_name, published_at, draft,
 prerelease, and the assets' names), `tags.json` that of `GET /repos/{owner}/{repo}/tags`; the folder `<tag>/` has the
-release's `manifests.tar.gz` and `flux_<version>_checksums.txt`.
+release's `manifests.tar.gz` and `flux_<version>_checksums.txt`, and beside it, where they are known, the `.sig` and
+`.pem` that upstream publishes and the entry of the transparency log that belongs to them, `.rekor.json`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from ci_automation.flux.bundle import LIMITS
 from ci_automation.flux.release import (
     BUNDLE,
     MAX_CHECKSUMS_BYTES,
+    MAX_PROOF_BYTES,
     ReleaseFiles,
     ReleaseIncomplete,
     ReleaseNotFound,
     checksums_name,
     is_draft,
     open_release,
+    proof_names,
     releases,
 )
 from ci_automation.flux.sources.rest import listings, load, tag_commit
@@ -82,11 +85,19 @@ class DirectorySource:
             raise ReleaseIncomplete(version, release.problem)
         tags = load(self._read_json(_TAGS), str(self._path / _TAGS))
         commit = tag_commit(tags, version, str(self._path / _TAGS))
+        names = proof_names(version)
         files = ReleaseFiles(
             checksums=self._read_asset(version, checksums_name(version), MAX_CHECKSUMS_BYTES),
             bundle=self._read_asset(version, BUNDLE, LIMITS.compressed_bytes),
+            signature=self.asset(version, names.signature, MAX_PROOF_BYTES),
+            certificate=self.asset(version, names.certificate, MAX_PROOF_BYTES),
+            log_entry=self.asset(version, names.log_entry, MAX_PROOF_BYTES),
         )
         return open_release(release, files, commit)
+
+    def asset(self, version: Version, name: str, limit: int) -> bytes | None:
+        """Return a file of the release's folder, or None where it has none; see `ReleaseSource`."""
+        return self._read(self._path / str(version) / name, limit)
 
     def _read_json(self, name: str) -> bytes:
         data = self._read(self._path / name, _MAX_JSON_BYTES)
@@ -95,7 +106,7 @@ class DirectorySource:
         return data
 
     def _read_asset(self, version: Version, name: str, limit: int) -> bytes:
-        data = self._read(self._path / str(version) / name, limit)
+        data = self.asset(version, name, limit)
         if data is None:
             raise ReleaseIncomplete(version, f"{self._path / str(version)} has no {name}, although {_RELEASES} says so")
         return data

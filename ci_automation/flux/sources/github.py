@@ -11,6 +11,7 @@ from ci_automation.flux.bundle import LIMITS
 from ci_automation.flux.release import (
     BUNDLE,
     MAX_CHECKSUMS_BYTES,
+    MAX_PROOF_BYTES,
     InvalidReleaseList,
     Listing,
     ReleaseFiles,
@@ -20,6 +21,7 @@ from ci_automation.flux.release import (
     checksums_name,
     is_draft,
     open_release,
+    proof_names,
     read_version,
     releases,
     successors_complete,
@@ -83,7 +85,7 @@ class GitHubSource:
 
     def fetch(self, version: Version) -> FetchedRelease:
         """Return the release of `version`; see `ReleaseSource`."""
-        answer = self._client.get(f"/repos/{self._repository}/releases/tags/{version}")
+        answer = self._client.get(self._address(version))
         if answer is None:
             raise ReleaseNotFound(version, self._where)
         (release,) = releases([listing(answer.value, str(version), self._where)], self._where)
@@ -91,17 +93,38 @@ class GitHubSource:
             raise ReleaseNotFound(version, self._where)
         if release.problem:
             raise ReleaseIncomplete(version, release.problem)
-        identities = {
-            field(asset, "name", str, self._where): field(asset, "id", int, self._where)
-            for asset in field(answer.value, "assets", list, self._where)
-        }
+        assets = self._identities(answer.value)
         if (commit := self._client.tag_commit(self._repository, str(version))) is None:
             raise UnknownCommit(version, f"{self._where} has no tag {version}")
+        names = proof_names(version)
         files = ReleaseFiles(
-            checksums=self._client.asset(self._repository, identities[checksums_name(version)], MAX_CHECKSUMS_BYTES),
-            bundle=self._client.asset(self._repository, identities[BUNDLE], LIMITS.compressed_bytes),
+            checksums=self._download(assets[checksums_name(version)], MAX_CHECKSUMS_BYTES),
+            bundle=self._download(assets[BUNDLE], LIMITS.compressed_bytes),
+            signature=self._listed(assets, names.signature, MAX_PROOF_BYTES),
+            certificate=self._listed(assets, names.certificate, MAX_PROOF_BYTES),
+            log_entry=self._listed(assets, names.log_entry, MAX_PROOF_BYTES),
         )
         return open_release(release, files, commit)
+
+    def asset(self, version: Version, name: str, limit: int) -> bytes | None:
+        """Return an asset of the release, or None where it has none; see `ReleaseSource`."""
+        answer = self._client.get(self._address(version))
+        return None if answer is None else self._listed(self._identities(answer.value), name, limit)
+
+    def _address(self, version: Version) -> str:
+        return f"/repos/{self._repository}/releases/tags/{version}"
+
+    def _identities(self, release: object) -> dict[str, int]:
+        return {
+            field(asset, "name", str, self._where): field(asset, "id", int, self._where)
+            for asset in field(release, "assets", list, self._where)
+        }
+
+    def _listed(self, assets: Mapping[str, int], name: str, limit: int) -> bytes | None:
+        return self._download(assets[name], limit) if name in assets else None
+
+    def _download(self, identity: int, limit: int) -> bytes:
+        return self._client.asset(self._repository, identity, limit)
 
     def _pages(self, newer_than: Version | None) -> Iterator[Listing]:
         """Yield the releases as REST lists them: mostly in the order of creation, but that is not promised."""

@@ -42,7 +42,7 @@ def test_nobody_has_no_credential(github: FakeGitHub, source: Open) -> None:
 
 def test_netrc_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     netrc = tmp_path / "netrc"
-    netrc.write_text("default login someone password secret\n")
+    netrc.write_text("default login someone password canary-netrc\n")
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
     with exchange.session(exchange.Origin.of("https://api.github.example")) as session:
@@ -72,7 +72,7 @@ def test_nothing_secret_is_logged(source: Open, caplog: pytest.LogCaptureFixture
         releases.list()
         releases.fetch(V294)
     assert TOKEN not in caplog.text
-    assert "sig=secret" not in caplog.text
+    assert "sig=canary-store" not in caplog.text
 
 
 @pytest.mark.parametrize("token", ["", "ghs_a\n", "ghs a", "ghs_ä", "a\r\nX: y", "a" * 5000])
@@ -91,7 +91,7 @@ def test_a_token_that_is_none_is_refused_without_being_shown(token: str) -> None
         "api.github.com",
         "https://",
         "https://host:port",
-        "https://user:hunter2@api.github.com",
+        "https://user:canary-hunter2@api.github.com",
         "https://api.github.com?x=1",
         "https://api.github.com#x",
         "",
@@ -100,7 +100,7 @@ def test_a_token_that_is_none_is_refused_without_being_shown(token: str) -> None
 def test_an_address_that_a_token_must_not_go_to_is_refused(url: str) -> None:
     with pytest.raises(InvalidApiUrl) as caught:
         GitHub(TOKEN, url)
-    assert "hunter2" not in str(caught.value)
+    assert "canary-hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize("repository", ["", "flux2", "a/b/c", "../x", "a/..", "a/b?x", "a b/c", "a/b\n", "-a/b"])

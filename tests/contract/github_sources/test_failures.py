@@ -43,7 +43,7 @@ def test_a_passing_failure_is_overcome(
     assert waited == [1, 2, 4]
 
 
-@pytest.mark.parametrize("part", ["/releases/assets/", "sig=secret"], ids=["at the API", "at the store"])
+@pytest.mark.parametrize("part", ["/releases/assets/", "sig=canary-store"], ids=["at the API", "at the store"])
 @pytest.mark.parametrize("response", [RESET, Response(503), Response(200, b"x", cut=1)], ids=["reset", "503", "cut"])
 def test_a_passing_failure_of_a_download_is_overcome(
     github: FakeGitHub, source: Open, waited: list[float], part: str, response: Response

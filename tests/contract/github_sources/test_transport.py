@@ -99,7 +99,7 @@ def test_a_real_github_cannot_redirect_a_download_to_this_machine() -> None:
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
 def test_a_store_that_refuses_is_not_blamed_on_the_token(github: FakeGitHub, source: Open, status: int) -> None:
-    github.fault = times(1, Response(status, b"<Error>"), "sig=secret")
+    github.fault = times(1, Response(status, b"<Error>"), "sig=canary-store")
     with pytest.raises(UnexpectedGitHubAnswer) as caught:
         source().fetch(V294)
     assert "sig=" not in str(caught.value)
@@ -107,7 +107,7 @@ def test_a_store_that_refuses_is_not_blamed_on_the_token(github: FakeGitHub, sou
 
 
 def test_an_unreachable_store_does_not_show_its_signed_address(github: FakeGitHub, source: Open) -> None:
-    github.fault = times(99, RESET, "sig=secret")
+    github.fault = times(99, RESET, "sig=canary-store")
     with pytest.raises(GitHubUnreachable) as caught:
         source().fetch(V294)
     assert "sig=" not in str(caught.value)
@@ -144,7 +144,7 @@ def test_a_proxy_that_is_not_there_is_said_so(source: Open, monkeypatch: pytest.
 
 def test_a_name_that_is_none_is_said_so(source: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     def unresolved(*_: object, **__: object) -> None:
-        raise requests.ConnectionError("NameResolutionError: api.github.example?sig=secret")
+        raise requests.ConnectionError("NameResolutionError: api.github.example?sig=canary-store")
 
     releases = source(url="https://api.github.example")
     monkeypatch.setattr(releases._client._session, "request", unresolved)

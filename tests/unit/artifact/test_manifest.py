@@ -63,6 +63,29 @@ class TestBuild:
     def test_without_annotations_has_no_key_for_them(self) -> None:
         assert b"annotations" not in Manifest.build(CONFIG, (LAYER,)).raw
 
+    def test_a_referrer_has_its_keys_in_gos_order(self) -> None:
+        subject = Descriptor(OCI_MANIFEST, Digest("4" * 64), 7)
+        built = Manifest.build(CONFIG, (LAYER,), {"a": "b"}, artifact_type="application/vnd.example", subject=subject)
+        assert built.raw.decode() == (
+            '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",'
+            '"artifactType":"application/vnd.example",'
+            f'"config":{{"mediaType":"{FLUX_CONFIG}","size":115,"digest":"{CONFIG.digest}"}},'
+            f'"layers":[{{"mediaType":"{FLUX_LAYER}","size":5,"digest":"{LAYER.digest}"}}],'
+            f'"subject":{{"mediaType":"{OCI_MANIFEST}","size":7,"digest":"{DIGEST}"}},'
+            '"annotations":{"a":"b"}}'
+        )
+        assert Manifest.parse(built.raw) == built
+
+    def test_no_kind_and_an_empty_one_are_the_same(self) -> None:
+        assert Manifest.build(CONFIG, (LAYER,), artifact_type="") == Manifest.build(CONFIG, (LAYER,))
+
+    def test_a_descriptors_kind_comes_after_its_annotations(self) -> None:
+        layer = Descriptor(FLUX_LAYER, Digest("4" * 64), 5, {"a": "b"}, "application/vnd.example")
+        assert b'"annotations":{"a":"b"},"artifactType":"application/vnd.example"}]' in (
+            Manifest.build(CONFIG, (layer,)).raw
+        )
+        assert Descriptor.from_json(layer.to_json()) == layer
+
     def test_a_layers_annotations_come_last_and_sorted(self) -> None:
         layer = Descriptor.of(FLUX_LAYER, b"", {"b": "2", "a": "1"})
         assert b'","annotations":{"a":"1","b":"2"}}]}' in Manifest.build(CONFIG, (layer,)).raw
@@ -112,6 +135,26 @@ class TestParse:
         assert read.config == Descriptor(FLUX_LAYER, Digest("4" * 64), 5)
         assert read.layers[0].digest == Digest("4" * 64)
 
+    @pytest.mark.parametrize(
+        ("changes", "artifact_type", "subject"),
+        [
+            pytest.param({}, None, None, id="neither"),
+            pytest.param({"artifactType": None, "subject": None}, None, None, id="null"),
+            pytest.param({"artifactType": ""}, None, None, id="an empty kind, which Go takes for none"),
+            pytest.param(
+                {"artifactType": "a/b", "subject": described(artifactType="c/d")},
+                "a/b",
+                Descriptor(FLUX_LAYER, Digest("4" * 64), 5, {}, "c/d"),
+                id="both",
+            ),
+        ],
+    )
+    def test_gives_kind_and_subject(
+        self, changes: dict[str, Any], artifact_type: str | None, subject: Descriptor | None
+    ) -> None:
+        read = Manifest.parse(manifest(**changes))
+        assert (read.artifact_type, read.subject) == (artifact_type, subject)
+
     def test_gives_the_annotations(self) -> None:
         assert Manifest.parse(manifest(annotations={"a": "b"})).annotations == {"a": "b"}
 
@@ -156,6 +199,14 @@ class TestParse:
             pytest.param(manifest(layers=[described(digest="sha512:0")]), "not a sha256 digest", id="another digest"),
             pytest.param(manifest(annotations=[]), "an annotation is not a text", id="a list of annotations"),
             pytest.param(manifest(annotations={"a": 1}), "an annotation is not a text", id="a number as annotation"),
+            pytest.param(manifest(artifactType=1), "an artifact type is not a text", id="a number as kind"),
+            pytest.param(manifest(config=described(artifactType=[])), "an artifact type is not", id="a list as kind"),
+            pytest.param(manifest(subject={}), "a descriptor lacks", id="a subject that is none"),
+            pytest.param(manifest(subject=False), "a descriptor lacks", id="a switch as subject"),
+            pytest.param(manifest(subject=described(digest="sha512:0")), "not a sha256 digest", id="its digest"),
+            pytest.param(
+                manifest(artifactType=None)[:-1] + b', "x": 1e999}', "it is not JSON", id="a number too large"
+            ),
             pytest.param(
                 manifest(layers=[described(annotations={"a": None})]), "an annotation is not a text", id="on a layer"
             ),
@@ -174,7 +225,7 @@ class TestParse:
                 st.lists(inside)
                 | st.dictionaries(
                     st.sampled_from(
-                        ["schemaVersion", "mediaType", "config", "layers", "annotations", "digest", "size"]
+                        ["schemaVersion", "mediaType", "config", "layers", "subject", "annotations", "digest", "size"]
                     ),
                     inside,
                 )
@@ -184,3 +235,23 @@ class TestParse:
     def test_nothing_worse_happens(self, raw: bytes) -> None:
         with pytest.raises(InvalidManifest):
             Manifest.parse(raw)
+
+
+class TestReferral:
+    SUBJECT = Descriptor(OCI_MANIFEST, Digest("4" * 64), 7)
+
+    def test_lifts_kind_and_annotations_into_the_list(self) -> None:
+        built = Manifest.build(CONFIG, (LAYER,), {"a": "b"}, artifact_type="a/b", subject=self.SUBJECT)
+        assert built.referral == (
+            Digest("4" * 64),
+            Descriptor(OCI_MANIFEST, built.digest, len(built.raw), {"a": "b"}, "a/b"),
+        )
+
+    def test_the_configs_kind_is_that_of_a_manifest_without(self) -> None:
+        assert Manifest.build(CONFIG, (LAYER,), subject=self.SUBJECT).referral[1].artifact_type == FLUX_CONFIG
+        nothing = Descriptor("", CONFIG.digest, CONFIG.size)
+        assert Manifest.build(nothing, (LAYER,), subject=self.SUBJECT).referral[1].artifact_type is None
+
+    def test_there_is_none_without_a_subject(self) -> None:
+        with pytest.raises(InvalidManifest, match="no subject"):
+            _ = Manifest.build(CONFIG, (LAYER,)).referral

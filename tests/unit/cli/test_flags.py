@@ -18,10 +18,15 @@ from ci_automation.cli.target import NothingNamed, reading, targets
 from ci_automation.flux.options import Options
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.registry.layout import LayoutRegistry
+from ci_automation.signing.trust import TrustedKeys
+from tests.canaries import leaks, search
 from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.flows.ports import Ports
 
 FLAGS = {
     "none": ([], {}),
@@ -59,11 +64,26 @@ def test_a_repeated_list_is_one_list_for_the_options() -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"signing": "key"}, "needs --key"), ({"signing": "unsafe-unsigned", "key": "k"}, "takes no --key")],
+    [
+        ({"signing": "key"}, "--signing key needs --key"),
+        ({"signing": "kms"}, "--signing kms needs --key"),
+        ({"signing": "unsafe-unsigned", "key": "k"}, "unsafe-unsigned takes no --key"),
+        ({"signing": "keyless", "key": "k"}, "keyless takes no --key"),
+        ({"identity": ("me",)}, "and --issuer, go together"),
+        ({"identity_regexp": ("^me$",)}, "and --issuer, go together"),
+        ({"issuer": "https://token.example"}, "and --issuer, go together"),
+        ({"identity": ("me",), "issuer": "https://token.example", "public_key": ("b.pub",)}, "exclude each other"),
+    ],
 )
 def test_options_that_contradict_each_other_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ContradictingOptions, match=message):
         Given.of(options)
+
+
+def fingerprints(ports: Ports) -> list[Digest]:
+    """Return the keys that are trusted."""
+    assert isinstance(ports.trusted, TrustedKeys)
+    return [key.fingerprint for key in ports.trusted.keys]
 
 
 class TestTargets:
@@ -84,12 +104,21 @@ class TestTargets:
         (target,) = targets("layout:r:production", Given(key="a.key"))
         assert target.channel == Reference.parse("layout:r:production")
         assert isinstance(target.ports.registry, LayoutRegistry)
-        assert target.ports.trusted_key is not None
-        assert target.ports.trusted_key.fingerprint == signing_key().public.fingerprint
-        (target,) = targets("layout:r:production", Given(key="a.key", public_key="b.pub"))
-        assert target.ports.trusted_key is not None
-        assert target.ports.trusted_key.fingerprint == signing_key("theirs").public.fingerprint
-        assert "PRIVATE" not in repr(target.ports.signing_key)
+        assert target.ports.signer is not None
+        assert target.ports.signer.who == signing_key().public.fingerprint
+        assert fingerprints(target.ports) == [signing_key().public.fingerprint]
+        (target,) = targets("layout:r:production", Given(key="a.key", public_key=("b.pub",)))
+        assert fingerprints(target.ports) == [signing_key("theirs").public.fingerprint]
+        Path("a.pub").write_text(signing_key().public.to_pem())
+        (target,) = targets("layout:r:production", Given(public_key=("b.pub", "a.pub")))
+        assert fingerprints(target.ports) == [signing_key(who).public.fingerprint for who in ("theirs", "ours")]
+
+    def test_a_signer_does_not_show_its_key(self) -> None:
+        (target,) = targets("layout:r:production", Given(key="a.key"))
+        assert target.ports.signer is not None
+        search("a repr", repr(target))
+        search("a repr", repr(target.ports.signer))
+        assert leaks() == []
 
     def test_flags_of_the_command_line_are_over_those_of_the_configuration(self) -> None:
         Path("c.yaml").write_text(
@@ -108,10 +137,9 @@ class TestTargets:
             "  signing: {mode: key, key: not-here.key}\n  verify: {publicKey: b.pub}\n"
         )
         _, ports = reading("layout:r:v2.9.4-1a2b3c4d5e6f", Given(config="c.yaml"))
-        assert ports.signing_key is None
-        assert ports.trusted_key is not None
-        assert ports.trusted_key.fingerprint == signing_key("theirs").public.fingerprint
-        assert reading("layout:other:x", Given(config="c.yaml"))[1].trusted_key is None
+        assert ports.signer is None
+        assert fingerprints(ports) == [signing_key("theirs").public.fingerprint]
+        assert reading("layout:other:x", Given(config="c.yaml"))[1].trusted is None
         assert reading("a", Given(config="c.yaml"))[0] == Reference.parse("layout:r:production")
 
     def test_releases_come_from_the_option_or_else_from_the_configuration(self) -> None:

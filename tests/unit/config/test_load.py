@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import load, parse
@@ -22,14 +23,15 @@ from ci_automation.config.model import (
     DirectorySource,
     GitHubSource,
     Login,
-    SignatureFormat,
     SigningConfig,
     SigningMode,
+    UpstreamConfig,
+    UpstreamVerify,
     VerifyConfig,
 )
-from ci_automation.flux.version import Step
+from ci_automation.flux.version import Step, Version
 from ci_automation.policy.freeze import Freeze
-from ci_automation.policy.model import Action, MinorStep, Policy
+from ci_automation.policy.model import Action, MinorStep, Policy, SignatureFormat
 from ci_automation.policy.ranges import Range
 
 FILE = "flux.yaml"
@@ -38,6 +40,7 @@ FULL = """\
 version: 1
 source: github:acme/flux2
 apiUrl: https://github.example.com/api/v3/
+upstream: {verify: if-available, trustConfig: upstream.json, manifests: "oci://mirror.example/flux-manifests:latest"}
 defaults:
   policy:
     patch: auto
@@ -49,8 +52,10 @@ defaults:
     minorStep: next
     freeze: [{cron: "0 0 20 12 *", for: 336h, timeZone: Europe/Berlin, reason: year end}]
   approval: {via: none}
-  signing: {mode: key, key: env://COSIGN_KEY, format: legacy}
-  verify: {publicKey: cosign.pub}
+  signing: {mode: key, key: env://COSIGN_KEY, format: both}
+  verify: {publicKey: [cosign.pub, env://OLD_KEY]}
+  trustConfig: sigstore.json
+  attestations: true
   credentials:
     pull: {usernameVariable: PULL_USER, passwordVariable: PULL_PASSWORD}
     push: {usernameVariable: PUSH_USER, passwordVariable: PUSH_PASSWORD}
@@ -59,11 +64,13 @@ artifacts:
     url: oci://ghcr.io/acme/flux-manifests:production
     componentsFile: flux-system/gotk-components.yaml
     paused: true
+    minimumFlux: 2.6.4
   - name: edge
     url: oci://registry.edge.example/flux/manifests:stable
     flags: {components: [source-controller], registry: registry.edge.example/fluxcd, network-policy: false}
     policy: {patch: approval, minReleaseAge: {patch: 0s}, freeze: []}
-    signing: {key: edge.key}
+    signing: {key: edge.key, format: legacy}
+    attestations: false
     credentials: {push: {usernameVariable: EDGE_USER, passwordVariable: EDGE_PASSWORD}}
 """
 MINIMAL = "version: 1\nartifacts: [{name: a, url: 'oci://r.example/a:b'}]\n"
@@ -111,12 +118,19 @@ class TestWhatIsWritten:
                 minor_step=MinorStep.NEXT,
                 freeze=(Freeze("0 0 20 12 *", 14 * DAY, ZoneInfo("Europe/Berlin"), "year end"),),
             ),
-            signing=SigningConfig(SigningMode.KEY, "env://COSIGN_KEY", SignatureFormat.LEGACY),
-            verify=VerifyConfig("cosign.pub"),
+            signing=SigningConfig(SigningMode.KEY, "env://COSIGN_KEY", SignatureFormat.BOTH),
+            verify=VerifyConfig(("cosign.pub", "env://OLD_KEY")),
             credentials=CredentialsConfig(
                 pull=Login("PULL_USER", "PULL_PASSWORD"), push=Login("PUSH_USER", "PUSH_PASSWORD")
             ),
+            trust_config="sigstore.json",
+            attestations=True,
+            minimum_flux=Version.parse("2.6.4"),
         )
+        assert config.upstream == UpstreamConfig(
+            UpstreamVerify.IF_AVAILABLE, "upstream.json", Reference.parse("oci://mirror.example/flux-manifests:latest")
+        )
+        assert config.digest == Digest.of(FULL.encode())
 
     def test_an_artifact_overrides_the_defaults_key_by_key(self) -> None:
         edge = parsed(FULL).find("edge")
@@ -134,15 +148,28 @@ class TestWhatIsWritten:
             freeze=(),
         )
         assert edge.signing == SigningConfig(SigningMode.KEY, "edge.key")
-        assert edge.verify == VerifyConfig("cosign.pub")
+        assert edge.verify == VerifyConfig(("cosign.pub", "env://OLD_KEY"))
+        assert not edge.attestations
         assert edge.credentials == CredentialsConfig(
             pull=Login("PULL_USER", "PULL_PASSWORD"), push=Login("EDGE_USER", "EDGE_PASSWORD")
         )
 
     def test_what_is_left_out_is_the_designs_default(self) -> None:
         assert parsed(MINIMAL) == Config(
-            GitHubSource("fluxcd", "flux2"), (ArtifactConfig("a", Reference.parse("oci://r.example/a:b")),)
+            GitHubSource("fluxcd", "flux2"),
+            (ArtifactConfig("a", Reference.parse("oci://r.example/a:b")),),
+            digest=Digest.of(MINIMAL.encode()),
         )
+
+    def test_an_identity_is_exact_or_a_pattern(self) -> None:
+        exact = parsed(with_artifact("verify: {identity: me, issuer: 'https://i.example'}")).artifacts[0]
+        assert exact.verify == VerifyConfig(identities=("me",), issuer="https://i.example")
+        pattern = parsed(with_artifact("verify: {identityRegexp: '^me$', issuer: 'https://i.example'}")).artifacts[0]
+        assert pattern.verify == VerifyConfig(patterns=("^me$",), issuer="https://i.example")
+
+    def test_bundles_alone_are_for_clusters_that_read_them(self) -> None:
+        text = with_artifact("signing: {format: bundle}") + "    minimumFlux: 2.8.6\n"
+        assert parsed(text).artifacts[0].signing.format is SignatureFormat.BUNDLE
 
     def test_an_artifact_can_say_what_the_defaults_do_not(self) -> None:
         artifact = parsed(with_artifact("policy: {minReleaseAge: {minor: 1d}, prereleases: true}")).artifacts[0]
@@ -202,7 +229,7 @@ class TestWhatIsWrong:
             ),
             pytest.param(
                 f"{MINIMAL}zzz: 1",
-                "3:1: zzz: is not known; known are version, source, apiUrl, defaults, artifacts",
+                "3:1: zzz: is not known; known are version, source, apiUrl, upstream, defaults, artifacts",
                 id="a key like no other",
             ),
             pytest.param(
@@ -389,40 +416,46 @@ class TestWhatIsWrong:
             pytest.param(
                 with_artifact("pullFrom: oci://r.example/a:b"), "5:5: artifacts[0].pullFrom: is", id="pullFrom"
             ),
-            pytest.param(with_artifact("minimumFlux: 2.6.4"), "5:5: artifacts[0].minimumFlux: is", id="minimumFlux"),
-            pytest.param(
-                with_artifact("signing: {mode: keyless}"), "5:21: artifacts[0].signing.mode: keyless is", id="keyless"
-            ),
-            pytest.param(with_artifact("signing: {mode: kms}"), "5:21: artifacts[0].signing.mode: kms is", id="kms"),
-            pytest.param(
-                with_artifact("signing: {format: both}"), "5:23: artifacts[0].signing.format: both is", id="both"
-            ),
-            pytest.param(
-                with_artifact("signing: {format: bundle}"), "5:23: artifacts[0].signing.format: bundle is", id="bundle"
-            ),
             pytest.param(
                 with_artifact("approval: {via: pull-request}"),
                 "5:21: artifacts[0].approval.via: pull-request is",
                 id="approval by pull request",
             ),
-            pytest.param(
-                with_artifact("verify: {identity: x}"), "5:14: artifacts[0].verify.identity: is", id="identity"
-            ),
-            pytest.param(with_artifact("verify: {issuer: x}"), "5:14: artifacts[0].verify.issuer: is", id="issuer"),
         ],
     )
     def test_what_this_version_does_not_act_on_is_not_accepted(self, text: str, problem: str) -> None:
         assert problems(text) == [f"{FILE}:{problem} not supported by this version"]
 
     @pytest.mark.parametrize(
-        "line",
+        ("line", "problem"),
         [
-            pytest.param("signing: {key: awskms:///alias/x}", id="a KMS for a key"),
-            pytest.param("verify: {publicKey: k8s://a/b}", id="a cluster's secret"),
+            pytest.param("signing: {mode: key}", "signing: mode key needs key", id="a key's mode without a key"),
+            pytest.param("signing: {mode: kms}", "signing: mode kms needs key", id="a KMS without a key"),
+            pytest.param("signing: {mode: kms, key: a.key}", "such as awskms://", id="a file for a KMS"),
+            pytest.param("signing: {mode: keyless, key: a.key}", "keyless takes no key", id="keyless with a key"),
+            pytest.param("signing: {mode: unsafe-unsigned, key: a.key}", "takes no key", id="unsigned with a key"),
+            pytest.param("signing: {format: bundle}", "needs minimumFlux: 2.8.6", id="bundles for nobody knows whom"),
+            pytest.param("verify: {identity: x}", "an identity and its issuer go together", id="no issuer"),
+            pytest.param("verify: {issuer: x}", "an identity and its issuer go together", id="an issuer alone"),
+            pytest.param("verify: {identity: x, identityRegexp: y, issuer: z}", "not both", id="two identities"),
+            pytest.param("verify: {identity: x, issuer: z, publicKey: k}", "or an identity", id="both kinds"),
+            pytest.param("verify: {publicKey: []}", "publicKey: must not be empty", id="no key"),
+            pytest.param("verify: {publicKey: 'awskms:///x'}", "`public-key` prints that of a KMS", id="a KMS's half"),
+            pytest.param("verify: {identity: ''}", "it is empty", id="an empty identity"),
         ],
     )
-    def test_keys_are_in_files_and_variables(self, line: str) -> None:
-        assert problems(with_artifact(line))[0].endswith("only files and env://NAME are supported by this version")
+    def test_what_does_not_go_together_in_signing_and_trust_is_told(self, line: str, problem: str) -> None:
+        assert any(problem in told for told in problems(with_artifact(line)))
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            pytest.param("signing: {key: k8s://a/b}", id="a cluster's secret to sign with"),
+            pytest.param("verify: {publicKey: k8s://a/b}", id="a cluster's secret to verify with"),
+        ],
+    )
+    def test_keys_are_in_files_variables_and_services(self, line: str) -> None:
+        assert "neither a file nor one of env://, awskms://" in problems(with_artifact(line))[0]
 
     def test_an_oci_source_is_not_supported_yet(self) -> None:
         assert "an oci:// source is not supported by this version" in problems(f"source: oci://r/x\n{MINIMAL}")[0]
@@ -430,36 +463,40 @@ class TestWhatIsWrong:
     @pytest.mark.parametrize(
         ("text", "what"),
         [
-            pytest.param(with_artifact("signing: {key: '-----BEGIN hunter2'}"), "it is a key itself", id="a key"),
-            pytest.param(with_artifact("signing: {key: 'env://hunter2!'}"), "takes the name of", id="no variable"),
-            pytest.param(with_artifact('signing: {key: "hunter2\\n"}'), "neither a path nor", id="a line's end"),
+            pytest.param(
+                with_artifact("signing: {key: '-----BEGIN canary-hunter2'}"), "it is a key itself", id="a key"
+            ),
+            pytest.param(
+                with_artifact("signing: {key: 'env://canary-hunter2!'}"), "takes the name of", id="no variable"
+            ),
+            pytest.param(with_artifact('signing: {key: "canary-hunter2\\n"}'), "neither a path nor", id="a line's end"),
             pytest.param(with_artifact("signing: {key: ''}"), "neither a path nor", id="nothing"),
             pytest.param(
-                with_artifact("credentials: {pull: {usernameVariable: A, passwordVariable: 'hunter2!'}}"),
+                with_artifact("credentials: {pull: {usernameVariable: A, passwordVariable: 'canary-hunter2!'}}"),
                 "the value itself must not be in this file",
                 id="a password",
             ),
             pytest.param(
-                with_url("oci://me:hunter2@r.example/a:b"),
+                with_url("oci://me:canary-hunter2@r.example/a:b"),
                 "must not hold a user name or password",
                 id="in an address",
             ),
             pytest.param(
-                f"apiUrl: https://me:hunter2@x.example\n{MINIMAL}",
+                f"apiUrl: https://me:canary-hunter2@x.example\n{MINIMAL}",
                 "must not hold a user name or password",
                 id="in an API's address",
             ),
-            pytest.param(f"apiUrl: hunter2\n{MINIMAL}", "is like https://", id="instead of an API's address"),
+            pytest.param(f"apiUrl: canary-hunter2\n{MINIMAL}", "is like https://", id="instead of an API's address"),
             pytest.param(
-                with_artifact("flags: {registry-creds: 'me:hunter2'}"), "--registry-creds would put", id="a flag"
+                with_artifact("flags: {registry-creds: 'me:canary-hunter2'}"), "--registry-creds would put", id="a flag"
             ),
-            pytest.param(MINIMAL.replace("name: a", "name: hunter2!"), "a name has letters", id="a name"),
+            pytest.param(MINIMAL.replace("name: a", "name: canary-hunter2!"), "a name has letters", id="a name"),
         ],
     )
     def test_what_may_be_a_secret_is_not_repeated(self, text: str, what: str) -> None:
         message = "\n".join(problems(text))
         assert what in message
-        assert "hunter2" not in message
+        assert "canary-hunter2" not in message
 
     @pytest.mark.parametrize(
         "address",

@@ -22,6 +22,7 @@ from ci_automation.flux.artifact import (
 )
 from ci_automation.flux.bundle import Bundle
 from ci_automation.flux.options import Options
+from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
 
 SAMPLE = SAMPLES[0]
@@ -29,13 +30,15 @@ PATH = "flux-system/gotk-components.yaml"
 OVERLAY = Tree(
     (File("kustomization.yaml", b"resources: [flux-system]\n"), File("bin/run", b"#!/bin/sh\n", executable=True))
 )
+BUNDLE = Bundle.of(SAMPLE.bundle)
 RECIPE = Recipe(
-    Version.parse(SAMPLE.tag),
-    SAMPLE.commit,
-    Bundle({file.path: file.content.decode() for file in SAMPLE.bundle.files}),
-    Options(),
-    OVERLAY,
-    PATH,
+    version=Version.parse(SAMPLE.tag),
+    commit=SAMPLE.commit,
+    release=BUNDLE.digest,
+    options=Options(),
+    components=render(BUNDLE, Version.parse(SAMPLE.tag), Options()),
+    overlay=OVERLAY,
+    path=PATH,
 )
 
 
@@ -54,7 +57,7 @@ def test_the_annotations_are_those_of_the_contract() -> None:
         "io.github.flux-manifests.components-digest": str(Digest.of(tree[PATH])),
         "io.github.flux-manifests.overlay-digest": str(Digest.of(overlay)),
         "io.github.flux-manifests.options-digest": str(Digest.of(b"{}")),
-        "io.github.flux-manifests.release-digest": str(RECIPE.bundle.digest),
+        "io.github.flux-manifests.release-digest": str(BUNDLE.digest),
     }
 
 
@@ -65,10 +68,10 @@ def test_the_manifest_has_fluxs_media_types_and_one_layer() -> None:
     assert [layer["mediaType"] for layer in value["layers"]] == ["application/vnd.cncf.flux.content.v1.tar+gzip"]
 
 
-def test_the_artifact_holds_the_rendering_and_the_overlay_byte_for_byte() -> None:
+def test_the_artifact_holds_the_components_and_the_overlay_byte_for_byte() -> None:
     composed = compose(RECIPE)
     files = read_archive(composed.layer).by_path
-    assert files[PATH].content.decode() == composed.components
+    assert files[PATH].content.decode() == RECIPE.components
     assert {path: file for path, file in files.items() if path != PATH} == dict(OVERLAY.by_path)
 
 
@@ -82,7 +85,9 @@ def test_the_digest_is_the_same_for_ever() -> None:
     [
         {"version": Version.parse("2.99.5")},
         {"commit": "0" * 40},
+        {"release": Digest.of(b"another")},
         {"options": Options(namespace="fleet")},
+        {"components": RECIPE.components + "\n"},
         {"overlay": OVERLAY.replaced("kustomization.yaml", b"resources: []\n")},
         {"overlay": Tree((OVERLAY.files[0], replace(OVERLAY.files[1], executable=False)))},
         {"path": "gotk-components.yaml"},

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ci_automation.flux.proof import Proof
 from ci_automation.policy.decision import Decision, Verdict, decide, reasons
 from ci_automation.policy.gates import Change, content_verdicts
 
@@ -41,15 +42,34 @@ CRD = "CustomResourceDefinition/imagepolicies.image.toolkit.fluxcd.io"
             id="edits that the user lets go",
         ),
         pytest.param(
-            {"proven": False},
+            {"proof": Proof.CALIBRATED, "proof_detail": "upstream's own has the same bytes"},
+            "auto",
+            "the rendering of this release is proven: calibrated (upstream's own has the same bytes)",
+            id="calibrated",
+        ),
+        pytest.param(
+            {"proof": Proof.DELEGATED, "proof_detail": "its own flux CLI made it"},
+            "auto",
+            "the rendering of this release is proven: delegated (its own flux CLI made it)",
+            id="delegated",
+        ),
+        pytest.param(
+            {"proof": Proof.NONE},
             "refused",
             "rendering was never proven on this release; --unsafe-unproven-rendering takes it anyway",
             id="unproven",
         ),
         pytest.param(
-            {"proven": False, "unproven_allowed": True},
+            {"proof": Proof.NONE, "proof_detail": "in Deployment/x, one line differs"},
+            "refused",
+            "rendering was never proven on this release (in Deployment/x, one line differs); "
+            "--unsafe-unproven-rendering takes it anyway",
+            id="unproven, and why",
+        ),
+        pytest.param(
+            {"proof": Proof.NONE, "proof_detail": "a line differs", "unproven_allowed": True},
             "auto",
-            "the rendering is not proven, which --unsafe-unproven-rendering allows",
+            "the rendering is not proven (a line differs), which --unsafe-unproven-rendering allows",
             id="unproven, and taken anyway",
         ),
     ],

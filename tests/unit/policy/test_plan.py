@@ -11,6 +11,7 @@ import pytest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.options import Options
+from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.plan import ImageChange, InvalidPlan, PassedOver, Plan, PlannedStep
@@ -30,7 +31,7 @@ PATCH = PlannedStep(
     options=Options(namespace="fleet", watch_all_namespaces=False, toleration_keys=("a", "b/c")),
     overlay=Digest.of(b"overlay"),
     release=Digest.of(b"release"),
-    proven=True,
+    proof=Proof.KNOWN,
     images=(
         ImageChange(
             "source-controller", "ghcr.io/fluxcd/source-controller:v1.8.2", "ghcr.io/fluxcd/source-controller:v1.8.5"
@@ -44,7 +45,7 @@ MINOR = replace(
     base=SECOND,
     target=THIRD,
     decision=Decision.APPROVAL,
-    proven=False,
+    proof=Proof.NONE,
     added=("Deployment/source-watcher",),
     removed=("CustomResourceDefinition/x.y",),
 )
@@ -70,6 +71,13 @@ def test_the_document_has_the_parts_that_others_rely_on() -> None:
     assert (step["from"], step["to"], step["base"], step["target"]) == ("v2.8.5", "v2.8.8", str(FIRST), str(SECOND))
     assert step["decision"] == "auto"
     assert value["steps"][1]["base"] == step["target"]
+
+
+@pytest.mark.parametrize("proof", Proof)
+def test_each_proof_has_its_word_in_the_document(proof: Proof) -> None:
+    step = replace(PATCH, proof=proof)
+    assert step.to_json()["proof"] == proof.value
+    assert PlannedStep.from_json(step.to_json()) == step
 
 
 def test_kinds_of_steps() -> None:
@@ -114,6 +122,8 @@ def edit(change: Callable[[dict[str, Any]], object]) -> bytes:
         pytest.param(edit(lambda v: v["steps"][1].update(decision="auto")), "edited", id="a decision made milder"),
         pytest.param(edit(lambda v: v["steps"][0].update(target="sha256:zz")), "malformed", id="a digest that is none"),
         pytest.param(edit(lambda v: v["steps"][0].update(decision="yes")), "malformed", id="a decision that is none"),
+        pytest.param(edit(lambda v: v["steps"][0].update(proof="sure")), "malformed", id="a proof that is none"),
+        pytest.param(edit(lambda v: v["steps"][1].update(proof="known")), "edited", id="a proof made better"),
         pytest.param(edit(lambda v: v["steps"].append(7)), "malformed", id="a step that is none"),
         pytest.param(edit(lambda v: v.update(comment="hello")), "edited", id="something added"),
         pytest.param(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOST = "registry.example"
-ALICE = Credential("alice", "her own secret")
+ALICE = Credential("alice", "canary-her own secret")
 
 
 def auth(text: str) -> dict[str, str]:
@@ -33,7 +33,7 @@ def auth(text: str) -> dict[str, str]:
     return {"auth": base64.b64encode(text.encode()).decode()}
 
 
-ENTRY = auth("alice:her own secret")
+ENTRY = auth("alice:canary-her own secret")
 
 
 def config(folder: Path, value: object, environment: Mapping[str, str] | None = None) -> DockerConfig:
@@ -52,7 +52,7 @@ class TestFile:
             pytest.param({f"http://{HOST}/": ENTRY}, ALICE, id="with http and a slash"),
             pytest.param({f"https://{HOST}/v1/": ENTRY}, ALICE, id="as docker 1 wrote it"),
             pytest.param({f"{HOST}/v2": ENTRY}, ALICE, id="as some write it"),
-            pytest.param({HOST: {"username": "alice", "password": "her own secret"}}, ALICE, id="in clear"),
+            pytest.param({HOST: {"username": "alice", "password": "canary-her own secret"}}, ALICE, id="in clear"),
             pytest.param({HOST: auth("alice:a:b\0")}, Credential("alice", "a:b"), id="a colon in the password"),
             pytest.param({HOST: auth("alice:")}, Credential("alice"), id="an empty password"),
             pytest.param({HOST: {**ENTRY, "identitytoken": "t"}}, Credential("", "", "t"), id="an identity token"),
@@ -92,7 +92,7 @@ class TestFile:
             pytest.param({"auths": []}, "auths is not an object", id="auths is a list"),
             pytest.param({"credHelpers": 1}, "credHelpers is not an object", id="credHelpers is a number"),
             pytest.param({"auths": {HOST: "alice"}}, "not an object", id="an entry is a text"),
-            pytest.param({"auths": {HOST: {"auth": "her own secret"}}}, "base64", id="not base64"),
+            pytest.param({"auths": {HOST: {"auth": "canary-her own secret"}}}, "base64", id="not base64"),
             pytest.param({"auths": {HOST: auth("alice")}}, "NAME:PASSWORD", id="no password"),
             pytest.param({"auths": {HOST: {"auth": "/////w=="}}}, "base64", id="no text"),
         ],
@@ -109,8 +109,8 @@ class TestFile:
             DockerConfig(tmp_path, {}).for_host(HOST)
 
     def test_nothing_secret_is_in_the_texts_of_values(self, tmp_path: Path) -> None:
-        source = config(tmp_path, {"auths": {HOST: ENTRY}}, {"PASSWORD": "her own secret"})
-        for value in (source, source.for_host(HOST), ALICE, Credential("", "", "her own secret")):
+        source = config(tmp_path, {"auths": {HOST: ENTRY}}, {"PASSWORD": "canary-her own secret"})
+        for value in (source, source.for_host(HOST), ALICE, Credential("", "", "canary-her own secret")):
             assert "her own" not in repr(value)
 
 
@@ -155,7 +155,7 @@ class TestHelpers:
         )
         path.chmod(0o755)
 
-    SAYS = 'echo \'{"ServerURL": "x", "Username": "alice", "Secret": "her own secret"}\''
+    SAYS = 'echo \'{"ServerURL": "x", "Username": "alice", "Secret": "canary-her own secret"}\''
 
     @pytest.mark.parametrize(
         "value",

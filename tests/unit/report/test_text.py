@@ -7,6 +7,7 @@ import pytest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.options import Options
+from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.plan import ImageChange, PassedOver, Plan, PlannedStep
@@ -18,7 +19,7 @@ CHANNEL = Reference.parse("layout:my registry:production")
 
 
 def step(decision: Decision = Decision.AUTO, *, base: Digest = BASE, target: Digest = TARGET) -> PlannedStep:
-    return PlannedStep(OLD, NEW, base, target, decision, ("first reason", "second"), Options(), BASE, BASE, proven=True)
+    return PlannedStep(OLD, NEW, base, target, decision, ("first reason", "second"), Options(), BASE, BASE, Proof.KNOWN)
 
 
 def plan(*steps: PlannedStep, passed_over: tuple[PassedOver, ...] = ()) -> Plan:
@@ -99,7 +100,7 @@ class TestStepDetails:
             ImageChange("helm-controller", "r/helm-controller:v1", ""),
         )
         changed = PlannedStep(
-            *(OLD, NEW, BASE, TARGET, Decision.AUTO, (), Options(), BASE, BASE, True),
+            *(OLD, NEW, BASE, TARGET, Decision.AUTO, (), Options(), BASE, BASE, Proof.DELEGATED),
             images=images,
             added=("Deployment/source-watcher",),
             removed=("Deployment/helm-controller\x1b",),
@@ -111,10 +112,12 @@ class TestStepDetails:
             "  image   helm-controller: r/helm-controller:v1 -> none",
             "  new     Deployment/source-watcher",
             "  gone    Deployment/helm-controller\N{REPLACEMENT CHARACTER}",
+            "  proof   delegated",
         ]
 
     def test_says_when_nothing_of_that_changes(self) -> None:
-        assert step_details(step()).splitlines()[1:] == ["  no change of images, controllers or CRDs"]
+        details = step_details(step()).splitlines()
+        assert details[1:] == ["  no change of images, controllers or CRDs", "  proof   known"]
 
 
 class TestApprovalCommands:

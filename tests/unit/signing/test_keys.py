@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import base64
 import json
-from typing import TYPE_CHECKING
+from hashlib import sha512
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa, x25519
+from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS, PKCS1v15
+from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
+    KeySerializationEncryption,
     NoEncryption,
     PrivateFormat,
     PublicFormat,
@@ -18,6 +23,7 @@ from ci_automation.errors import SigningError
 from ci_automation.signing.keys import (
     PASSWORD_VARIABLE,
     KeyFileMissing,
+    KeyKind,
     KeyUnreadable,
     PublicKey,
     SigningKey,
@@ -26,13 +32,13 @@ from ci_automation.signing.keys import (
     load_public_key,
     load_signing_key,
 )
-from tests.fakes.keys import armoured, cosign_key, envelope, rsa_key
+from tests.fakes.keys import armoured, cosign_key, envelope
 from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PASSWORD = "correct horse\tbättery"
+PASSWORD = "canary-password\tbättery"
 PRIVATE = signing_key().key
 ENCRYPTED = BestAvailableEncryption(PASSWORD.encode())
 
@@ -68,23 +74,112 @@ def test_a_password_that_is_not_needed_does_no_harm() -> None:
     SigningKey.from_bytes(key_pem(), PASSWORD, "here")
 
 
-@pytest.mark.parametrize("curve", [ec.SECP384R1(), ec.SECP521R1(), ec.SECP256K1()], ids=lambda curve: curve.name)
-def test_other_curves_are_refused(curve: ec.EllipticCurve) -> None:
-    key = ec.generate_private_key(curve)
-    with pytest.raises(UnsupportedKey, match="P-256"):
-        SigningKey.from_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), None, "here")
-    with pytest.raises(UnsupportedKey):
-        PublicKey.from_pem(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo), "here")
+KINDS: dict[KeyKind, Any] = {
+    KeyKind.P256: ec.generate_private_key(ec.SECP256R1()),
+    KeyKind.P384: ec.generate_private_key(ec.SECP384R1()),
+    KeyKind.RSA: rsa.generate_private_key(65537, 2048),
+    KeyKind.ED25519: ed25519.Ed25519PrivateKey.generate(),
+}
+by_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def test_other_kinds_of_keys_are_refused() -> None:
-    key = ed25519.Ed25519PrivateKey.generate()
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    for data in (pem, rsa_key()):
+def pem(key: Any, encryption: KeySerializationEncryption | None = None) -> bytes:
+    made: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption or NoEncryption())
+    return made
+
+
+def in_cosigns_envelope(key: Any) -> bytes:
+    der = key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    return armoured(json.dumps(envelope(PASSWORD, content=der)).encode())
+
+
+class TestKinds:
+    @by_kind
+    def test_each_kind_is_read_in_every_form_and_signs_for_itself(self, kind: KeyKind) -> None:
+        public = SigningKey(KINDS[kind]).public
+        for data in (pem(KINDS[kind]), pem(KINDS[kind], ENCRYPTED), in_cosigns_envelope(KINDS[kind])):
+            key = SigningKey.from_bytes(data, PASSWORD, "here")
+            assert key.public.kind is kind
+            assert key.public.fingerprint == public.fingerprint
+            assert public.accepts(key.sign(b"message"), b"message")
+            assert repr(key) == "SigningKey(...)"
+
+    @by_kind
+    def test_each_kind_is_read_as_a_public_key(self, kind: KeyKind) -> None:
+        public = SigningKey(KINDS[kind]).public
+        read = PublicKey.from_pem(public.to_pem().encode(), "here")
+        assert (read.kind, read.fingerprint) == (kind, public.fingerprint)
+
+    @by_kind
+    def test_a_signature_counts_for_its_message_and_its_key_alone(self, kind: KeyKind) -> None:
+        key = SigningKey(KINDS[kind])
+        signature = key.sign(b"message")
+        assert not key.public.accepts(signature, b"another")
+        assert not key.public.accepts(signature[:-1], b"message")
+        assert not key.public.accepts(b"", b"message")
+        for other in KINDS.values():
+            public = SigningKey(other).public
+            assert public.accepts(signature, b"message") == (public == key.public)
+
+    @pytest.mark.parametrize(
+        ("kind", "signature"),
+        [
+            pytest.param(KeyKind.P384, KINDS[KeyKind.P384].sign(b"message", ec.ECDSA(SHA384())), id="SHA-384"),
+            pytest.param(KeyKind.RSA, KINDS[KeyKind.RSA].sign(b"message", PSS(MGF1(SHA256()), 32), SHA256()), id="PSS"),
+            pytest.param(KeyKind.RSA, KINDS[KeyKind.RSA].sign(b"message", PKCS1v15(), SHA512()), id="SHA-512"),
+            pytest.param(KeyKind.ED25519, KINDS[KeyKind.ED25519].sign(sha512(b"message").digest()), id="hashed before"),
+        ],
+    )
+    def test_what_flux_does_not_verify_is_not_accepted(self, kind: KeyKind, signature: bytes) -> None:
+        assert not SigningKey(KINDS[kind]).public.accepts(signature, b"message")
+
+    @pytest.mark.parametrize(
+        ("kind", "word"),
+        [(KeyKind.P256, None), (KeyKind.RSA, None), (KeyKind.P384, "SHA-384"), (KeyKind.ED25519, "Ed25519ph")],
+    )
+    def test_where_flux_cannot_follow_is_said(self, kind: KeyKind, word: str | None) -> None:
+        limits = SigningKey(KINDS[kind]).public.limits
+        assert (limits is None) if word is None else (limits is not None and word in limits)
+
+    def test_rsa_in_its_own_form_is_read_too(self) -> None:
+        key = KINDS[KeyKind.RSA]
+        data = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+        assert SigningKey.from_bytes(data, None, "here").public.kind is KeyKind.RSA
+        public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.PKCS1)
+        assert PublicKey.from_pem(public, "here").fingerprint == SigningKey(key).public.fingerprint
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            pytest.param(ec.generate_private_key(ec.SECP521R1()), id="P-521"),
+            pytest.param(ec.generate_private_key(ec.SECP256K1()), id="the curve of bitcoin"),
+            pytest.param(rsa.generate_private_key(65537, 1024), id="RSA too short"),  # noqa: S505
+            pytest.param(ed448.Ed448PrivateKey.generate(), id="Ed448"),
+            pytest.param(x25519.X25519PrivateKey.generate(), id="a key that does not sign"),
+        ],
+    )
+    def test_other_kinds_are_refused_with_those_that_are_not(self, key: Any) -> None:
+        with pytest.raises(UnsupportedKey, match=r"the key here is none of EC P-256, EC P-384, RSA of 2048 bits"):
+            SigningKey.from_bytes(pem(key), None, "here")
         with pytest.raises(UnsupportedKey):
-            SigningKey.from_bytes(data, None, "here")
-    with pytest.raises(UnsupportedKey):
-        PublicKey.from_pem(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo), "here")
+            SigningKey.from_bytes(in_cosigns_envelope(key), PASSWORD, "here")
+        public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        with pytest.raises(UnsupportedKey):
+            PublicKey.from_pem(public, "here")
+
+    def test_a_kind_that_nobody_knows_is_not_supported(self) -> None:
+        key = KINDS[KeyKind.ED25519]
+        with pytest.raises(UnsupportedKey):
+            SigningKey.from_bytes(of_unknown_kind(pem(key)), None, "here")
+        with pytest.raises(UnsupportedKey):
+            PublicKey.from_pem(of_unknown_kind(SigningKey(key).public.to_pem().encode()), "here")
+
+
+def of_unknown_kind(data: bytes) -> bytes:
+    """Return an Ed25519 key in PEM with another object identifier, which nobody has given out."""
+    first, *body, last = data.splitlines()
+    unknown = base64.b64decode(b"".join(body)).replace(b"\x2b\x65\x70", b"\x2b\x65\x7f")
+    return b"\n".join([first, base64.b64encode(unknown), last])
 
 
 def altered(**changes: object) -> bytes:
@@ -177,6 +272,7 @@ class TestLoading:
 def test_a_key_prints_nothing_of_itself() -> None:
     key = signing_key()
     assert repr(key) == str(key) == "SigningKey(...)"
+    assert isinstance(key.key, ec.EllipticCurvePrivateKey)
     assert f"{key.key.private_numbers().private_value}" not in repr([key])
 
 

@@ -54,6 +54,7 @@ class Result:
             value["version"] = str(last.new_version if last else plan.current_version)
             value["digest"] = str(last.target if last else plan.current)
             value["signature"] = self.outcome.trust
+            value["healed"] = self.outcome.healed
             value["published"] = [step.to_json() for step in plan.steps[self.outcome.start : self.outcome.done]]
             value["waiting"] = [step.to_json() for step in self.outcome.waiting]
             value["plan"] = plan.to_json()
@@ -100,7 +101,9 @@ def _print_result(result: Result, given: Given, *, details: bool, several: bool,
     outcome = result.outcome
     print_table(plan_table(outcome.plan, outcome.done, outcome.start))
     if outcome.trust == "not checked":
-        print_text("The signature of what was there was not checked: no --public-key or --key was given.")
+        print_text("The signature of what was there was not checked: neither a key nor an identity was given.")
+    if outcome.healed:
+        print_text(f"{outcome.plan.current} was signed again.")
     if not outcome.plan.steps:
         print_text("Nothing to do.")
     if details:
@@ -122,7 +125,7 @@ def _repeated(outcome: Outcome, given: Given) -> tuple[str, ...]:
     names = ["config", "registry_config", "releases", "overlay", "components_file"]
     values = [item for name in names if (value := getattr(given, name)) for item in (_option(name), value)]
     # What was published in this run is signed and unedited: there is nothing left to adopt or to accept.
-    once = () if outcome.done else ("adopt", "accept_edits")
+    once = () if outcome.done else ("adopt", "yes", "accept_edits")
     allowed = [_option(name) for name in (*once, "allow_removal", "unsafe_unproven_rendering") if getattr(given, name)]
     return (*values, *allowed)
 
@@ -135,15 +138,22 @@ def _flags(given: Given) -> tuple[str, ...]:
 
 
 def _trusted(given: Given) -> tuple[str, ...]:
-    return ("--public-key", given.public_key) if given.public_key else ()
+    """Return whom both commands of an approval have to trust."""
+    repeated = ("public_key", "identity", "identity_regexp")
+    values = [item for name in repeated for value in getattr(given, name) for item in (_option(name), value)]
+    single = ("issuer", "trust_config")
+    return (*values, *(item for name in single if (value := getattr(given, name)) for item in (_option(name), value)))
 
 
 def _signed(target: Target, given: Given) -> tuple[str, ...]:
     """Return how the approved step will be signed: as now, or else as most do."""
     if given.signing == "unsafe-unsigned":
         return ("--signing", "unsafe-unsigned", *_trusted(given))
-    configured = not given.key and (target.ports.signing_key is not None or target.intent.unsafe_unsigned)
-    return (*(() if configured else ("--signing", "key", "--key", given.key or "cosign.key")), *_trusted(given))
+    configured = not given.key and (target.ports.signer is not None or target.intent.unsafe_unsigned)
+    form = ("--signature-format", given.signature_format) if given.signature_format else ()
+    attested = ("--attestations",) if given.attestations else ()
+    signed = () if configured else ("--signing", "key", "--key", given.key or "cosign.key")
+    return (*signed, *form, *attested, *_trusted(given))
 
 
 def _option(name: str) -> str:

@@ -1,0 +1,75 @@
+"""Image indexes (OCI image spec v1.1, *Image Index*), as lists of the manifests that refer to another one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from ci_automation.artifact import gojson
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, InvalidManifest
+from ci_automation.errors import VerificationFailed
+
+MAX_ENTRIES = 10_000
+
+
+class InvalidIndex(VerificationFailed):
+    """What should be a list of manifests is none that Flux would read."""
+
+    hint = "Find out what wrote it. The entries of an image index have a media type, a sha256 digest and a size each."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the image index is invalid: {reason}")
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """One image index: the bytes as they are stored, and the manifests that they list."""
+
+    media_type: ClassVar[str] = OCI_INDEX
+
+    raw: bytes
+    manifests: tuple[Descriptor, ...]
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Self:
+        """Return the index in `raw`; as in Go, one bad entry spoils it.
+
+        Raises:
+            InvalidIndex: it is not JSON, no OCI image index, has too many entries, or one that is no descriptor.
+        """
+        try:
+            value = gojson.parse_object(raw)
+        except ValueError as error:
+            raise InvalidIndex(str(error)) from None
+        if value.get("mediaType", OCI_INDEX) != OCI_INDEX or repr(value.get("schemaVersion")) != "2":
+            raise InvalidIndex("it is not an OCI image index of schema version 2")
+        entries = value.get("manifests", ...)
+        if entries is not None and (not isinstance(entries, list) or len(entries) > MAX_ENTRIES):
+            raise InvalidIndex("it has no list of manifests, or too long a one")
+        try:
+            return cls(raw, tuple(map(Descriptor.from_json, entries or ())))
+        except InvalidManifest as error:
+            raise InvalidIndex(error.reason) from None
+
+    @classmethod
+    def build(cls, manifests: tuple[Descriptor, ...] = ()) -> Self:
+        """Return the index that lists these manifests."""
+        value = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry.to_json() for entry in manifests]}
+        return cls(gojson.written(value), manifests)
+
+    @property
+    def digest(self) -> Digest:
+        """Return the digest of the index's bytes."""
+        return Digest.of(self.raw)
+
+    def lists(self, digest: Digest) -> bool:
+        """Return whether the manifest of that digest is among those listed."""
+        return any(entry.digest == digest for entry in self.manifests)
+
+    def with_entry(self, entry: Descriptor) -> Self:
+        """Return the index with `entry` at its end; all else in it stays, also what is not understood here."""
+        value = {"schemaVersion": 2, "mediaType": OCI_INDEX, **gojson.parse_object(self.raw)}
+        value["manifests"] = [*(value["manifests"] or ()), entry.to_json()]
+        return type(self)(gojson.written(value), (*self.manifests, entry))

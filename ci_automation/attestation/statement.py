@@ -1,0 +1,99 @@
+"""Statements about a digest, in the form that DSSE envelopes carry (in-toto Attestation Framework, *Statement* v1)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from ci_automation.artifact.digest import Digest, InvalidDigest
+from ci_automation.artifact.reference import OciRepository
+from ci_automation.errors import VerificationFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ci_automation.artifact.reference import Reference
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+
+
+class InvalidStatement(VerificationFailed):
+    """What was signed is not a statement about one digest."""
+
+    hint = "Nothing of it was believed. Whoever signed it used another tool, or another version of this one."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the signed statement cannot be read: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Something that is said about one digest; `name` is only for people, the digest is what counts."""
+
+    name: str
+    subject: Digest
+    predicate_type: str
+    predicate: Mapping[str, Any]
+
+    def to_bytes(self) -> bytes:
+        """Return the statement as JSON, keys sorted, without spaces: same statement, same bytes."""
+        value = {
+            "_type": STATEMENT_TYPE,
+            "subject": [{"name": self.name, "digest": {"sha256": self.subject.hex}}],
+            "predicateType": self.predicate_type,
+            "predicate": self.predicate,
+        }
+        return json.dumps(
+            value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=dict
+        ).encode()
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Self:
+        """Return the statement in `raw`.
+
+        Raises:
+            InvalidStatement: it is not JSON, has a key twice, or is not about exactly one digest.
+        """
+        match _parsed(raw):
+            case {
+                "_type": "https://in-toto.io/Statement/v1",
+                "subject": [{"digest": {"sha256": str(digest), **others}, **named}],
+                "predicateType": str(predicate_type),
+                "predicate": dict(predicate),
+                **unknown,
+            } if not others and not unknown and named.keys() <= {"name"}:
+                if not isinstance(name := named.get("name", ""), str):
+                    raise InvalidStatement("its subject's name is not a text")
+                try:
+                    return cls(name, Digest.parse(f"sha256:{digest}"), predicate_type, predicate)
+                except InvalidDigest as error:
+                    raise InvalidStatement(str(error)) from None
+        raise InvalidStatement("it is not an in-toto statement about one SHA-256 digest")
+
+
+def subject_name(reference: Reference) -> str:
+    """Return what a statement calls the artifact: its repository, or one word for every layout directory."""
+    repository = reference.repository
+    return f"{repository.host}/{repository.path}" if isinstance(repository, OciRepository) else "layout"
+
+
+def _parsed(raw: bytes) -> object:
+    try:
+        value: object = json.loads(raw.decode(), parse_constant=_no_number, object_pairs_hook=_unique)
+        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    except (ValueError, RecursionError):
+        raise InvalidStatement("it is not JSON, or has a key twice") from None
+    return value
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(name)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of these pairs; of a key that is there twice, two readers could take two values."""
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError(pairs)
+    return value

@@ -1,0 +1,88 @@
+"""The command `mirror`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ci_automation.artifact.reference import Reference
+from ci_automation.cli import options as shared
+from ci_automation.cli.given import Given, configuration, release_source
+from ci_automation.cli.output import print_json, print_table, print_text, progress
+from ci_automation.cli.trust import upstream
+from ci_automation.flows.mirror import Place, mirror
+from ci_automation.flows.ports import Ports
+from ci_automation.flux.version import Version
+from ci_automation.registry import open_registry
+from ci_automation.report.text import Table, plain_text
+from ci_automation.signing.upstream import WORKFLOW
+
+if TYPE_CHECKING:
+    from ci_automation.flows.mirror import Mirrored
+
+
+@click.command("mirror")
+@click.argument("folder", metavar="DIR")
+@click.option("--flux-version", metavar="VERSION", multiple=True, help="a release to take; may be repeated")
+@click.option("--with-programs", is_flag=True, help="take the flux CLI for Linux too, which renders what we cannot")
+@shared.release_source
+@shared.registry_config
+@shared.common
+def command(folder: str, flux_version: tuple[str, ...], *, with_programs: bool, **options: Any) -> None:
+    """Fill a directory with verified releases, for sites without a way to GitHub.
+
+    DIR gets each release's files, Flux's signatures on them with their entries of the transparency log, and, as an OCI
+    image layout, what Flux itself rendered. Without --flux-version it takes what is newer than all that DIR has; or,
+    where DIR has none, the newest patch of each of the last three minors.
+
+    \b
+    flux-manifests mirror ./releases
+    flux-manifests update oci://registry.edge.example/flux:stable --releases ./releases
+    """
+    given = Given.of(options)
+    config = configuration(given)
+    artifacts = Reference.parse(f"layout:{Path(folder) / 'flux-manifests'}")
+    ports = Ports(
+        registry=open_registry(artifacts),
+        releases=release_source(given, config),
+        upstream=upstream(given, config),
+        say=progress(verbose=given.verbose, text=given.output == "text"),
+    )
+    wanted = [Version.parse(text) for text in flux_version]
+    done = mirror(Place(Path(folder), artifacts), ports, wanted, with_programs=with_programs)
+    if given.output == "json":
+        print_json({"folder": folder, "releases": [_json(each) for each in done]})
+    elif done:
+        print_table(_table(done))
+        print_text(f"Signed is what the release's own run of {WORKFLOW} has signed, as the transparency log tells.")
+    else:
+        print_text(f"Nothing to do: {plain_text(folder)} has all that is newest.")
+
+
+def _table(done: tuple[Mirrored, ...]) -> Table:
+    rows = tuple(
+        (
+            str(each.version),
+            _signed(each.vouched),
+            f"{each.artifact.digest}, {_signed(each.artifact.vouched)}" if each.artifact else "none",
+            ", ".join(name.replace("_", "/") for name in each.programs) or "none",
+        )
+        for each in done
+    )
+    return Table(("release", "files", "rendered by Flux", "programs"), rows)
+
+
+def _signed(vouched: str | None) -> str:
+    return "signed" if vouched else "not signed"
+
+
+def _json(each: Mirrored) -> dict[str, Any]:
+    return {
+        "version": str(each.version),
+        "signedBy": each.vouched,
+        "artifact": str(each.artifact.digest) if each.artifact else None,
+        "artifactSignedBy": each.artifact.vouched if each.artifact else None,
+        "programs": list(each.programs),
+    }

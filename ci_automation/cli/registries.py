@@ -1,0 +1,36 @@
+"""Registries with the credentials that are theirs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.reference import OciRepository
+from ci_automation.config.model import CredentialsConfig
+from ci_automation.registry import open_registry
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.cli.given import Given
+    from ci_automation.config.model import ArtifactConfig
+    from ci_automation.registry.credentials import CredentialSource
+    from ci_automation.registry.port import Registry
+
+
+def registry(reference: Reference, artifact: ArtifactConfig | None, given: Given) -> Registry:
+    """Return the registry, with credentials from named variables, or else from docker's configuration."""
+    if not isinstance(reference.repository, OciRepository):
+        return open_registry(reference)
+    from ci_automation.registry.credentials import DockerConfig, NamedVariables, Variables
+    from ci_automation.registry.network import Network
+
+    explicit = Path(given.registry_config) if given.registry_config else None
+    source: CredentialSource = DockerConfig.find(os.environ, Path.home(), explicit)
+    if artifact and artifact.credentials != CredentialsConfig():
+        pull, push = (
+            Variables(login.username_variable, login.password_variable) if login else None
+            for login in (artifact.credentials.pull, artifact.credentials.push)
+        )
+        source = NamedVariables(reference.repository.host, os.environ, pull, push, source)
+    return open_registry(reference, source, Network.from_environment(os.environ))

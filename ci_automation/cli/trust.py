@@ -1,0 +1,128 @@
+"""Who signs and who is trusted, from options, configuration and environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ci_automation.config.model import (
+    DirectorySource,
+    GitHubSource,
+    SigningConfig,
+    SigningMode,
+    UpstreamConfig,
+    UpstreamVerify,
+    VerifyConfig,
+)
+
+if TYPE_CHECKING:
+    from ci_automation.cli.given import Given
+    from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.flows.ports import Upstream
+    from ci_automation.signing.signer import Signer
+    from ci_automation.signing.sigstore import TrustRoot
+    from ci_automation.signing.trust import Trusted
+
+_TOKENS = ("SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL")
+_FLUX_MANIFESTS = "oci://ghcr.io/fluxcd/flux-manifests:latest"
+
+
+def signing_mode(artifact: ArtifactConfig | None, given: Given) -> SigningMode | None:
+    """Return how this run signs: as the options say, else the configuration, else keyless where there is a token."""
+    configured = artifact.signing if artifact else SigningConfig()
+    if given.signing or given.key:
+        return SigningMode(given.signing or SigningMode.KEY)
+    if configured.mode or configured.key:
+        return configured.mode or SigningMode.KEY
+    return SigningMode.KEYLESS if any(os.environ.get(variable) for variable in _TOKENS) else None
+
+
+def signer(artifact: ArtifactConfig | None, given: Given) -> Signer | None:
+    """Return who signs, or None where nobody does.
+
+    Raises:
+        UsageError: the key, or the trust configuration, is not there.
+        SigningError: the key cannot be used.
+    """
+    match signing_mode(artifact, given):
+        case None | SigningMode.UNSAFE_UNSIGNED:
+            return None
+        case SigningMode.KEYLESS:
+            from ci_automation.registry.network import Network
+            from ci_automation.signing.exchange import Exchange
+            from ci_automation.signing.keyless import KeylessSigner
+            from ci_automation.signing.oidc import ambient
+
+            root = trust_root(artifact, given)
+            if root not in given.keyless:  # one for all artifacts: its certificate lives for ten minutes
+                exchange = Exchange(Network.from_environment(os.environ))
+                given.keyless[root] = KeylessSigner(root, ambient(os.environ, exchange, _mask), exchange)
+            return given.keyless[root]
+        case SigningMode.KEY | SigningMode.KMS:
+            from ci_automation.signing.keys import open_private_key
+            from ci_automation.signing.signer import KeySigner
+
+            location = given.key or (artifact.signing.key if artifact else None)
+            assert location is not None  # noqa: S101  # for the type checker: checked where it was given
+            return KeySigner(open_private_key(location, os.environ, Path()))
+
+
+def _mask(secret: str) -> None:
+    """Let the runner of GitHub Actions hide a secret in the log: it reads such lines, and shows them to nobody."""
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        click.echo(f"::add-mask::{secret}", err=True)
+
+
+def trusted(artifact: ArtifactConfig | None, given: Given, signing: Signer | None) -> Trusted | None:
+    """Return who is trusted: as the options say, else the configuration, else whoever this run signs as.
+
+    Raises:
+        UsageError: a key or pattern cannot be used.
+        SigningError: who this run signs as cannot be found out.
+    """
+    said = VerifyConfig(given.public_key, given.identity, given.identity_regexp, given.issuer)
+    verify = said if said != VerifyConfig() else artifact.verify if artifact else said
+    if verify.public_keys:
+        from ci_automation.signing.keys import load_public_key
+        from ci_automation.signing.trust import TrustedKeys
+
+        return TrustedKeys(tuple(load_public_key(location, os.environ, Path()) for location in verify.public_keys))
+    if verify.issuer:
+        from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
+
+        exact = tuple(IdentityMatch.exact(Identity(verify.issuer, subject)) for subject in verify.identities)
+        issuer = IdentityMatch.exact(Identity(verify.issuer, "")).issuer
+        patterns = tuple(IdentityMatch(issuer, pattern) for pattern in verify.patterns)
+        return TrustedIdentities((*exact, *patterns), trust_root(artifact, given))
+    return signing.trusted if signing else None
+
+
+def trust_root(artifact: ArtifactConfig | None, given: Given) -> TrustRoot:
+    """Return the Sigstore instance whose certificates count: one's own, or the public one."""
+    from ci_automation.signing.sigstore import TrustRoot
+
+    location = given.trust_config or (artifact.trust_config if artifact else None)
+    return TrustRoot.from_file(Path(location)) if location else TrustRoot.public()
+
+
+def upstream(given: Given, config: Config | None) -> Upstream:
+    """Return what proves that releases are Flux's own; GitHub's must carry a signature, those of a directory may."""
+    from ci_automation.artifact.reference import LayoutDirectory, Reference
+    from ci_automation.cli.registries import registry
+    from ci_automation.flows.ports import Upstream
+    from ci_automation.signing.sigstore import TrustRoot
+
+    source = DirectorySource(Path(given.releases)) if given.releases else config.source if config else GitHubSource()
+    said = config.upstream if config else UpstreamConfig()
+    # A directory may stand where Sigstore cannot be reached: the roots in the cache, or those we come with, will do.
+    public = TrustRoot.public(offline=isinstance(source, DirectorySource))
+    root = TrustRoot.from_file(Path(said.trust_config)) if said.trust_config else public
+    if isinstance(source, DirectorySource):
+        mirrored = Reference(LayoutDirectory(source.path / "flux-manifests"), "latest")
+        place = said.manifests or mirrored
+        return Upstream(root, said.verify is UpstreamVerify.REQUIRED, place, registry(place, None, given))
+    place = said.manifests or Reference.parse(_FLUX_MANIFESTS)
+    return Upstream(root, said.verify is not UpstreamVerify.IF_AVAILABLE, place, registry(place, None, given))

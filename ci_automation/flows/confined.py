@@ -1,0 +1,92 @@
+"""The program that `delegate.py` runs a release's flux CLI with: it takes away what the CLI does not need, then is it.
+
+It runs in a process of its own, `python -I confined.py REPORT PROGRAM ARGUMENT...`, since nothing of this can be taken
+back, and imports nothing but the standard library. Into the file descriptor REPORT it writes `cut off` where the
+network is out of reach of the CLI, and else nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import struct
+import sys
+from typing import NoReturn
+
+MAX_OUTPUT_BYTES = 10 << 20  # and of any other file; upstream's whole output has 300 KB
+_LIMITS = {
+    resource.RLIMIT_CORE: 0,
+    resource.RLIMIT_CPU: 60,  # seconds; it takes less than one
+    resource.RLIMIT_FSIZE: MAX_OUTPUT_BYTES,
+    resource.RLIMIT_DATA: 1 << 30,  # it takes a tenth
+    resource.RLIMIT_AS: 4 << 30,  # Go reserves 1 GB of addresses before it does anything
+}
+_CLOSED = "http://127.0.0.1:9"  # where nobody listens, for what heeds proxies
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+_NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # linux/sched.h
+_NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER = 38, 22, 2  # linux/prctl.h, linux/seccomp.h
+_LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # linux/bpf_common.h
+_ALLOW, _DENY = 0x7FFF0000, 0x00050001  # an error, EPERM
+_OTHER_ABI = 0x40000000  # x32's numbers begin there
+# By machine: how the kernel's audit.h calls it, and the numbers of socket and of io_uring_setup, which makes them too.
+_CALLS = {"x86_64": (0xC000003E, 41, 425), "aarch64": (0xC00000B7, 198, 425), "armv7l": (0x40000028, 281, 425)}
+
+
+def main(report: str, program: str, *arguments: str) -> NoReturn:
+    """Become `program`, without network, credentials or the means to use much of the machine."""
+    environment = {name: os.environ[name] for name in ("HOME", "TMPDIR")}
+    os.umask(0o077)
+    # Both: a name space also keeps it from looking into our own process, a filter also from sockets that are files.
+    name_space, no_sockets = own_name_space(), deny_sockets()
+    if name_space or no_sockets:
+        os.write(int(report), b"cut off")
+    else:
+        environment |= dict.fromkeys(_PROXIES, _CLOSED)
+    os.close(int(report))
+    for limit, wanted in _LIMITS.items():
+        highest = resource.getrlimit(limit)[1]
+        value = wanted if highest == resource.RLIM_INFINITY else min(wanted, highest)
+        resource.setrlimit(limit, (value, value))
+    try:
+        os.execve(program, [program, *arguments], environment)  # noqa: S606  # no shell is what is wanted
+    except OSError as error:
+        sys.exit(f"it cannot be run here: {error.strerror}")
+
+
+def own_name_space() -> bool:
+    """Move to a network without interfaces, in a user name space that makes it allowed; return whether that is so."""
+    return bool(_libc().unshare(_NEW_USER | _NEW_NETWORK) == 0)
+
+
+def deny_sockets() -> bool:
+    """Let the kernel refuse every socket from now on, which needs no privilege; return whether it does."""
+    if (numbers := _CALLS.get(platform.machine())) is None:
+        return False
+    machine, socket, ring = numbers
+    program = (
+        (_LOAD, 0, 0, 4),  # struct seccomp_data: the architecture
+        (_EQUAL, 0, 5, machine),
+        (_LOAD, 0, 0, 0),  # the number of the call
+        (_AT_LEAST, 3, 0, _OTHER_ABI),
+        (_EQUAL, 2, 0, socket),
+        (_EQUAL, 1, 0, ring),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _DENY),
+    )
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in program))
+    described = struct.pack("@HP", len(program), ctypes.addressof(code))
+    libc = _libc()
+    return bool(
+        libc.prctl(_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0))) == 0
+        and libc.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), described, ctypes.c_ulong(0), ctypes.c_ulong(0)) == 0
+    )
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,212 @@
+"""Delegation: a release's own flux CLI renders what nothing else proves (design section 6).
+
+The CLI is run only if upstream's signature vouches for its archive, in a folder of its own, with nothing that it could
+use to do harm: see `confined.py`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tarfile
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO, TYPE_CHECKING, BinaryIO, cast
+
+from ci_automation.errors import VerificationFailed
+from ci_automation.flows.confined import MAX_OUTPUT_BYTES
+from ci_automation.flux.release import parse_checksums
+from ci_automation.flux.render import header
+
+if TYPE_CHECKING:
+    from ci_automation.flux.options import Options
+    from ci_automation.flux.release import FetchedRelease, ReleaseSource
+    from ci_automation.flux.version import Version
+
+MAX_ARCHIVE_BYTES = 120 << 20  # upstream's have 25 MB
+MAX_PROGRAM_BYTES = 400 << 20  # and the CLI 80 MB
+_MAX_MEMBERS = 16
+_CHUNK = 1 << 20
+_SECONDS = 60  # it takes less than one
+_LAUNCHER = Path(__file__).with_name("confined.py")
+_SHOWN = 300
+# What upstream builds for Linux (its `.goreleaser.yml`), by what the kernel calls the machine.
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv6l": "arm", "armv7l": "arm"}
+
+
+class DelegationFailed(VerificationFailed):
+    """A release's own flux CLI could not be had, is not vouched for, or did not render what was asked for."""
+
+    hint = "A newer version of this program may know the release, and then needs no flux CLI."
+
+    def __init__(self, version: Version, reason: str) -> None:
+        super().__init__(f"the flux CLI of {version} rendered nothing: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Delegated:
+    """What a flux CLI printed, and whether it was out of reach of any network."""
+
+    text: str
+    cut_off: bool
+
+
+def delegate(release: FetchedRelease, options: Options, releases: ReleaseSource) -> Delegated:
+    """Return what `flux install --export` of the release's own CLI prints with `options`.
+
+    Raises:
+        DelegationFailed: nobody vouches for the CLI, there is none for this machine, or it fails.
+        InvalidChecksums: the release's checksums cannot be read.
+        ReleaseSourceError: the CLI cannot be fetched.
+    """
+    version = release.release.version
+    archive = _archive(release, releases)
+    with TemporaryDirectory(prefix="flux-") as folder:
+        program = Path(folder) / "flux"
+        _unpack(version, archive, program)
+        done = _run(version, [str(program), "install", "--export", *arguments(options)])
+    return Delegated(_checked(version, options, done.output), done.cut_off)
+
+
+def arguments(options: Options) -> list[str]:
+    """Return the flags of `flux install` that say all of `options`: a later default of Flux's changes nothing."""
+    values = {flag: value for flag, value in options.flags().items() if value not in ("", [])}
+    return [
+        f"--{flag}={','.join(value) if isinstance(value, list) else str(value).lower()}"
+        if isinstance(value, bool | list)
+        else f"--{flag}={value}"
+        for flag, value in values.items()
+    ]
+
+
+def _archive(release: FetchedRelease, releases: ReleaseSource) -> bytes:
+    """Return the archive of the CLI for this machine, once it is proven to be the one that upstream signed for."""
+    version = release.release.version
+    if release.vouched is None:
+        raise DelegationFailed(version, "upstream's signature on its checksums was not verified, so it is not run")
+    machine = _MACHINES.get(platform.machine()) if sys.platform == "linux" else None
+    if machine is None:
+        raise DelegationFailed(version, f"it is only run on Linux on {', '.join(_MACHINES)}")
+    name = f"flux_{version.semver}_linux_{machine}.tar.gz"
+    expected = parse_checksums(version, release.files.checksums).get(name)
+    if expected is None:
+        raise DelegationFailed(version, f"its checksums do not name {name}")
+    data = releases.asset(version, name, MAX_ARCHIVE_BYTES)
+    if data is None:
+        raise DelegationFailed(version, f"the source of releases has no {name}")
+    if (found := hashlib.sha256(data).hexdigest()) != expected:
+        raise DelegationFailed(version, f"{name} has the sha256 {found}, and its checksums say {expected}")
+    return data
+
+
+class _Capped(io.RawIOBase):
+    """A stream that ends with an error where it is longer than anything that upstream publishes."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._left = stream, MAX_PROGRAM_BYTES
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = self._stream.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise tarfile.TarError(f"it unpacks to more than {MAX_PROGRAM_BYTES} bytes")
+        return data
+
+
+def _unpack(version: Version, archive: bytes, program: Path) -> None:
+    """Write the one regular file `flux` of an archive to `program`, and nothing else of it anywhere."""
+    try:
+        stream = cast("BinaryIO", _Capped(cast("IO[bytes]", gzip.GzipFile(fileobj=io.BytesIO(archive)))))
+        with tarfile.open(fileobj=stream, mode="r|") as packed:
+            for _ in range(_MAX_MEMBERS):
+                member = packed.next()
+                if member is None:
+                    break
+                if member.name == "flux" and member.isreg() and (content := packed.extractfile(member)):
+                    _write(content, program)
+                    return
+    except (tarfile.TarError, zlib.error, OSError, EOFError) as error:
+        raise DelegationFailed(version, f"its archive cannot be unpacked: {error}") from None
+    raise DelegationFailed(version, "its archive has no file flux")
+
+
+def _write(content: IO[bytes], program: Path) -> None:
+    descriptor = os.open(program, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700)
+    with os.fdopen(descriptor, "wb") as file:
+        while chunk := content.read(_CHUNK):
+            file.write(chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    output: bytes
+    cut_off: bool
+
+
+def _run(version: Version, command: list[str]) -> _Done:
+    """Run a program, confined, and return what it printed.
+
+    Its output goes to files without a name, whose size is limited: nothing waits for a process that it left behind.
+    """
+    folder = str(Path(command[0]).parent)
+    environment = {"HOME": folder, "TMPDIR": folder}
+    if libraries := os.environ.get("LD_LIBRARY_PATH"):  # some Pythons do not start without; the CLI never has it
+        environment["LD_LIBRARY_PATH"] = libraries
+    told, report = os.pipe()
+    with TemporaryFile() as output, TemporaryFile() as complaint, os.fdopen(told, "rb") as telling:
+        try:
+            process = subprocess.Popen(  # noqa: S603  # the file that was just verified and unpacked
+                [sys.executable, "-I", "-S", str(_LAUNCHER), str(report), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=complaint,
+                env=environment,
+                cwd=folder,
+                pass_fds=(report,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(report)
+        try:
+            code = process.wait(_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise DelegationFailed(version, f"it was stopped after {_SECONDS} seconds") from None
+        finally:
+            with suppress(ProcessLookupError):  # what it left behind goes too
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if code:
+            raise DelegationFailed(version, _reason(code, complaint))
+        output.seek(0)
+        return _Done(output.read(MAX_OUTPUT_BYTES), telling.read() == b"cut off")
+
+
+def _reason(code: int, complaint: IO[bytes]) -> str:
+    """Return how a program ended, and the first line of its complaint without what could control a terminal."""
+    complaint.seek(0)
+    lines = complaint.read(1 << 16).decode(errors="replace").strip().splitlines()
+    said = "".join(c if c.isprintable() else "?" for c in lines[0][:_SHOWN]) if lines else "it did not say why"
+    ended = f"it was ended by the signal {-code}" if code < 0 else f"it ended with the code {code}"
+    return f"{ended}: {said}"
+
+
+def _checked(version: Version, options: Options, output: bytes) -> str:
+    """Return the text of a CLI's output, if it is a components file of that version with those components."""
+    if len(output) >= MAX_OUTPUT_BYTES:
+        raise DelegationFailed(version, f"it printed {MAX_OUTPUT_BYTES} bytes or more")
+    try:
+        text = output.decode()
+    except UnicodeDecodeError:
+        raise DelegationFailed(version, "what it printed is not text") from None
+    if not text.startswith(header(version, options.components)) or not text.endswith("\n"):
+        raise DelegationFailed(version, "what it printed is not a components file of this version and components")
+    return text

@@ -1,0 +1,97 @@
+"""Rendering a release, and proving that Flux itself would render it so (design section 6).
+
+Tried in this order: the release is known; upstream's own signed rendering has the same bytes; the release's own flux
+CLI renders it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.archive import read_archive
+from ci_automation.errors import Error, VerificationFailed
+from ci_automation.flows.delegate import delegate
+from ci_automation.flows.upstream import find_artifact
+from ci_automation.flux.bundle import LIMITS
+from ci_automation.flux.known import is_known
+from ci_automation.flux.proof import NotCalibrated, Proof, calibrate, unexercised
+from ci_automation.flux.render import render
+
+if TYPE_CHECKING:
+    from ci_automation.flows.ports import Ports
+    from ci_automation.flux.options import Options
+    from ci_automation.flux.release import FetchedRelease
+    from ci_automation.flux.version import Version
+
+
+class UnprovenRendering(VerificationFailed):
+    """A release is not known, and nothing else proves that we render it as Flux itself does."""
+
+    hint = "A newer version of this program may know it; --unsafe-unproven-rendering publishes it all the same."
+
+    def __init__(self, version: Version, why: str) -> None:
+        super().__init__(f"nothing proves that {version} of this content is rendered as Flux itself does: {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """A components file and what proves it; `detail` says in a few words how, or why nothing does."""
+
+    text: str
+    proof: Proof
+    detail: str = ""
+
+
+def rendering(release: FetchedRelease, options: Options, ports: Ports) -> Rendering:
+    """Return the components file of `release`, with the first proof that there is.
+
+    Raises:
+        ComponentMissing: the release lacks a component that the options name.
+        TemplateMismatch: we cannot render the release, and its own flux CLI did not do it either.
+    """
+    version = release.release.version
+    for component in options.components:
+        release.bundle.component(component)
+    if is_known(release.bundle, version):
+        return Rendering(render(release.bundle, version, options), Proof.KNOWN)
+    failures = []
+    for prove in (_calibrated, _delegated):
+        try:
+            return prove(release, options, ports)
+        except Error as error:  # whatever it is, there is no proof then
+            failures.append(str(error))
+    return Rendering(render(release.bundle, version, options), Proof.NONE, "; ".join(failures))
+
+
+def _calibrated(release: FetchedRelease, options: Options, ports: Ports) -> Rendering:
+    """Return our rendering, if upstream's own signed one has the same bytes."""
+    version, upstream = release.release.version, ports.upstream
+    if lacking := unexercised(options):
+        raise NotCalibrated(f"upstream's own rendering of {version} does not show {', '.join(lacking)}")
+    if (found := find_artifact(version, ports)) is None or upstream is None or upstream.registry is None:
+        raise NotCalibrated("no place of upstream's own renderings is known")
+    if found.vouched is None:
+        raise NotCalibrated(f"nobody vouches for {found.reference}")
+    ports.say(f"comparing with upstream's own {found.reference}")
+    reference = found.reference.at_digest(found.digest)
+    manifest = upstream.registry.manifest(reference)
+    layer = manifest.layers[0]
+    if layer.size > LIMITS.compressed_bytes:
+        raise NotCalibrated(f"{reference} has a layer of {layer.size} bytes, and upstream's have 50 KB")
+    tree = read_archive(upstream.registry.blob(reference, layer), LIMITS)
+    theirs = tree[tree.components_path()].decode(errors="replace")
+    calibrate(theirs, release.bundle, version, options)
+    return Rendering(
+        render(release.bundle, version, options),
+        Proof.CALIBRATED,
+        f"upstream's own {found.reference} has the same bytes",
+    )
+
+
+def _delegated(release: FetchedRelease, options: Options, ports: Ports) -> Rendering:
+    """Return what the release's own flux CLI renders."""
+    ports.say(f"looking for the flux CLI of {release.release.version}")
+    made = delegate(release, options, ports.releases)
+    where = "" if made.cut_off else ", whose network could not be cut off"
+    return Rendering(made.text, Proof.DELEGATED, f"its own flux CLI made it{where}")

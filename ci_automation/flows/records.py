@@ -1,0 +1,168 @@
+"""Publication records: written after a channel moved, believed only where their signature holds.
+
+A record is a referrer of the digest (design section 5.1), with a media type of its own, so that Flux does not take it
+for a signature; in it is a Sigstore bundle over the statement. No cluster needs it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, InvalidManifest, Manifest
+from ci_automation.attestation.record import MEDIA_TYPE, InvalidRecord, Record
+from ci_automation.attestation.statement import InvalidStatement, Statement, subject_name
+from ci_automation.errors import VerificationFailed
+from ci_automation.flux.version import InvalidVersion, Version
+from ci_automation.registry.port import ContentMismatch, NotFound
+from ci_automation.signing.bundle import Bundle, proven
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.registry.port import Registry
+    from ci_automation.signing.signer import Signer
+    from ci_automation.signing.trust import Trusted
+
+_CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
+# Some registries list every referrer under the type of its configuration (go-containerregistry `pkg/registry`).
+_LISTED_AS = (MEDIA_TYPE, _CONFIG_TYPE)
+_IMMUTABLE = re.compile(r"(?P<version>v.+)-(?P<digest>[0-9a-f]{12})")
+_MAX_RECORD_BYTES = 1 << 20
+_MAX_RECORDS = 64
+
+
+class TooManyRecords(VerificationFailed):
+    """A digest has more records than an artifact can come to have, so that one may hide among them."""
+
+    hint = "Somebody who can write to the registry attached them. Find out who, and delete those that are not yours."
+
+    def __init__(self, reference: Reference, number: int) -> None:
+        super().__init__(f"{reference} has {number} publication records, more than the {_MAX_RECORDS} that are read")
+
+
+class ImmutableTagMoved(VerificationFailed):
+    """An immutable tag points at another digest than the one it is named after, so that the one it had is hidden."""
+
+    hint = "Somebody moved a tag that must never move. Find out who, and point it back or delete it."
+
+    def __init__(self, reference: Reference, found: Digest) -> None:
+        super().__init__(f"{reference} points at {found}, which it is not named after")
+
+
+def write(registry: Registry, channel: Reference, manifest: Manifest, record: Record, signer: Signer) -> None:
+    """Attach `record` to the artifact with this manifest. The blob `CONFIG_BLOB` must be in the repository.
+
+    Raises:
+        SigningError: it cannot be signed.
+    """
+    statement = record.to_statement(subject_name(channel))
+    bundle = signer.sign_statement(statement.to_bytes())
+    registry.put_blob(channel, bundle)
+    referrer = Manifest.build(
+        Descriptor.of(_CONFIG_TYPE, CONFIG_BLOB),
+        (Descriptor.of(MEDIA_TYPE, bundle),),
+        artifact_type=MEDIA_TYPE,
+        subject=Descriptor.of(manifest.media_type, manifest.raw),
+    )
+    registry.put_referrer(channel, referrer)
+
+
+def read(registry: Registry, reference: Reference, digest: Digest, trusted: Trusted) -> tuple[Record, ...]:
+    """Return the records of `digest` that somebody trusted signed, the oldest first; others are as if not there.
+
+    Raises:
+        NotAnIndex: somebody put something else where the list of referrers has to be.
+        TooManyRecords: somebody attached very many.
+    """
+    referrers = registry.referrers(reference, digest)
+    candidates = [descriptor for descriptor in referrers if descriptor.artifact_type in _LISTED_AS]
+    if len(candidates) > _MAX_RECORDS:
+        raise TooManyRecords(reference.at_digest(digest), len(candidates))
+    found = [_believed(registry, reference, digest, candidate, trusted) for candidate in candidates]
+    return tuple(sorted((record for record in found if record), key=lambda record: record.at))
+
+
+def _believed(
+    registry: Registry, reference: Reference, digest: Digest, candidate: Descriptor, trusted: Trusted
+) -> Record | None:
+    """Return the record in a referrer, if it is about `digest`, and signed by somebody trusted, who is named in it."""
+    bundle = _bundle(registry, reference, candidate)
+    said = bundle and proven(bundle, trusted)
+    if not said:
+        return None
+    by, payload = said
+    try:
+        record = Record.from_statement(Statement.parse(payload))
+    except (InvalidStatement, InvalidRecord):
+        return None
+    return record if record.digest == digest and record.by == str(by) else None
+
+
+def _bundle(registry: Registry, reference: Reference, candidate: Descriptor) -> Bundle | None:
+    try:
+        layers = registry.manifest(reference.at_digest(candidate.digest)).layers
+        if [layer.media_type for layer in layers] != [MEDIA_TYPE] or layers[0].size > _MAX_RECORD_BYTES:
+            return None
+        return Bundle.parse(registry.blob(reference, layers[0]))
+    except (NotFound, ContentMismatch, InvalidManifest):
+        return None
+
+
+def superseded_by(
+    registry: Registry, channel: Reference, digest: Digest, version: Version, trusted: Trusted, tags: Collection[str]
+) -> Record | None:
+    """Return the record of where `channel` was after it had been at `digest`, which is of `version`.
+
+    If there is one, somebody without a key moved the channel back to what was signed once: nothing may be built on
+    that. Only digests that immutable tags of the same or a higher version name are looked at, which is none in a
+    repository whose channel has its newest. A move back of ours (`rollback`) has a newer record of its own.
+
+    Raises:
+        ImmutableTagMoved: a tag hides such a digest.
+        NotAnIndex, TooManyRecords: somebody hides the records of one.
+    """
+    later = {tag: found for tag in tags if (found := _stated(tag)) and found >= version}
+    later = {tag: found for tag, found in later.items() if not tag.endswith(digest.short)}
+    if not later:
+        return None
+    own = _latest(registry, channel, digest, trusted)
+    for tag, found in sorted(later.items(), key=lambda item: item[1], reverse=True):
+        other = registry.resolve(channel.at_tag(tag))
+        if other is None:
+            continue
+        if not tag.endswith(other.short):
+            raise ImmutableTagMoved(channel.at_tag(tag), other)
+        record = _latest(registry, channel, other, trusted)
+        if record is not None and _is_later(record, own, digest, higher=found > version):
+            return record
+    return None
+
+
+def _is_later(record: Record, own: Record | None, digest: Digest, *, higher: bool) -> bool:
+    """Return whether the channel was where `record` says after it was at `digest`, whose latest record is `own`.
+
+    Without one of its own, only a higher version or the chain of previous digests tells: a run that published the same
+    version anew, with other options, may have ended before it wrote its record.
+    """
+    follows = record.previous == digest
+    if own is None:
+        return follows or higher
+    return record.at > own.at or (record.at == own.at and follows and own.previous != record.digest)
+
+
+def _latest(registry: Registry, channel: Reference, digest: Digest, trusted: Trusted) -> Record | None:
+    records = [record for record in read(registry, channel, digest, trusted) if record.is_for(channel)]
+    return records[-1] if records else None
+
+
+def _stated(tag: str) -> Version | None:
+    """Return the version in an immutable tag, in which `_` stands for `+`, or None where it is another tag."""
+    if (match := _IMMUTABLE.fullmatch(tag)) is None:
+        return None
+    try:
+        return Version.parse(match["version"].replace("_", "+"))
+    except InvalidVersion:
+        return None

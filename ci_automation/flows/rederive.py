@@ -1,0 +1,80 @@
+"""Making an artifact again from upstream's release and its own overlay, to see whether the same digest comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import VerificationFailed
+from ci_automation.flows.base import read_base
+from ci_automation.flows.observe import look_at
+from ci_automation.flows.proof import rendering
+from ci_automation.flows.upstream import fetch
+from ci_automation.flux.artifact import Recipe, compose
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.ports import Intent, Ports
+
+
+class NotRederived(VerificationFailed):
+    """The same inputs give another digest: another tool made the artifact, or it says of itself what is not so."""
+
+    hint = "Its components are what Flux renders, see above; what differs is how they are packed and described."
+
+    def __init__(self, reference: Reference, found: Digest, made: Digest) -> None:
+        super().__init__(f"{reference} is {found}, and made again from its inputs it is {made}")
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """The inputs of an artifact in the order in which they come in, each with what proves it, and what they give."""
+
+    steps: tuple[tuple[str, str], ...]
+    found: Digest
+    made: Digest
+
+    def check(self, reference: Reference) -> None:
+        """Raise `NotRederived` unless the digest is the same."""
+        if self.found != self.made:
+            raise NotRederived(reference, self.found, self.made)
+
+
+def rederive(reference: Reference, ports: Ports, intent: Intent) -> Derivation:
+    """Return how the artifact that `reference` names comes from upstream's release and its overlay.
+
+    Raises:
+        EditedByHand, MadeByAnotherTool: its components are not what the release and its options give.
+        UpstreamUnsigned, UpstreamForged: the release is not proven to be Flux's.
+    """
+    observed = look_at(reference, ports)
+    base = read_base(observed, ports, intent)
+    release = fetch(base.version, ports)
+    rendered = rendering(release, base.options, ports)
+    recipe = Recipe(
+        version=base.version,
+        commit=release.commit,
+        release=release.bundle.digest,
+        options=base.options,
+        components=rendered.text,
+        overlay=base.overlay,
+        path=base.path,
+    )
+    made = compose(recipe)
+    steps = (
+        ("artifact", f"{reference} is {observed.digest}"),
+        ("release", f"{base.version}, its manifests {release.bundle.digest}, commit {release.commit}"),
+        ("upstream", release.vouched or "nobody vouches for the release: its checksums are not signed"),
+        ("options", " ".join(_flag(*option) for option in base.options.differing().items()) or "Flux's own"),
+        ("rendering", f"{base.path} is what the release gives with these options, byte for byte ({rendered.proof})"),
+        ("overlay", f"{len(base.overlay.files)} other files: {base.overlay.digest()}"),
+        ("result", f"made again it is {made.digest}"),
+    )
+    return Derivation(steps, observed.digest, made.digest)
+
+
+def _flag(name: str, value: object) -> str:
+    """Return a flag as `flux install` takes it."""
+    text = ",".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else value
+    return f"--{name}={text}"

@@ -1,0 +1,98 @@
+"""Proof of a rendering: why its bytes are believed to be those of Flux itself (design section 6)."""
+
+from __future__ import annotations
+
+import enum
+import re
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import VerificationFailed
+from ci_automation.flux.options import Options
+from ci_automation.flux.recover import recover
+from ci_automation.flux.render import render
+from ci_automation.flux.text import documents
+
+if TYPE_CHECKING:
+    from ci_automation.flux.bundle import Bundle
+    from ci_automation.flux.version import Version
+
+_KIND = re.compile(r"^kind: (\S+)$", re.MULTILINE)
+_NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: (\S+)$", re.MULTILINE)
+_SHOWN = 160
+
+
+class Proof(enum.StrEnum):
+    """Why a rendering may be published."""
+
+    KNOWN = "known"  # the release is in the table of those that our rendering was proven on
+    CALIBRATED = "calibrated"  # it equals upstream's own signed rendering, which exercises the options
+    DELEGATED = "delegated"  # the release's own flux CLI made it
+    NONE = "none"
+
+
+class NotCalibrated(VerificationFailed):
+    """Upstream's own rendering of a release does not prove ours."""
+
+    hint = "A newer version of this program may know the release's templates."
+
+
+def calibrate(theirs: str, bundle: Bundle, version: Version, options: Options) -> None:
+    """Prove our rendering of a release with `options` by upstream's own rendering of it.
+
+    Ours, with the components that upstream's names and otherwise Flux's defaults, must have the same bytes. That proves
+    what such a rendering exercises, and nothing else: see `unexercised`.
+
+    Raises:
+        NotCalibrated: the bytes differ, `theirs` is of another version, or does not exercise the options.
+        UnreadableComponents, InvalidOption: `theirs` is not a components file.
+        TemplateMismatch, ComponentMissing: the release cannot be rendered with upstream's components.
+    """
+    found = recover(theirs)
+    if found.version != version:
+        raise NotCalibrated(f"upstream's rendering of {version} says that it is of {found.version}")
+    ours = render(bundle, version, Options(components=found.options.components))
+    if ours != theirs:
+        raise NotCalibrated(f"upstream renders {version} otherwise: {first_difference(ours, theirs)}")
+    if lacking := unexercised(options, found.options.components):
+        raise NotCalibrated(f"upstream's rendering of {version} does not show {', '.join(lacking)}")
+
+
+def unexercised(options: Options, components: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return what upstream's rendering with `components` cannot prove of `options`: flags, and components.
+
+    It exercises the default namespace and flags, and components out of its own list with notification-controller among
+    them (design section 6): without that one, the others get no address for their events. Without `components`, which
+    is before upstream's rendering was read, any component may be in it.
+    """
+    flags = [f"--{flag}" for flag in options.differing() if flag != "components"]
+    if "notification-controller" not in options.components:
+        flags.append("components without notification-controller")
+    return (*flags, *(name for name in options.components if components and name not in components))
+
+
+def first_difference(ours: str, theirs: str) -> str:
+    """Return which document differs first, and the first line that differs in it, in our rendering and upstream's."""
+    for mine, other in zip_longest(documents(ours), documents(theirs)):
+        if mine == other:
+            continue
+        if other is None:
+            return f"{_label(mine)} is only in ours"
+        if mine is None:
+            return f"{_label(other)} is only in upstream's"
+        if (label := _label(other)) != _label(mine):
+            return f"where ours has {_label(mine)}, upstream's has {label}"
+        lines = zip_longest(mine.split("\n"), other.split("\n"))
+        one, two = next(pair for pair in lines if pair[0] != pair[1])
+        return f"in {label}, ours has {_line(one)} and upstream's has {_line(two)}"
+    return "one ends with more empty lines than the other"
+
+
+def _label(document: str) -> str:
+    """Return the kind and name of a document."""
+    kind, name = _KIND.search(document), _NAME.search(document)
+    return f"{kind[1]}/{name[1]}"[:_SHOWN] if kind and name else "a document without kind and name"
+
+
+def _line(line: str | None) -> str:
+    return repr(line.strip()[:_SHOWN]) if line is not None else "no more lines"

@@ -1,0 +1,60 @@
+"""Referrers where a registry has no API for them: an index under a tag, which the writers keep between them.
+
+OCI distribution spec v1.1, *Referrers Tag Schema*. A registry cannot compare and swap, so that two writers at once can
+each overwrite what the other wrote: what was written is read back, and merged again while it is missing.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from ci_automation.registry.port import ReferrerLost, TagMoved
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.index import Index
+    from ci_automation.artifact.manifest import Descriptor
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.registry.retry import Clock
+
+MAX_MERGES = 5
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.1, 5.0
+
+
+class IndexStore(Protocol):
+    """Where the indexes of referrers are."""
+
+    def read_index(self, tag: Reference) -> Index:
+        """Return the index under a tag, an empty one where there is none."""
+        ...
+
+    def write_index(self, tag: Reference, index: Index) -> None:
+        """Store an index under a tag."""
+        ...
+
+
+def referrers_tag(reference: Reference, digest: Digest) -> Reference:
+    """Return the tag that lists the referrers of `digest`."""
+    return reference.at_tag(f"sha256-{digest.hex}")
+
+
+def merge(store: IndexStore, tag: Reference, entry: Descriptor, clock: Clock) -> None:
+    """Have the index under `tag` list `entry`, beside all that it lists already.
+
+    Before the look back goes twice the time that our own look and write took: who looked before we wrote, and is not
+    far slower than we are, has overwritten ours by then, and it is seen. Whoever looks later finds it, and keeps it.
+
+    Raises:
+        ReferrerLost: others overwrote it each time.
+    """
+    for merges in range(MAX_MERGES + 1):
+        began = clock.monotonic()
+        index = store.read_index(tag)
+        if index.lists(entry.digest):
+            return
+        if merges < MAX_MERGES:
+            with suppress(TagMoved):  # the next look finds what it moved to
+                store.write_index(tag, index.with_entry(entry))
+            clock.sleep(min(max(_SHORTEST_WAIT, 2 * (clock.monotonic() - began)), _LONGEST_WAIT))
+    raise ReferrerLost(tag, entry.digest, MAX_MERGES)

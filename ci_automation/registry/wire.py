@@ -1,0 +1,116 @@
+"""One registry's requests: how they are addressed, repeated and continued, and what is wrong with an answer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from ci_automation.artifact.digest import Digest, InvalidDigest
+from ci_automation.artifact.reference import OciRepository
+from ci_automation.registry.exchange import Request, Scope
+from ci_automation.registry.network import Network, Origin, base_url, registry_host, repository_path
+from ci_automation.registry.port import MAX_MANIFEST_BYTES, OtherRegistry, UnexpectedAnswer
+from ci_automation.registry.retry import Patience
+from ci_automation.registry.transport import Transport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.registry.credentials import CredentialSource
+    from ci_automation.registry.exchange import Answer
+    from ci_automation.registry.retry import Clock, Deadline
+
+MAX_PAGES = 200
+_NEXT = re.compile(r'<(?P<url>[^<>]*)>\s*;[^,]*\brel="?next\b')
+
+T = TypeVar("T")
+
+
+class Wire:
+    """The way to the registry at one host."""
+
+    def __init__(
+        self, host: str, credentials: CredentialSource, network: Network | None, patience: Patience | None
+    ) -> None:
+        self.host = host
+        self._base = base_url(registry_host(host))
+        self._patience = patience or Patience()
+        self._transport = Transport(host, credentials, network or Network(), self.clock)
+
+    @property
+    def clock(self) -> Clock:
+        """Return the time that this registry is spoken to in."""
+        return self._patience.clock
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
+        self._transport.close()
+
+    def request(self, method: str, reference: Reference, path: str, *, push: bool = False) -> Request:
+        """Return the request about `path` of the reference's repository, with the right to write if it pushes.
+
+        Raises:
+            OtherRegistry: the reference is not in this registry.
+        """
+        repository = reference.repository
+        if not isinstance(repository, OciRepository) or repository.host != self.host:
+            raise OtherRegistry(self.host, reference)
+        name = repository_path(repository)
+        return Request(method, f"{self._base}/v2/{name}/{path}", Scope(name, push), MAX_MANIFEST_BYTES)
+
+    def run(self, attempt: Callable[[Deadline], T]) -> T:
+        """Return what `attempt` returns, which is called anew as long as another attempt may succeed."""
+        return self._patience.run(attempt)
+
+    def exchange(self, request: Request, deadline: Deadline) -> Answer:
+        """Return the answer to `request`, asked once."""
+        return self._transport.exchange(request, deadline)
+
+    def ask(self, request: Request) -> Answer:
+        """Return the answer to `request`, asked as often as it takes."""
+        return self.run(lambda deadline: self.exchange(request, deadline))
+
+    def followed(self, answer: Answer) -> str:
+        """Return the URL that an answer leads to by its `Location`.
+
+        Raises:
+            UnexpectedAnswer: it leads nowhere, or to where nobody should go.
+        """
+        return self._transport.followed(answer, answer.headers.get("location", ""))
+
+    def pages(self, request: Request, what: str) -> Iterator[Answer]:
+        """Yield the answers to a request for a list, page by page as their `Link` says (RFC 8288).
+
+        Raises:
+            UnexpectedAnswer: there is no end to it, or it goes on at another host.
+        """
+        for _ in range(MAX_PAGES):
+            answer = self.ask(request)
+            yield answer
+            link = _NEXT.search(answer.headers.get("link", ""))
+            if link is None:
+                return
+            url = self._transport.followed(answer, link["url"])
+            if Origin.of(url) != Origin.of(self._base):
+                raise UnexpectedAnswer(f"{self.host} continues its list of {what} at another host")
+            request = replace(request, url=url)
+        raise self.endless(what)
+
+    def endless(self, what: str) -> UnexpectedAnswer:
+        """Return the error of a list that is longer than anybody's."""
+        return UnexpectedAnswer(f"{self.host} comes to no end of {what}")
+
+
+def stated_digest(answer: Answer) -> Digest | None:
+    """Return the digest that the registry says the content has, or None if it says none of ours."""
+    try:
+        return Digest.parse(answer.headers.get("docker-content-digest", ""))
+    except InvalidDigest:
+        return None
+
+
+def unexpected(answer: Answer, what: str) -> UnexpectedAnswer:
+    """Return the error of an answer that the distribution spec does not provide for."""
+    return UnexpectedAnswer(f"{what}: {answer.host} answered {answer.described()}", answer.complaint())

@@ -1,0 +1,222 @@
+"""What a certificate of Fulcio vouches for: who it names, and what was signed with it while it lived.
+
+A signature without a bundle (cosign's `.sig` manifests, `--output-signature` files) is verified as cosign does it in
+`pkg/cosign/verify.go`: the time comes from the log's promise, everything else is judged at that time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.errors import VerificationFailed
+from ci_automation.signing.rekor import LogEntry, UnreadableEntry, decoded
+from ci_automation.signing.trust import Identity
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+# Fulcio's `docs/oid-info.md`
+_ISSUER_V1, _OTHER_NAME, _ISSUER_V2 = (f"1.3.6.1.4.1.57264.1.{number}" for number in (1, 7, 8))
+_UTF8_STRING = 0x0C
+_SHORT_LENGTHS = 0x80
+_MAX_PEM_BYTES = 64 << 10
+
+
+class Rejected(VerificationFailed):
+    """A signature by certificate does not hold, whoever made it."""
+
+    hint = "Nothing of it is believed. If it should hold, check that the Sigstore instance (--trust-config) is its own."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the signature by certificate is rejected: {reason}")
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """What somebody signed with a certificate of a Sigstore instance; whether they are trusted is judged elsewhere."""
+
+    identity: Identity
+    statement: bytes
+    rekor: int | None = None  # the version of the log's API that the entry came from
+    logged_at: datetime | None = None
+
+
+class Authorities(Protocol):
+    """The roots of a Sigstore instance, each as it was at a given time."""
+
+    def verify_certificate(self, certificate: Certificate, at: datetime) -> None:
+        """Check that a certificate is of this instance's Fulcio and in its certificate log.
+
+        Raises:
+            Rejected: it is not.
+        """
+        ...
+
+    def verify_promise(self, log_id: str, promise: bytes, data: bytes, at: datetime) -> None:
+        """Check that the log of this id, in hexadecimal, signed `data`.
+
+        Raises:
+            Rejected: it did not, or there is no such log.
+        """
+        ...
+
+
+def verify_detached(
+    authorities: Authorities, message: bytes, signature: bytes, certificate_pem: str, entry_json: str
+) -> Certified:
+    """Return what `signature` over `message` proves, by its certificate and its entry in a log of Rekor v1.
+
+    Raises:
+        Rejected: it proves nothing.
+    """
+    certificate = certificate_of_pem(certificate_pem)
+    try:
+        entry = LogEntry.parse(entry_json)
+        promise, record = decoded(entry.promise), entry.record
+    except UnreadableEntry as reason:
+        raise Rejected(f"its entry of the log cannot be read: {reason}") from None
+    at = datetime.fromtimestamp(entry.integrated_time, UTC)
+    authorities.verify_promise(entry.log_id, promise, entry.signed_bytes, at)
+    if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
+        raise Rejected(f"its certificate was not valid when the log took it, {at:%Y-%m-%d %H:%M:%S} UTC")
+    authorities.verify_certificate(certificate, at)
+    require_code_signing(certificate)
+    _require_bound(record, message, signature, certificate)
+    require_signed(certificate, signature, message)
+    return Certified(identity_of(certificate), message, 1, at)
+
+
+def certificate_of_pem(pem: str) -> Certificate:
+    """Return the one certificate in `pem`.
+
+    Raises:
+        Rejected: it is none, or several.
+    """
+    from cryptography.x509 import load_pem_x509_certificates
+
+    try:
+        found = load_pem_x509_certificates(pem.encode()) if len(pem) <= _MAX_PEM_BYTES else []
+    except ValueError:
+        found = []
+    if len(found) != 1:
+        raise Rejected("its certificate cannot be read")
+    return found[0]
+
+
+def identity_of(certificate: Certificate) -> Identity:
+    """Return who a certificate of Fulcio names (Fulcio's `docs/oid-info.md`; version 2 of the issuer before 1).
+
+    Raises:
+        Rejected: it names nobody, or several.
+    """
+    from cryptography import x509
+
+    try:
+        names = list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+        extensions = {
+            each.oid.dotted_string: each.value.value
+            for each in certificate.extensions
+            if isinstance(each.value, x509.UnrecognizedExtension)
+        }
+        found = [_subject(name) for name in names]
+        newer, older = extensions.get(_ISSUER_V2), extensions.get(_ISSUER_V1)
+        issuers = {text for text in (newer and _utf8_string(newer), older and older.decode()) if text}
+    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
+        raise Rejected("its certificate names nobody in a way that Fulcio does") from None
+    if len(found) != 1 or not found[0] or len(issuers) != 1:
+        raise Rejected("its certificate does not name exactly one signer and one issuer")
+    identity = Identity(issuers.pop(), found[0])
+    if not (identity.issuer.isprintable() and identity.subject.isprintable()):  # it goes to terminals and workflow logs
+        raise Rejected("its certificate names somebody in characters that cannot be shown")
+    return identity
+
+
+def _subject(name: object) -> str:
+    from cryptography import x509
+
+    match name:
+        case x509.UniformResourceIdentifier() | x509.RFC822Name():
+            return name.value
+        case x509.OtherName() if name.type_id.dotted_string == _OTHER_NAME:
+            return _utf8_string(name.value)
+    raise ValueError
+
+
+def _utf8_string(der: bytes) -> str:
+    """Return the text in a DER UTF8String."""
+    tag, length, value = der[0:1], der[1:2], der[2:]
+    if tag != bytes([_UTF8_STRING]) or not length:
+        raise ValueError
+    size = length[0]
+    if size > _SHORT_LENGTHS:
+        octets = size - _SHORT_LENGTHS
+        size, value = int.from_bytes(value[:octets], "big"), value[octets:]
+    if size != len(value):
+        raise ValueError
+    return value.decode()
+
+
+def require_code_signing(certificate: Certificate) -> None:
+    """Check that a certificate is for signing code.
+
+    Raises:
+        Rejected: it is for something else.
+    """
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    try:
+        usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
+        extended = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
+        raise Rejected("its certificate does not say what it is for") from None
+    if not usage.digital_signature or ExtendedKeyUsageOID.CODE_SIGNING not in extended:
+        raise Rejected("its certificate is not for signing code")
+
+
+def _require_bound(record: object, message: bytes, signature: bytes, certificate: Certificate) -> None:
+    """Check that an entry's body is about this signature, certificate and message, and no other (CVE-2022-36056)."""
+    match record:
+        case {
+            "apiVersion": "0.0.1",
+            "kind": "hashedrekord",
+            "spec": {
+                "data": {"hash": {"algorithm": "sha256", "value": str(value)}},
+                "signature": {"content": str(content), "publicKey": {"content": str(pem)}},
+            },
+        }:
+            try:
+                logged, owner = decoded(content), certificate_of_pem(decoded(pem).decode())
+            except (ValueError, Rejected):
+                raise Rejected("its entry of the log is about another certificate, or a bare key") from None
+            if value != Digest.of(message).hex:
+                raise Rejected("its entry of the log is about something else")
+            if logged != signature:
+                raise Rejected("its entry of the log is about another signature")
+            if owner != certificate:
+                raise Rejected("its entry of the log is about another certificate")
+            return
+    raise Rejected("its entry of the log is not about a signature over a digest")
+
+
+def require_signed(certificate: Certificate, signature: bytes, message: bytes) -> None:
+    """Check that a certificate's key signed `message`.
+
+    Raises:
+        Rejected: it did not.
+    """
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    key = certificate.public_key()
+    if not isinstance(key, EllipticCurvePublicKey):
+        raise Rejected("its certificate's key is not an EC key, as those of keyless signatures are")
+    try:
+        key.verify(signature, message, ECDSA(SHA256()))
+    except InvalidSignature:
+        raise Rejected("the certificate's key did not sign this") from None

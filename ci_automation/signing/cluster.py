@@ -1,0 +1,108 @@
+"""Whether a cluster accepts an artifact, by the version of Flux that runs there.
+
+What each version does is source-controller's `internal/oci/cosign/cosign.go` and what cosign's library makes of it:
+up to 1.7 (Flux 2.7) only `.sig`; from 1.8 bundles, if there is any, and only then `.sig`; 1.8.3 (Flux 2.8.6) is the
+first that can tell the time without Rekor 1; 1.9 (Flux 2.9) has `trustedRootSecretRef`, and passes over bundles that
+Rekor 2 has logged with their envelope, as cosign 3.0 has it done (sigstore-go 1.2, `pkg/tlog/entry.go`).
+tests/real/test_judge.py asks 1.7.3, 1.8.0 and 1.9.1 themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ci_automation.flux.version import Version
+from ci_automation.signing.evidence import examine
+from ci_automation.signing.trust import TrustedIdentities
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ci_automation.signing.evidence import Evidence, Findings
+    from ci_automation.signing.finding import Finding
+    from ci_automation.signing.trust import Trusted
+
+_READS_BUNDLES = Version.parse("2.8.0")
+_READS_REKOR_2 = Version.parse("2.8.6")
+_READS_NO_ENVELOPES = Version.parse("2.9.0")
+FIRST_WITH_OWN_ROOT = Version.parse("2.9.0")
+# The first version of each group that behaves alike within a minor.
+_TABLE = (
+    *((f"2.{minor}", f"2.{minor}.0") for minor in range(2, 8)),
+    ("2.8.0 - 2.8.5", "2.8.0"),
+    ("2.8.6 and later 2.8", "2.8.6"),
+    ("2.9", "2.9.0"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether Flux accepts an artifact, and why (not); `strict` is whether we would too, who look at more."""
+
+    accepted: bool
+    strict: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the clusters do that run one of these versions of Flux."""
+
+    flux: str
+    judgement: Judgement
+
+
+def table(evidence: Evidence, trusted: Trusted) -> tuple[Row, ...]:
+    """Return what clusters do that trust `trusted`, for every minor of Flux from 2.2 on."""
+    findings = examine(evidence, trusted)
+    return tuple(Row(name, judge(findings, trusted, Version.parse(first))) for name, first in _TABLE)
+
+
+def judge(findings: Findings, trusted: Trusted, flux: Version) -> Judgement:
+    """Return what a cluster with this version of Flux does.
+
+    What is trusted is in its `OCIRepository`: all keys in one Secret, or the identities as `matchOIDCIdentity`.
+    """
+    bundles = tuple(each for each in findings.bundles if _is_read(each, flux))
+    if isinstance(trusted, TrustedIdentities):
+        if trusted.root.custom and flux < FIRST_WITH_OWN_ROOT:
+            return _refused("it knows only the public Sigstore; trustedRootSecretRef came with Flux 2.9")
+        if bundles and len(trusted.matches) != 1:
+            return _refused(f"with bundles it takes one matchOIDCIdentity, not {len(trusted.matches)}")
+        if flux < _READS_REKOR_2 and bundles:
+            bundles = tuple(_without_clock(each) for each in bundles)
+    if bundles:
+        judgement = _any_of(bundles, "bundle", findings)
+        if not judgement.accepted and any(finding.problem is None for finding in findings.legacy):
+            return _refused(f"a bundle that does not match hides the .sig: {judgement.reason}")
+        return judgement
+    if not findings.legacy:
+        which = "bundles" if flux < _READS_BUNDLES else "bundle whose envelope is in Rekor 2"
+        unread = f"it reads no {which}, and there is no .sig"
+        return _refused(unread if findings.bundles else "there is no signature")
+    return _any_of(findings.legacy, ".sig", findings)
+
+
+def _is_read(finding: Finding, flux: Version) -> bool:
+    return flux >= _READS_BUNDLES and not (finding.envelope_in_rekor_2 and flux >= _READS_NO_ENVELOPES)
+
+
+def _without_clock(finding: Finding) -> Finding:
+    if finding.problem is None and finding.only_rekor_2:
+        return replace(finding, problem="it has an entry of Rekor 2 only, which Flux takes since 2.8.6")
+    return finding
+
+
+def _any_of(read: Sequence[Finding], kind: str, findings: Findings) -> Judgement:
+    """Return the judgement of a reader of `read` to whom one good signature is enough."""
+    taken = sorted((finding for finding in read if finding.problem is None), key=lambda finding: not finding.counts)
+    if not taken:
+        return _refused("; ".join(sorted({str(finding.problem) for finding in read})))
+    but = f", although {taken[0].left_out}: Flux does not look at that" if taken[0].left_out else ""
+    strict = any(finding.counts for finding in (*findings.legacy, *findings.bundles))
+    return Judgement(accepted=True, strict=strict, reason=f"the {kind} of {taken[0].by}{but}")
+
+
+def _refused(reason: str) -> Judgement:
+    return Judgement(accepted=False, strict=False, reason=reason)

@@ -1,0 +1,209 @@
+"""HTTP to the services that keyless signing needs: capped, timed, redirected nowhere, and repeated a few times.
+
+The clients in sigstore know no time limit, repeat nothing, follow redirects and read `.netrc`; what they send is plain
+JSON, so it is sent from here.
+"""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import unquote, urlsplit
+
+from ci_automation.errors import SigningError
+from ci_automation.registry.exchange import Answer
+from ci_automation.registry.network import Network, Origin, UnsafeAddress
+from ci_automation.registry.retry import Again, Deadline, Patience, retry_after
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import urllib3
+
+_CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0  # Rekor v2 answers when the entry is in the log, and no sooner
+_CHUNK = 64 << 10
+_BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
+_HEADERS = {"User-Agent": "flux-manifests", "Accept-Encoding": "identity"}
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class ServiceFailed(SigningError):
+    """A service that keyless signing needs fails, refuses, or cannot be reached."""
+
+    name: ClassVar[str]
+    hint = (
+        "Nothing was tagged: the channel and what clusters run are unchanged. Run it again; or sign with a key "
+        "(--signing key --key FILE), which needs no service."
+    )
+
+    def __init__(self, host: str, problem: str, attempts: int = 1) -> None:
+        tried = f", the last of {attempts} attempts" if attempts > 1 else ""
+        super().__init__(f"{self.name} at {host} failed: {problem}{tried}")
+
+
+class FulcioFailed(ServiceFailed):
+    """Fulcio gives no certificate."""
+
+    name = "Fulcio (certificates)"
+
+
+class RekorFailed(ServiceFailed):
+    """Rekor takes or gives no entry."""
+
+    name = "Rekor (the transparency log)"
+
+
+class TimestampFailed(ServiceFailed):
+    """The authority for timestamps gives none."""
+
+    name = "the timestamp authority"
+
+
+class TokenServiceFailed(ServiceFailed):
+    """The place where identity tokens come from gives none."""
+
+    name = "the identity token endpoint"
+
+
+class UnsafeService(SigningError):
+    """A service has an address that nothing secret may be sent to."""
+
+    hint = "Services are spoken to by https://, or by http:// on this machine. Correct the trust configuration."
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"the address of {what} is refused: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request; `cap` is how many bytes its answer may have, `secrets` what the other side is shown."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS, repr=False)
+    body: bytes | None = field(default=None, repr=False)
+    cap: int = 1 << 20
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Whoever sends calls: through which proxy, and with how much patience."""
+
+    network: Network = field(default_factory=Network)
+    patience: Patience = field(default_factory=lambda: Patience(seconds=120.0))
+
+    def ask(self, call: Call, failed: type[ServiceFailed]) -> Answer:
+        """Return the answer to `call`, read to its end, whatever its status but those that ask for patience.
+
+        Raises:
+            UnsafeService: it would be plain HTTP to another machine.
+            MissingCertificates: the file of them that the environment names is not there.
+            ServiceFailed: of the kind `failed`; no answer came, or only busy ones.
+        """
+        origin = checked_origin(call.url, failed.name)
+        attempts = 0
+
+        def attempt(deadline: Deadline) -> Answer:
+            nonlocal attempts
+            attempts += 1
+            answer = self._sent(call, origin, deadline, failed, attempts)
+            if answer.status in _BUSY:
+                error = failed(origin.host, f"it answered {answer.complaint()}", attempts)
+                raise Again(error, retry_after(answer, deadline.clock))
+            return answer
+
+        return self.patience.run(attempt)
+
+    def _sent(
+        self, call: Call, origin: Origin, deadline: Deadline, failed: type[ServiceFailed], attempts: int
+    ) -> Answer:
+        import urllib3
+
+        proxy = self.network.proxy_for(origin)
+        left = max(deadline.left, 0.01)
+        try:
+            response = _pool(proxy, self.network.ca_bundle).request(
+                call.method,
+                call.url,
+                body=call.body,
+                headers={**_HEADERS, **call.headers},
+                timeout=urllib3.Timeout(connect=min(_CONNECT_SECONDS, left), read=min(_READ_SECONDS, left)),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+            body = bytearray()
+            with closing(response):
+                while piece := response.read1(_CHUNK):
+                    body += piece
+                    if len(body) > call.cap:
+                        raise failed(origin.host, f"its answer has more than {call.cap} bytes", attempts)
+                    if deadline.left <= 0:
+                        raise failed(origin.host, "it took longer than is allowed", attempts)
+        except (urllib3.exceptions.HTTPError, OSError, UnicodeError) as error:
+            # Not chained: these texts have URLs with queries in them, and a proxy's password.
+            reason, hopeless = _in_words(error)
+            failure = failed(origin.host, reason, attempts)
+            raise (failure if hopeless else Again(failure)) from None
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status, headers, bytes(body), call.url, call.secrets)
+
+
+def checked_origin(url: str, what: str) -> Origin:
+    """Return where `url` leads to.
+
+    Raises:
+        UnsafeService: it is no address of a web server, or plain HTTP to another machine.
+    """
+    try:
+        origin = Origin.of(url)
+    except UnsafeAddress as reason:
+        raise UnsafeService(what, str(reason)) from None
+    if origin.scheme != "https" and not origin.is_loopback:
+        raise UnsafeService(what, f"{origin.host} would be spoken to without TLS")
+    return origin
+
+
+@cache
+def _pool(proxy: str | None, ca_bundle: str | None) -> urllib3.PoolManager:
+    import certifi
+    import urllib3
+
+    if ca_bundle is not None and not Path(ca_bundle).exists():
+        from ci_automation.registry.transport import MissingCertificates
+
+        raise MissingCertificates(ca_bundle)
+    certificates = ca_bundle or certifi.where()
+    if proxy is None:
+        return urllib3.PoolManager(ca_certs=certificates)
+    user, at, _ = urlsplit(proxy).netloc.rpartition("@")
+    headers = urllib3.make_headers(proxy_basic_auth=unquote(user)) if at else None
+    return urllib3.ProxyManager(proxy, proxy_headers=headers, ca_certs=certificates)
+
+
+def _in_words(error: BaseException) -> tuple[str, bool]:
+    """Return what a failure of the network means, and whether it is there to stay."""
+    from urllib3 import exceptions
+
+    cause = error.reason if isinstance(error, exceptions.MaxRetryError) and error.reason else error
+    inner = cause.args[-1] if cause.args else None
+    if isinstance(cause, exceptions.SSLError) and isinstance(inner, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {inner.verify_message}", True
+    words: tuple[tuple[type[BaseException], str, bool], ...] = (
+        (exceptions.SSLError, "it does not speak TLS", True),
+        (exceptions.NameResolutionError, "its name cannot be resolved", False),
+        (exceptions.ProxyError, "the proxy on the way to it fails", False),
+        (exceptions.NewConnectionError, "nothing listens there", False),  # which is a time-out only by its class
+        (exceptions.TimeoutError, "it does not answer in time", False),
+        (exceptions.LocationValueError, "this is no address of a host", True),
+        (UnicodeError, "this is no address of a host", True),
+    )
+    return next(
+        ((text, stays) for kind, text, stays in words if isinstance(cause, kind)), ("the connection broke", False)
+    )

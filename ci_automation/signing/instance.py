@@ -1,0 +1,280 @@
+"""One Sigstore instance with its roots loaded: the only module that imports sigstore, inner parts of it included.
+
+sigstore verifies bundles. On top comes what sigstore-go, and so cosign and Flux, check besides: that the authorities
+and logs were in service at that time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ci_automation.errors import SigningError
+from ci_automation.signing import certified
+from ci_automation.signing.bundle import PAYLOAD_TYPE, Envelope
+from ci_automation.signing.certified import Certified, Rejected
+from ci_automation.signing.rekor import decoded, encoded
+from ci_automation.signing.trust_config import SIGNING_TYPE, Term, TrustConfigUnreadable, config, roots_in
+from ci_automation.signing.tuf import PUBLIC_TUF
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cryptography.hazmat.primitives.serialization import Encoding
+    from cryptography.x509 import Certificate
+    from sigstore.models import Bundle, ClientTrustConfig
+
+_BUNDLE_TYPES = frozenset(
+    {"application/vnd.dev.sigstore.bundle.v0.3+json", "application/vnd.dev.sigstore.bundle+json;version=0.3"}
+)
+_OTHER_INSTANCE = "its certificate is not of this Sigstore instance, or was not valid at that time"
+_DSSE_V2, _P256 = ("dsse", "0.0.2"), "PKIX_ECDSA_P256_SHA_256"
+_MAX_BUNDLE_BYTES = 32 << 20
+
+
+class NoSigningServices(SigningError):
+    """A Sigstore instance is known by its roots alone, or has no service of the kind that is needed."""
+
+    hint = (
+        "Give a client trust configuration, whose signingConfig names Fulcio and Rekor; a trusted_root.json does not."
+    )
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"no services to sign with are known for {where}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Where an instance's services are: Fulcio, the log's entries, and authorities for timestamps."""
+
+    fulcio: str
+    entries: str
+    timestamps: tuple[str, ...]
+
+
+def shipped(name: str) -> bytes:
+    """Return a file that sigstore was shipped with: the public instance's roots at that time."""
+    return (resources.files("sigstore") / "_store" / quote(PUBLIC_TUF, safe="") / name).read_bytes()
+
+
+class Instance:
+    """A Sigstore instance's roots, and what they prove."""
+
+    def __init__(self, content: bytes, where: str) -> None:
+        from cryptography.x509 import load_der_x509_certificate
+        from sigstore._internal.trust import KeyringPurpose
+        from sigstore.models import ClientTrustConfig
+        from sigstore.verify import Verifier
+
+        self._where = where
+        roots, self._can_sign = roots_in(content, where)
+        text = content if self._can_sign else config(roots, {"mediaType": SIGNING_TYPE})
+        try:
+            self._config: ClientTrustConfig = ClientTrustConfig.from_json(text.decode())
+            root = self._config.trusted_root
+            self._verifier = Verifier(trusted_root=root)
+            self._log_keys = root.rekor_keyring(KeyringPurpose.VERIFY)
+            self._certificate_log_keys = root.ct_keyring(KeyringPurpose.VERIFY)
+            self._authorities = [
+                ([load_der_x509_certificate(each) for each in _chain(authority)], Term.of(authority["validFor"]))
+                for authority in roots["certificateAuthorities"]
+            ]
+            self._logs = {
+                decoded(log["logId"]["keyId"]).hex(): Term.of(log["publicKey"].get("validFor", {}))
+                for log in roots["tlogs"]
+            }
+            self._first_log: str = roots["tlogs"][0]["baseUrl"]
+        except Exception as error:  # noqa: BLE001 - the libraries raise what they like
+            reason = f"it is malformed ({type(error).__name__}), or newer than this program"
+            raise TrustConfigUnreadable(where, reason) from None
+
+    @property
+    def rekor_url(self) -> str:
+        """Return where the log of the API's first version is."""
+        try:
+            return self.services(1).entries.removesuffix("/api/v1/log/entries")
+        except NoSigningServices:
+            return self._first_log.rstrip("/")
+
+    def services(self, rekor: int) -> Services:
+        """Return where to sign; `rekor` is the version of the log's API.
+
+        Raises:
+            NoSigningServices: there is none that can be used.
+        """
+        from sigstore.errors import Error
+
+        if not self._can_sign:
+            raise NoSigningServices(self._where, "it has no signingConfig")
+        self._config.force_tlog_version = rekor
+        try:
+            chosen = self._config.signing_config
+            log: Any = chosen.get_tlogs()[0]  # its type does not tell that it has an address
+            stamps = tuple(each.url for each in chosen.get_tsas())
+            return Services(chosen.get_fulcio().url, f"{log.url}/log/entries", stamps)
+        except (Error, ValueError) as error:
+            raise NoSigningServices(self._where, f"{error} (Rekor v{rekor})") from None
+
+    def verify_bundle(self, raw: bytes) -> Certified:
+        """Return what a bundle proves.
+
+        Raises:
+            Rejected: it proves nothing. Other errors of the libraries mean the same.
+        """
+        from sigstore.errors import CertValidationError, Error
+        from sigstore.models import Bundle
+
+        _check_kind(raw)
+        try:
+            bundle = Bundle.from_json(raw)
+            seen = json.loads(bundle.to_json())  # as sigstore has read it, which is what is verified
+            entry = seen["verificationMaterial"]["tlogEntries"][0]
+            kind = (entry["kindVersion"]["kind"], entry["kindVersion"]["version"])
+            envelope = _envelope(seen["dsseEnvelope"])
+            if kind == _DSSE_V2:
+                self._verify_dsse_v2(bundle, envelope, entry)
+            else:
+                self._verifier.verify_dsse(bundle, _Anybody())
+        except CertValidationError:
+            raise Rejected(_OTHER_INSTANCE) from None
+        except Error as error:
+            raise Rejected(str(error).splitlines()[0][:300] or "it does not verify") from None
+        if envelope.payload_type != PAYLOAD_TYPE:
+            raise Rejected("its envelope holds no in-toto statement")
+        version = 1 if kind[1] == "0.0.1" else 2
+        logged_at = None
+        if version == 1 and "integratedTime" in entry and "inclusionPromise" in entry:
+            logged_at = datetime.fromtimestamp(int(entry["integratedTime"]), UTC)
+        certificate = bundle.signing_certificate
+        at = logged_at or certificate.not_valid_before_utc  # a certificate lives for minutes
+        self._require_log(decoded(entry["logId"]["keyId"]).hex(), at)
+        self.verify_certificate(certificate, at)
+        return Certified(certified.identity_of(certificate), envelope.payload, version, logged_at)
+
+    def _verify_dsse_v2(self, bundle: Bundle, envelope: Envelope, entry: Mapping[str, Any]) -> None:
+        """Verify a bundle whose log entry is of the kind that cosign 3 makes in Rekor v2, and sigstore does not know.
+
+        All but what binds the entry to the signature is sigstore's own. The rest is sigstore-go's `validateDsseV2`.
+
+        Raises:
+            Rejected: the signature, or what the log says of it, does not hold.
+        """
+        self._verifier._verify_common_signing_cert(bundle, _Anybody())  # noqa: SLF001 - there is no other door
+        certificate = bundle.signing_certificate
+        (signature,) = envelope.signatures
+        certified.require_signed(certificate, signature, envelope.message)
+        verifier = {"keyDetails": _P256, "x509Certificate": {"rawBytes": encoded(certificate.public_bytes(_der()))}}
+        expected = {
+            "payloadHash": {"algorithm": "SHA2_256", "digest": encoded(hashlib.sha256(envelope.payload).digest())},
+            "signatures": [{"content": encoded(signature), "verifier": verifier}],
+        }
+        match json.loads(decoded(entry["canonicalizedBody"])):
+            case {"apiVersion": "0.0.2", "kind": "dsse", "spec": {"dsseV002": found}} if found == expected:
+                return
+        raise Rejected("its entry of the log is about another signature")
+
+    def verify_certificate(self, certificate: Certificate, at: datetime) -> None:
+        """Check that a certificate is of this instance's Fulcio, as it was then, and in its certificate log.
+
+        Raises:
+            Rejected: it is not.
+        """
+        from cryptography import x509
+        from cryptography.x509 import verification as x509_verification
+        from sigstore._internal.sct import verify_sct
+        from sigstore.errors import VerificationError
+
+        trusted = [each for chain, term in self._authorities if term.covers(at) for each in chain]
+        optional = (x509.ExtendedKeyUsage, x509_verification.Criticality.NON_CRITICAL, None)  # it is for code signing
+        policy = x509_verification.ExtensionPolicy
+        try:
+            verifier = (
+                x509_verification.PolicyBuilder()
+                .store(x509_verification.Store(trusted))
+                .time(at)
+                .extension_policies(
+                    ca_policy=policy.webpki_defaults_ca().may_be_present(*optional),
+                    ee_policy=policy.webpki_defaults_ee().may_be_present(*optional),
+                )
+                .build_client_verifier()
+            )
+            chain = verifier.verify(certificate, []).chain[1:]
+        except (x509_verification.VerificationError, x509.UnsupportedGeneralNameType, ValueError):
+            raise Rejected(_OTHER_INSTANCE) from None
+        try:
+            verify_sct(certificate, chain, self._certificate_log_keys)
+        except VerificationError as error:
+            raise Rejected(f"its certificate is not in the certificate log: {error}") from None
+
+    def verify_promise(self, log_id: str, promise: bytes, data: bytes, at: datetime) -> None:
+        """Check that the log of this id, in service then, signed `data`.
+
+        Raises:
+            Rejected: it did not.
+        """
+        from sigstore._utils import KeyID
+        from sigstore.errors import VerificationError
+
+        self._require_log(log_id, at)
+        try:
+            self._log_keys.verify(key_id=KeyID(bytes.fromhex(log_id)), signature=promise, data=data)
+        except VerificationError:
+            raise Rejected("its entry is not signed by the log") from None
+
+    def _require_log(self, log_id: str, at: datetime) -> None:
+        term = self._logs.get(log_id)
+        if term is None:
+            raise Rejected("its entry is of a log that this Sigstore instance does not have")
+        if not term.covers(at):
+            raise Rejected("its entry is of a log that was not in service at that time")
+
+
+def _chain(authority: Mapping[str, Any]) -> Iterable[bytes]:
+    return (decoded(each["rawBytes"]) for each in authority["certChain"]["certificates"])
+
+
+class _Anybody:
+    """sigstore's policy on who may have signed: that is judged by whoever asks, from the identity."""
+
+    def verify(self, cert: Certificate) -> None:
+        certified.identity_of(cert)
+
+
+def _envelope(seen: Mapping[str, Any]) -> Envelope:
+    signatures = tuple(decoded(each["sig"]) for each in seen["signatures"])
+    return Envelope(seen["payloadType"], decoded(seen["payload"]), signatures)
+
+
+def _der() -> Encoding:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return Encoding.DER
+
+
+def _check_kind(raw: bytes) -> None:
+    """Refuse what is not a bundle of the kind that Flux verifies by certificate, before the libraries see it.
+
+    Raises:
+        Rejected: it is something else.
+    """
+    if len(raw) > _MAX_BUNDLE_BYTES:
+        raise Rejected("it is too large")
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise Rejected("it is not JSON") from None
+    match value:
+        case {"mediaType": str(media)} if media not in _BUNDLE_TYPES:
+            raise Rejected("it is not a Sigstore bundle of version 0.3")
+        case {"verificationMaterial": {"publicKey": _}}:
+            raise Rejected("it is signed by a key, and names no identity")
+        case {"verificationMaterial": {"certificate": _}, "dsseEnvelope": _}:
+            return
+        case {"verificationMaterial": {"certificate": _}}:
+            raise Rejected("it holds no DSSE envelope")
+    raise Rejected("it is not a Sigstore bundle with a certificate")

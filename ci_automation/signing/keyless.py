@@ -1,0 +1,301 @@
+"""Keyless signatures: a key for minutes, Fulcio's certificate on whose it is, and the log's word on when it was used.
+
+What is sent to the services is put together here, and what comes of it is verified as a cluster would before it is
+handed out. sigstore's own signer is not used: it wants a name in each subject of a statement, which cosign's have not,
+and it cannot be held to a time limit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.errors import SigningError
+from ci_automation.registry.exchange import parsed_json
+from ci_automation.signing.bundle import BUNDLE_TYPE, PAYLOAD_TYPE, Envelope
+from ci_automation.signing.certified import Rejected, certificate_of_pem, identity_of
+from ci_automation.signing.exchange import Call, Exchange, FulcioFailed, RekorFailed, ServiceFailed, TimestampFailed
+from ci_automation.signing.legacy import (
+    CERTIFICATE_ANNOTATION,
+    CHAIN_ANNOTATION,
+    ENTRY_ANNOTATION,
+    SIGNATURE_ANNOTATION,
+)
+from ci_automation.signing.rekor import (
+    UnreadableEntry,
+    bundle_entry_of_answer,
+    bundle_entry_of_v2_answer,
+    dsse_proposal,
+    encoded,
+    entry_of_rekor_answer,
+    hashedrekord_proposal,
+    v2_proposal,
+)
+from ci_automation.signing.signer import SignatureUnusable
+from ci_automation.signing.sigstore import NoSigningServices
+from ci_automation.signing.trust import IdentityMatch, TrustedIdentities
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.x509 import Certificate
+
+    from ci_automation.registry.exchange import Answer
+    from ci_automation.signing.certified import Certified
+    from ci_automation.signing.oidc import Tokens
+    from ci_automation.signing.sigstore import Services, TrustRoot
+    from ci_automation.signing.trust import Identity
+
+T = TypeVar("T")
+
+_SHORTEST_LIFE = 60.0  # seconds that a certificate must have left: the log has to take the entry within them
+_UUID = re.compile(r"[0-9a-f]{64}(?:[0-9a-f]{16})?")
+_DONE = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
+_TOKEN_REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+_JSON = {"Content-Type": "application/json", "Accept": "application/json"}
+_STAMP = {"Content-Type": "application/timestamp-query", "Accept": "application/timestamp-reply"}
+
+
+class TokenRefused(SigningError):
+    """Fulcio does not take the identity token."""
+
+    hint = (
+        "It may have expired, or its issuer is not one that this Sigstore instance knows: a GitHub Enterprise Server "
+        "needs an instance of its own (--trust-config). Nothing was tagged."
+    )
+
+    def __init__(self, host: str, identity: Identity, said: str) -> None:
+        super().__init__(f"Fulcio at {host} refuses the identity token of {identity}: {said}")
+
+
+class OtherIdentity(SigningError):
+    """A certificate names another than its token promised."""
+
+    hint = "Nothing was signed. Whoever is to trust these signatures has to be told the certificate's identity."
+
+    def __init__(self, expected: Identity, found: Identity) -> None:
+        super().__init__(f"the certificate is for {found}, and the token was for {expected}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Certificate:
+    """A key that lives for minutes, and Fulcio's word on whose it is; `chain` is PEM."""
+
+    key: EllipticCurvePrivateKey = field(repr=False)
+    certificate: Certificate
+    chain: str
+    identity: Identity
+
+    @property
+    def pem(self) -> str:
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        return self.certificate.public_bytes(Encoding.PEM).decode()
+
+    @property
+    def der(self) -> bytes:
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        return self.certificate.public_bytes(Encoding.DER)
+
+    def sign(self, message: bytes) -> bytes:
+        from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        return self.key.sign(message, ECDSA(SHA256()))
+
+
+class KeylessSigner:
+    """Signs as whoever the tokens name, with one certificate as long as it lives; threads may share it.
+
+    `rekor` is the version of the log's API that bundles are logged by. Payloads go to version 1 always: a legacy
+    signature has no place for anything else.
+    """
+
+    def __init__(self, root: TrustRoot, tokens: Tokens, exchange: Exchange | None = None, *, rekor: int = 1) -> None:
+        self._root, self._tokens, self._rekor = root, tokens, rekor
+        self._exchange = exchange or Exchange(root.network)
+        self._lock = Lock()
+        self._held: _Certificate | None = None
+
+    @property
+    def who(self) -> Identity:
+        """Return whom the certificates name.
+
+        Raises:
+            SigningError: there is no token to tell it.
+        """
+        return self._held.identity if self._held else self._tokens.token().identity
+
+    @property
+    def trusted(self) -> TrustedIdentities:
+        """Return the trust in exactly that identity, by this instance's roots.
+
+        Raises:
+            SigningError: there is no token to tell it.
+        """
+        return TrustedIdentities((IdentityMatch.exact(self.who),), self._root)
+
+    def sign_payload(self, payload: bytes) -> Mapping[str, str]:
+        """Return the annotations of a legacy signature over `payload` (cosign's `SIGNATURE_SPEC.md`).
+
+        Raises:
+            SigningError: a service refuses, fails, or what comes of it does not verify.
+        """
+        services = self._root.services(1)
+        held = self._certificate(services)
+        signature = held.sign(payload)
+        proposal = hashedrekord_proposal(Digest.of(payload), signature, held.pem)
+        answer = self._logged(services, proposal)
+        entry = _read(entry_of_rekor_answer, answer)
+        _require_good(lambda: self._root.verify_detached(payload, signature, held.pem, entry))
+        return {
+            SIGNATURE_ANNOTATION: encoded(signature),
+            CERTIFICATE_ANNOTATION: held.pem,
+            CHAIN_ANNOTATION: held.chain,
+            ENTRY_ANNOTATION: entry,
+        }
+
+    def sign_statement(self, statement: bytes) -> bytes:
+        """Return a bundle v0.3 around `statement`, an in-toto statement as JSON.
+
+        Raises:
+            SigningError: a service refuses, fails, or what comes of it does not verify.
+        """
+        services = self._root.services(self._rekor)
+        held = self._certificate(services)
+        unsigned = Envelope(PAYLOAD_TYPE, statement, ())
+        signature = held.sign(unsigned.message)
+        envelope = {
+            "payload": encoded(statement),
+            "payloadType": PAYLOAD_TYPE,
+            "signatures": [{"sig": encoded(signature)}],
+        }
+        material: dict[str, Any] = {"certificate": {"rawBytes": encoded(held.der)}}
+        if self._rekor == 1:
+            answer = self._logged(services, dsse_proposal(_compact(envelope), held.pem))
+            material["tlogEntries"] = [_read(bundle_entry_of_answer, answer)]
+        else:
+            stamps = self._stamped(services, signature)  # first, since the log's is the last word
+            answer = self._logged(services, v2_proposal(Digest.of(unsigned.message), signature, held.der))
+            material["tlogEntries"] = [_read(bundle_entry_of_v2_answer, answer)]
+            material["timestampVerificationData"] = {
+                "rfc3161Timestamps": [{"signedTimestamp": encoded(stamp)} for stamp in stamps]
+            }
+        bundle = {"mediaType": BUNDLE_TYPE, "verificationMaterial": material, "dsseEnvelope": envelope}
+        raw = _compact(bundle).encode()
+        _require_good(lambda: self._root.verify_bundle(raw))
+        return raw
+
+    def _certificate(self, services: Services) -> _Certificate:
+        """Return the certificate that is held as long as it lives, else a new one."""
+        now = self._exchange.patience.clock.now()
+        with self._lock:
+            held = self._held
+            if held is None or held.certificate.not_valid_after_utc.timestamp() - now < _SHORTEST_LIFE:
+                self._held = held = self._issued(services.fulcio)
+            return held
+
+    def _issued(self, fulcio: str) -> _Certificate:
+        """Return a new certificate (Fulcio's `docs/certificate-issuance.md`, `fulcio.proto`)."""
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        key, token = ec.generate_private_key(ec.SECP256R1()), self._tokens.token()
+        call = Call(
+            "POST",
+            f"{fulcio.rstrip('/')}/api/v2/signingCert",
+            {**_JSON, "Authorization": f"Bearer {token.text}"},
+            _compact({"certificateSigningRequest": encoded(_request(key))}).encode(),
+            secrets=token.secrets,
+        )
+        answer = self._exchange.ask(call, FulcioFailed)
+        if answer.status in _TOKEN_REFUSED:
+            raise TokenRefused(answer.host, token.identity, str(answer.complaint()))
+        _require_done(answer, FulcioFailed)
+        match parsed_json(answer.body):
+            case {"signedCertificateEmbeddedSct": {"chain": {"certificates": [str(leaf), *above]}}} if above:
+                pass
+            case _:
+                raise FulcioFailed(answer.host, "its answer has no certificate that is in the certificate log")
+        try:
+            certificate = certificate_of_pem(leaf)
+            named = identity_of(certificate)
+        except Rejected as error:
+            raise FulcioFailed(answer.host, f"its certificate cannot be used: {error.reason}") from None
+        if named != token.identity:
+            raise OtherIdentity(token.identity, named)
+        chain = "".join(f"{str(each).strip()}\n" for each in above)
+        return _Certificate(key, certificate, chain, named)
+
+    def _logged(self, services: Services, proposal: bytes) -> Answer:
+        """Return the log's answer with the entry for `proposal`, also where an earlier attempt has left it there."""
+        answer = self._exchange.ask(Call("POST", services.entries, _JSON, proposal), RekorFailed)
+        if answer.status == HTTPStatus.CONFLICT:
+            uuid = answer.headers.get("location", "").rpartition("/")[2]
+            if not _UUID.fullmatch(uuid):
+                raise RekorFailed(answer.host, "it has the entry already, and does not say where")
+            answer = self._exchange.ask(Call("GET", f"{services.entries}/{uuid}", _JSON), RekorFailed)
+        _require_done(answer, RekorFailed)
+        return answer
+
+    def _stamped(self, services: Services, signature: bytes) -> list[bytes]:
+        """Return a timestamp of each authority over a signature (RFC 3161), which a log of version 2 does not give."""
+        from rfc3161_client import TimestampRequestBuilder, decode_timestamp_response
+
+        if not services.timestamps:
+            raise NoSigningServices(self._root.where, "it has no authority for timestamps, which Rekor v2 needs")
+        request = TimestampRequestBuilder().data(signature).nonce(nonce=True).build().as_bytes()
+        stamps = []
+        for url in services.timestamps:
+            answer = self._exchange.ask(Call("POST", url, _STAMP, request), TimestampFailed)
+            _require_done(answer, TimestampFailed)
+            try:
+                decode_timestamp_response(answer.body)
+            except ValueError:
+                raise TimestampFailed(answer.host, "its answer is no timestamp") from None
+            stamps.append(answer.body)
+        return stamps
+
+
+def _require_good(verify: Callable[[], Certified]) -> None:
+    """Check that what was made proves itself, before anybody gets it.
+
+    Raises:
+        SignatureUnusable: it does not.
+    """
+    try:
+        verify()
+    except Rejected as error:
+        raise SignatureUnusable(error.reason) from None
+
+
+def _request(key: EllipticCurvePrivateKey) -> bytes:
+    """Return a certificate request as PEM; its subject is empty, since Fulcio takes it from the token."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+    return builder.sign(key, SHA256()).public_bytes(Encoding.PEM)
+
+
+def _require_done(answer: Answer, failed: type[ServiceFailed]) -> None:
+    if answer.status not in _DONE:
+        raise failed(answer.host, f"it answered {answer.complaint()}")
+
+
+def _read(parse: Callable[[bytes], T], answer: Answer) -> T:
+    try:
+        return parse(answer.body)
+    except UnreadableEntry as reason:
+        raise RekorFailed(answer.host, f"its answer is no entry: {reason}") from None
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,204 @@
+"""Keys that a KMS or HSM keeps: it signs, and the private half never comes here. Locations are written as cosign's."""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import Error, SigningError, UsageError
+from ci_automation.signing import services
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ci_automation.signing.public import PublicKey
+
+_CODE = re.compile(r"[A-Za-z0-9_.]{1,64}")
+_SILENT = logging.NullHandler()  # without one, Python prints what a library logs as a warning
+
+
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """One kind of service: how its keys are written, what to look at when it says no, and how one is opened."""
+
+    name: str
+    form: str
+    pattern: re.Pattern[str]
+    hint: str
+    open: Callable[[services.Place, Mapping[str, str]], services.Opened]
+    extra: str = "kms"
+
+
+class KmsLocationInvalid(UsageError):
+    """The location of a key is none that the service can have."""
+
+    def __init__(self, service: _Service) -> None:
+        # It is not repeated: who writes one wrongly may have put a PIN or a password into it.
+        super().__init__(f"that is no location of a key in {service.name}")
+        self.hint = f"Write it as {service.form}."
+
+
+class KmsClientMissing(SigningError):
+    """The library that speaks to a service is not installed."""
+
+    def __init__(self, service: _Service) -> None:
+        super().__init__(f"{service.name} needs a client library that is not installed")
+        self.hint = f"pip install 'flux-manifests[{service.extra}]'"
+
+
+class KmsFailed(SigningError):
+    """A service does not show a key, or does not sign with it."""
+
+    def __init__(self, service: _Service, location: str, reason: str) -> None:
+        super().__init__(f"{service.name} does not serve the key {location}: {reason}")
+        self.hint = service.hint
+
+
+class KmsKeyUnsuitable(SigningError):
+    """A service has the key, but what it would sign with it is not what Flux verifies."""
+
+    hint = "Make a key for signing with ECDSA on P-256, or RSA with PKCS #1 v1.5, and SHA-256: Flux verifies these."
+
+    def __init__(self, service: _Service, location: str, reason: str) -> None:
+        super().__init__(f"the key {location} of {service.name} cannot be used: {reason}")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KmsKey:
+    """A private key that a service keeps and signs with."""
+
+    location: str
+    public: PublicKey
+    _service: _Service
+    _sign: Callable[[bytes], bytes]
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the service's signature over `message`, once `public` accepts it.
+
+        Raises:
+            KmsFailed: the service says no, cannot be reached, or signed with another key than it showed.
+        """
+        with _failures(self._service, self.location):
+            signature = self._sign(message)
+            accepted = self.public.accepts(signature, message)
+        if not accepted:  # an alias was moved, or a key rotated: no cluster would accept it
+            raise KmsFailed(self._service, self.location, "its signature is not by the key that it showed before")
+        return signature
+
+    def __repr__(self) -> str:
+        return f"KmsKey({self.location})"
+
+
+def is_kms(location: str) -> bool:
+    """Return whether `location` is one of a key in a KMS or HSM."""
+    return location.partition(":")[0] in _SERVICES
+
+
+def open_kms(location: str, environment: Mapping[str, str]) -> KmsKey:
+    """Return the key at `location`, after asking the service for its public half.
+
+    Vault's address and token and an HSM's PIN are taken from `environment`; the libraries of AWS, Google and Azure find
+    their credentials by themselves.
+
+    Raises:
+        KmsLocationInvalid: the service can have no such key.
+        KmsClientMissing: its client library is not installed.
+        KmsFailed: it says no, or cannot be reached.
+        KmsKeyUnsuitable: the key is there, but Flux would not verify what it signs.
+        UnsupportedKey: the key is there, but of a kind that nobody verifies with.
+    """
+    service = _SERVICES[location.partition(":")[0]]
+    if not (found := service.pattern.fullmatch(location)):
+        raise KmsLocationInvalid(service)
+    with _failures(service, location):
+        public, sign = service.open(found.groupdict(""), environment)
+    return KmsKey(location, public, service, sign)
+
+
+@contextmanager
+def _failures(service: _Service, location: str) -> Iterator[None]:
+    """Turn whatever a client library raises into an error of ours, which repeats no text of the service."""
+    for name in ("securesystemslib", "azure", "google"):
+        logging.getLogger(name).addHandler(_SILENT)
+    try:
+        yield
+    except Error:
+        raise
+    except ImportError:
+        raise KmsClientMissing(service) from None
+    except services.Refused as error:
+        raise KmsFailed(service, location, str(error)) from None
+    except services.Unsuitable as error:
+        raise KmsKeyUnsuitable(service, location, str(error)) from None
+    except Exception as error:  # noqa: BLE001  # five libraries, each with errors of its own
+        match type(error).__name__:
+            case "UnsupportedLibraryError":  # securesystemslib's word for a client library that is not there
+                raise KmsClientMissing(service) from None
+            case "UnsupportedAlgorithmError" | "UnsupportedKeyType":  # securesystemslib's, too
+                raise KmsKeyUnsuitable(service, location, "it is of a kind that is not known") from None
+        raise KmsFailed(service, location, _code(error)) from None
+
+
+def _code(error: Exception) -> str:
+    """Return what a service calls an error. Its text may have anything in it, and stays out."""
+    if isinstance(error, (LookupError, TypeError, ValueError)):
+        return "what it answered is not understood"
+    response = getattr(error, "response", None)
+    named = response.get("Error", {}).get("Code") if isinstance(response, dict) else type(error).__name__
+    return named if isinstance(named, str) and _CODE.fullmatch(named) else "an error without a name"
+
+
+_AWS_KEY = r"(?:mrk-[0-9a-f]{32}|[0-9A-Fa-f-]{36})"
+_SERVICES = {
+    "awskms": _Service(
+        "AWS KMS",
+        "awskms:///KEY, where KEY is an ID, alias/NAME or the ARN of either; or as awskms://HOST/KEY",
+        re.compile(
+            rf"awskms://(?P<host>[\w.:-]*)/(?P<key>arn:[a-z-]+:kms:(?P<region>[a-z0-9-]+):\d{{12}}:"
+            rf"(?:key/{_AWS_KEY}|alias/[\w/-]+)|{_AWS_KEY}|alias/[\w/-]+)",
+            re.ASCII,
+        ),
+        "Check the key's name and region, and that the credentials found may kms:GetPublicKey and kms:Sign.",
+        services.open_aws,
+    ),
+    "gcpkms": _Service(
+        "Google Cloud KMS",
+        "gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N; without the version, a rotation "
+        "would lock your clusters out",
+        re.compile(
+            r"gcpkms://(?P<key>projects/[\w.:-]+/locations/[\w-]+/keyRings/[\w-]+/cryptoKeys/[\w-]+)"
+            r"/(?:cryptoKeyVersions|versions)/(?P<version>\d+)",
+            re.ASCII,
+        ),
+        "Check the key's name, and that the credentials found have roles/cloudkms.signerVerifier.",
+        services.open_google,
+    ),
+    "azurekms": _Service(
+        "Azure Key Vault",
+        "azurekms://VAULT.vault.azure.net/KEY, with /VERSION if you like",
+        re.compile(
+            r"azurekms://(?P<vault>[A-Za-z0-9-]+)\.vault\.azure\.net/(?P<key>[A-Za-z0-9-]+)(?:/(?P<version>[a-z0-9]+))?"
+        ),
+        "Check the key's name, and that the credentials found have the role Key Vault Crypto User.",
+        services.open_azure,
+    ),
+    "hashivault": _Service(
+        "Vault",
+        "hashivault://KEY",
+        re.compile(r"hashivault://(?P<key>\w(?:[\w.-]*\w)?)", re.ASCII),
+        "Check VAULT_ADDR and VAULT_TOKEN, and that the token may read transit/keys/KEY and update transit/sign/KEY.",
+        services.open_vault,
+    ),
+    "hsm": _Service(
+        "the PKCS #11 token",
+        "hsm:ID?label=TOKEN, where ID is the key's number; 2 is the signing key of a YubiKey",
+        re.compile(r"hsm:(?P<id>\d{0,9})(?:\?label=(?P<label>[\w.%+-]{1,128}))?", re.ASCII),
+        "PYKCS11LIB is the file of the token's PKCS #11 library, and COSIGN_PKCS11_PIN its PIN.",
+        services.open_hsm,
+        extra="hsm",
+    ),
+}
+_SERVICES["pkcs11"] = _SERVICES["hsm"]  # its URIs are refused, with the form to write

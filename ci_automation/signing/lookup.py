@@ -1,0 +1,80 @@
+"""Looking up in Rekor, the transparency log, when something was signed (its API, version 1).
+
+The log is asked for the very entry that a signature must have, as cosign asks it (`FindTlogEntry`). A search by the
+file's digest would also find what anybody else logs about a public file, as much of it as they please. What the log
+says is not believed here: an entry is only found, and the trusted root proves it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Protocol
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.errors import ReleaseSourceError
+from ci_automation.registry.exchange import parsed_json
+from ci_automation.registry.network import Network
+from ci_automation.registry.retry import Patience
+from ci_automation.signing.exchange import Call, Exchange, RekorFailed, UnsafeService
+from ci_automation.signing.rekor import LogEntry, UnreadableEntry, entry_of_rekor_answer, hashedrekord_proposal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MAX_ANSWER_BYTES = 1 << 20  # an entry over a file has 10 KB
+_OK = 200
+_NO_SUCH = frozenset({400, 404, 422})  # of what no log takes, the signature of something else for example
+_JSON = {"Accept": "application/json", "Content-Type": "application/json"}
+
+
+class RekorUnreachable(ReleaseSourceError):
+    """The transparency log could not be asked when a release was signed."""
+
+    hint = (
+        "The run can be repeated. A directory that `flux-manifests mirror` filled has the log's entries beside the "
+        "signatures, and needs no Rekor."
+    )
+
+
+class Log(Protocol):
+    """A transparency log that can be searched."""
+
+    def find(self, message: bytes, signature: bytes, certificate: str) -> str | None:
+        """Return the entry of a signature, unproven, as `LogEntry` writes it; None where the log has none.
+
+        Raises:
+            RekorUnreachable: it could not be asked.
+        """
+        ...
+
+
+class RekorLog:
+    """A log that is searched over HTTP; where it is, `where` says, once somebody asks."""
+
+    def __init__(self, where: Callable[[], str], exchange: Exchange | None = None) -> None:
+        self._where = where
+        self._exchange = exchange or Exchange(Network.from_environment(os.environ), Patience(seconds=60.0))
+
+    def find(self, message: bytes, signature: bytes, certificate: str) -> str | None:
+        """Return the entry of a signature; see `Log`."""
+        proposal = json.loads(hashedrekord_proposal(Digest.of(message), signature, certificate))
+        body = json.dumps({"entries": [proposal]}).encode()
+        call = Call("POST", f"{self._where()}/api/v1/log/entries/retrieve", _JSON, body, cap=_MAX_ANSWER_BYTES)
+        try:
+            answer = self._exchange.ask(call, RekorFailed)
+        except (RekorFailed, UnsafeService) as error:
+            raise RekorUnreachable(str(error)) from None
+        if answer.status in _NO_SUCH:
+            return None
+        found = parsed_json(answer.body) if answer.status == _OK else None
+        try:
+            if not isinstance(found, list):
+                raise UnreadableEntry  # noqa: TRY301  # it ends as the other answers that are none
+            entries = [LogEntry.parse(entry_of_rekor_answer(json.dumps(each).encode())) for each in found]
+        except UnreadableEntry:
+            described = answer.described()
+            raise RekorUnreachable(f"the transparency log at {answer.host} answered {described}") from None
+        # The same may be logged again, in a later shard: what counts is when the log first saw it.
+        first = min(entries, key=lambda entry: entry.integrated_time, default=None)
+        return None if first is None else first.to_json()

@@ -1,0 +1,233 @@
+"""Identity tokens: GitHub's, which a job may ask for, or one that is handed over. No message and no `repr` has one."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from ci_automation.errors import SigningError
+from ci_automation.registry.exchange import parsed_json
+from ci_automation.registry.network import Network
+from ci_automation.signing.exchange import Call, Exchange, TokenServiceFailed, checked_origin
+from ci_automation.signing.trust import Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ci_automation.registry.retry import Clock
+
+TOKEN_VARIABLE = "SIGSTORE_ID_TOKEN"  # noqa: S105  # the name of a variable
+URL_VARIABLE, REQUEST_VARIABLE = "ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
+AUDIENCE = "sigstore"
+GITHUB, GITHUB_SERVER = "https://token.actions.githubusercontent.com", "https://github.com"
+_MAX_TOKEN_BYTES = 64 << 10
+_MAX_TIME = 1 << 37  # the year 6325; later ones have no `datetime`
+Mask = Callable[[str], None]
+_SOON = 10.0  # seconds that a token must still be good for
+_OK = 200
+
+
+class NoIdentityToken(SigningError):
+    """A keyless signature is wanted where nothing says who signs."""
+
+    hint = (
+        f"Run it in GitHub Actions with `permissions: id-token: write`, or put an identity token for the audience "
+        f"{AUDIENCE} into {TOKEN_VARIABLE}; or sign with a key (--signing key --key FILE)."
+    )
+
+    def __init__(self) -> None:
+        super().__init__("there is no identity to sign with: no token, and no place to ask for one")
+
+
+class NoTokenPermission(SigningError):
+    """A job in GitHub Actions may not ask for an identity token."""
+
+    hint = (
+        "Add `id-token: write` under `permissions:` of the job, and of the job that calls a reusable workflow. A run "
+        "for a pull request from a fork never gets it."
+    )
+
+    def __init__(self) -> None:
+        super().__init__("GitHub Actions gives this job no identity token: it lacks the permission id-token: write")
+
+
+class TokenMalformed(SigningError):
+    """Something is not an identity token for Sigstore."""
+
+    hint = f"A token is wanted as OpenID Connect has it: a JWT with iss, sub, exp, and the audience {AUDIENCE}."
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"the identity token {where} cannot be used: {reason}")
+
+
+class TokenExpired(SigningError):
+    """A token that was handed over is not good any longer."""
+
+    hint = f"Such tokens live for minutes. Put a fresh one into {TOKEN_VARIABLE} right before the run."
+
+    def __init__(self, at: float) -> None:
+        when = datetime.fromtimestamp(at, UTC)
+        super().__init__(f"the identity token in {TOKEN_VARIABLE} expired at {when:%Y-%m-%d %H:%M} UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An identity token, whom Fulcio's certificate will name for it, and when it expires."""
+
+    text: str = field(repr=False)
+    identity: Identity
+    expires: float
+
+    @classmethod
+    def parse(cls, text: str, where: str, server: str | None = None) -> Token:
+        """Return the token in `text`; `server` is the address of a GitHub that is not github.com.
+
+        Nobody's signature is checked: that is Fulcio's business, which is the only one who is shown the token.
+
+        Raises:
+            TokenMalformed: it is none, or for somebody else than Sigstore.
+        """
+        claims = _claims(text, where)
+        match claims:
+            case {"iss": str(issuer), "sub": str(), "exp": int() | float() as expires, "aud": str() | [*_] as audience}:
+                if AUDIENCE not in ([audience] if isinstance(audience, str) else audience):
+                    raise TokenMalformed(where, f"it is not for the audience {AUDIENCE}")
+                if not 0 < expires < _MAX_TIME:
+                    raise TokenMalformed(where, "its end cannot be")
+                return cls(text, _identity(claims, issuer, server), float(expires))
+        raise TokenMalformed(where, "it lacks claims that every token has")
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """Return what nobody may read in a message: the token, and its parts."""
+        return frozenset({self.text, *self.text.split(".")})
+
+
+class Tokens(Protocol):
+    """Where identity tokens come from."""
+
+    def token(self) -> Token:
+        """Return a token that is good for now.
+
+        Raises:
+            SigningError: there is none.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HandedToken:
+    """The one token that the environment has."""
+
+    held: Token
+    clock: Clock
+
+    def token(self) -> Token:
+        """Return the token.
+
+        Raises:
+            TokenExpired: its time is over.
+        """
+        if self.held.expires <= self.clock.now():
+            raise TokenExpired(self.held.expires)
+        return self.held
+
+
+class GitHubTokens:
+    """Tokens of the job that this runs in (GitHub, "OpenID Connect reference"); asked for anew when one expires."""
+
+    def __init__(self, url: str, request_token: str, exchange: Exchange, server: str | None, mask: Mask) -> None:
+        checked_origin(url, f"{TokenServiceFailed.name} ({URL_VARIABLE})")
+        self._url = _with_audience(url)
+        self._request_token, self._exchange, self._server, self._mask = request_token, exchange, server, mask
+        self._held: Token | None = None
+
+    def token(self) -> Token:
+        """Return a token of this job.
+
+        Raises:
+            TokenServiceFailed: GitHub gives none.
+            TokenMalformed: what it gives is none.
+        """
+        if self._held is None or self._held.expires - self._exchange.patience.clock.now() < _SOON:
+            self._held = self._asked()
+        return self._held
+
+    def _asked(self) -> Token:
+        headers = {"Authorization": f"bearer {self._request_token}", "Accept": "application/json"}
+        call = Call("GET", self._url, headers, cap=_MAX_TOKEN_BYTES, secrets=frozenset({self._request_token}))
+        answer = self._exchange.ask(call, TokenServiceFailed)
+        if answer.status != _OK:
+            raise TokenServiceFailed(answer.host, f"it answered {answer.complaint()}")
+        match parsed_json(answer.body):
+            case {"value": str(text)}:
+                self._mask(text)
+                return Token.parse(text, f"from {answer.host}", self._server)
+        raise TokenServiceFailed(answer.host, "its answer has no token")  # and is not shown: it may have one after all
+
+
+def _unmasked(_: str) -> None:
+    """Hide nothing: nobody keeps a log that could be told to."""
+
+
+def ambient(environment: Mapping[str, str], exchange: Exchange | None = None, mask: Mask = _unmasked) -> Tokens:
+    """Return where tokens come from in this environment: `SIGSTORE_ID_TOKEN`, else GitHub Actions.
+
+    `mask` is told each token before it is used, so that whoever keeps the log of the run hides it.
+
+    Raises:
+        NoIdentityToken: there is neither.
+        NoTokenPermission: the job in GitHub Actions may not ask.
+        TokenMalformed: what was handed over is no token.
+        UnsafeService: the address to ask is not one that a secret may be sent to.
+    """
+    exchange = exchange or Exchange(Network.from_environment(environment))
+    server = environment.get("GITHUB_SERVER_URL")
+    if text := environment.get(TOKEN_VARIABLE, "").strip():
+        mask(text)
+        return HandedToken(Token.parse(text, f"in {TOKEN_VARIABLE}", server), exchange.patience.clock)
+    url, request_token = environment.get(URL_VARIABLE), environment.get(REQUEST_VARIABLE)
+    if url and request_token:
+        return GitHubTokens(url, request_token, exchange, server, mask)
+    raise NoTokenPermission if environment.get("GITHUB_ACTIONS") == "true" else NoIdentityToken
+
+
+def _claims(text: str, where: str) -> dict[str, Any]:
+    try:
+        if len(text) > _MAX_TOKEN_BYTES:
+            raise ValueError  # noqa: TRY301 - as all else that is wrong with it
+        _, body, _ = text.split(".")
+        claims = json.loads(base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True))
+        if not isinstance(claims, dict) or not text.isascii() or not text.isprintable():
+            raise ValueError  # noqa: TRY301 - same
+    except (ValueError, RecursionError):
+        raise TokenMalformed(where, "it is not a JWT") from None
+    return claims
+
+
+def _identity(claims: Mapping[str, Any], issuer: str, server: str | None) -> Identity:
+    """Return whom Fulcio will name (its `pkg/identity`: `github`, `email`, and the others' subject).
+
+    GitHub's tokens do not say on which server the workflow is: for another issuer than github.com's it is the one that
+    runs the job. A federated issuer, as Sigstore's own login has, goes into the certificate in place of the token's.
+    """
+    match claims:
+        case {"job_workflow_ref": str(workflow)} if issuer == GITHUB or server:
+            return Identity(issuer, f"{GITHUB_SERVER if issuer == GITHUB else server}/{workflow}")
+        case {"email": str(email), "email_verified": True | "true", "federated_claims": {"connector_id": str(origin)}}:
+            return Identity(origin, email)
+        case {"email": str(email), "email_verified": True | "true"}:
+            return Identity(issuer, email)
+    return Identity(issuer, claims["sub"])
+
+
+def _with_audience(url: str) -> str:
+    parts = urlsplit(url)
+    query = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name != "audience"]
+    return urlunsplit(parts._replace(query=urlencode([*query, ("audience", AUDIENCE)])))

@@ -1,0 +1,157 @@
+"""Private keys in memory: PEM of each kind, and the encrypted `cosign.key`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from ci_automation.errors import SigningError
+from ci_automation.signing.public import KeyUnreadable, PublicKey, UnsupportedKey
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+    AnyPrivateKey = EllipticCurvePrivateKey | RSAPrivateKey | Ed25519PrivateKey
+
+PASSWORD_VARIABLE = "COSIGN_PASSWORD"  # noqa: S105  # the name of a variable, not a password
+_MAX_SCRYPT_BYTES = 512 << 20
+_NONCE_BYTES = 24
+_COSIGN_PEM = re.compile(
+    rb"\s*-----BEGIN ENCRYPTED (?P<kind>SIGSTORE|COSIGN) PRIVATE KEY-----(?P<body>[A-Za-z0-9+/=\s]+)"
+    rb"-----END ENCRYPTED (?P=kind) PRIVATE KEY-----\s*"
+)
+
+
+class WrongPassword(SigningError):
+    """The password does not open an encrypted key."""
+
+    hint = f"Put the key's password into {PASSWORD_VARIABLE}."
+
+    def __init__(self, where: str, *, given: bool) -> None:
+        super().__init__(
+            f"the password in {PASSWORD_VARIABLE} does not open the key {where}"
+            if given
+            else f"the key {where} is encrypted, and {PASSWORD_VARIABLE} is not set"
+        )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SigningKey:
+    """The private half of a key pair. It never prints itself."""
+
+    key: AnyPrivateKey
+
+    @classmethod
+    def from_bytes(cls, data: bytes, password: str | None, where: str) -> Self:
+        """Return the private key in `data`: PEM (PKCS #8, SEC 1 or PKCS #1, encrypted or not), or a `cosign.key`.
+
+        Raises:
+            KeyUnreadable: it is neither.
+            WrongPassword: it is encrypted, and `password` is missing or does not open it.
+            UnsupportedKey: it is of another kind than those in `KeyKind`.
+        """
+        cosign = _COSIGN_PEM.fullmatch(data)
+        # Opened before anything is loaded: this takes a fifth of a second in which others may load what they need.
+        opened = _open_cosign_key(cosign["body"], password, where) if cosign else None
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+        from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
+
+        try:
+            if opened is not None:
+                key = load_der_private_key(opened, None)
+            else:
+                key = load_pem_private_key(data, _password_for(data, password, where))
+        except UnsupportedAlgorithm:
+            raise UnsupportedKey(where) from None
+        except (ValueError, TypeError) as error:
+            if b"ENCRYPTED" in data and not cosign:  # cosign's tells a wrong password from all else
+                raise WrongPassword(where, given=True) from None
+            raise KeyUnreadable(where, str(error).split(",")[0]) from None
+        match key:
+            case ec.EllipticCurvePrivateKey() | rsa.RSAPrivateKey() | ed25519.Ed25519PrivateKey():
+                PublicKey.of(key.public_key(), where)
+                return cls(key)
+        raise UnsupportedKey(where)
+
+    @property
+    def public(self) -> PublicKey:
+        """Return the half that verifies."""
+        return PublicKey(self.key.public_key())
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature over `message` that `PublicKey.accepts`, encoded as cosign's are."""
+        from cryptography.hazmat.primitives.asymmetric import ec, rsa
+        from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        match self.key:
+            case ec.EllipticCurvePrivateKey():
+                return self.key.sign(message, ec.ECDSA(SHA256()))
+            case rsa.RSAPrivateKey():
+                return self.key.sign(message, PKCS1v15(), SHA256())
+        return self.key.sign(message)
+
+    def __repr__(self) -> str:
+        return "SigningKey(...)"
+
+
+def _password_for(data: bytes, password: str | None, where: str) -> bytes | None:
+    """Return the password to hand to the PEM reader, which refuses one that is not needed."""
+    if b"ENCRYPTED" not in data:
+        return None
+    if password is None:
+        raise WrongPassword(where, given=False)
+    return password.encode()
+
+
+def _open_cosign_key(body: bytes, password: str | None, where: str) -> bytes:
+    """Return the PKCS #8 bytes in a `cosign.key`: scrypt and NaCl's secretbox (go-securesystemslib `encrypted`)."""
+    if password is None:
+        raise WrongPassword(where, given=False)
+    envelope = _cosign_envelope(body, where)
+    n, r, p = envelope["n"], envelope["r"], envelope["p"]
+    try:
+        derived = hashlib.scrypt(
+            password.encode(), salt=envelope["salt"], n=n, r=r, p=p, dklen=32, maxmem=_MAX_SCRYPT_BYTES
+        )
+    except ValueError as error:
+        raise KeyUnreadable(where, str(error)) from None
+    from nacl.exceptions import CryptoError
+    from nacl.secret import SecretBox
+
+    try:
+        return SecretBox(derived).decrypt(envelope["ciphertext"], envelope["nonce"])
+    except CryptoError:
+        raise WrongPassword(where, given=True) from None
+
+
+def _cosign_envelope(body: bytes, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(base64.b64decode(body))
+        params = value["kdf"]["params"]
+        if value["kdf"]["name"] != "scrypt" or value["cipher"]["name"] != "nacl/secretbox":
+            raise KeyUnreadable(where, "it is encrypted in a way that cosign does not use")
+        n, r, p = params["N"], params["r"], params["p"]
+        # A hostile file must not make us fill the memory.
+        if not all(type(number) is int and number > 0 for number in (n, r, p)) or 128 * n * r * p > _MAX_SCRYPT_BYTES:
+            raise KeyUnreadable(where, "its scrypt parameters are out of bounds")
+        nonce = base64.b64decode(value["cipher"]["nonce"])
+        if len(nonce) != _NONCE_BYTES:
+            raise KeyUnreadable(where, "its nonce has another length than cosign's")
+        return {
+            "n": n,
+            "r": r,
+            "p": p,
+            "salt": base64.b64decode(value["kdf"]["salt"]),
+            "nonce": nonce,
+            "ciphertext": base64.b64decode(value["ciphertext"]),
+        }
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise KeyUnreadable(where, "it is not what cosign writes") from None

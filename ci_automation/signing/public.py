@@ -1,0 +1,159 @@
+"""Public keys: what a cluster verifies with, of each kind that cosign takes, and which of them Flux cannot use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Self
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.errors import SigningError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+    AnyPublicKey = EllipticCurvePublicKey | RSAPublicKey | Ed25519PublicKey
+
+MIN_RSA_BITS = 2048
+
+
+class KeyKind(StrEnum):
+    """What a key is, and with it how it signs: always over SHA-256, but for Ed25519, which takes the message itself."""
+
+    P256 = "EC P-256"
+    P384 = "EC P-384"
+    RSA = "RSA"
+    ED25519 = "Ed25519"
+
+
+# What cosign 2.6 and 3.0 say to each kind in both formats, in tests/real/test_keys.py; source-controller's verifier
+# (`internal/oci/cosign`), tried with 1.7.3 and 1.9.1, says the same.
+WHERE_FLUX_CANNOT_VERIFY: Mapping[KeyKind, str] = MappingProxyType(
+    {
+        KeyKind.P384: "Flux verifies what is signed here with an EC P-384 key, but nothing that `cosign sign` or a KMS "
+        "signs with it: they use SHA-384 there, and Flux SHA-256.",
+        KeyKind.ED25519: "Flux verifies what is signed here with an Ed25519 key, but nothing that `cosign sign` signs "
+        "with it: that is Ed25519ph, which hashes before, and Flux does not.",
+    }
+)
+
+
+class KeyUnreadable(SigningError):
+    """A key cannot be read."""
+
+    hint = "Give a key as PEM, or the cosign.key that `cosign generate-key-pair` wrote."
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"the key {where} cannot be read: {reason}")
+
+
+class UnsupportedKey(SigningError):
+    """A key is of a kind that we do not sign or verify with."""
+
+    hint = "Make one with `cosign generate-key-pair`, or `openssl ecparam -genkey -name prime256v1`."
+
+    def __init__(self, where: str) -> None:
+        kinds = f"{KeyKind.P256}, {KeyKind.P384}, {KeyKind.RSA} of {MIN_RSA_BITS} bits or more, or {KeyKind.ED25519}"
+        super().__init__(f"the key {where} is none of {kinds}")
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """The half of a key pair that clusters verify with."""
+
+    key: AnyPublicKey
+
+    @classmethod
+    def of(cls, key: object, where: str) -> Self:
+        """Return any of cryptography's public keys, if it is of a kind that we know.
+
+        Raises:
+            UnsupportedKey: it is not.
+        """
+        from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+        match key:
+            case ec.EllipticCurvePublicKey(curve=ec.SECP256R1() | ec.SECP384R1()) | ed25519.Ed25519PublicKey():
+                return cls(key)
+            case rsa.RSAPublicKey() if key.key_size >= MIN_RSA_BITS:
+                return cls(key)
+        raise UnsupportedKey(where)
+
+    @classmethod
+    def from_pem(cls, data: bytes, where: str) -> Self:
+        """Return the public key in `data`.
+
+        Raises:
+            KeyUnreadable: it is not a PEM public key.
+            UnsupportedKey: it is of another kind than those in `KeyKind`.
+        """
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+        try:
+            key = load_pem_public_key(data)
+        except UnsupportedAlgorithm:
+            raise UnsupportedKey(where) from None
+        except (ValueError, TypeError) as error:
+            raise KeyUnreadable(where, str(error).split(",")[0]) from None
+        return cls.of(key, where)
+
+    @property
+    def kind(self) -> KeyKind:
+        """Return what the key is."""
+        from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+        match self.key:
+            case ec.EllipticCurvePublicKey(curve=ec.SECP256R1()):
+                return KeyKind.P256
+            case ec.EllipticCurvePublicKey():
+                return KeyKind.P384
+            case rsa.RSAPublicKey():
+                return KeyKind.RSA
+        return KeyKind.ED25519
+
+    @property
+    def limits(self) -> str | None:
+        """Return what Flux cannot do with a key of this kind, to be told to whoever chose it."""
+        return WHERE_FLUX_CANNOT_VERIFY.get(self.kind)
+
+    @property
+    def fingerprint(self) -> Digest:
+        """Return the digest of the key's SubjectPublicKeyInfo, by which two keys are told apart."""
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+        return Digest.of(self.key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+
+    def to_pem(self) -> str:
+        """Return the key as PEM, as a cluster's Secret wants it."""
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+        return self.key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+    def accepts(self, signature: bytes, message: bytes) -> bool:
+        """Return whether `signature` is this key's over `message`, in the one way that cosign and Flux verify a kind.
+
+        They load every key with SHA-256, whatever the curve (cosign, `pkg/signature/keys.go`, `LoadPublicKey`), RSA
+        with PKCS #1 v1.5 and Ed25519 without hashing before (sigstore, `pkg/signature/verifier.go`, `LoadVerifier`).
+        """
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric import ec, rsa
+        from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        try:
+            match self.key:
+                case ec.EllipticCurvePublicKey():
+                    self.key.verify(signature, message, ec.ECDSA(SHA256()))
+                case rsa.RSAPublicKey():
+                    self.key.verify(signature, message, PKCS1v15(), SHA256())
+                case _:
+                    self.key.verify(signature, message)
+        except InvalidSignature:
+            return False
+        return True

@@ -1,0 +1,111 @@
+"""What signs: a key here, a key in a KMS, or an identity for a few minutes."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from ci_automation.errors import SigningError
+from ci_automation.signing.bundle import signed_with_key
+from ci_automation.signing.legacy import SIGNATURE_ANNOTATION
+from ci_automation.signing.trust import TrustedKeys
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.signing.keys import PublicKey
+    from ci_automation.signing.trust import Identity, Trusted
+
+
+class SignatureUnusable(SigningError):
+    """What was just signed does not verify; it was not written."""
+
+    hint = (
+        "Nothing was tagged. The key or the KMS does not do what it should; or the services and the roots of the trust "
+        "configuration are not of one Sigstore instance, or the roots are outdated."
+    )
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the new signature does not verify: {reason}")
+
+
+class PrivateKey(Protocol):
+    """The private half of a key pair: in memory (`SigningKey`), or in a KMS or HSM that signs for us."""
+
+    @property
+    def public(self) -> PublicKey:
+        """Return the half that verifies."""
+        ...
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature over `message` that `PublicKey.accepts` accepts.
+
+        Raises:
+            SigningError: the KMS refuses, or cannot be reached.
+        """
+        ...
+
+
+class Signer(Protocol):
+    """Whoever signs what is published. Nothing of it ever prints a secret."""
+
+    @property
+    def who(self) -> Digest | Identity:
+        """Return who signs, as `Verified.by` names it: the fingerprint of the key, or the certificate's identity.
+
+        Raises:
+            SigningError: the identity cannot be found out.
+        """
+        ...
+
+    @property
+    def trusted(self) -> Trusted:
+        """Return what a cluster has to trust to accept what this signs: its one key, or its one identity, exactly.
+
+        Raises:
+            SigningError: the identity cannot be found out.
+        """
+        ...
+
+    def sign_payload(self, payload: bytes) -> Mapping[str, str]:
+        """Return the annotations of a legacy signature over `payload` (cosign's `SIGNATURE_SPEC.md`).
+
+        Raises:
+            SigningError: a service that signing needs refuses, or cannot be reached.
+        """
+        ...
+
+    def sign_statement(self, statement: bytes) -> bytes:
+        """Return a Sigstore bundle v0.3 as JSON: a DSSE envelope over `statement`, an in-toto statement as JSON.
+
+        Raises:
+            SigningError: a service that signing needs refuses, or cannot be reached.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeySigner:
+    """Signs with one key; nothing of it goes to a transparency log."""
+
+    key: PrivateKey
+
+    @property
+    def who(self) -> Digest:
+        """Return the key's fingerprint."""
+        return self.key.public.fingerprint
+
+    @property
+    def trusted(self) -> TrustedKeys:
+        """Return the key's public half."""
+        return TrustedKeys((self.key.public,))
+
+    def sign_payload(self, payload: bytes) -> Mapping[str, str]:
+        """Return the one annotation that a key's signature has."""
+        return {SIGNATURE_ANNOTATION: base64.b64encode(self.key.sign(payload)).decode()}
+
+    def sign_statement(self, statement: bytes) -> bytes:
+        """Return the bundle, which names the key by the digest of its public half."""
+        return signed_with_key(statement, self.key)

@@ -1,0 +1,139 @@
+"""Whose certificates count: a Sigstore instance, the public one or another, and what signatures prove by its roots."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from ci_automation.registry.network import Network
+from ci_automation.signing import certified
+from ci_automation.signing.certified import Certified, Rejected
+from ci_automation.signing.exchange import Exchange
+from ci_automation.signing.instance import Instance, NoSigningServices, Services, shipped
+from ci_automation.signing.trust_config import MAX_CONFIG_BYTES, TrustConfigUnreadable, config, roots_in
+from ci_automation.signing.tuf import TARGETS, Repository, TrustRootUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = [
+    "Certified",
+    "NoSigningServices",
+    "Rejected",
+    "Services",
+    "TrustConfigUnreadable",
+    "TrustRoot",
+    "TrustRootUnavailable",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TrustRoot:
+    """A Sigstore instance: the public one, or another that a file describes. Nothing is loaded before it is used."""
+
+    where: str
+    content: bytes | None = field(default=None, repr=False)  # None: the public instance
+    offline: bool = False
+    folder: Path = Path()  # where the public instance's roots are kept
+    network: Network = field(default_factory=Network, repr=False)
+
+    @classmethod
+    def public(cls, *, offline: bool = False, environment: Mapping[str, str] = os.environ) -> Self:
+        """Return the public instance; `offline`, by the roots that are cached or that sigstore was shipped with."""
+        cache = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME") or "~").expanduser() / ".cache")
+        folder = Path(cache) / "flux-manifests" / "sigstore"
+        return cls("the public instance", None, offline, folder, Network.from_environment(environment))
+
+    @classmethod
+    def from_file(cls, path: Path | str) -> Self:
+        """Return the instance that a client trust configuration, or the trusted_root.json of one, describes.
+
+        Raises:
+            TrustConfigUnreadable: it cannot be read, or is neither.
+        """
+        try:
+            with Path(path).open("rb") as file:
+                content = file.read(MAX_CONFIG_BYTES + 1)
+        except (OSError, ValueError) as error:
+            raise TrustConfigUnreadable(str(path), getattr(error, "strerror", None) or str(error)) from None
+        roots_in(content, str(path))
+        return cls(str(path), content)
+
+    @property
+    def custom(self) -> bool:
+        """Return whether this is another instance than the public one, so that a cluster has to be told its roots."""
+        return self.content is not None
+
+    @property
+    def rekor_url(self) -> str:
+        """Return where the instance's log of the API's first version is, to look entries up.
+
+        Raises:
+            TrustConfigUnreadable, TrustRootUnavailable: the roots cannot be had.
+        """
+        return _instance(self).rekor_url
+
+    def services(self, rekor: int) -> Services:
+        """Return where to sign; `rekor` is the version of the log's API.
+
+        Raises:
+            NoSigningServices: the instance has none that can be used.
+            TrustConfigUnreadable, TrustRootUnavailable: the roots cannot be had.
+        """
+        return _instance(self).services(rekor)
+
+    def verify_bundle(self, raw: bytes) -> Certified:
+        """Return what a Sigstore bundle v0.3 with a certificate and a DSSE envelope proves.
+
+        Raises:
+            Rejected: it proves nothing.
+            TrustConfigUnreadable, TrustRootUnavailable: the roots cannot be had.
+        """
+        instance = _instance(self)
+        return _contained(lambda: instance.verify_bundle(raw))
+
+    def verify_detached(self, message: bytes, signature: bytes, certificate_pem: str, entry_json: str) -> Certified:
+        """Return what a signature, its certificate and its `dev.sigstore.cosign/bundle` prove.
+
+        Raises:
+            Rejected: they prove nothing.
+            TrustConfigUnreadable, TrustRootUnavailable: the roots cannot be had.
+        """
+        instance = _instance(self)
+        return _contained(lambda: certified.verify_detached(instance, message, signature, certificate_pem, entry_json))
+
+
+def _contained(verify: Callable[[], Certified]) -> Certified:
+    """Return what `verify` returns. What hostile input breaks, in whichever library, is the input's fault."""
+    try:
+        return verify()
+    except Rejected:
+        raise
+    except Exception as error:  # noqa: BLE001 - the libraries raise what they like
+        raise Rejected(f"it is malformed ({type(error).__name__})") from None
+
+
+@lru_cache(maxsize=8)
+def _instance(root: TrustRoot) -> Instance:
+    content = root.content
+    return Instance(_public_config(root) if content is None else content, root.where)
+
+
+def _public_config(root: TrustRoot) -> bytes:
+    """Return the public instance's client trust configuration, by TUF.
+
+    Raises:
+        TrustRootUnavailable: it cannot be had.
+    """
+    try:
+        repository = Repository(shipped("root.json"), root.folder, Exchange(root.network))
+        found = repository.targets(offline=root.offline)
+    except TrustRootUnavailable:
+        if not root.offline:
+            raise
+        found = tuple(shipped(name) for name in TARGETS)
+    return config(*(json.loads(each) for each in found))

@@ -1,0 +1,160 @@
+"""Who is trusted: keys, or identities in the certificates of a Sigstore instance; and what was found to be signed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from ci_automation.errors import UsageError
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.signing.keys import PublicKey
+    from ci_automation.signing.sigstore import TrustRoot
+
+_SPECIAL, _ESCAPED = re.compile(r"[\\.+*?()|\[\]{}^$]"), r"\\\g<0>"  # what Go's regexp.QuoteMeta quotes
+
+
+class InvalidPattern(UsageError):
+    """A regular expression is not one of RE2, which Flux and cosign use."""
+
+    hint = "RE2 has no look-ahead and no back-references; see https://github.com/google/re2/wiki/Syntax."
+
+    def __init__(self, pattern: str, reason: str) -> None:
+        super().__init__(f"{pattern[:200]!r} is not a regular expression of RE2: {reason}")
+
+
+class NobodyTrusted(UsageError):
+    """Something is to be verified, and neither a key nor an identity is trusted."""
+
+    hint = "Give --public-key FILE, or --identity with --issuer; or `verify` in the configuration."
+
+    def __init__(self) -> None:
+        super().__init__("there is nobody to trust: no key, and no identity")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a certificate of Fulcio says about who signed: the token's issuer, and the subject alternative name."""
+
+    issuer: str
+    subject: str
+
+    def __str__(self) -> str:
+        return f"{self.subject} (issuer {self.issuer})"
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityMatch:
+    """One entry of Flux's `matchOIDCIdentity`: two RE2 patterns, which match anywhere unless they are anchored."""
+
+    issuer: str
+    subject: str
+
+    @classmethod
+    def exact(cls, identity: Identity) -> Self:
+        """Return the entry that only this identity matches."""
+        return cls(*(f"^{_SPECIAL.sub(_ESCAPED, text)}$" for text in (identity.issuer, identity.subject)))
+
+    def __post_init__(self) -> None:
+        """Check the patterns.
+
+        Raises:
+            InvalidPattern: one of them is empty, or not RE2's.
+        """
+        import re2
+
+        for pattern in (self.issuer, self.subject):
+            if not pattern:
+                raise InvalidPattern(pattern, "an empty one matches everybody")
+            try:
+                re2.compile(pattern, _quiet())
+            except re2.error as error:
+                raise InvalidPattern(pattern, str(error)) from None
+
+    @property
+    def anchored(self) -> bool:
+        """Return whether both patterns have to match as a whole: each of the alternatives, if there are any."""
+        alternatives = [each for pattern in (self.issuer, self.subject) for each in _alternatives(pattern)]
+        return all(each.startswith("^") and each.endswith("$") and not each.endswith("\\$") for each in alternatives)
+
+    def matches(self, identity: Identity) -> bool:
+        """Return whether the patterns are found in issuer and subject, as Go's `regexp.MatchString` does."""
+        import re2
+
+        return bool(re2.search(self.issuer, identity.issuer) and re2.search(self.subject, identity.subject))
+
+    def __str__(self) -> str:
+        return f"{self.subject} (issuer {self.issuer})"
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedKeys:
+    """Keys of which any one may have signed, as the `*.pub` entries of the Secret that `verify.secretRef` names."""
+
+    keys: tuple[PublicKey, ...]
+
+    def __post_init__(self) -> None:
+        if not self.keys:
+            raise NobodyTrusted
+
+    def names(self, who: Digest | Identity) -> bool:
+        """Return whether `who` is among them."""
+        return any(key.fingerprint == who for key in self.keys)
+
+    def __str__(self) -> str:
+        return " or ".join(f"the key {key.fingerprint}" for key in self.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedIdentities:
+    """Identities of which any one may have signed, and the Sigstore instance whose word for it counts."""
+
+    matches: tuple[IdentityMatch, ...]
+    root: TrustRoot
+
+    def __post_init__(self) -> None:
+        if not self.matches:
+            raise NobodyTrusted
+
+    def names(self, who: Digest | Identity) -> bool:
+        """Return whether `who` is among them; that a certificate really says so is proven elsewhere."""
+        return isinstance(who, Identity) and any(match.matches(who) for match in self.matches)
+
+    def __str__(self) -> str:
+        return " or ".join(str(match) for match in self.matches)
+
+
+Trusted = TrustedKeys | TrustedIdentities
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A valid signature that was found: over which digest, whose (a key's fingerprint, or an identity)."""
+
+    digest: Digest
+    by: Digest | Identity
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """Return what stands between the bars of a pattern, those in parentheses and classes aside."""
+    found, depth, in_class, escaped = [""], 0, False, False
+    for character in pattern:
+        if character == "|" and not (depth or in_class or escaped):
+            found.append("")
+            continue
+        found[-1] += character
+        if not escaped:
+            in_class = character == "[" or (in_class and character != "]")
+            depth += 0 if in_class else {"(": 1, ")": -1}.get(character, 0)
+        escaped = character == "\\" and not escaped
+    return found
+
+
+def _quiet() -> object:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    return options

@@ -1,0 +1,163 @@
+"""The public Sigstore instance's roots by TUF, asked for once a day; what is stored is verified each time it is read.
+
+sigstore's own client asks on every start, and without a network believes whatever is in its cache.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import VerificationFailed
+from ci_automation.signing.exchange import Call, Exchange, ServiceFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tuf.ngclient.fetcher import FetcherInterface
+
+PUBLIC_TUF = "https://tuf-repo-cdn.sigstore.dev"
+TARGETS = ("trusted_root.json", "signing_config.v0.2.json")
+MAX_AGE_SECONDS = 24 * 60 * 60
+_MAX_FILE_BYTES = 5_000_000  # as tuf's `targets_max_length`
+_LOCK_SECONDS = 60.0
+_NOT_FOUND, _ERRORS = 404, 400
+
+
+class TufFailed(ServiceFailed):
+    """The server that Sigstore's roots come from does not answer."""
+
+    name = "Sigstore's trust root"
+
+
+class TrustRootUnavailable(VerificationFailed):
+    """What says whose certificates count could be had neither from the network nor from the cache."""
+
+    hint = (
+        "Check the network. Without one, give the instance's roots by --trust-config FILE; a run with a network keeps "
+        "them in the cache for as long as their signatures hold, which is days."
+    )
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"Sigstore's trust root could not be fetched: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A TUF repository and where what came from it is kept; `root` is the one that the program was shipped with."""
+
+    root: bytes = field(repr=False)
+    folder: Path
+    exchange: Exchange
+    url: str = PUBLIC_TUF
+    now: Callable[[], float] = time.time
+
+    def targets(self, *, offline: bool = False) -> tuple[bytes, ...]:
+        """Return the files of `TARGETS`, verified: those in the folder if they are of today, else newer ones.
+
+        A folder that cannot be used, in a container whose disk is read-only for example, only costs the downloads.
+
+        Raises:
+            TrustRootUnavailable: neither can be had.
+        """
+        from filelock import FileLock, Timeout
+
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with FileLock(self.folder / ".lock", timeout=_LOCK_SECONDS):
+                return self._targets(offline=offline)
+        except (OSError, Timeout) as error:
+            reason = getattr(error, "strerror", None) or "another run holds it"
+            if offline:
+                raise TrustRootUnavailable(f"the cache {self.folder} cannot be used: {reason}") from None
+        with TemporaryDirectory(prefix="flux-manifests-") as folder:
+            return replace(self, folder=Path(folder))._targets(offline=False)  # noqa: SLF001 - the same class
+
+    def _targets(self, *, offline: bool) -> tuple[bytes, ...]:
+        if offline or self._is_fresh():
+            with suppress(TrustRootUnavailable):  # too old, or tampered with
+                return self._updated(self._nothing)
+        if offline:
+            raise TrustRootUnavailable("there is no cached one that still holds")
+        try:
+            found = self._updated(self._fetched)
+        except TrustRootUnavailable:
+            with suppress(TrustRootUnavailable):  # Sigstore's own word, while it lasts, is better than none
+                return self._updated(self._nothing)
+            raise
+        self._stamp.write_text(str(self.now()), encoding="ascii")
+        return found
+
+    @property
+    def _stamp(self) -> Path:
+        return self.folder / "asked-at"
+
+    def _is_fresh(self) -> bool:
+        try:
+            asked = float(self._stamp.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return False
+        return 0 <= self.now() - asked < MAX_AGE_SECONDS
+
+    def _updated(self, fetch: Callable[[str], bytes | None]) -> tuple[bytes, ...]:
+        """Return the targets as TUF's client has them after asking `fetch` for what is newer; None is "not there"."""
+        from tuf.api.exceptions import DownloadError, RepositoryError
+        from tuf.ngclient.updater import Updater
+
+        try:
+            updater = Updater(
+                str(self.folder),
+                self.url,
+                str(self.folder),
+                f"{self.url}/targets/",
+                _fetcher(fetch),
+                bootstrap=self.root,
+            )
+            updater.refresh()
+            return tuple(self._target(updater, name) for name in TARGETS)
+        except DownloadError as error:
+            # What fails inside is wrapped, except for an answer that says no.
+            reason = str(error.__cause__) if isinstance(error.__cause__, ServiceFailed) else str(error)
+            raise TrustRootUnavailable(reason) from None
+        except RepositoryError as error:
+            raise TrustRootUnavailable(f"what came is not signed as it must be: {error}") from None
+
+    def _target(self, updater: object, name: str) -> bytes:
+        from tuf.ngclient.updater import Updater
+
+        assert isinstance(updater, Updater)  # noqa: S101 - tells the type without loading it at the top
+        target = updater.get_targetinfo(name)
+        if target is None:
+            raise TrustRootUnavailable(f"{self.url} has no {name}")
+        return Path(updater.find_cached_target(target) or updater.download_target(target)).read_bytes()
+
+    def _fetched(self, url: str) -> bytes | None:
+        answer = self.exchange.ask(Call("GET", url, cap=_MAX_FILE_BYTES), TufFailed)
+        if answer.status in {403, _NOT_FOUND}:
+            return None
+        if answer.status >= _ERRORS:
+            raise TufFailed(answer.host, f"it answered {answer.status}")
+        return answer.body
+
+    def _nothing(self, url: str) -> bytes | None:
+        """Return what is stored of what TUF's client always asks for: the timestamp, which says what is newest."""
+        name = url.rpartition("/")[2]
+        return (self.folder / name).read_bytes() if name == "timestamp.json" else None
+
+
+def _fetcher(fetch: Callable[[str], bytes | None]) -> FetcherInterface:
+    from tuf.api.exceptions import DownloadHTTPError
+    from tuf.ngclient.fetcher import FetcherInterface
+
+    class Fetcher(FetcherInterface):
+        def _fetch(self, url: str) -> Iterator[bytes]:
+            data = fetch(url)
+            if data is None:
+                raise DownloadHTTPError("it is not there", _NOT_FOUND)
+            return iter((data,))
+
+    return Fetcher()

@@ -1,0 +1,109 @@
+"""Proof that Flux's own release workflow wrote a release's checksums (flux2's `.goreleaser.yml` and `release.yaml`).
+
+Upstream signs the checksums file keyless, by `cosign sign-blob`: `.sig` has the signature, `.pem` the certificate, and
+the transparency log the time at which the certificate was used.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import VerificationFailed
+from ci_automation.flux.release import checksums_name
+from ci_automation.signing.certified import Rejected
+from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
+
+if TYPE_CHECKING:
+    from ci_automation.flux.release import ReleaseFiles
+    from ci_automation.flux.version import Version
+    from ci_automation.signing.lookup import Log
+    from ci_automation.signing.sigstore import TrustRoot
+
+ISSUER = "https://token.actions.githubusercontent.com"
+WORKFLOW = "https://github.com/fluxcd/flux2/.github/workflows/release.yaml"
+_PEM = b"-----BEGIN CERTIFICATE-----"
+
+
+class UpstreamUnsigned(VerificationFailed):
+    """Something of a release is to be proven to be Flux's own, and no signature comes with it."""
+
+    hint = (
+        "Flux signs every release: take them from GitHub, or from a directory that `flux-manifests mirror` filled. "
+        "`upstream: {verify: if-available}` in the configuration lets unsigned releases through."
+    )
+
+    def __init__(self, version: Version, what: str) -> None:
+        super().__init__(f"{what} of {version} is not signed")
+
+
+class UpstreamForged(VerificationFailed):
+    """Something of a release is signed, and not by Flux's release workflow of that very version."""
+
+    hint = "Nothing of it was used. The source, or a mirror, was tampered with, or is not one of Flux's releases."
+
+    def __init__(self, version: Version, what: str, reason: str) -> None:
+        super().__init__(f"{what} of {version} is not vouched for by Flux: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """Who signed a release's checksums, and the entry of the transparency log that proves when."""
+
+    identity: Identity
+    log_entry: bytes
+
+
+def upstream_identity(version: Version) -> Identity:
+    """Return the one identity that signs the release of `version`: its own tag's run of the release workflow."""
+    return Identity(ISSUER, f"{WORKFLOW}@refs/tags/{version}")
+
+
+def upstream_trust(version: Version, root: TrustRoot) -> TrustedIdentities:
+    """Return whom to trust for what upstream publishes of `version`."""
+    return TrustedIdentities((IdentityMatch.exact(upstream_identity(version)),), root)
+
+
+def verify_upstream(version: Version, files: ReleaseFiles, root: TrustRoot, log: Log) -> Vouched:
+    """Return who vouches for the checksums of a release; `log` is asked where its entry does not come with the files.
+
+    Raises:
+        UpstreamUnsigned: neither signature nor certificate come with them.
+        UpstreamForged: the signature does not hold, or is of another workflow, repository, issuer or version.
+        RekorUnreachable: the log could not be asked.
+    """
+    what = checksums_name(version)
+    if files.signature is None and files.certificate is None:
+        raise UpstreamUnsigned(version, what)
+    if files.signature is None or files.certificate is None:
+        missing = "signature" if files.signature is None else "certificate"
+        raise UpstreamForged(version, what, f"its {missing} is missing")
+    signature = _decoded(files.signature)
+    certificate = _text(files.certificate if files.certificate.startswith(_PEM) else _decoded(files.certificate))
+    if not signature or not certificate.startswith(_PEM.decode()):
+        raise UpstreamForged(version, what, "its signature or certificate is not of the form that cosign writes")
+    stored = files.log_entry
+    entry = log.find(files.checksums, signature, certificate) if stored is None else _text(stored)
+    if entry is None:
+        raise UpstreamForged(version, what, "the transparency log has no entry of its signature")
+    try:
+        certified = root.verify_detached(files.checksums, signature, certificate, entry)
+    except Rejected as error:
+        raise UpstreamForged(version, what, error.reason) from None
+    if certified.identity != (wanted := upstream_identity(version)):
+        raise UpstreamForged(version, what, f"{certified.identity} signed it, and not {wanted}")
+    return Vouched(certified.identity, entry.encode())
+
+
+def _decoded(data: bytes) -> bytes:
+    """Return what base64 says, or nothing where it is none."""
+    try:
+        return base64.b64decode(b"".join(data.split()), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

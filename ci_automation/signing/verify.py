@@ -1,0 +1,143 @@
+"""Whether a digest is signed by somebody who is trusted, and how it comes to be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import VerificationFailed
+from ci_automation.policy.model import SignatureFormat
+from ci_automation.registry.port import TagMoved
+from ci_automation.signing import bundle, legacy
+from ci_automation.signing.evidence import find
+from ci_automation.signing.finding import Finding
+from ci_automation.signing.signer import SignatureUnusable
+from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities, Verified
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.registry.port import Registry
+    from ci_automation.signing.signer import Signer
+    from ci_automation.signing.sigstore import TrustRoot
+    from ci_automation.signing.trust import Trusted
+
+_ATTEMPTS = 3
+_SHOWN = 5
+
+
+class Unsigned(VerificationFailed):
+    """A digest has no signature."""
+
+    hint = "If it is yours and should be trusted, run `update` once with --adopt."
+
+    def __init__(self, reference: Reference) -> None:
+        super().__init__(f"{reference} is not signed")
+
+
+class ForeignSignature(VerificationFailed):
+    """A digest is signed, but by nobody who is trusted here; `signers` has the identities that did sign it."""
+
+    hint = "Trust the key or the identity that signed it, or find out who that is. `update --adopt` trusts it once."
+
+    def __init__(self, reference: Reference, trusted: Trusted, findings: Sequence[Finding]) -> None:
+        self.signers = signers(findings)
+        reasons = sorted({reason for each in findings if (reason := each.problem or each.left_out)})
+        more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+        super().__init__(f"{reference} has no valid signature of {trusted}: {'; '.join(reasons[:_SHOWN])}{more}")
+
+
+def verify(
+    registry: Registry,
+    reference: Reference,
+    digest: Digest,
+    trusted: Trusted,
+    formats: SignatureFormat = SignatureFormat.BOTH,
+) -> Verified:
+    """Return a signature over this very `digest` by somebody who is trusted, in any of these formats.
+
+    It is stricter than Flux: what a payload or a statement says is compared. And where Flux 2.8 takes no look at a good
+    `.sig` because of a bundle that does not match, the `.sig` counts here; `cluster.table` says so.
+
+    Raises:
+        Unsigned: there is no signature at all; an attestation is none.
+        ForeignSignature: there are signatures, and none counts.
+    """
+    findings = []
+    for finding in find(registry, reference, digest, trusted, formats):
+        if finding.counts and finding.by is not None:
+            return Verified(digest, finding.by)
+        findings.append(finding)
+    raise refusal(reference.at_digest(digest), trusted, findings)
+
+
+def refusal(reference: Reference, trusted: Trusted, findings: Sequence[Finding]) -> Unsigned | ForeignSignature:
+    """Return what is to be said where no finding counts: that nobody signed, or who did; an attestation is neither."""
+    found = [finding for finding in findings if not finding.attestation]
+    return ForeignSignature(reference, trusted, found) if found else Unsigned(reference)
+
+
+def signers(findings: Sequence[Finding]) -> tuple[Identity, ...]:
+    """Return the identities that have validly signed, trusted or not."""
+    found = {each.by for each in findings if not each.left_out and isinstance(each.by, Identity)}
+    return tuple(sorted(found, key=str))
+
+
+def signed_by(registry: Registry, reference: Reference, digest: Digest, root: TrustRoot) -> tuple[Identity, ...]:
+    """Return the identities that have validly signed this very `digest`, whoever they are, as `root` vouches for."""
+    anybody = TrustedIdentities((IdentityMatch(".*", ".*"),), root)
+    return signers(list(find(registry, reference, digest, anybody)))
+
+
+def ensure_signed(
+    registry: Registry, reference: Reference, digest: Digest, signer: Signer, formats: SignatureFormat
+) -> Verified:
+    """Return the valid signature of `signer` over `digest`, made now in each format in which it is not there yet.
+
+    Others' signatures stay. What is written is read back and verified, format by format.
+
+    Raises:
+        SigningError: it cannot be signed, or the new signature does not verify.
+        NotFound: `digest` is not there.
+        VerificationFailed: what was read back does not verify.
+        Conflict: others kept overwriting it.
+    """
+    trusted, verified = signer.trusted, None
+    for wanted, write in ((SignatureFormat.LEGACY, _write_legacy), (SignatureFormat.BUNDLE, _write_bundle)):
+        if formats in (wanted, SignatureFormat.BOTH):
+            try:
+                verified = verify(registry, reference, digest, trusted, wanted)
+            except (Unsigned, ForeignSignature):
+                verified = write(registry, reference, digest, signer)
+    assert verified is not None  # noqa: S101  # for the type checker: every format has one of the two
+    return verified
+
+
+def _write_legacy(registry: Registry, reference: Reference, digest: Digest, signer: Signer) -> Verified:
+    """Return our signature, read back: made once, and written again where another signer's write has undone ours."""
+    message, trusted = legacy.payload(reference, digest), signer.trusted
+    annotations = signer.sign_payload(message)
+    _check(legacy.examine(legacy.Signature(annotations, message), digest, trusted))
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            legacy.add(registry, reference, digest, annotations)
+            return verify(registry, reference, digest, trusted, SignatureFormat.LEGACY)
+        except (TagMoved, Unsigned, ForeignSignature):
+            continue
+    legacy.add(registry, reference, digest, annotations)
+    return verify(registry, reference, digest, trusted, SignatureFormat.LEGACY)
+
+
+def _write_bundle(registry: Registry, reference: Reference, digest: Digest, signer: Signer) -> Verified:
+    raw, trusted = signer.sign_statement(bundle.statement(digest)), signer.trusted
+    found = bundle.Bundle.parse(raw)
+    _check(bundle.examine(found, digest, trusted) if found else Finding(None, "it is no bundle"))
+    bundle.attach(registry, reference, digest, raw, bundle.SIGNATURE_PREDICATE)
+    return verify(registry, reference, digest, trusted, SignatureFormat.BUNDLE)
+
+
+def _check(made: Finding) -> None:
+    """Look at our own signature before anybody else sees it: a bundle that does not match would hide a good `.sig`."""
+    if not made.counts:
+        raise SignatureUnusable(made.problem or str(made.left_out))

@@ -1,0 +1,91 @@
+"""A good registry over HTTP, in memory: an `answer` for the server that otherwise has bad ones."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.index import Index
+from ci_automation.artifact.manifest import OCI_INDEX, InvalidManifest, Manifest
+from tests.contract.hostile_registry import Reply
+from tests.fakes.registry import Repository
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ci_automation.artifact.manifest import Descriptor
+    from tests.contract.hostile_registry import Seen
+
+_PATH = re.compile(r"/v2/(?P<repository>.+)/(?P<kind>manifests|blobs|tags|referrers)/(?P<name>.+)")
+
+
+@dataclass
+class LoopbackRegistry:
+    """OCI distribution spec v1.1: with the referrers API (`api`), and saying so to those who write (`says_so`)."""
+
+    api: bool = True
+    says_so: bool = True
+    repositories: defaultdict[str, Repository] = field(default_factory=lambda: defaultdict(Repository))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, seen: Seen) -> Reply:
+        """Return the answer to a request."""
+        match = _PATH.fullmatch(urlsplit(seen.path).path)
+        assert match
+        with self._lock:
+            repository = self.repositories[match["repository"]]
+            match match["kind"], seen.method:
+                case "manifests", "PUT":
+                    return self._put(repository, match["name"], seen.body)
+                case "manifests", _:
+                    return self._get(repository, match["name"])
+                case "referrers", _ if self.api:
+                    listed = Index.build(tuple(_referrers(repository, match["name"])))
+                    return Reply(200, listed.raw, {"Content-Type": OCI_INDEX})
+                case "tags", _:
+                    return Reply.json({"tags": sorted(repository.tags)}) if repository.tags else Reply(404)
+                case "blobs", _:
+                    return self._blob(repository, match["name"], seen)
+        return Reply(404)
+
+    def _blob(self, repository: Repository, name: str, seen: Seen) -> Reply:
+        if seen.method == "POST":
+            return Reply(202, headers={"Location": f"{seen.path}1"})
+        if seen.method == "PUT":
+            repository.blobs[Digest.of(seen.body)] = seen.body
+            return Reply(201)
+        data = repository.blobs.get(Digest.parse(name))
+        return Reply(404) if data is None else Reply(200, data)
+
+    def _get(self, repository: Repository, name: str) -> Reply:
+        digest = Digest.parse(name) if ":" in name else repository.tags.get(name)
+        if digest is None or (raw := repository.manifests.get(digest)) is None:
+            return Reply(404)
+        return Reply(200, raw, {"Content-Type": json.loads(raw)["mediaType"], "Docker-Content-Digest": str(digest)})
+
+    def _put(self, repository: Repository, name: str, raw: bytes) -> Reply:
+        value: dict[str, Any] = json.loads(raw)
+        needed = [each["digest"] for each in (value.get("config"), *value.get("layers", ())) if each]
+        if not {Digest.parse(text) for text in needed} <= repository.blobs.keys():
+            return Reply.json({"errors": [{"code": "MANIFEST_BLOB_UNKNOWN"}]}, 400)
+        repository.manifests[digest := Digest.of(raw)] = raw
+        if ":" not in name:
+            repository.tags[name] = digest
+        subject = value.get("subject")
+        return Reply(201, headers={"OCI-Subject": subject["digest"]} if self.says_so and subject else {})
+
+
+def _referrers(repository: Repository, name: str) -> Iterator[Descriptor]:
+    for raw in repository.manifests.values():
+        try:
+            subject, entry = Manifest.parse(raw).referral
+        except InvalidManifest:
+            continue
+        if str(subject) == name:
+            yield entry

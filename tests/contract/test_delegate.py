@@ -1,0 +1,418 @@
+"""A release's own flux CLI: run only if upstream vouches for it, with nothing that it could use to do harm."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import platform
+import resource
+import socket
+import sys
+import tarfile
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ci_automation.flows import confined, delegate
+from ci_automation.flows.delegate import Delegated, DelegationFailed
+from ci_automation.flux.bundle import Bundle
+from ci_automation.flux.options import COMPONENTS, Options
+from ci_automation.flux.release import FetchedRelease, Release
+from ci_automation.flux.render import header
+from ci_automation.flux.version import Version
+from tests.fakes.programs import Packed, archive, files_naming, printing, program_name, python
+from tests.fakes.world import MemoryReleases, sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TAG = "v2.98.9"
+VERSION = Version.parse(TAG)
+NAME = program_name(TAG)
+HEAD = header(VERSION, Options().components)
+
+
+def release(data: bytes, name: str = NAME, vouched: str | None = "upstream") -> FetchedRelease:
+    """Return a release whose checksums name one file."""
+    bundle = Bundle.of(sample("v2.98.8").bundle)
+    return FetchedRelease(
+        Release(VERSION, datetime(2026, 1, 1, tzinfo=UTC)), bundle, "0" * 40, files_naming(name, data), vouched
+    )
+
+
+def run(*entries: Packed) -> Delegated:
+    """Delegate to the program in an archive."""
+    data = archive(*entries)
+    return delegate.delegate(release(data), Options(), MemoryReleases(assets={(TAG, NAME): data}))
+
+
+def tell(expression: str) -> Packed:
+    """Return a program that prints a components file's head, and then a value as JSON."""
+    return python(
+        f"import json, os, resource, stat, sys\nsys.stdout.write({HEAD!r} + json.dumps({expression}) + '\\n')"
+    )
+
+
+def told(expression: str) -> Any:
+    """Return what a program finds where it runs."""
+    return json.loads(run(tell(expression)).text.removeprefix(HEAD))
+
+
+class TestWhatItPrints:
+    def test_is_what_is_rendered(self) -> None:
+        assert run(printing(f"{HEAD}anything\n")).text == f"{HEAD}anything\n"
+
+    def test_it_is_asked_for_every_option_by_its_flag(self) -> None:
+        options = Options(
+            components=COMPONENTS,
+            namespace="gitops",
+            registry="10.0.0.5:5000",
+            image_pull_secret="regcred",
+            watch_all_namespaces=False,
+            network_policy=False,
+            log_level="debug",
+            cluster_domain="corp.local",
+            toleration_keys=("a", "b/c"),
+        )
+        assert delegate.arguments(options) == [
+            "--cluster-domain=corp.local",
+            f"--components={','.join(COMPONENTS)}",
+            "--image-pull-secret=regcred",
+            "--log-level=debug",
+            "--namespace=gitops",
+            "--network-policy=false",
+            "--registry=10.0.0.5:5000",
+            "--toleration-keys=a,b/c",
+            "--watch-all-namespaces=false",
+        ]
+
+    def test_a_default_is_asked_for_too_but_nothing_empty(self) -> None:
+        assert told("sys.argv[1:]") == [
+            "install",
+            "--export",
+            "--cluster-domain=cluster.local",
+            "--components=source-controller,kustomize-controller,helm-controller,notification-controller",
+            "--log-level=info",
+            "--namespace=flux-system",
+            "--network-policy=true",
+            "--registry=ghcr.io/fluxcd",
+            "--watch-all-namespaces=true",
+        ]
+
+    @pytest.mark.parametrize(
+        ("output", "reason"),
+        [
+            pytest.param("b''", "not a components file", id="nothing"),
+            pytest.param(
+                f"{header(Version.parse('2.98.8'), Options().components)!r}.encode()",
+                "not a components file",
+                id="another version",
+            ),
+            pytest.param(
+                f"{header(VERSION, ('source-controller',))!r}.encode()", "not a components file", id="other components"
+            ),
+            pytest.param(f"{HEAD + 'cut off'!r}.encode()", "not a components file", id="no end"),
+            pytest.param(rf"{HEAD!r}.encode() + b'\xff\n'", "not text", id="not UTF-8"),
+        ],
+    )
+    def test_anything_else_than_the_components_file_is_refused(self, output: str, reason: str) -> None:
+        with pytest.raises(DelegationFailed, match=reason):
+            run(python(f"import os\nos.write(1, {output})"))
+
+
+class TestWhetherItIsRun:
+    def test_only_if_upstream_vouches_for_it(self) -> None:
+        releases = MemoryReleases()
+        with pytest.raises(DelegationFailed, match="signature on its checksums was not verified"):
+            delegate.delegate(release(b"", vouched=None), Options(), releases)
+
+    @pytest.mark.parametrize(
+        ("machine", "name"),
+        [("x86_64", "amd64"), ("aarch64", "arm64"), ("armv7l", "arm"), ("armv6l", "arm")],
+    )
+    def test_the_archive_for_the_machine_is_taken(
+        self, machine: str, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(platform, "machine", lambda: machine)
+        asked = program_name(TAG, name)
+        with pytest.raises(DelegationFailed, match=f"the source of releases has no {asked}"):
+            delegate.delegate(release(b"", asked), Options(), MemoryReleases())
+
+    def test_not_on_a_machine_that_upstream_has_no_linux_program_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+        with pytest.raises(DelegationFailed, match="only run on Linux on x86_64, aarch64"):
+            run(printing(HEAD))
+
+    def test_not_elsewhere_than_on_linux(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "platform", "darwin")
+        with pytest.raises(DelegationFailed, match="only run on Linux"):
+            run(printing(HEAD))
+
+    def test_not_if_the_checksums_do_not_name_it(self) -> None:
+        with pytest.raises(DelegationFailed, match=f"its checksums do not name {NAME}"):
+            delegate.delegate(release(b"", "manifests.tar.gz"), Options(), MemoryReleases(assets={(TAG, NAME): b""}))
+
+    def test_not_if_it_is_another_than_the_checksums_say(self, tmp_path: Path) -> None:
+        ran = tmp_path / "ran"
+        evil = archive(python(f"open({str(ran)!r}, 'w')"))
+        with pytest.raises(DelegationFailed, match=r"has the sha256 .* and its checksums say"):
+            delegate.delegate(release(archive(printing(HEAD))), Options(), MemoryReleases(assets={(TAG, NAME): evil}))
+        assert not ran.exists()
+
+
+class TestItsArchive:
+    @pytest.mark.parametrize(
+        ("entries", "reason"),
+        [
+            pytest.param([], "no file flux", id="empty"),
+            pytest.param([replace(printing(HEAD), name="bin/flux")], "no file flux", id="in a folder"),
+            pytest.param([replace(printing(HEAD), name="../flux")], "no file flux", id="outside"),
+            pytest.param([replace(printing(HEAD), name="/flux")], "no file flux", id="absolute"),
+            pytest.param([Packed(content=b"/bin/true", kind=tarfile.SYMTYPE)], "no file flux", id="a link"),
+            pytest.param([Packed(content=b"/bin/true", kind=tarfile.LNKTYPE)], "no file flux", id="a hard link"),
+            pytest.param([Packed(kind=tarfile.DIRTYPE)], "no file flux", id="a folder"),
+            pytest.param([Packed(kind=tarfile.FIFOTYPE)], "no file flux", id="a pipe"),
+            pytest.param([Packed(f"x{n}") for n in range(16)] + [printing(HEAD)], "no file flux", id="too far behind"),
+            pytest.param([Packed(content=b"\x7fnot a program")], "Exec format error", id="no program"),
+        ],
+    )
+    def test_is_refused_if_it_has_no_program(self, entries: list[Packed], reason: str) -> None:
+        with pytest.raises(DelegationFailed, match=reason):
+            run(*entries)
+
+    @pytest.mark.parametrize(
+        ("data", "reason"),
+        [
+            pytest.param(b"", "cannot be unpacked", id="nothing"),
+            pytest.param(b"PK\x03\x04", "cannot be unpacked", id="not gzip"),
+            pytest.param(archive(printing(HEAD))[:-40], "cannot be unpacked", id="cut off"),
+            pytest.param(gzip.compress(b"no tar" * 200), "cannot be unpacked", id="no tar"),
+            pytest.param(b"\x1f\x8b\x08\0\0\0\0\0\0\xff\xff\xff\xff", "cannot be unpacked", id="no deflate"),
+        ],
+    )
+    def test_is_refused_if_it_is_broken(self, data: bytes, reason: str) -> None:
+        with pytest.raises(DelegationFailed, match=reason):
+            delegate.delegate(release(data), Options(), MemoryReleases(assets={(TAG, NAME): data}))
+
+    @pytest.mark.parametrize("name", ["flux", "something else"])
+    def test_is_not_unpacked_without_end(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(delegate, "MAX_PROGRAM_BYTES", 1 << 16)
+        with pytest.raises(DelegationFailed, match="unpacks to more than 65536 bytes"):
+            run(Packed(name, bytes(1 << 20)))
+
+    def test_leaves_nothing_but_the_program(self) -> None:
+        others = [Packed("LICENSE", b"x"), Packed("../escaped", b"x"), Packed("etc", b"/etc", tarfile.SYMTYPE)]
+        found = run(*others, tell("[os.getcwd(), os.listdir(), stat.filemode(os.stat('.').st_mode)]")).text
+        folder, files, mode = json.loads(found.removeprefix(HEAD))
+        assert (files, mode) == (["flux"], "drwx------")
+        assert not Path(folder).exists()
+        assert not (Path(folder).parent / "escaped").exists()
+
+
+class TestWhatItHas:
+    def test_nothing_of_our_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("GITHUB_TOKEN", "COSIGN_PASSWORD", "AWS_SECRET_ACCESS_KEY", "KUBECONFIG"):
+            monkeypatch.setenv(name, "canary")
+        monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere")
+        where, environment = told("[os.getcwd(), open('/proc/self/environ').read()]")
+        assert sorted(environment.strip("\0").split("\0")) == [f"HOME={where}", f"TMPDIR={where}"]
+
+    def test_no_input(self, tmp_path: Path) -> None:
+        (tmp_path / "ours").touch()
+        before, ours = os.dup(0), os.open(tmp_path / "ours", os.O_RDONLY)
+        try:
+            os.dup2(ours, 0)
+            assert told("os.readlink('/proc/self/fd/0')") == "/dev/null"
+        finally:
+            os.dup2(before, 0)
+            os.close(before)
+            os.close(ours)
+
+    def test_no_file_of_ours(self) -> None:
+        assert told("[n for n in range(3, 1000) if os.path.exists(f'/proc/self/fd/{n}')]") == []
+
+    def test_a_group_of_its_own(self) -> None:
+        assert told("os.getpgid(0) == os.getpid()") is True
+
+    def test_limits(self) -> None:
+        limits = told(
+            "{n: resource.getrlimit(getattr(resource, n))[0] for n in"
+            " ('RLIMIT_CPU', 'RLIMIT_FSIZE', 'RLIMIT_DATA', 'RLIMIT_AS', 'RLIMIT_CORE')}"
+        )
+        assert limits == {
+            "RLIMIT_CPU": 60,
+            "RLIMIT_FSIZE": 10 << 20,
+            "RLIMIT_DATA": 1 << 30,
+            "RLIMIT_AS": 4 << 30,
+            "RLIMIT_CORE": 0,
+        }
+
+    def test_no_more_memory_than_that(self) -> None:
+        with pytest.raises(DelegationFailed, match="it ended with the code 1"):
+            run(python("bytearray(2 << 30)"))
+
+    def test_no_look_into_our_process(self) -> None:
+        if not has_name_spaces():
+            pytest.skip("this kernel gives nobody a user name space")
+        assert json.loads(run(LOOK).text.removeprefix(HEAD)) is False
+
+
+LOOK = python(f"""
+import json, os
+try:
+    seen = bool(open(f"/proc/{{os.getppid()}}/environ").read())
+except OSError:
+    seen = False
+print({HEAD!r} + json.dumps(seen))
+""")
+
+
+def has_name_spaces() -> bool:
+    """Return whether this kernel gives everybody a user name space."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if confined.own_name_space() else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+CONNECT = """
+import json, os, socket, sys
+def attempt(family, address):
+    try:
+        socket.socket(family).connect(address)
+    except OSError:
+        return False
+    return True
+reached = [attempt(socket.AF_INET, ("127.0.0.1", {port})), attempt(socket.AF_UNIX, {path!r})]
+print({head!r} + json.dumps([*reached, os.environ.get("HTTPS_PROXY")]))
+"""
+
+
+class TestTheNetwork:
+    @pytest.fixture
+    def connect(self, tmp_path: Path) -> Iterator[Packed]:
+        """Yield a program that connects to a port and to a file, where somebody listens."""
+        path = str(tmp_path / "socket")
+        with socket.create_server(("127.0.0.1", 0)) as network, socket.socket(socket.AF_UNIX) as file:
+            file.bind(path)
+            file.listen()
+            yield python(CONNECT.format(head=HEAD, port=network.getsockname()[1], path=path))
+
+    def without(self, names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the kernel not allow one of the ways to cut it off."""
+        text = Path(confined.__file__).read_text()
+        for name in names:
+            assert f"{name}(), " in text or f", {name}()" in text
+            text = text.replace(f"{name}(), ", "False, ").replace(f", {name}()\n", ", False\n")
+        (tmp_path / "confined.py").write_text(text)
+        monkeypatch.setattr(delegate, "_LAUNCHER", tmp_path / "confined.py")
+
+    @pytest.mark.parametrize(
+        ("without", "reached"),
+        [
+            pytest.param((), [False, False, None], id="both ways"),
+            pytest.param(("own_name_space",), [False, False, None], id="a filter alone, as in a container"),
+            pytest.param(("deny_sockets",), [False, True, None], id="a name space alone"),
+        ],
+    )
+    def test_is_out_of_reach(
+        self,
+        connect: Packed,
+        without: tuple[str, ...],
+        reached: list[object],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        if without == ("deny_sockets",) and not has_name_spaces():
+            pytest.skip("this kernel gives nobody a user name space")
+        self.without(without, tmp_path, monkeypatch)
+        made = run(connect)
+        assert made.cut_off
+        assert json.loads(made.text.removeprefix(HEAD)) == reached
+
+    def test_where_it_cannot_be_cut_off_it_is_said_and_proxies_lead_nowhere(
+        self, connect: Packed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.without(("own_name_space", "deny_sockets"), tmp_path, monkeypatch)
+        made = run(connect)
+        assert not made.cut_off
+        assert json.loads(made.text.removeprefix(HEAD)) == [True, True, "http://127.0.0.1:9"]
+
+
+class TestHowItEnds:
+    @pytest.mark.parametrize(
+        ("program", "reason"),
+        [
+            pytest.param(
+                python("import sys\nsys.exit('✗ flux: \\x1b[31mno such flag\\nsecond line')"),
+                r"it ended with the code 1: ✗ flux: \?\[31mno such flag$",
+                id="with an error",
+            ),
+            pytest.param(python("import sys\nsys.exit(7)"), "the code 7: it did not say why", id="without a word"),
+            pytest.param(python("import os\nos.kill(os.getpid(), 9)"), "ended by the signal 9", id="by a signal"),
+            pytest.param(
+                python("import sys\nwhile True: sys.stdout.buffer.write(bytes(1 << 16))"),
+                "it ended with",
+                id="by its output",
+            ),
+            pytest.param(
+                python("import os\ntry:\n    while True: os.write(1, bytes(1 << 16))\nexcept OSError: pass"),
+                "it printed 10485760 bytes or more",
+                id="with all the output there may be",
+            ),
+            pytest.param(
+                python("import os, resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass"),
+                "ended by the signal",
+                id="by the processor's limit",
+            ),
+        ],
+    )
+    def test_is_told(self, program: Packed, reason: str) -> None:
+        with pytest.raises(DelegationFailed, match=reason):
+            run(program)
+
+    def test_it_is_stopped_after_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(delegate, "_SECONDS", 0.5)
+        with pytest.raises(DelegationFailed, match=r"it was stopped after 0\.5 seconds"):
+            run(python("import time\ntime.sleep(600)"))
+
+    @pytest.mark.parametrize("parent", ["pass", "time.sleep(600)"], ids=["it ended itself", "it was stopped"])
+    def test_what_it_left_behind_is_stopped_too(
+        self, parent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(delegate, "_SECONDS", 2)
+        pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        os.set_blocking(reading, True)
+        program = f"""
+import os, sys, time
+writing = os.open({str(pipe)!r}, os.O_WRONLY)
+os.write(writing, b"begun")
+if os.fork() == 0:
+    time.sleep(20)
+    os.write(writing, b", and survived")
+    os._exit(0)
+{parent}
+sys.stdout.write({HEAD!r})
+"""
+        if parent == "pass":
+            assert run(python(program)).text == HEAD
+        else:
+            with pytest.raises(DelegationFailed, match="stopped after 2 seconds"):
+                run(python(program))
+        with os.fdopen(reading, "rb") as file:
+            assert file.read() == b"begun"  # it ends when nobody is left who could write
+
+
+def test_a_limit_that_is_lower_already_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = Path(confined.__file__).read_text()
+    lowered = "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
+    (tmp_path / "confined.py").write_text(text.replace("    os.umask(", f"    {lowered}\n    os.umask("))
+    monkeypatch.setattr(delegate, "_LAUNCHER", tmp_path / "confined.py")
+    assert told("resource.getrlimit(resource.RLIMIT_FSIZE)") == [4096, 4096]
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] != 4096

@@ -1,0 +1,95 @@
+"""What `sync-manifests` prints fits the artifact that it is asked about, and whoever is trusted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from ci_automation.artifact.manifest import CONFIG_BLOB
+from ci_automation.artifact.reference import Reference
+from ci_automation.errors import VerificationFailed
+from ci_automation.flows.sync import sync
+from ci_automation.flux.artifact import Recipe, compose
+from ci_automation.flux.options import Options
+from ci_automation.flux.render import render
+from ci_automation.flux.version import Version
+from ci_automation.policy.model import SignatureFormat
+from ci_automation.report.sync import NotForClusters
+from ci_automation.signing.trust import NobodyTrusted
+from ci_automation.signing.verify import ensure_signed
+from tests.fakes.trust import THEM, US, trust
+from tests.fakes.world import CHANNEL, OVERLAY, World, signing_key
+
+if TYPE_CHECKING:
+    from ci_automation.flows.ports import Ports
+
+OPTIONS = Options(namespace="flux-infra")
+
+
+@pytest.fixture
+def ports() -> Ports:
+    """Return a world whose channel has a release, signed by our key and by nobody else."""
+    ports = World().ports()
+    version = Version.parse("v2.98.5")
+    release = ports.releases.fetch(version)
+    components = render(release.bundle, version, OPTIONS)
+    path = "flux-system/gotk-components.yaml"
+    made = compose(Recipe(version, release.commit, release.bundle.digest, OPTIONS, components, OVERLAY, path))
+    for blob in (made.layer, CONFIG_BLOB):
+        ports.registry.put_blob(CHANNEL, blob)
+    ports.registry.put_manifest(CHANNEL, made.manifest)
+    assert ports.signer is not None
+    ensure_signed(ports.registry, CHANNEL, made.digest, ports.signer, SignatureFormat.LEGACY)
+    return ports
+
+
+def objects(ports: Ports, **settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what is printed, as a cluster reads it."""
+    found = sync(CHANNEL, ports, **{"name": "flux-manifests", "interval": "10m", **settings})
+    source, kustomization = yaml.safe_load_all(found.to_yaml())
+    return source, kustomization
+
+
+def test_namespace_version_and_folder_are_those_of_the_artifact(ports: Ports) -> None:
+    source, kustomization = objects(ports)
+    assert source["apiVersion"] == "source.toolkit.fluxcd.io/v1"
+    assert source["metadata"] == {"name": "flux-manifests", "namespace": "flux-infra"}
+    assert source["spec"]["url"] == "oci://registry.example/acme/flux-manifests"
+    assert kustomization["spec"]["path"] == "./"  # where the overlay's kustomization is
+
+
+def test_the_key_that_verifies_here_is_named(ports: Ports) -> None:
+    source, _ = objects(ports)
+    assert source["spec"]["verify"] == {"provider": "cosign", "secretRef": {"name": "flux-manifests-keys"}}
+    text = sync(CHANNEL, ports, name="x", interval="1m", secret="own").to_yaml()
+    assert str(signing_key().public.fingerprint) in text
+    assert "public-key cosign.pub --secret own --namespace flux-infra" in text
+
+
+@pytest.mark.parametrize("custom", [True, False], ids=["an own Sigstore", "the public one"])
+def test_identities_are_one_entry_and_an_own_root_is_a_secret(
+    ports: Ports, monkeypatch: pytest.MonkeyPatch, custom: bool
+) -> None:
+    monkeypatch.setattr("ci_automation.flows.observe.verify", lambda *_: None)  # that it verifies is others' test
+    source, _ = objects(replace(ports, trusted=trust(US, THEM, custom=custom)))
+    verify = source["spec"]["verify"]
+    assert len(verify["matchOIDCIdentity"]) == 1
+    assert verify.get("trustedRootSecretRef") == ({"name": "flux-manifests-trusted-root"} if custom else None)
+
+
+def test_what_would_not_be_accepted_is_not_printed(ports: Ports) -> None:
+    with pytest.raises(VerificationFailed):
+        objects(replace(ports, trusted=World().ports(trusted="theirs").trusted))
+
+
+def test_without_anybody_to_trust_there_is_nothing_to_verify(ports: Ports) -> None:
+    with pytest.raises(NobodyTrusted):
+        objects(replace(ports, trusted=None))
+
+
+def test_a_folder_is_refused_before_it_is_read(ports: Ports) -> None:
+    with pytest.raises(NotForClusters):
+        sync(Reference.parse("layout:nowhere:production"), ports, name="x", interval="1m")

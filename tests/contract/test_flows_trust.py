@@ -1,0 +1,356 @@
+"""What is signed again, what is adopted, and what whoever can write to the registry does not get."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
+from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
+from ci_automation.attestation.record import MEDIA_TYPE
+from ci_automation.flows import records
+from ci_automation.flows.adopt import NotAdopted
+from ci_automation.flows.apply import apply
+from ci_automation.flows.heal import NotOurs, plan_healed
+from ci_automation.flows.history import history
+from ci_automation.flows.init import init
+from ci_automation.flows.planning import make_plan
+from ci_automation.flows.publish import ClusterWouldRefuse
+from ci_automation.flows.settle import ChannelMovedBack
+from ci_automation.flows.update import update
+from ci_automation.flows.verify import verify
+from ci_automation.flux.artifact import Composed, Recipe, compose
+from ci_automation.flux.options import Options
+from ci_automation.flux.render import render
+from ci_automation.policy.model import STEPS, Action, Policy, SignatureFormat
+from ci_automation.registry.port import NotFound
+from ci_automation.signing import bundle
+from ci_automation.signing.signer import KeySigner
+from ci_automation.signing.trust import TrustedKeys
+from ci_automation.signing.verify import ForeignSignature, ensure_signed
+from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, MemoryReleases, World, intent, signing_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.flux.version import Version
+    from ci_automation.report.adoption import Adoption
+
+OURS = TrustedKeys((signing_key().public,))
+EVERY = Policy(actions=dict.fromkeys(STEPS, Action.NEVER))
+
+
+@pytest.fixture
+def world() -> World:
+    """Return a channel that went from the oldest release to its patch, with a record of each."""
+    made = World()
+    init(CHANNEL, OLD, made.ports(), intent(overlay=OVERLAY))
+    assert update(CHANNEL, made.ports(), intent(now=NOW + timedelta(hours=1))).done == 1
+    made.registry.requests.clear()
+    return made
+
+
+def forget_signature(world: World, digest: Digest) -> None:
+    """Let a `.sig` vanish, as retention rules do that know only tags."""
+    del world.registry.repositories[str(CHANNEL.repository)].tags[f"sha256-{digest.hex}.sig"]
+
+
+def forget_records(world: World, digest: Digest) -> None:
+    """Let what hangs on a digest vanish."""
+    repository = world.registry.repositories[str(CHANNEL.repository)]
+    for referrer in world.registry.referrers(CHANNEL, digest):
+        del repository.manifests[referrer.digest]
+
+
+def at(world: World) -> Digest:
+    digest = world.registry.resolve(CHANNEL)
+    assert digest is not None
+    return digest
+
+
+def made(version: Version, overlay: Tree = OVERLAY, options: Options | None = None) -> Composed:
+    """Return an artifact as we would make it, which anybody can."""
+    release, options = MemoryReleases().fetch(version), options or Options()
+    text = render(release.bundle, version, options)
+    return compose(Recipe(version, release.commit, release.bundle.digest, options, text, overlay, COMPONENTS_PATH))
+
+
+def plant(world: World, composed: Composed) -> Digest:
+    """Let somebody who can write to the registry point the channel at something."""
+    world.registry.put_blob(CHANNEL, composed.layer)
+    world.registry.put_blob(CHANNEL, CONFIG_BLOB)
+    return world.registry.put_manifest(CHANNEL, composed.manifest)
+
+
+def signatures(world: World) -> frozenset[str]:
+    """Return all that we have signed: `.sig` manifests with their layers, and referrers."""
+    repository = world.registry.repositories[str(CHANNEL.repository)]
+    return frozenset(str(digest) for digest in repository.manifests)
+
+
+class TestHealing:
+    def test_a_channel_that_lost_its_signature_is_signed_again_without_a_push(self, world: World) -> None:
+        digest = at(world)
+        forget_signature(world, digest)
+        outcome = update(CHANNEL, world.ports(), intent())
+        assert (outcome.healed, outcome.done, at(world)) == (True, 0, digest)
+        assert verify(CHANNEL, world.ports()).problem is None
+        assert not update(CHANNEL, world.ports(), intent()).healed
+
+    def test_so_does_check_when_told_and_plan_writes_nothing(self, world: World) -> None:
+        forget_signature(world, at(world))
+        before = world.contents()
+        with pytest.raises(Exception, match="is not signed"):
+            make_plan(CHANNEL, world.ports(), intent())
+        assert world.contents() == before
+        _, healed = plan_healed(CHANNEL, world.ports(), intent())
+        assert healed
+        assert verify(CHANNEL, world.ports()).problem is None
+
+    def test_without_its_record_the_policy_has_to_lead_to_it(self, world: World) -> None:
+        digest = at(world)
+        forget_signature(world, digest)
+        forget_records(world, digest)
+        frozen = intent(paused=True)
+        assert update(CHANNEL, world.ports(), frozen).healed
+
+    def test_what_the_policy_would_not_have_published_is_not_ours(self, world: World) -> None:
+        digest = at(world)
+        forget_signature(world, digest)
+        forget_records(world, digest)
+        with pytest.raises(NotOurs, match=str(digest)):
+            update(CHANNEL, world.ports(), intent(policy=replace(EVERY)))
+
+    def test_a_missing_optional_format_is_no_fault(self, world: World) -> None:
+        outcome = update(CHANNEL, world.ports(), intent(signature_format=SignatureFormat.BOTH))
+        assert (outcome.healed, outcome.done) == (False, 0)
+
+    def test_a_bundle_alone_heals_in_its_own_format(self, world: World) -> None:
+        forget_signature(world, at(world))
+        update(CHANNEL, world.ports(), intent(signature_format=SignatureFormat.BUNDLE))
+        assert any(row.judgement.accepted for row in verify(CHANNEL, world.ports()).clusters if row.flux == "2.9")
+
+
+PLANTED: dict[str, Callable[[], Composed]] = {
+    "an overlay": lambda: made(PATCH, Tree((*OVERLAY.files, File("evil.yaml", b"kind: ClusterRoleBinding")))),
+    "an old release": lambda: made(OLD),
+    "a minor that nobody approved": lambda: made(MINOR),
+    "images from elsewhere": lambda: made(PATCH, options=Options().with_flags({"registry": "evil.example/fluxcd"})),
+    "no network policy": lambda: made(PATCH, options=Options().with_flags({"network-policy": False})),
+}
+
+
+class TestWhoCanWriteToTheRegistry:
+    @pytest.mark.parametrize("what", PLANTED.values(), ids=list(PLANTED))
+    def test_gets_nothing_signed(self, world: World, what: Callable[[], Composed]) -> None:
+        planted = plant(world, what())
+        forget_records(world, planted)
+        if world.registry.resolve(CHANNEL.at_tag(f"sha256-{planted.hex}.sig")):
+            forget_signature(world, planted)
+        before = signatures(world)
+        with pytest.raises(NotOurs):
+            update(CHANNEL, world.ports(), intent())
+        assert (signatures(world), at(world)) == (before, planted)
+
+    def test_gets_nothing_signed_over_a_signature_of_somebody_else(self, world: World) -> None:
+        digest = at(world)
+        forget_signature(world, digest)
+        theirs = KeySigner(signing_key("theirs"))
+        ensure_signed(world.registry, CHANNEL, digest, theirs, SignatureFormat.LEGACY)
+        before = signatures(world)
+        with pytest.raises(ForeignSignature):
+            update(CHANNEL, world.ports(), intent())
+        assert signatures(world) == before
+
+    def test_gets_no_downgrade_by_an_old_digest_that_is_signed(self, world: World) -> None:
+        entry = next(entry for entry in history(CHANNEL, world.ports()) if entry.version == OLD)
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(entry.digest)))
+        before = signatures(world)
+        with pytest.raises(ChannelMovedBack, match=str(PATCH)):
+            update(CHANNEL, world.ports(), intent())
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        with pytest.raises(ChannelMovedBack):
+            apply(plan, (), world.ports(), intent())
+        assert signatures(world) == before
+
+    def test_gets_no_old_digest_signed_again(self, world: World) -> None:
+        entry = next(entry for entry in history(CHANNEL, world.ports()) if entry.version == OLD)
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(entry.digest)))
+        forget_signature(world, entry.digest)
+        before = signatures(world)
+        with pytest.raises(ChannelMovedBack):
+            update(CHANNEL, world.ports(), intent())
+        assert signatures(world) == before
+
+    def test_gets_no_record_for_an_old_digest(self, world: World) -> None:
+        entry = next(entry for entry in history(CHANNEL, world.ports()) if entry.version == OLD)
+        forget_records(world, entry.digest)
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(entry.digest)))
+        with pytest.raises(ChannelMovedBack):
+            update(CHANNEL, world.ports(), intent(paused=True))
+
+    def test_is_not_believed_by_a_record_of_its_own(self, world: World) -> None:
+        digest = at(world)
+        forget_signature(world, digest)
+        theirs = world.ports("theirs", "theirs")
+        aside = World(registry=world.registry)
+        planted = plant(aside, made(MINOR))
+        recorded = records.read(world.registry, CHANNEL, digest, OURS)[0]
+        manifest = world.registry.manifest(CHANNEL.at_digest(planted))
+        assert theirs.signer is not None
+        forged = replace(recorded, digest=planted, version=MINOR, by=str(theirs.signer.who))
+        records.write(world.registry, CHANNEL, manifest, forged, theirs.signer)
+        # And one that is ours, of another digest, moved over.
+        ours = next(it for it in world.registry.referrers(CHANNEL, digest) if it.artifact_type == MEDIA_TYPE)
+        stolen = world.registry.manifest(CHANNEL.at_digest(ours.digest))
+        copied = Manifest.build(
+            stolen.config,
+            stolen.layers,
+            artifact_type=MEDIA_TYPE,
+            subject=Descriptor.of(manifest.media_type, manifest.raw),
+        )
+        world.registry.put_referrer(CHANNEL, copied)
+        assert records.read(world.registry, CHANNEL, planted, OURS) == ()
+        with pytest.raises(NotOurs):
+            update(CHANNEL, world.ports(), intent())
+
+    def test_cannot_pretend_a_version_by_an_annotation(self, world: World) -> None:
+        present = world.registry.manifest(CHANNEL)
+        lie = {**present.annotations, "io.github.flux-manifests.version": "v2.99.9"}
+        world.registry.put_manifest(
+            CHANNEL, Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), present.layers, lie)
+        )
+        with pytest.raises(NotOurs):
+            update(CHANNEL, world.ports(), intent())
+        assert present.layers[0].media_type == FLUX_LAYER
+
+    def test_cannot_hide_our_signature_from_clusters_unnoticed(self, world: World) -> None:
+        target = make_plan(CHANNEL, world.ports(), intent()).plan.steps[0].target
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        composed = made(MINOR)
+        assert composed.digest == target
+        world.registry.put_blob(CHANNEL, composed.layer)
+        world.registry.put_manifest(CHANNEL.at_digest(target), composed.manifest)
+        theirs = KeySigner(signing_key("theirs"))
+        raw = theirs.sign_statement(bundle.statement(target))
+        bundle.attach(world.registry, CHANNEL, target, raw, bundle.SIGNATURE_PREDICATE)
+        before = at(world)
+        with pytest.raises(ClusterWouldRefuse, match="hides"):
+            apply(plan, {target}, world.ports(), intent())
+        assert at(world) == before
+
+
+class TestAdoption:
+    @staticmethod
+    def other(world: World) -> Digest:
+        return plant(world, made(PATCH, Tree((*OVERLAY.files[1:], File("new.yaml", b"a: 1\n")))))
+
+    def test_shows_every_file_and_asks(self, world: World) -> None:
+        signed = at(world)
+        planted = self.other(world)
+        asked: list[Adoption] = []
+
+        def ask(adoption: Adoption) -> bool:
+            asked.append(adoption)
+            return False
+
+        with pytest.raises(NotAdopted):
+            update(CHANNEL, replace(world.ports(), confirm=ask), intent(adopt=True))
+        (adoption,) = asked
+        assert (adoption.digest, adoption.version, adoption.difference) == (planted, PATCH, ())
+        assert adoption.compared_with == signed
+        changes = {file.path: file.change for file in adoption.overlay}
+        first, *others = OVERLAY.files
+        assert changes == {first.path: "gone", "new.yaml": "new", **{file.path: "same" for file in others}}
+
+    def test_shows_what_differs_from_upstream(self, world: World) -> None:
+        composed = made(PATCH)
+        text = composed.recipe.components.replace("kind: NetworkPolicy", "kind: NetworkPolicy # mine", 1)
+        edited = replace(composed.recipe, components=text)
+        plant(world, compose(edited))
+        asked: list[Adoption] = []
+
+        def ask(adoption: Adoption) -> bool:
+            asked.append(adoption)
+            return False
+
+        with pytest.raises(NotAdopted):
+            update(CHANNEL, replace(world.ports(), confirm=ask), intent(adopt=True))
+        lines = [line for line in asked[0].difference if line[0] in "+-" and line[:3] not in ("+++", "---")]
+        assert lines == ["-kind: NetworkPolicy", "+kind: NetworkPolicy # mine"]
+
+    def test_signs_what_a_person_adopted_even_if_nothing_is_newer(self, world: World) -> None:
+        planted = self.other(world)
+        outcome = update(CHANNEL, world.ports(), intent(adopt=True, policy=EVERY))
+        assert (outcome.healed, outcome.trust, at(world)) == (True, "adopted", planted)
+        assert update(CHANNEL, world.ports(), intent(policy=EVERY)).trust == "verified"
+
+    def test_nobody_answers_unasked(self, world: World) -> None:
+        self.other(world)
+        before = signatures(world)
+        with pytest.raises(NotAdopted):
+            update(CHANNEL, replace(world.ports(), confirm=lambda _: False), intent(adopt=True))
+        assert signatures(world) == before
+
+
+class TestRecords:
+    def test_say_where_the_channel_was_before_and_who_approved(self, world: World) -> None:
+        before = at(world)
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        target = plan.steps[0].target
+        run = replace(intent().run, url="https://github.com/acme/fleet/actions/runs/7", actor="maintainer")
+        apply(plan, {target}, world.ports(), intent(run=run, now=NOW + timedelta(hours=2)))
+        (record,) = records.read(world.registry, CHANNEL, target, OURS)
+        assert (record.previous, record.version, record.run, record.recovered) == (before, MINOR, run.url, False)
+        assert record.approval is not None
+        assert (record.approval.by, record.by) == ("maintainer", str(signing_key().public.fingerprint))
+        (entry, *_) = history(CHANNEL, world.ports())
+        assert entry.records == (record,)
+
+    def test_lost_by_a_crash_is_written_by_the_next_run(self, world: World) -> None:
+        forget_records(world, at(world))
+        update(CHANNEL, world.ports(), intent())
+        (record,) = records.read(world.registry, CHANNEL, at(world), OURS)
+        assert (record.recovered, record.previous, record.version) == (True, None, PATCH)
+
+    def test_are_not_needed_to_read_the_history(self, world: World) -> None:
+        forget_records(world, at(world))
+        assert [entry.version for entry in history(CHANNEL, world.ports())] == [PATCH, OLD]
+        assert [len(entry.records) for entry in history(CHANNEL, world.ports())] == [0, 1]
+
+
+class TestVerify:
+    def test_names_who_signed_and_every_cluster_that_accepts_it(self, world: World) -> None:
+        found = verify(CHANNEL, world.ports())
+        assert (found.problem, found.by) == (None, signing_key().public.fingerprint)
+        assert all(row.judgement.accepted for row in found.clusters)
+
+    def test_tells_clusters_that_refuse_what_somebody_trusted_signed(self, world: World) -> None:
+        digest = at(world)
+        raw = KeySigner(signing_key("theirs")).sign_statement(bundle.statement(digest))
+        bundle.attach(world.registry, CHANNEL, digest, raw, bundle.SIGNATURE_PREDICATE)
+        found = verify(CHANNEL, world.ports())
+        assert found.by == signing_key().public.fingerprint
+        assert "hides" in str(found.problem)
+        accepted = {row.flux: row.judgement.accepted for row in found.clusters}
+        assert (accepted["2.7"], accepted["2.9"]) == (True, False)
+
+    def test_what_is_not_there_is_not_found(self, world: World) -> None:
+        with pytest.raises(NotFound):
+            verify(CHANNEL.at_tag("other"), world.ports())
+
+
+def test_attestations_do_not_break_verification(world: World) -> None:
+    plan = make_plan(CHANNEL, world.ports(), intent()).plan
+    target = plan.steps[0].target
+    apply(plan, {target}, world.ports(), intent(attestations=True))
+    kinds = {
+        it.annotations.get("dev.sigstore.bundle.predicateType") for it in world.registry.referrers(CHANNEL, target)
+    }
+    assert {"https://slsa.dev/provenance/v1", "https://cyclonedx.org/bom"} <= kinds
+    found = verify(CHANNEL, world.ports())
+    assert (found.problem, {row.judgement.accepted for row in found.clusters}) == (None, {True})

@@ -1,0 +1,720 @@
+"""A mirror has nothing but what was verified, is whole whenever one looks, and lets an air-gapped side verify it."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pytest
+from filelock import FileLock
+
+from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, Descriptor, Manifest
+from ci_automation.artifact.reference import LayoutDirectory, Reference
+from ci_automation.cli import run
+from ci_automation.errors import Error, ReleaseSourceError
+from ci_automation.flows import mirror as module
+from ci_automation.flows.copy import TooManyReferrers, copy
+from ci_automation.flows.files import Unwritable
+from ci_automation.flows.mirror import ForgedProgram, MirrorBusy, Place, mirror
+from ci_automation.flows.ports import Ports, Upstream
+from ci_automation.flows.upstream import fetch, find_artifact
+from ci_automation.flux.release import ReleaseNotFound
+from ci_automation.flux.sources.directory import DirectorySource, UnreadableDirectory
+from ci_automation.flux.version import Version
+from ci_automation.registry import open_registry
+from ci_automation.registry.layout import LayoutRegistry
+from ci_automation.registry.port import NotFound
+from ci_automation.signing.sigstore import TrustRoot
+from ci_automation.signing.upstream import UpstreamForged, UpstreamUnsigned, upstream_identity
+from tests.fakes.registry import InMemoryRegistry
+from tests.fakes.releases import SampleRelease, signed, write_releases
+from tests.fakes.sigstore import LocalSigstore
+from tests.fakes.upstream import MANIFESTS, publish, sign
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.flows.mirror import Mirrored
+    from ci_automation.flux.release import FetchedRelease, Release
+
+TAGS = ("v2.6.4", "v2.7.4", "v2.7.5", "v2.8.0", "v2.8.8", "v2.9.3", "v2.9.4")
+V = Version.parse("v2.9.4")
+PROGRAMS = {
+    f"flux_2.9.4_linux_{machine}.tar.gz": f"the program for {machine}".encode() for machine in ("amd64", "arm64")
+}
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[LocalSigstore]:
+    """Yield the Sigstore that upstream signs with here."""
+    with LocalSigstore() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def root(local: LocalSigstore, tmp_path_factory: pytest.TempPathFactory) -> TrustRoot:
+    """Return what is trusted: that Sigstore's roots."""
+    path = tmp_path_factory.mktemp("root") / "trusted_root.json"
+    path.write_bytes(local.trusted_root)
+    return TrustRoot.from_file(path)
+
+
+@pytest.fixture(scope="module")
+def releases(local: LocalSigstore) -> dict[str, SampleRelease]:
+    """Return upstream's releases, the newest with its programs."""
+    plain = [SampleRelease(tag, programs=PROGRAMS if tag == "v2.9.4" else {}) for tag in TAGS]
+    candidate = SampleRelease("v2.10.0-rc.1", prerelease=True)
+    return {each.tag: signed(each, local) for each in (*plain, candidate)}
+
+
+@pytest.fixture(scope="module")
+def published(local: LocalSigstore) -> InMemoryRegistry:
+    """Return the registry with what upstream rendered of each release."""
+    registry = InMemoryRegistry()
+    for tag in (*TAGS, "v2.10.0-rc.1"):
+        publish(registry, Version.parse(tag), local)
+    return registry
+
+
+@dataclass(slots=True)
+class CountingSource:
+    """A source that tells which files are asked for by name."""
+
+    source: DirectorySource
+    assets: list[str] = field(default_factory=list)
+
+    def list(self, newer_than: Version | None = None) -> tuple[Release, ...]:
+        return self.source.list(newer_than)
+
+    def fetch(self, version: Version) -> FetchedRelease:
+        return self.source.fetch(version)
+
+    def asset(self, version: Version, name: str, limit: int) -> bytes | None:
+        self.assets.append(name)
+        return self.source.asset(version, name, limit)
+
+
+@dataclass(slots=True)
+class Site:
+    """Upstream, and a directory to fill from it."""
+
+    folder: Path
+    origin: Path
+    published: InMemoryRegistry
+    root: TrustRoot
+    required: bool = True
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def artifacts(self) -> Reference:
+        return Reference.parse(f"layout:{self.folder}/flux-manifests")
+
+    def ports(self) -> Ports:
+        upstream = Upstream(self.root, self.required, MANIFESTS, self.published)
+        registry = open_registry(self.artifacts)
+        return Ports(registry, DirectorySource(self.origin), upstream=upstream, say=self.said.append)
+
+    def mirror(self, *versions: str, ports: Ports | None = None, with_programs: bool = False) -> tuple[Mirrored, ...]:
+        wanted = [Version.parse(text) for text in versions]
+        place = Place(self.folder, self.artifacts)
+        return mirror(place, ports or self.ports(), wanted, with_programs=with_programs)
+
+    def inside(self) -> Ports:
+        """Return the world of the air-gapped side: the directory alone, and the roots that were carried there."""
+        registry = open_registry(self.artifacts)
+        upstream = Upstream(self.root, required=True, manifests=self.artifacts, registry=registry)
+        return Ports(InMemoryRegistry(), DirectorySource(self.folder), upstream=upstream)
+
+    def content(self) -> dict[str, str]:
+        """Return a digest of every file of the directory, but for locks."""
+        return {
+            str(path.relative_to(self.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(self.folder.rglob("*"))
+            if path.is_file() and path.name != ".flux-manifests.lock"
+        }
+
+
+def without_answers(content: dict[str, str]) -> dict[str, str]:
+    """Return what two runs have in common: the log signs its answers anew each time it is asked."""
+    return {name: "" if name.endswith(".rekor.json") else digest for name, digest in content.items()}
+
+
+@pytest.fixture
+def site(
+    tmp_path: Path, releases: dict[str, SampleRelease], published: InMemoryRegistry, root: TrustRoot
+) -> Iterator[Site]:
+    """Yield a site that nothing was mirrored to yet."""
+    origin = write_releases(tmp_path / "upstream", list(releases.values()))
+    published.before = lambda _: None
+    yield Site(tmp_path / "mirror", origin, published, root)
+    published.before = lambda _: None
+
+
+def names(done: tuple[Mirrored, ...]) -> list[str]:
+    return [str(each.version) for each in done]
+
+
+def listed(folder: Path) -> list[str]:
+    return [str(each.version) for each in DirectorySource(folder).list()]
+
+
+class TestWhatIsTaken:
+    """Without a wish, what somebody who keeps Flux current needs."""
+
+    def test_an_empty_directory_gets_the_newest_patch_of_the_last_three_minors(self, site: Site) -> None:
+        assert names(site.mirror()) == ["v2.7.5", "v2.8.8", "v2.9.4"]
+        assert listed(site.folder) == ["v2.9.4", "v2.8.8", "v2.7.5"]
+
+    def test_later_it_gets_what_is_newer(self, site: Site) -> None:
+        site.mirror("v2.8.0")
+        assert names(site.mirror()) == ["v2.8.8", "v2.9.3", "v2.9.4"]
+        assert listed(site.folder) == ["v2.9.4", "v2.9.3", "v2.8.8", "v2.8.0"]
+
+    def test_nothing_newer_is_nothing_to_do(self, site: Site) -> None:
+        site.mirror("v2.9.4")
+        before = site.content()
+        assert site.mirror() == ()
+        assert site.content() == before
+
+    def test_a_candidate_that_is_there_does_not_hide_its_release(self, site: Site) -> None:
+        site.mirror("v2.10.0-rc.1", "v2.9.3")
+        assert names(site.mirror()) == ["v2.9.4"]
+
+    def test_what_is_named_is_taken_once_and_in_order(self, site: Site) -> None:
+        assert names(site.mirror("v2.9.3", "v2.6.4", "2.9.3")) == ["v2.6.4", "v2.9.3"]
+
+    def test_a_release_with_a_problem_is_passed_over(self, site: Site) -> None:
+        value = json.loads((site.origin / "releases.json").read_text())
+        for release in value:
+            release["draft"] = release["tag_name"] == "v2.9.4"
+        (site.origin / "releases.json").write_text(json.dumps(value))
+        assert names(site.mirror()) == ["v2.7.5", "v2.8.8", "v2.9.3"]
+
+    def test_a_release_that_is_not_there_is_an_error(self, site: Site) -> None:
+        with pytest.raises(ReleaseNotFound):
+            site.mirror("v2.9.9")
+        assert not (site.folder / "releases.json").exists()
+
+
+class TestTheDirectory:
+    """What is in it is what upstream has, in the form of a directory of releases."""
+
+    def test_it_says_who_vouched_for_what(self, site: Site, published: InMemoryRegistry) -> None:
+        (done,) = site.mirror("v2.9.4")
+        digest = published.resolve(MANIFESTS.at_tag("v2.9.4"))
+        who = str(upstream_identity(V))
+        assert done.artifact is not None
+        assert (done.vouched, done.artifact.digest, done.artifact.vouched) == (who, digest, who)
+
+    def test_a_release_from_it_is_the_one_of_upstream(self, site: Site) -> None:
+        site.mirror()
+        for version in (each.version for each in DirectorySource(site.folder).list()):
+            theirs, ours = DirectorySource(site.origin).fetch(version), DirectorySource(site.folder).fetch(version)
+            assert (ours.release, ours.commit, ours.bundle) == (theirs.release, theirs.commit, theirs.bundle)
+            assert replace(ours.files, log_entry=None) == theirs.files
+
+    def test_its_list_names_what_is_in_the_folder(self, site: Site) -> None:
+        site.mirror("v2.9.4", with_programs=True)
+        (release,) = json.loads((site.folder / "releases.json").read_text())
+        assert {path.name for path in (site.folder / "v2.9.4").iterdir()} == {
+            each["name"] for each in release["assets"]
+        }
+        assert [each["name"] for each in release["assets"]] == [
+            "flux_2.9.4_checksums.txt",
+            "flux_2.9.4_checksums.txt.pem",
+            "flux_2.9.4_checksums.txt.rekor.json",
+            "flux_2.9.4_checksums.txt.sig",
+            "flux_2.9.4_linux_amd64.tar.gz",
+            "flux_2.9.4_linux_arm64.tar.gz",
+            "manifests.tar.gz",
+        ]
+
+    def test_the_programs_come_only_if_they_are_wanted(self, site: Site) -> None:
+        assert site.mirror("v2.9.4")[0].programs == ()
+        assert not list(site.folder.glob("v2.9.4/*.tar.gz.*"))
+        assert DirectorySource(site.folder).asset(V, "flux_2.9.4_linux_amd64.tar.gz", 100) is None
+        assert site.mirror("v2.9.4", with_programs=True)[0].programs == ("linux_amd64", "linux_arm64")
+        for name, content in PROGRAMS.items():
+            assert DirectorySource(site.folder).asset(V, name, 100) == content
+
+    def test_a_program_that_is_there_is_not_downloaded_again(self, site: Site) -> None:
+        site.mirror("v2.9.4", with_programs=True)
+        source = CountingSource(DirectorySource(site.origin))
+        site.mirror("v2.9.4", ports=replace(site.ports(), releases=source), with_programs=True)
+        assert source.assets == []
+        (site.folder / "v2.9.4/flux_2.9.4_linux_arm64.tar.gz").write_bytes(b"damaged")
+        site.mirror("v2.9.4", ports=replace(site.ports(), releases=source), with_programs=True)
+        assert source.assets == ["flux_2.9.4_linux_arm64.tar.gz"]
+        assert (site.folder / "v2.9.4/flux_2.9.4_linux_arm64.tar.gz").read_bytes() == b"the program for arm64"
+
+    def test_the_same_again_changes_no_byte_and_asks_no_log(self, site: Site, local: LocalSigstore) -> None:
+        site.mirror(with_programs=False)
+        before = site.content()
+        local.requests.clear()
+        assert site.mirror("v2.7.5", "v2.8.8", "v2.9.4")
+        assert site.content() == before
+        assert local.requests == []
+
+    def test_another_mirror_of_the_same_differs_in_what_the_log_answers_alone(self, site: Site, tmp_path: Path) -> None:
+        other = replace(site, folder=tmp_path / "other")
+        for each in (site, other):
+            each.mirror()
+        assert without_answers(site.content()) == without_answers(other.content())
+
+    def test_what_others_have_listed_stays(self, site: Site) -> None:
+        write_releases(site.folder, [SampleRelease("nightly"), SampleRelease("v2.5.0")])
+        site.mirror("v2.9.4")
+        value = json.loads((site.folder / "releases.json").read_text())
+        assert [release["tag_name"] for release in value] == ["v2.9.4", "v2.5.0", "nightly"]
+        assert [tag["name"] for tag in json.loads((site.folder / "tags.json").read_text())] == [
+            "v2.9.4",
+            "v2.5.0",
+            "nightly",
+        ]
+        assert DirectorySource(site.folder).fetch(Version.parse("v2.5.0")).commit == SampleRelease("v2.5.0").commit
+
+    @pytest.mark.parametrize("name", ["releases.json", "tags.json"])
+    @pytest.mark.parametrize("content", ["", "{}", "[7]", '[{"name": 7, "tag_name": 7}]', "[" * 100_000])
+    def test_a_list_that_is_none_is_not_overwritten(self, site: Site, name: str, content: str) -> None:
+        site.folder.mkdir()
+        (site.folder / name).write_text(content)
+        with pytest.raises(ReleaseSourceError, match=name.replace(".", r"\.")):
+            site.mirror("v2.9.4")
+        assert (site.folder / name).read_text() == content
+
+    def test_a_mirror_can_be_mirrored(self, site: Site, tmp_path: Path) -> None:
+        site.mirror(with_programs=False)
+        inside = site.inside()
+        assert inside.upstream is not None
+        other = replace(site, folder=tmp_path / "other")
+        ports = replace(inside, registry=open_registry(other.artifacts))
+        assert names(other.mirror(ports=ports)) == ["v2.7.5", "v2.8.8", "v2.9.4"]
+        assert other.content() == site.content()
+
+
+class TestTheAirGap:
+    """The other side verifies the same things, and needs neither upstream nor Rekor."""
+
+    def test_all_that_was_mirrored_verifies_with_nobody_to_ask(
+        self, tmp_path: Path, releases: dict[str, SampleRelease]
+    ) -> None:
+        registry = InMemoryRegistry()
+        with LocalSigstore() as running:
+            path = tmp_path / "trusted_root.json"
+            path.write_bytes(running.trusted_root)
+            root = TrustRoot.from_file(path)
+            made = [signed(releases[tag], running) for tag in ("v2.8.8", "v2.9.4")]
+            origin = write_releases(tmp_path / "upstream", made)
+            digests = [publish(registry, Version.parse(each.tag), running) for each in made]
+            site = Site(tmp_path / "mirror", origin, registry, root)
+            site.mirror("v2.8.8", "v2.9.4")
+        for release, digest in zip(made, digests, strict=True):
+            version, inside = Version.parse(release.tag), site.inside()
+            who = str(upstream_identity(version))
+            assert fetch(version, inside).vouched == who
+            artifact = find_artifact(version, inside)
+            assert artifact is not None
+            assert (artifact.digest, artifact.vouched) == (digest, who)
+
+    def test_the_log_is_not_asked_for_what_is_there(self, site: Site, local: LocalSigstore) -> None:
+        site.mirror("v2.9.4")
+        local.requests.clear()
+        fetch(V, site.inside())
+        find_artifact(V, site.inside())
+        assert local.requests == []
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "manifests.tar.gz",
+            "flux_2.9.4_checksums.txt",
+            "flux_2.9.4_checksums.txt.sig",
+            "flux_2.9.4_checksums.txt.pem",
+            "flux_2.9.4_checksums.txt.rekor.json",
+        ],
+    )
+    def test_a_file_that_was_tampered_with_is_found(self, site: Site, name: str) -> None:
+        site.mirror("v2.9.4")
+        path = site.folder / "v2.9.4" / name
+        data = path.read_bytes()
+        for position in (0, len(data) // 2):
+            path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+            with pytest.raises((UpstreamForged, ReleaseSourceError)):
+                fetch(V, site.inside())
+        assert site.mirror("v2.9.4")
+        assert path.read_bytes() == data or name.endswith(".rekor.json")
+        assert fetch(V, site.inside()).vouched
+
+    def test_another_releases_files_under_its_name_are_found(self, site: Site) -> None:
+        site.mirror("v2.9.3", "v2.9.4")
+        for path in (site.folder / "v2.9.3").iterdir():
+            (site.folder / "v2.9.4" / path.name.replace("2.9.3", "2.9.4")).write_bytes(path.read_bytes())
+        with pytest.raises(UpstreamForged, match=r"refs/tags/v2\.9\.3"):
+            fetch(V, site.inside())
+
+    def test_a_signature_that_was_taken_away_is_missed(self, site: Site) -> None:
+        site.mirror("v2.9.4")
+        for suffix in ("sig", "pem"):
+            (site.folder / f"v2.9.4/flux_2.9.4_checksums.txt.{suffix}").unlink()
+        with pytest.raises(UpstreamUnsigned):
+            fetch(V, site.inside())
+
+    def test_an_artifact_that_was_tampered_with_is_found(self, site: Site) -> None:
+        site.mirror("v2.9.3", "v2.9.4")
+        index = site.folder / "flux-manifests/index.json"
+        swapped = index.read_text().replace('"v2.9.4"', '"x"').replace('"v2.9.3"', '"v2.9.4"')
+        index.write_text(swapped)
+        with pytest.raises(UpstreamForged, match=r"refs/tags/v2\.9\.3"):
+            find_artifact(V, site.inside())
+
+    def test_an_artifact_whose_signature_was_taken_away_is_missed(self, site: Site) -> None:
+        site.mirror("v2.9.4")
+        index = site.folder / "flux-manifests/index.json"
+        value = json.loads(index.read_text())
+        value["manifests"] = [each for each in value["manifests"] if not str(each).count(".sig")]
+        index.write_text(json.dumps(value))
+        with pytest.raises(UpstreamUnsigned):
+            find_artifact(V, site.inside())
+
+
+class TestNothingUnverified:
+    """What is not Flux's own does not get in, not even as a file that nobody lists."""
+
+    def nothing(self, site: Site, before: dict[str, str], kind: type[Error], *, programs: bool = False) -> None:
+        with pytest.raises(kind):
+            site.mirror("v2.9.4", with_programs=programs)
+        assert site.content() == before
+
+    @pytest.fixture
+    def before(self, site: Site) -> dict[str, str]:
+        site.mirror("v2.8.8")
+        return site.content()
+
+    def test_a_release_of_somebody_else(self, site: Site, before: dict[str, str], local: LocalSigstore) -> None:
+        evil = SampleRelease("v2.9.4", files={**SampleRelease("v2.9.4").files, "policies.yaml": "# evil\n"})
+        write_releases(site.origin, [signed(evil, local, identity=upstream_identity(Version.parse("v2.9.3")))])
+        self.nothing(site, before, UpstreamForged)
+
+    def test_a_release_that_nobody_signed(self, site: Site, before: dict[str, str]) -> None:
+        for path in (site.origin / "v2.9.4").glob("*.txt.*"):
+            path.unlink()
+        self.nothing(site, before, UpstreamUnsigned)
+
+    def test_a_bundle_that_is_another(self, site: Site, before: dict[str, str]) -> None:
+        (site.origin / "v2.9.4/manifests.tar.gz").write_bytes(SampleRelease("v2.8.8").bundle)
+        self.nothing(site, before, ReleaseSourceError)
+
+    def test_a_program_that_is_another(self, site: Site, before: dict[str, str]) -> None:
+        (site.origin / "v2.9.4/flux_2.9.4_linux_amd64.tar.gz").write_bytes(b"evil")
+        self.nothing(site, before, ForgedProgram, programs=True)
+
+    def test_a_program_that_is_missing(self, site: Site, before: dict[str, str]) -> None:
+        (site.origin / "v2.9.4/flux_2.9.4_linux_amd64.tar.gz").unlink()
+        self.nothing(site, before, ForgedProgram, programs=True)
+
+    def test_a_release_without_programs(self, site: Site, before: dict[str, str]) -> None:
+        with pytest.raises(ForgedProgram, match="its checksums do not name it"):
+            site.mirror("v2.9.3", with_programs=True)
+        assert site.content() == before
+
+    @pytest.mark.parametrize("signer", [None, "v2.9.3"], ids=["nobody", "another version"])
+    def test_an_artifact_that_is_not_upstreams(
+        self, site: Site, before: dict[str, str], local: LocalSigstore, signer: str | None
+    ) -> None:
+        site.published = InMemoryRegistry()
+        identity = upstream_identity(Version.parse(signer or "v2.9.4"))
+        publish(site.published, V, local if signer else None, identity=identity)
+        self.nothing(site, before, UpstreamForged if signer else UpstreamUnsigned)
+
+    def test_a_release_whose_artifact_is_missing(self, site: Site, before: dict[str, str]) -> None:
+        site.published = InMemoryRegistry()
+        self.nothing(site, before, NotFound)
+
+    def test_an_artifact_whose_signature_got_lost_on_the_way(self, site: Site, before: dict[str, str]) -> None:
+        class Forgetful(LayoutRegistry):
+            def put_manifest(self, reference: Reference, manifest: Manifest) -> Digest:
+                if reference.tag is not None and reference.tag.endswith(".sig"):
+                    return manifest.digest
+                return super().put_manifest(reference, manifest)
+
+        directory = site.artifacts.repository
+        assert isinstance(directory, LayoutDirectory)
+        with pytest.raises(UpstreamUnsigned):
+            site.mirror("v2.9.4", ports=replace(site.ports(), registry=Forgetful(directory)))
+        assert site.content()["releases.json"] == before["releases.json"]
+
+
+class TestUnsigned:
+    """Where signatures need not be there, what has none is taken, and is said to have none."""
+
+    def test_an_unsigned_release_is_taken_and_said_so(self, site: Site) -> None:
+        write_releases(site.origin, [SampleRelease("v2.9.4")])
+        for path in (site.origin / "v2.9.4").glob("*.txt.*"):
+            path.unlink()
+        site.published = InMemoryRegistry()
+        digest = publish(site.published, V, None)
+        site.required = False
+        (done,) = site.mirror("v2.9.4")
+        assert done.artifact is not None
+        assert (done.vouched, done.artifact.digest, done.artifact.vouched) == (None, digest, None)
+        assert sum("nobody vouches for" in line for line in site.said) == 2
+        assert listed(site.folder) == ["v2.9.4"]
+
+    def test_an_artifact_need_not_be_there_then(self, site: Site) -> None:
+        site.published = InMemoryRegistry()
+        site.required = False
+        (done,) = site.mirror("v2.9.4")
+        assert (done.vouched is None, done.artifact) == (False, None)
+
+    def test_a_wrong_signature_is_refused_all_the_same(self, site: Site, local: LocalSigstore) -> None:
+        site.required = False
+        write_releases(
+            site.origin, [signed(SampleRelease("v2.9.4"), local, identity=upstream_identity(Version.parse("v2.9.3")))]
+        )
+        with pytest.raises(UpstreamForged):
+            site.mirror("v2.9.4")
+        assert not (site.folder / "v2.9.4").exists()
+
+
+class Cut(BaseException):
+    """The process ends here."""
+
+
+class TestInterruption:
+    """Wherever a run is cut off, what is listed is whole, and the same run again ends as if nothing had been."""
+
+    def test_a_run_that_was_cut_off_continues(self, site: Site, tmp_path: Path) -> None:
+        undisturbed = replace(site, folder=tmp_path / "undisturbed", said=[])
+        undisturbed.mirror()
+        wanted = without_answers(undisturbed.content())
+        for number in range(len(undisturbed.said)):
+            disturbed = replace(site, folder=tmp_path / f"cut {number}")
+            left = [number]
+
+            def say(_: str, left: list[int] = left) -> None:
+                if not left[0]:
+                    raise Cut
+                left[0] -= 1
+
+            with pytest.raises(Cut):
+                disturbed.mirror(ports=replace(disturbed.ports(), say=say))
+            assert not (disturbed.folder / "releases.json").exists()
+            assert names(disturbed.mirror()) == ["v2.7.5", "v2.8.8", "v2.9.4"]
+            assert without_answers(disturbed.content()) == wanted
+
+    def test_every_request_to_upstreams_registry_may_be_the_last(self, site: Site, tmp_path: Path) -> None:
+        undisturbed = replace(site, folder=tmp_path / "undisturbed")
+        site.published.requests.clear()
+        undisturbed.mirror("v2.9.4")
+        for number in range(len(site.published.requests)):
+            disturbed = replace(site, folder=tmp_path / f"cut {number}")
+            left = [number]
+
+            def before(_: object, left: list[int] = left) -> None:
+                left[0] -= 1
+                if left[0] == -1:
+                    raise Cut
+
+            site.published.before = before
+            with pytest.raises(Cut):
+                disturbed.mirror("v2.9.4")
+            disturbed.mirror("v2.9.4")
+            assert without_answers(disturbed.content()) == without_answers(undisturbed.content())
+
+    def test_no_half_a_file_is_left(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        written = []
+
+        def write(path: Path, data: bytes) -> None:
+            written.append(path.name)
+            if len(written) == 3:
+                raise Cut
+            path.write_bytes(data)
+
+        monkeypatch.setattr(module, "write_file", write)
+        with pytest.raises(Cut):
+            site.mirror("v2.9.4")
+        assert "manifests.tar.gz" not in written  # it comes last of a release's files
+        assert not (site.folder / "releases.json").exists()
+
+    def test_two_at_a_time_wait_for_each_other(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_LOCK_SECONDS", 0)
+        site.folder.mkdir()
+        with FileLock(site.folder / ".flux-manifests.lock"), pytest.raises(MirrorBusy):
+            site.mirror("v2.9.4")
+        assert site.mirror("v2.9.4")
+
+    def test_a_place_that_is_no_directory_is_told(self, site: Site) -> None:
+        site.folder.write_text("a file")
+        with pytest.raises(Unwritable):
+            site.mirror("v2.9.4")
+
+    def test_a_file_in_place_of_a_releases_folder_is_told(self, site: Site) -> None:
+        site.folder.mkdir()
+        (site.folder / "v2.9.4").write_text("a file")
+        with pytest.raises(UnreadableDirectory):
+            site.mirror("v2.9.4")
+
+    def test_a_folder_in_place_of_a_file_is_told(self, site: Site) -> None:
+        (site.folder / "v2.9.4/manifests.tar.gz").mkdir(parents=True)
+        with pytest.raises(Unwritable):
+            site.mirror("v2.9.4")
+
+    def test_a_program_that_cannot_be_read_is_told(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        site.mirror("v2.9.4", with_programs=True)
+
+        def broken(*_: object) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr(hashlib, "file_digest", broken)
+        with pytest.raises(Unwritable, match="Input/output error"):
+            site.mirror("v2.9.4", with_programs=True)
+
+
+class TestCopying:
+    """An artifact arrives with all that speaks for it, and is named last."""
+
+    TO = Reference.parse("oci://registry.example/acme/copy:v2.9.4")
+
+    @pytest.mark.parametrize("forms", [[], ["legacy"], ["bundle"], ["legacy", "bundle", "bundle"]])
+    def test_signatures_and_referrers_come_along(self, local: LocalSigstore, forms: list[str]) -> None:
+        source, target = InMemoryRegistry(), InMemoryRegistry()
+        digest = self.made(source, local, forms)
+        copy(source, MANIFESTS, target, self.TO, digest)
+        assert target.resolve(self.TO) == digest
+        assert self.held(target, self.TO) == self.held(source, MANIFESTS)
+
+    def test_the_tag_comes_last(self, local: LocalSigstore) -> None:
+        source, target = InMemoryRegistry(), InMemoryRegistry()
+        copy(source, MANIFESTS, target, self.TO, self.made(source, local, ["legacy", "bundle"]))
+        assert target.requests[-1] == ("put_manifest", str(self.TO))
+        assert sum(what == str(self.TO) for _, what in target.requests) == 1
+
+    def test_what_is_no_image_manifest_is_left_out(self, local: LocalSigstore) -> None:
+        source, target = InMemoryRegistry(), InMemoryRegistry()
+        digest = self.made(source, local, ["bundle"])
+        real = source.referrers
+
+        def referrers(reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
+            odd = Descriptor.of("application/vnd.oci.artifact.manifest.v1+json", b"{}")
+            return (odd, *real(reference, digest))
+
+        class Odd(InMemoryRegistry):
+            pass
+
+        odd = Odd(source.repositories)
+        odd.referrers = referrers  # type: ignore[method-assign]
+        copy(odd, MANIFESTS, target, self.TO, digest)
+        assert len(target.referrers(self.TO, digest)) == 1
+
+    def test_there_is_an_end_to_referrers(self, local: LocalSigstore) -> None:
+        source, target = InMemoryRegistry(), InMemoryRegistry()
+        digest = self.made(source, local, [])
+        subject = source.manifest(MANIFESTS.at_digest(digest))
+        for number in range(65):
+            manifest = Manifest.build(
+                Descriptor.of(FLUX_CONFIG, CONFIG_BLOB),
+                (Descriptor.of(FLUX_CONFIG, CONFIG_BLOB),),
+                {"number": str(number)},
+                artifact_type="application/x-flood",
+                subject=Descriptor(subject.media_type, digest, len(subject.raw)),
+            )
+            source.put_referrer(MANIFESTS, manifest)
+        with pytest.raises(TooManyReferrers):
+            copy(source, MANIFESTS, target, self.TO, digest)
+        assert target.resolve(self.TO) is None
+
+    def test_what_is_not_there_is_not_copied(self, local: LocalSigstore) -> None:
+        source, target = InMemoryRegistry(), InMemoryRegistry()
+        digest = self.made(source, local, ["legacy"])
+        source.repositories[str(MANIFESTS.repository)].blobs.clear()
+        with pytest.raises(NotFound):
+            copy(source, MANIFESTS, target, self.TO, digest)
+        assert target.resolve(self.TO) is None
+
+    @staticmethod
+    def made(source: InMemoryRegistry, local: LocalSigstore, forms: list[str]) -> Digest:
+        digest = publish(source, V, None)
+        for form in forms:
+            sign(source, MANIFESTS, digest, local, form=form, identity=upstream_identity(V))
+        return digest
+
+    @staticmethod
+    def held(registry: InMemoryRegistry, reference: Reference) -> tuple[object, ...]:
+        place = registry.repositories[str(reference.repository)]
+        return place.blobs, place.manifests, place.tags
+
+
+class TestTheCommand:
+    """`flux-manifests mirror`."""
+
+    @pytest.fixture
+    def config(self, site: Site, local: LocalSigstore, tmp_path: Path) -> Path:
+        """Return a configuration whose upstream is on this machine."""
+        place = Reference.parse(f"layout:{tmp_path}/published")
+        registry = open_registry(place)
+        for tag in ("v2.8.8", "v2.9.4"):
+            publish(registry, Version.parse(tag), local, place=place)
+        (tmp_path / "trusted_root.json").write_bytes(local.trusted_root)
+        upstream = {
+            "verify": "required",
+            "trustConfig": str(tmp_path / "trusted_root.json"),
+            "manifests": f"{place}:latest",
+        }
+        value = {
+            "version": 1,
+            "source": f"dir:{site.origin}",
+            "upstream": upstream,
+            "artifacts": [{"name": "production", "url": "oci://registry.example/acme/flux:production"}],
+        }
+        path = tmp_path / "config.yaml"
+        path.write_text(json.dumps(value))  # JSON is YAML
+        return path
+
+    def test_it_says_what_it_took_and_how_it_was_verified(
+        self, site: Site, config: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        arguments = ["mirror", str(site.folder), "--flux-version", "v2.9.4", "--with-programs", "--config", str(config)]
+        assert run(arguments) == 0
+        head, row, below = capsys.readouterr().out.splitlines()
+        assert head.split() == ["release", "files", "rendered", "by", "Flux", "programs"]
+        assert row.startswith("v2.9.4   signed  sha256:")
+        assert row.endswith(", signed  linux/amd64, linux/arm64")
+        assert "https://github.com/fluxcd/flux2/.github/workflows/release.yaml" in below
+
+    def test_it_says_so_for_programs(self, site: Site, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        arguments = ["mirror", str(site.folder), "--flux-version", "v2.8.8", "--flux-version", "v2.9.4"]
+        assert run([*arguments, "--config", str(config), "--output", "json"]) == 0
+        value = json.loads(capsys.readouterr().out)
+        assert value["folder"] == str(site.folder)
+        assert [each["version"] for each in value["releases"]] == ["v2.8.8", "v2.9.4"]
+        assert value["releases"][1]["signedBy"] == str(upstream_identity(V))
+        assert value["releases"][1]["artifactSignedBy"] == str(upstream_identity(V))
+        assert value["releases"][1]["artifact"].startswith("sha256:")
+        assert value["releases"][1]["programs"] == []
+
+    def test_nothing_newer_is_nothing_to_do(self, site: Site, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        arguments = ["mirror", str(site.folder), "--config", str(config)]
+        assert run([*arguments, "--flux-version", "v2.9.4"]) == 0
+        capsys.readouterr()
+        assert run(arguments) == 0
+        assert capsys.readouterr().out.startswith("Nothing to do: ")
+
+    def test_what_is_forged_ends_with_10(
+        self, site: Site, config: Path, local: LocalSigstore, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        forged = signed(SampleRelease("v2.9.4"), local, identity=upstream_identity(Version.parse("v2.9.3")))
+        write_releases(site.origin, [forged])
+        assert run(["mirror", str(site.folder), "--config", str(config), "--flux-version", "v2.9.4"]) == 10
+        assert "code upstream-forged" in capsys.readouterr().err
+        assert not (site.folder / "v2.9.4").exists()
+
+    def test_a_folder_that_no_address_can_name_is_told(
+        self, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(["mirror", str(tmp_path / "a:b"), "--config", str(config)]) == 2
+        assert "invalid-reference" in capsys.readouterr().err

@@ -1,0 +1,370 @@
+"""What proves a rendering: known, calibrated, delegated, or nothing; and what becomes of a step (design section 6)."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ci_automation.artifact.archive import read_archive
+from ci_automation.artifact.tree import COMPONENTS_PATH
+from ci_automation.flows import delegate
+from ci_automation.flows.apply import apply
+from ci_automation.flows.base import read_base
+from ci_automation.flows.init import init
+from ci_automation.flows.observe import observe
+from ci_automation.flows.planning import make_plan
+from ci_automation.flows.ports import Ports, Upstream
+from ci_automation.flows.proof import UnprovenRendering, rendering
+from ci_automation.flows.upstream import fetch
+from ci_automation.flux.bundle import Bundle, ComponentMissing
+from ci_automation.flux.options import COMPONENTS, Options
+from ci_automation.flux.proof import Proof
+from ci_automation.flux.recover import EditedByHand
+from ci_automation.flux.render import render
+from ci_automation.flux.text import TemplateMismatch
+from ci_automation.flux.version import Version
+from ci_automation.policy.decision import Decision
+from ci_automation.signing.sigstore import TrustRoot
+from ci_automation.signing.trust import Identity
+from ci_automation.signing.upstream import ISSUER, upstream_identity
+from tests.fakes import upstream
+from tests.fakes.programs import archive, files_naming, printing, program_name
+from tests.fakes.registry import InMemoryRegistry
+from tests.fakes.sigstore import LocalSigstore
+from tests.fakes.world import CHANNEL, OLD, OVERLAY, MemoryReleases, World, intent, release, sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ci_automation.flows.proof import Rendering
+    from ci_automation.flux.release import FetchedRelease
+
+TAG = "v2.98.9"  # a patch of our own making: nobody knows it
+VERSION = Version.parse(TAG)
+BUNDLE = Bundle.of(sample("v2.98.8").bundle)
+UPSTREAMS = render(BUNDLE, VERSION, Options(components=COMPONENTS))
+CHANGED = "--watch-all-namespaces=true", "--watch-all-namespaces"  # an argument that a template has otherwise
+FLEET = {"namespace": "fleet"}
+FORK = Identity(ISSUER, "https://github.com/evil/flux2/.github/workflows/release.yaml@refs/tags/v2.98.9")
+PROVEN: dict[str, Any] = {"unsafe_unproven_rendering": False}
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[LocalSigstore]:
+    """Yield the Sigstore that upstream signs with here."""
+    with LocalSigstore() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def root(local: LocalSigstore, tmp_path_factory: pytest.TempPathFactory) -> TrustRoot:
+    """Return what is trusted: that Sigstore's roots."""
+    path = tmp_path_factory.mktemp("root") / "trusted_root.json"
+    path.write_bytes(local.trusted_root)
+    return TrustRoot.from_file(path)
+
+
+@dataclass(slots=True)
+class Place:
+    """A world with one unknown release, and upstream's own registry beside it."""
+
+    world: World
+    local: LocalSigstore
+    root: TrustRoot
+    upstreams: InMemoryRegistry
+    required: bool = True
+
+    @property
+    def ports(self) -> Ports:
+        """Return the ports of a run that trusts upstream."""
+        proof = Upstream(self.root, self.required, upstream.MANIFESTS, self.upstreams)
+        return replace(self.world.ports(), upstream=proof)
+
+    def publish(self, text: str = UPSTREAMS, **how: Any) -> None:
+        """Publish and sign upstream's own rendering."""
+        upstream.publish(self.upstreams, VERSION, self.local, text=text, **how)
+
+    def provide(self, text: str, tag: str = TAG) -> None:
+        """Publish a flux CLI that prints `text`, in a release that upstream signed."""
+        data = archive(printing(text))
+        files = files_naming(program_name(tag), data)
+        made = self.local.sign_detached(files.checksums, identity=upstream_identity(Version.parse(tag)))
+        self.world.releases.files[tag] = replace(
+            files,
+            signature=base64.b64encode(made.signature),
+            certificate=base64.b64encode(made.certificate.encode()),
+            log_entry=made.entry.encode(),
+        )
+        self.world.releases.assets[tag, program_name(tag)] = data
+
+    def rendering(self, tag: str = TAG, **flags: Any) -> Rendering:
+        """Return what is rendered of a release, and what proves it."""
+        return rendering(fetch(Version.parse(tag), self.ports), Options().with_flags(flags), self.ports)
+
+
+@pytest.fixture
+def place(local: LocalSigstore, root: TrustRoot) -> Place:
+    """Return a world in which nothing but upstream's signature on the checksums proves anything."""
+    world = World(releases=MemoryReleases((release(TAG), *MemoryReleases().samples)))
+    made = Place(world, local, root, InMemoryRegistry())
+    made.provide("not what was asked for")
+    return made
+
+
+class TestKnown:
+    def test_a_release_in_the_table_needs_nobody(self) -> None:
+        world = World()
+        found = world.releases.fetch(OLD)
+        made = rendering(found, Options(namespace="fleet"), world.ports())
+        assert (made.proof, made.detail) == (Proof.KNOWN, "")
+        assert made.text == render(found.bundle, OLD, Options(namespace="fleet"))
+
+    def test_nothing_is_asked_for_then(self, place: Place) -> None:
+        found = place.world.releases.fetch(OLD)
+        assert rendering(found, Options(), place.ports).proof is Proof.KNOWN
+        assert place.upstreams.requests == []
+
+    def test_the_same_files_as_another_version_are_not_known(self, place: Place) -> None:
+        assert place.rendering().proof is Proof.NONE
+
+
+class TestCalibrated:
+    @pytest.mark.parametrize("form", ["legacy", "bundle"])
+    def test_upstreams_own_rendering_proves_ours(self, place: Place, form: str) -> None:
+        place.publish(form=form)
+        made = place.rendering()
+        assert made.proof is Proof.CALIBRATED
+        assert made.text == render(BUNDLE, VERSION, Options())
+        assert made.detail == "upstream's own oci://ghcr.example/fluxcd/flux-manifests:v2.98.9 has the same bytes"
+
+    def test_components_out_of_its_list_are_proven(self, place: Place) -> None:
+        place.publish()
+        wanted = {"components": "notification-controller,source-watcher,source-controller"}
+        assert place.rendering(**wanted).proof is Proof.CALIBRATED
+
+    @pytest.mark.parametrize(
+        ("flags", "why"),
+        [
+            pytest.param(FLEET, "does not show --namespace", id="another namespace"),
+            pytest.param(
+                {"network-policy": False, "log-level": "debug"},
+                "does not show --log-level, --network-policy",
+                id="flags",
+            ),
+            pytest.param(
+                {"components": "source-controller"}, "components without notification-controller", id="no events"
+            ),
+        ],
+    )
+    def test_what_it_cannot_exercise_is_not_even_asked_for(self, place: Place, flags: dict[str, Any], why: str) -> None:
+        place.publish()
+        place.upstreams.requests.clear()
+        made = place.rendering(**flags)
+        assert made.proof is Proof.NONE
+        assert why in made.detail
+        assert place.upstreams.requests == []
+
+    @pytest.mark.parametrize(
+        ("how", "why"),
+        [
+            pytest.param(
+                {"text": UPSTREAMS.replace(*CHANGED, 1)},
+                "in Deployment/source-controller, ours has",
+                id="a template changed",
+            ),
+            pytest.param(
+                {"text": UPSTREAMS.replace(TAG, "v2.98.8")}, "says that it is of v2.98.8", id="of another version"
+            ),
+            pytest.param(
+                {"text": render(BUNDLE, VERSION, Options(components=COMPONENTS[1:]))},
+                "does not show source-controller",
+                id="a component less",
+            ),
+            pytest.param({"text": "kind: Namespace\n"}, "the components file cannot be read", id="no components file"),
+            pytest.param({"text": "x" * (5 << 20)}, "has a layer of", id="far too large"),
+            pytest.param({"local": None}, "is not signed", id="unsigned"),
+            pytest.param({"identity": FORK}, "not vouched for", id="signed by a fork"),
+            pytest.param({"identity": upstream_identity(OLD)}, "not vouched for", id="signed by another release"),
+        ],
+    )
+    def test_anything_else_proves_nothing(self, place: Place, how: dict[str, Any], why: str) -> None:
+        upstream.publish(place.upstreams, VERSION, **{"local": place.local, "text": UPSTREAMS, **how})
+        made = place.rendering()
+        assert made.proof is Proof.NONE
+        assert why in made.detail
+
+    def test_an_unsigned_one_proves_nothing_where_releases_need_no_signature_either(self, place: Place) -> None:
+        place.required = False
+        upstream.publish(place.upstreams, VERSION, None, text=UPSTREAMS)
+        made = place.rendering()
+        assert made.proof is Proof.NONE
+        assert "nobody vouches for oci://ghcr.example/fluxcd/flux-manifests:v2.98.9" in made.detail
+
+    def test_without_one_it_is_said(self, place: Place) -> None:
+        assert "oci://ghcr.example/fluxcd/flux-manifests:v2.98.9 was not found" in place.rendering().detail
+
+    def test_a_registry_that_fails_is_no_proof_and_no_end(self, place: Place) -> None:
+        place.publish()
+
+        def fail(_: object) -> None:
+            raise delegate.DelegationFailed(VERSION, "the registry is down")
+
+        place.upstreams.before = fail
+        assert place.rendering().proof is Proof.NONE
+
+    def test_another_bundle_than_upstream_rendered_is_found(self, place: Place) -> None:
+        place.publish()
+        found = fetch(VERSION, place.ports)
+        text = BUNDLE.files["helm-controller.yaml"].replace("- --log-encoding=json", "- --log-encoding=text")
+        other = replace(found, bundle=Bundle({**BUNDLE.files, "helm-controller.yaml": text}))
+        made = rendering(other, Options(), place.ports)
+        assert made.proof is Proof.NONE
+        assert "in Deployment/helm-controller, ours has '- --log-encoding=text'" in made.detail
+
+
+class TestDelegated:
+    def test_the_releases_own_cli_says_what_is_published(self, place: Place) -> None:
+        text = UPSTREAMS.replace(*CHANGED)
+        place.publish(text)
+        asked = render(BUNDLE, VERSION, Options()).replace(*CHANGED)
+        place.provide(asked)
+        made = place.rendering()
+        assert (made.text, made.proof, made.detail) == (asked, Proof.DELEGATED, "its own flux CLI made it")
+
+    def test_calibration_comes_first(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        place.publish()
+        place.provide(render(BUNDLE, VERSION, Options()))
+        monkeypatch.setattr(delegate, "_run", None)
+        assert place.rendering().proof is Proof.CALIBRATED
+
+    def test_options_that_upstreams_rendering_does_not_exercise_are_delegated(self, place: Place) -> None:
+        place.publish()
+        text = render(BUNDLE, VERSION, Options(namespace="fleet"))
+        place.provide(text)
+        made = place.rendering(**FLEET)
+        assert (made.text, made.proof) == (text, Proof.DELEGATED)
+
+    def test_a_network_that_was_not_cut_off_is_told(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = render(BUNDLE, VERSION, Options())
+        monkeypatch.setattr("ci_automation.flows.proof.delegate", lambda *_: delegate.Delegated(text, cut_off=False))
+        assert place.rendering().detail == "its own flux CLI made it, whose network could not be cut off"
+
+    def test_a_release_that_we_cannot_render_is_rendered_by_it(self, place: Place) -> None:
+        text = render(BUNDLE, VERSION, Options())
+        place.provide(text)
+        made = rendering(strange(fetch(VERSION, place.ports)), Options(), place.ports)
+        assert (made.text, made.proof) == (text, Proof.DELEGATED)
+
+
+def strange(found: FetchedRelease) -> FetchedRelease:
+    """Return a release whose templates are not of a shape that we know."""
+    text = BUNDLE.files["source-controller.yaml"].replace("- --log-level=", "- --verbosity=")
+    return replace(found, bundle=Bundle({**BUNDLE.files, "source-controller.yaml": text}))
+
+
+class TestNothing:
+    def test_all_that_was_tried_is_told(self, place: Place) -> None:
+        place.publish(UPSTREAMS.replace(*CHANGED, 1))
+        made = place.rendering()
+        assert made.proof is Proof.NONE
+        assert made.text == render(BUNDLE, VERSION, Options())
+        assert "in Deployment/source-controller, ours has '- --watch-all-namespaces=true' and upstream's" in made.detail
+        assert "the flux CLI of v2.98.9 rendered nothing: what it printed is not a components file" in made.detail
+
+    def test_without_upstream_nothing_is_run(self, place: Place) -> None:
+        made = rendering(place.world.releases.fetch(VERSION), Options(), place.world.ports())
+        assert made.proof is Proof.NONE
+        assert "no place of upstream's own renderings is known" in made.detail
+        assert "upstream's signature on its checksums was not verified, so it is not run" in made.detail
+
+    def test_a_release_that_nobody_can_render_is_an_error(self, place: Place) -> None:
+        with pytest.raises(TemplateMismatch, match=r"source-controller\.yaml"):
+            rendering(strange(fetch(VERSION, place.ports)), Options(), place.ports)
+
+    def test_a_component_that_the_release_lacks_is_told_before_anything_is_tried(self, place: Place) -> None:
+        place.world.releases.without = {TAG: ("source-watcher",)}
+        with pytest.raises(ComponentMissing, match="no source-watcher"):
+            place.rendering(**{"components-extra": "source-watcher"})
+        assert place.upstreams.requests == []
+
+
+class TestFlows:
+    """Every place that renders asks the same question."""
+
+    @pytest.fixture
+    def started(self, place: Place) -> Place:
+        """Return a place whose channel has a known release with defaults."""
+        for known in place.world.releases.samples[1:]:
+            place.provide("", known.tag)
+        init(CHANNEL, Version.parse("v2.98.8"), place.ports, intent(overlay=OVERLAY, **PROVEN))
+        return place
+
+    def test_a_calibrated_patch_is_taken_by_itself_and_the_plan_says_how(self, started: Place) -> None:
+        started.publish()
+        step = make_plan(CHANNEL, started.ports, intent(**PROVEN)).plan.steps[0]
+        assert step.new_version == VERSION
+        assert (step.decision, step.proof) == (Decision.AUTO, Proof.CALIBRATED)
+        assert any("proven: calibrated (upstream's own oci://" in reason for reason in step.reasons)
+        assert step.to_json()["proof"] == "calibrated"
+
+    def test_a_changed_template_is_refused_and_named(self, started: Place) -> None:
+        started.publish(UPSTREAMS.replace(*CHANGED, 1))
+        plan = make_plan(CHANNEL, started.ports, intent(**PROVEN)).plan
+        [refused] = [each for each in plan.passed_over if each.version == VERSION]
+        assert refused.decision is Decision.REFUSED
+        said = "upstream renders v2.98.9 otherwise: in Deployment/source-controller"
+        assert any(said in reason for reason in refused.reasons)
+
+    def test_a_release_that_cannot_be_rendered_is_passed_over(
+        self, started: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fetched(version: Version, ports: Ports) -> FetchedRelease:
+            found = fetch(version, ports)
+            return strange(found) if version == VERSION else found
+
+        monkeypatch.setattr("ci_automation.flows.planning.fetch", fetched)
+        plan = make_plan(CHANNEL, started.ports, intent(**PROVEN)).plan
+        assert [step.new_version for step in plan.steps] == [Version.parse("v2.99.4")]
+        [passed] = plan.passed_over
+        assert (passed.version, passed.decision) == (VERSION, Decision.REFUSED)
+        assert "source-controller.yaml" in passed.reasons[0]
+
+    def test_what_was_delegated_is_published_and_read_again(self, started: Place) -> None:
+        text = render(BUNDLE, VERSION, Options()).replace(*CHANGED)
+        started.provide(text)
+        plan = make_plan(CHANNEL, started.ports, intent(**PROVEN)).plan
+        step = plan.steps[0]
+        assert (step.new_version, step.proof, step.decision) == (VERSION, Proof.DELEGATED, Decision.AUTO)
+        one = replace(plan, steps=(step,))
+        assert apply(one, set(), started.ports, intent(**PROVEN)).done == 1
+        observed = observe(CHANNEL, started.ports)
+        tree = read_archive(started.world.registry.blob(CHANNEL, observed.manifest.layers[0]))
+        assert tree[COMPONENTS_PATH].decode() == text
+        base = read_base(observed, started.ports, intent())
+        assert (base.options, base.edited, base.version) == (Options(), False, VERSION)
+
+    def test_an_edit_of_what_was_delegated_is_shown_against_it(self, started: Place) -> None:
+        text = render(BUNDLE, VERSION, Options()).replace(*CHANGED)
+        started.provide(text)
+        init_text(started, text.replace("replicas: 1", "replicas: 3", 1))
+        with pytest.raises(EditedByHand) as caught:
+            read_base(observe(CHANNEL.at_tag("other"), started.ports), started.ports, intent())
+        assert "+  replicas: 3" in caught.value.diff
+        assert "watch-all-namespaces" not in caught.value.diff
+
+    def test_the_first_artifact_needs_a_proof_too(self, place: Place) -> None:
+        with pytest.raises(UnprovenRendering, match=r"nothing proves that v2\.98\.9 .*was not found; the flux CLI of"):
+            init(CHANNEL, VERSION, place.ports, intent(**PROVEN))
+        assert place.world.channel_digest() is None
+        place.publish()
+        assert init(CHANNEL, VERSION, place.ports, intent(**PROVEN)).published
+
+
+def init_text(place: Place, text: str) -> None:
+    """Publish a components file with this text, signed by us, at the tag `other`."""
+    place.provide(text)
+    init(CHANNEL.at_tag("other"), VERSION, place.ports, intent())
+    place.provide(render(BUNDLE, VERSION, Options()).replace(*CHANGED))

@@ -1,0 +1,473 @@
+"""Publication records and attestations: what is written, what is believed, and what an attacker cannot say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.index import Index
+from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
+from ci_automation.artifact.reference import Reference
+from ci_automation.attestation.record import MEDIA_TYPE, Approval, Record, channel_name
+from ci_automation.attestation.statement import Statement
+from ci_automation.flows import records
+from ci_automation.flows.attest import attest
+from ci_automation.flux.artifact import immutable_tag
+from ci_automation.flux.proof import Proof
+from ci_automation.flux.version import Version
+from ci_automation.registry import open_registry
+from ci_automation.registry.referrers import referrers_tag
+from ci_automation.signing import bundle
+from ci_automation.signing.signer import KeySigner
+from ci_automation.signing.trust import TrustedKeys
+from tests.fakes.registry import InMemoryRegistry
+from tests.fakes.sigstore import WORKFLOW, LocalSigstore
+from tests.fakes.trust import THEM, US, WrittenSigner, trust
+from tests.fakes.world import signing_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ci_automation.registry.port import Registry
+    from ci_automation.signing.signer import Signer
+
+CHANNEL = Reference.parse("oci://registry.example/acme/flux-manifests:production")
+STAGING = CHANNEL.at_tag("staging")
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+OURS, THEIRS = KeySigner(signing_key()), KeySigner(signing_key("theirs"))
+TRUSTED = OURS.trusted
+BUNDLE_TYPE = bundle.BUNDLE_TYPE
+
+
+def put(registry: Registry, reference: Reference, content: bytes) -> Manifest:
+    """Return the manifest of an artifact that was pushed by its digest."""
+    for blob in (content, CONFIG_BLOB):
+        registry.put_blob(reference, blob)
+    manifest = Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), (Descriptor.of(FLUX_LAYER, content),))
+    registry.put_manifest(reference.at_digest(manifest.digest), manifest)
+    return manifest
+
+
+def record_of(manifest: Manifest, *, hours: int = 0, signer: Signer = OURS, **changes: Any) -> Record:
+    """Return the record of a move to this artifact, so many hours later."""
+    version = changes.pop("version", Version.parse("v2.9.4"))
+    values = {
+        "channel": channel_name(CHANNEL),
+        "digest": manifest.digest,
+        "previous": None,
+        "version": version,
+        "tag": immutable_tag(version, manifest.digest),
+        "by": str(signer.who),
+        "at": NOW + timedelta(hours=hours),
+        "proof": Proof.KNOWN,
+        "options": Digest.of(b"options"),
+    }
+    return Record(**{**values, **changes})
+
+
+def raw_referrer(
+    registry: Registry,
+    manifest: Manifest,
+    *contents: bytes,
+    media_type: str = MEDIA_TYPE,
+    artifact_type: str = MEDIA_TYPE,
+) -> Digest:
+    """Attach anything to an artifact, as whoever can write to the registry may."""
+    for content in (CONFIG_BLOB, *contents):
+        registry.put_blob(CHANNEL, content)
+    layers = tuple(Descriptor.of(media_type, content) for content in contents)
+    subject = Descriptor.of(manifest.media_type, manifest.raw)
+    referrer = Manifest.build(
+        Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), layers, artifact_type=artifact_type, subject=subject
+    )
+    return registry.put_referrer(CHANNEL, referrer)
+
+
+def signed(record: Record, signer: Signer = OURS, **changes: Any) -> bytes:
+    """Return a signed record, whose statement may differ from what we write."""
+    return signer.sign_statement(replace(record.to_statement("here"), **changes).to_bytes())
+
+
+@pytest.fixture(params=["referrers API", "fallback tag", "layout"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Registry, Reference]:
+    """Return each kind of registry in turn, and a channel in it."""
+    if request.param == "layout":
+        channel = Reference.parse(f"layout:{tmp_path / 'registry'}:production")
+        return open_registry(channel), channel
+    return InMemoryRegistry(referrers_api=request.param == "referrers API"), CHANNEL
+
+
+@pytest.fixture
+def memory() -> InMemoryRegistry:
+    """Return an empty registry in memory."""
+    return InMemoryRegistry()
+
+
+class TestWhatIsWritten:
+    def test_a_record_is_read_as_it_was_written(self, place: tuple[Registry, Reference]) -> None:
+        registry, channel = place
+        manifest = put(registry, channel, b"artifact")
+        approval = Approval("octocat", "--approve", NOW)
+        run = "https://github.com/acme/fleet/actions/runs/7"
+        record = record_of(manifest, channel=channel_name(channel), approval=approval, run=run)
+        records.write(registry, channel, manifest, record, OURS)
+        assert records.read(registry, channel, manifest.digest, TRUSTED) == (record,)
+
+    def test_records_of_several_moves_are_read_oldest_first(self, place: tuple[Registry, Reference]) -> None:
+        registry, channel = place
+        manifest = put(registry, channel, b"artifact")
+        moves = [record_of(manifest, hours=hours) for hours in (2, 1, 3)]
+        for record in moves:
+            records.write(registry, channel, manifest, record, OURS)
+        found = records.read(registry, channel, manifest.digest, TRUSTED)
+        assert [record.at.hour for record in found] == [13, 14, 15]
+
+    def test_a_record_is_one_referrer_that_flux_does_not_take_for_a_signature(self, memory: InMemoryRegistry) -> None:
+        manifest = put(memory, CHANNEL, b"artifact")
+        memory.requests.clear()
+        records.write(memory, CHANNEL, manifest, record_of(manifest), OURS)
+        assert [asked.method for asked in memory.requests] == ["put_blob", "put_referrer"]
+        (descriptor,) = memory.referrers(CHANNEL, manifest.digest)
+        assert descriptor.artifact_type == "application/vnd.flux-manifests.publication.v1+json"
+        referrer = memory.manifest(CHANNEL.at_digest(descriptor.digest))
+        assert [layer.media_type for layer in referrer.layers] == [MEDIA_TYPE]
+        assert referrer.config == Descriptor.of("application/vnd.oci.image.config.v1+json", CONFIG_BLOB)
+        assert referrer.subject == Descriptor.of(manifest.media_type, manifest.raw)
+        assert not list(bundle.read(memory, CHANNEL, manifest.digest))
+
+    def test_a_record_that_is_listed_under_its_configurations_type_is_found(self) -> None:
+        registry = InMemoryRegistry(referrers_api=False)
+        manifest = put(registry, CHANNEL, b"artifact")
+        records.write(registry, CHANNEL, manifest, record_of(manifest), OURS)
+        (listed,) = registry.referrers(CHANNEL, manifest.digest)
+        otherwise = replace(listed, artifact_type="application/vnd.oci.image.config.v1+json")
+        registry.write_index(referrers_tag(CHANNEL, manifest.digest), Index.build((otherwise,)))
+        assert len(records.read(registry, CHANNEL, manifest.digest, TRUSTED)) == 1
+
+    def test_nothing_is_read_where_nothing_is(self, memory: InMemoryRegistry) -> None:
+        manifest = put(memory, CHANNEL, b"artifact")
+        assert records.read(memory, CHANNEL, manifest.digest, TRUSTED) == ()
+        assert records.read(memory, CHANNEL, Digest.of(b"nothing"), TRUSTED) == ()
+
+
+Hostile = dict[str, "Callable[[Registry, Manifest], object]"]
+
+NOT_BELIEVED: Hostile = {
+    "signed by somebody else": lambda registry, manifest: raw_referrer(
+        registry, manifest, signed(record_of(manifest, signer=THEIRS), THEIRS)
+    ),
+    "signed by somebody else in our name": lambda registry, manifest: raw_referrer(
+        registry, manifest, signed(record_of(manifest), THEIRS)
+    ),
+    "ours, in another's name": lambda registry, manifest: raw_referrer(
+        registry, manifest, signed(record_of(manifest, signer=THEIRS))
+    ),
+    "about another digest": lambda registry, manifest: raw_referrer(
+        registry, manifest, signed(record_of(put(registry, CHANNEL, b"other")))
+    ),
+    "of another version": lambda registry, manifest: raw_referrer(
+        registry,
+        manifest,
+        signed(record_of(manifest), predicate_type="tag:flux-manifests.github.io,2026:publication/v2"),
+    ),
+    "another statement of ours": lambda registry, manifest: raw_referrer(
+        registry, manifest, signed(record_of(manifest), predicate_type=bundle.SIGNATURE_PREDICATE)
+    ),
+    "with a member more": lambda registry, manifest: raw_referrer(
+        registry, manifest, signed(record_of(manifest), predicate={**record_of(manifest).to_json(), "more": 1})
+    ),
+    "changed after it was signed": lambda registry, manifest: raw_referrer(
+        registry, manifest, signed(record_of(manifest)).replace(b'"payload":"ey', b'"payload":"ez')
+    ),
+    "without an envelope": lambda registry, manifest: raw_referrer(
+        registry, manifest, json.dumps({"mediaType": BUNDLE_TYPE}).encode()
+    ),
+    "not signed": lambda registry, manifest: raw_referrer(
+        registry, manifest, record_of(manifest).to_statement("here").to_bytes()
+    ),
+    "no JSON": lambda registry, manifest: raw_referrer(registry, manifest, b"\xff"),
+    "of two layers": lambda registry, manifest: raw_referrer(registry, manifest, signed(record_of(manifest)), b"more"),
+    "of another layer": lambda registry, manifest: raw_referrer(
+        registry, manifest, signed(record_of(manifest)), media_type="application/json"
+    ),
+    "of another type": lambda registry, manifest: raw_referrer(
+        registry, manifest, signed(record_of(manifest)), artifact_type="application/json"
+    ),
+    "endless": lambda registry, manifest: raw_referrer(
+        registry, manifest, signed(record_of(manifest)) + b" " * (1 << 20)
+    ),
+}
+
+
+@pytest.mark.parametrize("attack", NOT_BELIEVED.values(), ids=NOT_BELIEVED)
+def test_what_an_attacker_attaches_is_not_believed_and_hides_nothing(
+    memory: InMemoryRegistry, attack: Callable[[Registry, Manifest], object]
+) -> None:
+    manifest = put(memory, CHANNEL, b"artifact")
+    attack(memory, manifest)
+    assert records.read(memory, CHANNEL, manifest.digest, TRUSTED) == ()
+    records.write(memory, CHANNEL, manifest, record_of(manifest), OURS)
+    assert records.read(memory, CHANNEL, manifest.digest, TRUSTED) == (record_of(manifest),)
+
+
+@pytest.mark.parametrize("what", ["manifests", "blobs"])
+def test_a_record_that_is_listed_and_not_there_is_passed_over(what: str) -> None:
+    registry = InMemoryRegistry(referrers_api=False)
+    manifest = put(registry, CHANNEL, b"artifact")
+    records.write(registry, CHANNEL, manifest, record_of(manifest), OURS)
+    (descriptor,) = registry.referrers(CHANNEL, manifest.digest)
+    repository = registry.repositories[str(CHANNEL.repository)]
+    layer = registry.manifest(CHANNEL.at_digest(descriptor.digest)).layers[0]
+    getattr(repository, what).pop(descriptor.digest if what == "manifests" else layer.digest)
+    assert records.read(registry, CHANNEL, manifest.digest, TRUSTED) == ()
+
+
+def test_very_many_records_are_an_attack(memory: InMemoryRegistry) -> None:
+    manifest = put(memory, CHANNEL, b"artifact")
+    for number in range(65):
+        raw_referrer(memory, manifest, b"%d" % number)
+    with pytest.raises(records.TooManyRecords):
+        records.read(memory, CHANNEL, manifest.digest, TRUSTED)
+
+
+class TestKeyless:
+    def test_a_record_by_a_trusted_identity_is_believed(self, memory: InMemoryRegistry) -> None:
+        manifest, signer = put(memory, CHANNEL, b"artifact"), WrittenSigner(US)
+        record = record_of(manifest, signer=signer)
+        records.write(memory, CHANNEL, manifest, record, signer)
+        assert records.read(memory, CHANNEL, manifest.digest, trust(US)) == (record,)
+
+    @pytest.mark.parametrize("signer", [WrittenSigner(THEM), WrittenSigner(US, broken=True)], ids=["them", "expired"])
+    def test_others_and_bad_certificates_are_not(self, memory: InMemoryRegistry, signer: WrittenSigner) -> None:
+        manifest = put(memory, CHANNEL, b"artifact")
+        records.write(memory, CHANNEL, manifest, record_of(manifest, signer=signer), signer)
+        assert records.read(memory, CHANNEL, manifest.digest, trust(US)) == ()
+
+    def test_a_key_does_not_stand_for_an_identity_nor_an_identity_for_a_key(self, memory: InMemoryRegistry) -> None:
+        manifest, signer = put(memory, CHANNEL, b"artifact"), WrittenSigner(US)
+        records.write(memory, CHANNEL, manifest, record_of(manifest, signer=signer), signer)
+        records.write(memory, CHANNEL, manifest, record_of(manifest), OURS)
+        assert [r.by for r in records.read(memory, CHANNEL, manifest.digest, trust(US))] == [str(US)]
+        assert [r.by for r in records.read(memory, CHANNEL, manifest.digest, TRUSTED)] == [str(OURS.who)]
+
+    @pytest.mark.parametrize("rekor", [1, 2])
+    def test_real_certificates_and_log_entries(self, memory: InMemoryRegistry, tmp_path: Path, rekor: int) -> None:
+        from ci_automation.signing.sigstore import TrustRoot
+        from ci_automation.signing.trust import IdentityMatch, TrustedIdentities
+
+        manifest = put(memory, CHANNEL, b"artifact")
+        record = record_of(manifest, by=str(WORKFLOW))
+        with LocalSigstore() as local:
+            (tmp_path / "root.json").write_bytes(local.trust_config(rekor))
+            raw_referrer(memory, manifest, local.sign_bundle(record.to_statement("here").to_bytes(), WORKFLOW, rekor))
+            root = TrustRoot.from_file(tmp_path / "root.json")
+            mine, theirs = (TrustedIdentities((IdentityMatch.exact(it),), root) for it in (WORKFLOW, US))
+            assert records.read(memory, CHANNEL, manifest.digest, mine) == (record,)
+            assert records.read(memory, CHANNEL, manifest.digest, theirs) == ()
+
+
+V283, V285, V294 = (Version.parse(text) for text in ("v2.8.3", "v2.8.5", "v2.9.4"))
+
+
+class Past:
+    """A repository in which a channel has been at several digests."""
+
+    def __init__(self, registry: InMemoryRegistry) -> None:
+        self.registry = registry
+        self.manifests: dict[str, Manifest] = {}
+
+    def publish(self, name: str, version: Version = V294) -> Digest:
+        """Return the digest of an artifact under its immutable tag; nothing has moved to it."""
+        manifest = self.manifests.setdefault(name, put(self.registry, CHANNEL, name.encode()))
+        self.registry.put_manifest(CHANNEL.at_tag(immutable_tag(version, manifest.digest)), manifest)
+        return manifest.digest
+
+    def moved(self, name: str, hours: int, previous: str | None = None, version: Version = V294, **more: Any) -> Digest:
+        """Publish it, and write the record of the channel's move to it."""
+        digest = self.publish(name, version)
+        before = None if previous is None else self.manifests[previous].digest
+        signer = more.pop("signer", OURS)
+        record = record_of(self.manifests[name], hours=hours, previous=before, version=version, signer=signer, **more)
+        records.write(self.registry, CHANNEL, self.manifests[name], record, signer)
+        return digest
+
+    def superseded(self, name: str, version: Version = V294) -> Digest | None:
+        """Return where the channel had moved on to, if it is at this artifact now."""
+        tags = self.registry.tags(CHANNEL)
+        self.registry.requests.clear()
+        digest = self.manifests[name].digest
+        found = records.superseded_by(self.registry, CHANNEL, digest, version, TRUSTED, tags)
+        return None if found is None else found.digest
+
+
+@pytest.fixture
+def past(memory: InMemoryRegistry) -> Past:
+    """Return an empty past."""
+    return Past(memory)
+
+
+class TestMovedBack:
+    def test_to_an_older_version(self, past: Past) -> None:
+        past.moved("old", 0, version=V285)
+        new = past.moved("new", 1, "old")
+        assert past.superseded("old", V285) == new
+        assert past.superseded("new") is None
+
+    def test_to_other_contents_of_the_same_version(self, past: Past) -> None:
+        past.moved("one", 0)
+        two = past.moved("two", 1, "one")
+        assert past.superseded("one") == two
+        assert past.superseded("two") is None
+
+    def test_over_several_steps_of_one_run(self, past: Past) -> None:
+        past.moved("a", 0, version=V283)
+        past.moved("b", 0, "a", version=V285)
+        c = past.moved("c", 0, "b")
+        assert past.superseded("c") is None
+        assert past.superseded("b", V285) == c
+        assert past.superseded("a", V283) is not None
+
+    def test_to_what_was_published_before_there_were_records(self, past: Past) -> None:
+        past.publish("old", V285)
+        new = past.moved("new", 1)
+        assert past.superseded("old", V285) == new
+
+    def test_to_what_the_chain_names_though_it_has_no_record(self, past: Past) -> None:
+        past.publish("one")
+        two = past.moved("two", 1, "one")
+        assert past.superseded("one") == two
+
+    def test_a_rollback_of_ours_is_no_attack(self, past: Past) -> None:
+        past.moved("old", 0, version=V285)
+        past.moved("new", 1, "old")
+        past.moved("old", 2, "new", version=V285)
+        assert past.superseded("old", V285) is None
+
+    def test_a_rollback_within_the_same_moment(self, past: Past) -> None:
+        past.moved("one", 0)
+        past.moved("two", 1, "one")
+        past.moved("one", 1, "two")
+        assert past.superseded("one") is None
+
+    def test_what_was_moved_on_from_a_rollback(self, past: Past) -> None:
+        past.moved("one", 0)
+        past.moved("two", 1, "one")
+        past.moved("one", 2, "two")
+        three = past.moved("three", 3, "one")
+        assert past.superseded("three") is None
+        assert past.superseded("one") == three
+
+    def test_a_publication_whose_record_was_lost_is_no_attack(self, past: Past) -> None:
+        past.moved("old", 0, version=V285)
+        past.publish("new")
+        assert past.superseded("new") is None
+        past.moved("contents", 1)
+        past.publish("other contents")
+        assert past.superseded("other contents") is None
+
+    def test_records_of_another_channel_do_not_count(self, past: Past) -> None:
+        past.moved("old", 0, version=V285)
+        past.moved("new", 1, "old", channel=channel_name(STAGING))
+        assert past.superseded("old", V285) is None
+
+    def test_records_of_others_do_not_count(self, past: Past) -> None:
+        past.moved("old", 0, version=V285)
+        past.moved("new", 1, "old", signer=THEIRS)
+        assert past.superseded("old", V285) is None
+
+    def test_without_a_later_tag_nothing_is_asked(self, past: Past) -> None:
+        past.moved("old", 0, version=V285)
+        past.moved("new", 1, "old")
+        for tag in ("latest", "v2.9", "v2.9.4", "v3-000000000000", "sha256-" + "0" * 64, "v2.10.0-00000000000G"):
+            past.registry.put_manifest(CHANNEL.at_tag(tag), past.manifests["old"])
+        assert past.superseded("new") is None
+        assert past.registry.requests == []
+
+    def test_a_tag_that_vanished_meanwhile_is_nothing(self, past: Past) -> None:
+        past.moved("old", 0, version=V285)
+        digest = past.manifests["old"].digest
+        tags = (f"v2.9.4-{'0' * 12}",)
+        assert records.superseded_by(past.registry, CHANNEL, digest, V285, TRUSTED, tags) is None
+
+    def test_a_tag_that_was_moved_hides_nothing(self, past: Past) -> None:
+        past.moved("old", 0, version=V285)
+        new = past.moved("new", 1, "old")
+        past.registry.put_manifest(CHANNEL.at_tag(immutable_tag(V294, new)), past.manifests["old"])
+        with pytest.raises(records.ImmutableTagMoved) as caught:
+            past.superseded("old", V285)
+        assert caught.value.exit_code == 10
+
+    def test_a_version_with_a_build_part(self, past: Past) -> None:
+        version = Version.parse("v2.9.5+fips.1")
+        past.moved("old", 0)
+        new = past.moved("new", 1, "old", version=version)
+        assert any("_fips.1-" in tag for tag in past.registry.tags(CHANNEL))
+        assert past.superseded("old") == new
+
+
+PREDICATES = {"https://slsa.dev/provenance/v1": {"a": 1}, "https://cyclonedx.org/bom": {"b": 2}}
+
+
+class TestAttestations:
+    @pytest.mark.parametrize("signer", [OURS, WrittenSigner(US)], ids=["a key", "an identity"])
+    def test_they_are_bundles_that_verify_like_a_signature(
+        self, place: tuple[Registry, Reference], signer: Signer
+    ) -> None:
+        registry, channel = place
+        manifest = put(registry, channel, b"artifact")
+        assert attest(registry, channel, manifest.digest, PREDICATES, signer) == tuple(PREDICATES)
+        found = list(bundle.read(registry, channel, manifest.digest))
+        said = [bundle.proven(each, signer.trusted) for each in found]
+        statements = [Statement.parse(each[1]) for each in said if each]
+        assert {statement.predicate_type: statement.predicate for statement in statements} == PREDICATES
+        assert {statement.subject for statement in statements} == {manifest.digest}
+        assert [bundle.examine(each, manifest.digest, signer.trusted).problem for each in found] == [None, None]
+
+    def test_their_layout_is_that_of_a_signature(self, memory: InMemoryRegistry) -> None:
+        manifest = put(memory, CHANNEL, b"artifact")
+        attest(memory, CHANNEL, manifest.digest, PREDICATES, OURS)
+        found = memory.referrers(CHANNEL, manifest.digest)
+        assert {descriptor.artifact_type for descriptor in found} == {BUNDLE_TYPE}
+        assert {descriptor.annotations["dev.sigstore.bundle.predicateType"] for descriptor in found} == {*PREDICATES}
+
+    def test_a_second_run_adds_nothing(self, memory: InMemoryRegistry) -> None:
+        manifest = put(memory, CHANNEL, b"artifact")
+        attest(memory, CHANNEL, manifest.digest, PREDICATES, OURS)
+        before = memory.referrers(CHANNEL, manifest.digest)
+        assert attest(memory, CHANNEL, manifest.digest, PREDICATES, OURS) == ()
+        assert memory.referrers(CHANNEL, manifest.digest) == before
+
+    def test_one_that_is_missing_is_added_to_the_other(self, memory: InMemoryRegistry) -> None:
+        manifest = put(memory, CHANNEL, b"artifact")
+        first, second = PREDICATES
+        attest(memory, CHANNEL, manifest.digest, {first: {}}, OURS)
+        assert attest(memory, CHANNEL, manifest.digest, PREDICATES, OURS) == (second,)
+
+    def test_what_others_attached_does_not_stand_for_ours(self, memory: InMemoryRegistry) -> None:
+        manifest = put(memory, CHANNEL, b"artifact")
+        attest(memory, CHANNEL, manifest.digest, PREDICATES, THEIRS)
+        elsewhere = Statement("here", Digest.of(b"other"), "https://cyclonedx.org/bom", {}).to_bytes()
+        for statement in (elsewhere, b"{}", bundle.statement(manifest.digest)):
+            bundle.attach(memory, CHANNEL, manifest.digest, OURS.sign_statement(statement), "https://cyclonedx.org/bom")
+        assert attest(memory, CHANNEL, manifest.digest, PREDICATES, OURS) == tuple(PREDICATES)
+
+    def test_nothing_wanted_is_nothing_asked(self, memory: InMemoryRegistry) -> None:
+        assert attest(memory, CHANNEL, Digest.of(b"any"), {}, OURS) == ()
+        assert memory.requests == []
+
+
+def test_trust_in_several_keys_believes_each(memory: InMemoryRegistry) -> None:
+    manifest = put(memory, CHANNEL, b"artifact")
+    for signer in (OURS, THEIRS):
+        records.write(memory, CHANNEL, manifest, record_of(manifest, signer=signer), signer)
+    both = TrustedKeys((signing_key().public, signing_key("theirs").public))
+    assert {record.by for record in records.read(memory, CHANNEL, manifest.digest, both)} == {
+        str(OURS.who),
+        str(THEIRS.who),
+    }

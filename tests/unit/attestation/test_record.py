@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Reference
+from ci_automation.attestation.record import (
+    PREDICATE_TYPE,
+    Approval,
+    InvalidRecord,
+    Record,
+    channel_name,
+    format_time,
+    parse_time,
+)
+from ci_automation.attestation.statement import Statement
+from ci_automation.flux.proof import Proof
+from ci_automation.flux.version import Version
+
+CHANNEL = Reference.parse("oci://ghcr.io/acme/flux:production")
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+RECORD = Record(
+    channel=channel_name(CHANNEL),
+    digest=Digest.of(b"target"),
+    previous=Digest.of(b"base"),
+    version=Version.parse("v2.9.4"),
+    tag="v2.9.4-1a2b3c4d5e6f",
+    by="https://github.com/acme/fleet/.github/workflows/flux.yaml@refs/heads/main (issuer https://example.com)",
+    at=NOW,
+    proof=Proof.KNOWN,
+    options=Digest.of(b"options"),
+    run="https://github.com/acme/fleet/actions/runs/7",
+    approval=Approval("octocat", "pull request 7", NOW - timedelta(hours=1)),
+)
+
+
+def changed(**changes: Any) -> Statement:
+    """Return the statement of `RECORD` with some members changed; `...` takes one away."""
+    value = {**RECORD.to_json(), **changes}
+    predicate = {key: member for key, member in value.items() if member is not ...}
+    return Statement("here", RECORD.digest, PREDICATE_TYPE, predicate)
+
+
+def test_a_record_as_it_is_signed() -> None:
+    statement = RECORD.to_statement("ghcr.io/acme/flux")
+    assert (statement.name, statement.subject, statement.predicate_type) == (
+        "ghcr.io/acme/flux",
+        Digest.of(b"target"),
+        "tag:flux-manifests.github.io,2026:publication/v1",
+    )
+    assert statement.predicate == {
+        "channel": "oci://ghcr.io/acme/flux:production",
+        "previous": str(Digest.of(b"base")),
+        "version": "v2.9.4",
+        "tag": "v2.9.4-1a2b3c4d5e6f",
+        "by": RECORD.by,
+        "run": "https://github.com/acme/fleet/actions/runs/7",
+        "approval": {"by": "octocat", "how": "pull request 7", "at": "2026-11-21T11:00:00Z"},
+        "at": "2026-11-21T12:00:00Z",
+        "proof": "known",
+        "options": str(Digest.of(b"options")),
+        "recovered": False,
+    }
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(RECORD, id="with everything"),
+        pytest.param(replace(RECORD, run=None, approval=None), id="by hand"),
+        pytest.param(replace(RECORD, previous=None, proof=None, recovered=True), id="recovered"),
+    ],
+)
+def test_what_is_written_is_read(record: Record) -> None:
+    raw = record.to_statement("here").to_bytes()
+    assert Record.from_statement(Statement.parse(raw)) == record
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *(pytest.param({key: ...}, id=f"{key} is missing") for key in RECORD.to_json()),
+        *(pytest.param({key: 7}, id=f"{key} is a number") for key in RECORD.to_json()),
+        pytest.param({"more": "x"}, id="an unknown member"),
+        pytest.param({"previous": "sha1:00"}, id="another algorithm"),
+        pytest.param({"version": "2"}, id="half a version"),
+        pytest.param({"proof": "guessed"}, id="a proof of another version"),
+        pytest.param({"at": "yesterday"}, id="no time"),
+        pytest.param({"at": "2026-13-01T00:00:00Z"}, id="a month too many"),
+        pytest.param({"at": "2026-11-21T12:00:00+00:00"}, id="a time in another form"),
+        pytest.param({"run": "javascript:alert(1)"}, id="a run that is no page"),
+        pytest.param({"run": "https://x/\x1b[31m"}, id="a run with an escape"),
+        pytest.param({"run": "https://" + "x" * 2000}, id="a run without end"),
+        pytest.param({"channel": ""}, id="no channel"),
+        pytest.param({"channel": "a\nb"}, id="a channel of two lines"),
+        pytest.param({"tag": "\x1b[2J"}, id="a tag with an escape"),
+        pytest.param({"by": "a\N{RIGHT-TO-LEFT OVERRIDE}b"}, id="a publisher written backwards"),
+        pytest.param({"by": "x" * 2000}, id="a publisher without end"),
+        pytest.param({"approval": {"by": "x", "how": "y"}}, id="an approval without a time"),
+        pytest.param({"approval": {"by": "\r", "how": "y", "at": "2026-11-21T12:00:00Z"}}, id="a hostile approver"),
+        pytest.param({"approval": {"by": "x", "how": None, "at": "2026-11-21T12:00:00Z"}}, id="an approval of no kind"),
+    ],
+)
+def test_anything_else_is_no_record(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRecord) as caught:
+        Record.from_statement(changed(**changes))
+    assert str(caught.value).isprintable()
+
+
+def test_a_record_of_another_version_is_not_guessed_at() -> None:
+    statement = replace(changed(), predicate_type="tag:flux-manifests.github.io,2026:publication/v2")
+    with pytest.raises(InvalidRecord, match="publication/v2"):
+        Record.from_statement(statement)
+
+
+def test_a_time_without_a_zone_is_none() -> None:
+    with pytest.raises(InvalidRecord, match="no zone"):
+        replace(RECORD, at=NOW.replace(tzinfo=None))
+
+
+@given(st.datetimes(timezones=st.just(UTC) | st.just(timezone(timedelta(hours=2))), min_value=datetime(1, 1, 2)))  # noqa: DTZ001
+def test_times_are_written_in_utc_and_keep_their_instant(moment: datetime) -> None:
+    assert format_time(moment).endswith("Z")
+    assert parse_time(format_time(moment)) == moment
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        pytest.param("oci://ghcr.io/acme/flux:production", True, id="itself"),
+        pytest.param("oci://ghcr.io/acme/flux:staging", False, id="another tag"),
+        pytest.param("oci://ghcr.io/acme/other:production", False, id="another repository"),
+        pytest.param("layout:production:production", False, id="a folder"),
+    ],
+)
+def test_a_record_is_for_one_channel(other: str, same: bool) -> None:
+    assert RECORD.is_for(Reference.parse(other)) is same
+
+
+def test_a_layout_directory_may_be_moved() -> None:
+    record = replace(RECORD, channel=channel_name(Reference.parse("layout:registry:production")))
+    assert record.is_for(Reference.parse("layout:/srv/registry:production"))
+    assert not record.is_for(Reference.parse("layout:registry:staging"))
+    assert not record.is_for(CHANNEL)

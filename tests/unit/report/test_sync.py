@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import re2
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ci_automation.artifact.reference import InvalidReference, Reference
+from ci_automation.flux.version import Version
+from ci_automation.report.sync import (
+    ByIdentity,
+    ByKey,
+    InvalidSync,
+    NoSingleIdentity,
+    NotForClusters,
+    Sync,
+    sync_path,
+)
+
+ISSUER = r"^https://token\.actions\.githubusercontent\.com$"
+SUBJECT = r"^https://github\.com/acme/fleet/\.github/workflows/flux\.yaml@refs/heads/main$"
+KEYLESS = Sync(
+    channel=Reference.parse("oci://ghcr.io/acme/flux-manifests:production"),
+    version=Version.parse("v2.9.4"),
+    namespace="flux-system",
+    path="./flux-system",
+    verify=ByIdentity(((ISSUER, SUBJECT),)),
+)
+KEYED = replace(KEYLESS, verify=ByKey("cosign-pub", ("sha256:" + "1" * 64,)))
+
+
+def parsed(sync: Sync) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return both objects as a cluster reads them."""
+    source, kustomization = yaml.safe_load_all(sync.to_yaml())
+    return source, kustomization
+
+
+def test_the_objects_for_an_identity_to_the_letter() -> None:
+    assert (
+        KEYLESS.to_yaml()
+        == r"""# Verified by the public Sigstore: no Secret is needed.
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: OCIRepository
+metadata:
+  name: flux-manifests
+  namespace: flux-system
+spec:
+  interval: 10m
+  url: oci://ghcr.io/acme/flux-manifests
+  ref:
+    tag: production
+  verify:
+    provider: cosign
+    matchOIDCIdentity:
+      - issuer: "^https://token\\.actions\\.githubusercontent\\.com$"
+        subject: "^https://github\\.com/acme/fleet/\\.github/workflows/flux\\.yaml@refs/heads/main$"
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata:
+  name: flux-manifests
+  namespace: flux-system
+spec:
+  interval: 10m
+  path: ./flux-system
+  prune: true
+  sourceRef:
+    kind: OCIRepository
+    name: flux-manifests
+"""
+    )
+
+
+def test_keys_are_in_a_secret_that_the_text_says_how_to_make() -> None:
+    text = KEYED.to_yaml()
+    assert parsed(KEYED)[0]["spec"]["verify"] == {"provider": "cosign", "secretRef": {"name": "cosign-pub"}}
+    assert "#   sha256:1111" in text
+    assert (
+        "# Make it first:  flux-manifests public-key cosign.pub --secret cosign-pub --namespace flux-system | kube"
+        in text
+    )
+
+
+def test_an_own_sigstore_is_a_secret_that_only_newer_clusters_read() -> None:
+    sync = replace(KEYLESS, verify=ByIdentity(((ISSUER, SUBJECT),), root_secret="own-root"))
+    assert parsed(sync)[0]["spec"]["verify"] == {
+        "provider": "cosign",
+        "matchOIDCIdentity": [{"issuer": ISSUER, "subject": SUBJECT}],
+        "trustedRootSecretRef": {"name": "own-root"},
+    }
+    assert "Flux reads it since v2.9" in sync.to_yaml()
+    assert "create secret generic own-root --from-file=trusted_root.json" in sync.to_yaml()
+
+
+def test_the_public_sigstore_needs_no_secret() -> None:
+    assert "trustedRootSecretRef" not in KEYLESS.to_yaml()
+    assert "ecretRef" not in KEYLESS.to_yaml()
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [("v2.5.1", "v1beta2"), ("v2.6.0-rc.1", "v1beta2"), ("v2.6.0", "v1"), ("v2.9.4", "v1"), ("v3.0.0", "v1")],
+)
+def test_the_version_of_the_api_is_one_that_the_deployed_flux_has(version: str, expected: str) -> None:
+    source, kustomization = parsed(replace(KEYLESS, version=Version.parse(version)))
+    assert source["apiVersion"] == f"source.toolkit.fluxcd.io/{expected}"
+    assert kustomization["apiVersion"] == "kustomize.toolkit.fluxcd.io/v1"
+
+
+@pytest.mark.parametrize(
+    ("address", "insecure"),
+    [("oci://127.0.0.1:5000/a:b", True), ("oci://localhost/a:b", True), ("oci://10.0.0.1/a:b", None)],
+)
+def test_only_this_machine_is_spoken_to_without_tls(address: str, insecure: bool | None) -> None:
+    source, _ = parsed(replace(KEYLESS, channel=Reference.parse(address)))
+    assert source["spec"].get("insecure") is insecure
+
+
+def test_a_folder_is_nothing_that_clusters_read() -> None:
+    with pytest.raises(NotForClusters):
+        replace(KEYLESS, channel=Reference.parse("layout:registry:production"))
+
+
+@pytest.mark.parametrize("address", ["oci://ghcr.io/a", f"oci://ghcr.io/a@sha256:{'0' * 64}"])
+def test_a_channel_is_followed_and_not_a_digest(address: str) -> None:
+    with pytest.raises(InvalidReference, match="a channel is a tag"):
+        replace(KEYLESS, channel=Reference.parse(address))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"name": "Flux"}, id="capitals"),
+        pytest.param({"name": ""}, id="no name"),
+        pytest.param({"name": "x\ny"}, id="a name of two lines"),
+        pytest.param({"interval": "ten minutes"}, id="an interval in words"),
+        pytest.param({"interval": "10"}, id="an interval without a unit"),
+        pytest.param({"verify": ByKey("a/b", ())}, id="a Secret with a slash"),
+        pytest.param({"verify": ByIdentity(((ISSUER, SUBJECT),), root_secret="")}, id="a Secret without a name"),
+    ],
+)
+def test_what_kubernetes_would_not_take_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSync):
+        replace(KEYLESS, **changes)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "match", "differ"),
+    [
+        pytest.param(
+            ((ISSUER, "^a$"), (ISSUER, "^b$")),
+            [
+                ("https://token.actions.githubusercontent.com", "a"),
+                ("https://token.actions.githubusercontent.com", "b"),
+            ],
+            [("https://token.actions.githubusercontent.com", "ab"), ("other", "a")],
+            id="two subjects",
+        ),
+        pytest.param((("^i$", "^a$"), ("^j$", "^a$")), [("i", "a"), ("j", "a")], [("ij", "a")], id="two issuers"),
+        pytest.param(
+            (("^i$", "^a$|^b$"), ("^i$", "c$")), [("i", "b"), ("i", "xc")], [("i", "xb")], id="own alternatives"
+        ),
+        pytest.param((("^i$", "(?i)^a$"), ("^i$", "^b$")), [("i", "A"), ("i", "b")], [("i", "B")], id="own flags"),
+        pytest.param((("^i$", "^a$"),) * 2, [("i", "a")], [("i", "b")], id="the same twice"),
+    ],
+)
+def test_several_identities_are_one_entry(
+    patterns: tuple[tuple[str, str], ...], match: list[tuple[str, str]], differ: list[tuple[str, str]]
+) -> None:
+    source, _ = parsed(replace(KEYLESS, verify=ByIdentity(patterns)))
+    (entry,) = source["spec"]["verify"]["matchOIDCIdentity"]
+
+    def accepted(issuer: str, subject: str) -> bool:
+        return bool(re2.search(entry["issuer"], issuer) and re2.search(entry["subject"], subject))
+
+    assert all(accepted(*identity) for identity in match)
+    assert not any(accepted(*identity) for identity in differ)
+
+
+def test_identities_whose_mixtures_would_be_let_in_are_refused() -> None:
+    with pytest.raises(NoSingleIdentity):
+        replace(KEYLESS, verify=ByIdentity((("^i$", "^a$"), ("^j$", "^b$")))).to_yaml()
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_whatever_a_pattern_says_the_cluster_reads_just_that(issuer: str, subject: str) -> None:
+    source, kustomization = parsed(replace(KEYLESS, verify=ByIdentity(((issuer, subject),))))
+    assert source["spec"]["verify"]["matchOIDCIdentity"] == [{"issuer": issuer, "subject": subject}]
+    assert kustomization == KEYLESS.objects()[1]
+
+
+@given(
+    st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", fullmatch=True),
+    st.from_regex(r"\./[^\ud800-\udfff]*", fullmatch=True),
+)
+def test_tags_and_paths_stay_texts(tag: str, path: str) -> None:
+    source, kustomization = parsed(replace(KEYLESS, channel=KEYLESS.channel.at_tag(tag), path=path))
+    assert (source["spec"]["ref"]["tag"], kustomization["spec"]["path"]) == (tag, path)
+
+
+@pytest.mark.parametrize(
+    "word", ["true", "null", "no", "on", "1.0", "1e3", "0x1f", "2026-01-01", "NO", "True", "1_000"]
+)
+def test_a_tag_that_yaml_would_take_for_something_else(word: str) -> None:
+    source, _ = parsed(replace(KEYLESS, channel=KEYLESS.channel.at_tag(word)))
+    assert source["spec"]["ref"]["tag"] == word
+
+
+@pytest.mark.parametrize("name", ["true", "null", "123", "1e3", "no", "on", "a-1", "flux-system"])
+def test_a_name_that_yaml_would_take_for_something_else(name: str) -> None:
+    source, kustomization = parsed(replace(KEYLESS, name=name, namespace=name))
+    assert source["metadata"] == {"name": name, "namespace": name}
+    assert kustomization["spec"]["sourceRef"]["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("paths", "components", "expected"),
+    [
+        pytest.param(["gotk-components.yaml"], "gotk-components.yaml", "./", id="at the root"),
+        pytest.param(["a/gotk-components.yaml", "b/kustomization.yaml"], "a/gotk-components.yaml", "./a", id="its own"),
+        pytest.param(["a/kustomization.yaml"], "a/gotk-components.yaml", "./a", id="a kustomization beside it"),
+        pytest.param(["kustomization.yml"], "a/b/gotk-components.yaml", "./", id="a kustomization at the root"),
+        pytest.param(["a/Kustomization", "a/b/kustomization.yaml"], "a/b/c.yaml", "./a", id="the topmost of two"),
+        pytest.param(["a/kustomization.yaml.bak", "kustomize.yaml"], "a/c.yaml", "./a", id="names that are alike"),
+    ],
+)
+def test_the_folder_that_is_applied(paths: list[str], components: str, expected: str) -> None:
+    assert sync_path(paths, components) == expected

@@ -1,0 +1,339 @@
+"""Sigstore bundles: which Flux takes notice of, which count, and what is written."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
+from ci_automation.policy.model import SignatureFormat
+from ci_automation.signing import bundle
+from ci_automation.signing.bundle import BUNDLE_TYPE, SIGNATURE_PREDICATE, Bundle
+from ci_automation.signing.signer import KeySigner, SignatureUnusable
+from ci_automation.signing.trust import TrustedKeys
+from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
+from tests.fakes.registry import InMemoryRegistry
+from tests.fakes.trust import THEM, US, WrittenSigner, trust
+from tests.fakes.trust import bundle as keyless
+from tests.fakes.world import CHANNEL, signing_key
+
+if TYPE_CHECKING:
+    from ci_automation.signing.trust import Trusted, Verified
+
+OURS, THEIRS = signing_key(), signing_key("theirs")
+KEY, ONE = TrustedKeys((OURS.public,)), trust(US)
+ARTIFACT = Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), (Descriptor.of(FLUX_LAYER, b"layer"),))
+DIGEST, OTHER = ARTIFACT.digest, Digest.of(b"another artifact")
+STATEMENT = bundle.statement(DIGEST)
+SIGNED = bundle.signed_with_key(STATEMENT, OURS)
+
+
+@pytest.fixture
+def registry() -> InMemoryRegistry:
+    """A registry with an artifact that has no signatures."""
+    registry = InMemoryRegistry()
+    for blob in (b"layer", CONFIG_BLOB):
+        registry.put_blob(CHANNEL, blob)
+    registry.put_manifest(CHANNEL, ARTIFACT)
+    return registry
+
+
+def attach(
+    registry: InMemoryRegistry, *layers: bytes, kind: str = BUNDLE_TYPE, artifact_type: str = BUNDLE_TYPE
+) -> Manifest:
+    """Attach a referrer as anybody may."""
+    for blob in (bundle.EMPTY_BLOB, *layers):
+        registry.put_blob(CHANNEL, blob)
+    manifest = Manifest.build(
+        Descriptor.of(bundle.EMPTY_TYPE, bundle.EMPTY_BLOB),
+        tuple(Descriptor.of(kind, layer) for layer in layers),
+        artifact_type=artifact_type,
+        subject=Descriptor(ARTIFACT.media_type, DIGEST, len(ARTIFACT.raw)),
+    )
+    registry.put_referrer(CHANNEL, manifest)
+    return manifest
+
+
+def checked(registry: InMemoryRegistry, trusted: Trusted = KEY) -> Verified:
+    return verify(registry, CHANNEL, DIGEST, trusted, SignatureFormat.BUNDLE)
+
+
+def sign(registry: InMemoryRegistry, signer: Any = None) -> Verified:
+    return ensure_signed(registry, CHANNEL, DIGEST, signer or KeySigner(OURS), SignatureFormat.BUNDLE)
+
+
+def changed(raw: bytes = SIGNED, **changes: Any) -> bytes:
+    """Return a bundle with other members; None takes one out."""
+    value = json.loads(raw) | changes
+    return json.dumps({name: member for name, member in value.items() if member is not None}).encode()
+
+
+def enveloped(**changes: Any) -> bytes:
+    return changed(dsseEnvelope=json.loads(SIGNED)["dsseEnvelope"] | changes)
+
+
+def test_the_statement_has_a_fixed_form() -> None:
+    assert bundle.statement(DIGEST) == (
+        b'{"_type":"https://in-toto.io/Statement/v1","subject":[{"digest":{"sha256":"' + DIGEST.hex.encode() + b'"}}],'
+        b'"predicateType":"https://sigstore.dev/cosign/sign/v1","predicate":{}}'
+    )
+
+
+def test_what_is_signed_is_dsses_encoding() -> None:
+    """The example of DSSE's own `protocol.md`."""
+    envelope = bundle.Envelope("http://example.com/HelloWorld", b"hello world", ())
+    assert envelope.message == b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
+
+
+def test_a_key_is_named_by_the_digest_of_its_public_half() -> None:
+    hint = json.loads(SIGNED)["verificationMaterial"]["publicKey"]["hint"]
+    assert base64.b64decode(hint).hex() == OURS.public.fingerprint.hex
+
+
+PROOF = {"inclusionProof": {"logIndex": "1"}}
+KEY_MATERIAL = {"publicKey": {"hint": "x"}}
+NOTICED = {
+    "ours": SIGNED,
+    "a message signature": changed(dsseEnvelope=None, messageSignature={"signature": "AAAA"}),
+    "an envelope that is none": changed(dsseEnvelope={"payload": 1}),
+    "the older name of the version": changed(mediaType="application/vnd.dev.sigstore.bundle+json;version=0.3"),
+    "a patch of the version": changed(mediaType="application/vnd.dev.sigstore.bundle.v0.3.2+json"),
+    "Protobuf's names": changed(mediaType=None, media_type=BUNDLE_TYPE, dsseEnvelope=None, dsse_envelope={}),
+    "an entry with its proof": changed(verificationMaterial={"tlogEntries": [PROOF], **KEY_MATERIAL}),
+    "one of two entries with its proof": changed(verificationMaterial={"tlogEntries": [{}, PROOF], **KEY_MATERIAL}),
+}
+NOT_NOTICED = {
+    "no JSON": b"hello",
+    "nested": b"[" * 50_000,
+    "a list": b"[]",
+    "no version": changed(mediaType=None),
+    "version 0.1": changed(mediaType="application/vnd.dev.sigstore.bundle+json;version=0.1"),
+    "version 0.2": changed(mediaType="application/vnd.dev.sigstore.bundle+json;version=0.2"),
+    "version 0.4, which sigstore-go does not read": changed(mediaType="application/vnd.dev.sigstore.bundle.v0.4+json"),
+    "a version that is no text": changed(mediaType=["x"]),
+    "nothing signed": changed(dsseEnvelope=None),
+    "nothing to verify with": changed(verificationMaterial={}),
+    "a chain in place of a certificate": changed(verificationMaterial={"x509CertificateChain": {}}),
+    "an entry without its proof": changed(verificationMaterial={"tlogEntries": [{}], **KEY_MATERIAL}),
+    "entries that are no list": changed(verificationMaterial={"tlogEntries": "x", **KEY_MATERIAL}),
+}
+
+
+@pytest.mark.parametrize("raw", NOTICED.values(), ids=list(NOTICED))
+def test_flux_takes_notice_of(raw: bytes) -> None:
+    assert Bundle.parse(raw) is not None
+
+
+@pytest.mark.parametrize("raw", NOT_NOTICED.values(), ids=list(NOT_NOTICED))
+def test_flux_passes_over(raw: bytes) -> None:
+    assert Bundle.parse(raw) is None
+
+
+@pytest.mark.parametrize(
+    ("entries", "only"),
+    [
+        pytest.param([], False, id="none"),
+        pytest.param([PROOF], True, id="without a time"),
+        pytest.param([PROOF | {"integratedTime": "0"}], True, id="with no time"),
+        pytest.param([PROOF | {"integratedTime": "17"}], False, id="with a time"),
+        pytest.param([PROOF | {"integratedTime": []}], False, id="with nonsense"),
+        pytest.param([PROOF, PROOF | {"integratedTime": "17"}], False, id="one of each"),
+    ],
+)
+def test_a_log_without_a_clock_is_rekor_2(entries: list[object], only: bool) -> None:
+    parsed = Bundle.parse(changed(verificationMaterial={"tlogEntries": entries, **KEY_MATERIAL}))
+    assert parsed is not None
+    assert parsed.only_rekor_2 is only
+
+
+class TestWhatCounts:
+    def test_ours(self, registry: InMemoryRegistry) -> None:
+        attach(registry, SIGNED)
+        found = checked(registry)
+        assert (found.digest, found.by) == (DIGEST, OURS.public.fingerprint)
+
+    def test_one_by_any_of_several_keys(self, registry: InMemoryRegistry) -> None:
+        attach(registry, SIGNED)
+        assert checked(registry, TrustedKeys((THEIRS.public, OURS.public))).by == OURS.public.fingerprint
+
+    def test_one_among_others(self, registry: InMemoryRegistry) -> None:
+        attach(registry, b"an SBOM", kind="text/plain", artifact_type="text/plain")
+        attach(registry, SIGNED, b"two layers")
+        attach(registry, bundle.signed_with_key(STATEMENT, THEIRS))
+        attach(registry, bundle.signed_with_key(bundle.statement(OTHER), OURS))
+        attach(registry, SIGNED)
+        assert checked(registry).by == OURS.public.fingerprint
+
+    def test_whatever_its_referrer_says_it_is(self, registry: InMemoryRegistry) -> None:
+        attach(registry, SIGNED, kind="application/vnd.dev.sigstore.bundle.v9", artifact_type="text/plain")
+        assert checked(registry).by == OURS.public.fingerprint
+
+    def test_a_keyless_one(self, registry: InMemoryRegistry) -> None:
+        attach(registry, keyless(STATEMENT, THEM))
+        attach(registry, keyless(STATEMENT, US))
+        assert checked(registry, ONE).by == US
+
+    def test_one_whose_entry_is_the_first_of_its_log(self, registry: InMemoryRegistry) -> None:
+        """Protobuf's JSON leaves a 0 out, as cosign writes it; sigstore wants it."""
+        value = json.loads(keyless(STATEMENT, US))
+        (entry,) = value["verificationMaterial"]["tlogEntries"]
+        entry["inclusionProof"] = {"treeSize": "1"}
+        assert "logIndex" not in entry
+        value["verificationMaterial"]["tlogEntries"].append({**entry, "inclusionProof": None, "logIndex": "9"})
+        attach(registry, json.dumps(value).encode())
+        assert checked(registry, ONE).by == US
+
+    def test_one_of_several_subjects(self, registry: InMemoryRegistry) -> None:
+        value = json.loads(STATEMENT)
+        value["subject"] = [{"name": "a"}, {"digest": {"sha256": 1}}, *value["subject"]]
+        attach(registry, bundle.signed_with_key(json.dumps(value).encode(), OURS))
+        assert checked(registry).digest == DIGEST
+
+
+def signed(statement: object) -> bytes:
+    return bundle.signed_with_key(statement if isinstance(statement, bytes) else json.dumps(statement).encode(), OURS)
+
+
+SIGNATURE = json.loads(SIGNED)["dsseEnvelope"]["signatures"]
+OTHER_KIND = bundle.Envelope("text/plain", STATEMENT, ())
+OF_OTHER_KIND = [{"sig": base64.b64encode(OURS.sign(OTHER_KIND.message)).decode()}]
+TOO_MANY = json.loads(STATEMENT) | {"subject": [{"digest": {"sha256": DIGEST.hex}}] * 1025}
+NOT_COUNTING: dict[str, tuple[bytes, str, Trusted]] = {
+    "another key": (bundle.signed_with_key(STATEMENT, THEIRS), "another key made it", KEY),
+    "another digest": (signed(bundle.statement(OTHER)), "it was made for another digest", KEY),
+    "a tampered statement": (
+        enveloped(payload=base64.b64encode(STATEMENT + b" ").decode()),
+        "another key made it",
+        KEY,
+    ),
+    "no envelope": (changed(dsseEnvelope=None, messageSignature={"signature": "A"}), "it holds no DSSE envelope", KEY),
+    "an envelope without a payload": (enveloped(payload=None), "it holds no DSSE envelope", KEY),
+    "an envelope that is no base64": (enveloped(payload="***"), "it holds no DSSE envelope", KEY),
+    "an envelope of a lone surrogate": (enveloped(payloadType="\ud800"), "it holds no DSSE envelope", KEY),
+    "no signatures": (enveloped(signatures=None), "it holds no DSSE envelope", KEY),
+    "an empty list of signatures": (enveloped(signatures=[]), "another key made it", KEY),
+    "two signatures": (enveloped(signatures=SIGNATURE * 2), "another key made it", KEY),
+    "a signed text of another kind": (
+        enveloped(payloadType="text/plain", signatures=OF_OTHER_KIND),
+        "another key made it",
+        KEY,
+    ),
+    "a statement that is no JSON": (signed(b"hello"), "it was made for another digest", KEY),
+    "a statement that is nested": (signed(b"[" * 50_000), "it was made for another digest", KEY),
+    "a statement without subjects": (signed({"subject": []}), "it was made for another digest", KEY),
+    "a statement whose subject is a text": (signed({"subject": str(DIGEST)}), "it was made for another digest", KEY),
+    "more subjects than sigstore-go reads": (signed(TOO_MANY), "it was made for another digest", KEY),
+    "a statement that says nothing": (
+        signed({"subject": [{"digest": {"sha256": DIGEST.hex}}]}),
+        "it is no signature but says ''",
+        KEY,
+    ),
+    "a certificate, for a key": (keyless(STATEMENT, US), "with a certificate, not with a key", KEY),
+    "a key, for an identity": (SIGNED, "made with a key, and has no certificate", ONE),
+    "another identity": (keyless(STATEMENT, THEM), "evil.* made it, who is not trusted", ONE),
+    "a bad certificate": (keyless(STATEMENT, None), "not valid when the log took it", ONE),
+    "an identity's for another digest": (keyless(bundle.statement(OTHER), US), "it was made for another digest", ONE),
+}
+
+
+@pytest.mark.parametrize(("raw", "reason", "trusted"), NOT_COUNTING.values(), ids=list(NOT_COUNTING))
+def test_what_does_not_count_says_why(registry: InMemoryRegistry, raw: bytes, reason: str, trusted: Trusted) -> None:
+    attach(registry, raw)
+    with pytest.raises(ForeignSignature, match=reason):
+        checked(registry, trusted)
+
+
+@pytest.mark.parametrize(
+    ("raw", "trusted"),
+    [
+        pytest.param(signed(json.loads(bundle.statement(DIGEST, "https://slsa.dev/provenance/v1"))), KEY, id="by key"),
+        pytest.param(keyless(bundle.statement(DIGEST, "https://slsa.dev/provenance/v1"), US), ONE, id="by identity"),
+        pytest.param(keyless(bundle.statement(DIGEST, "https://slsa.dev/provenance/v1"), THEM), ONE, id="by others"),
+    ],
+)
+def test_an_attestation_is_no_signature(registry: InMemoryRegistry, raw: bytes, trusted: Trusted) -> None:
+    """So that a digest whose signature was lost is healed, although its provenance is still there."""
+    attach(registry, raw)
+    with pytest.raises(Unsigned):
+        checked(registry, trusted)
+
+
+class TestReading:
+    def test_what_is_too_large_is_not_read(self, registry: InMemoryRegistry) -> None:
+        attach(registry, SIGNED + b" " * (2 << 20))
+        with pytest.raises(ForeignSignature, match="too many to be read"):
+            checked(registry)
+        assert len([asked for asked in registry.requests if asked.method == "blob"]) == 0
+
+    def test_what_is_gone_is_passed_over(self, registry: InMemoryRegistry) -> None:
+        registry.referrers_api = False
+        gone, empty = attach(registry, b"gone"), attach(registry, b"empty")
+        attach(registry, SIGNED)
+        repository = registry.repositories[str(CHANNEL.repository)]
+        del repository.manifests[gone.digest]
+        del repository.blobs[empty.layers[0].digest]
+        assert checked(registry).digest == DIGEST
+
+    def test_not_more_than_fifty_referrers_are_looked_at(self, registry: InMemoryRegistry) -> None:
+        for number in range(60):
+            attach(registry, b"%d" % number)
+        registry.requests.clear()
+        with pytest.raises(Unsigned):
+            checked(registry)
+        assert len([asked for asked in registry.requests if asked.method == "manifest"]) == 50
+
+    def test_a_list_that_is_none_is_no_bundle(self, registry: InMemoryRegistry) -> None:
+        """An error there sends Flux to the `.sig`."""
+        registry.referrers_api = False
+        registry.put_manifest(CHANNEL.at_tag(f"sha256-{DIGEST.hex}"), ARTIFACT)
+        with pytest.raises(Unsigned):
+            checked(registry)
+
+
+class TestSigning:
+    def test_writes_what_cosign_writes(self, registry: InMemoryRegistry) -> None:
+        sign(registry)
+        (descriptor,) = registry.referrers(CHANNEL, DIGEST)
+        manifest = registry.manifest(CHANNEL.at_digest(descriptor.digest))
+        assert manifest.artifact_type == BUNDLE_TYPE == "application/vnd.dev.sigstore.bundle.v0.3+json"
+        assert manifest.config == Descriptor.of("application/vnd.oci.empty.v1+json", b"{}")
+        assert [layer.media_type for layer in manifest.layers] == [BUNDLE_TYPE]
+        assert manifest.subject == Descriptor(ARTIFACT.media_type, DIGEST, len(ARTIFACT.raw))
+        assert dict(manifest.annotations) == {
+            "dev.sigstore.bundle.content": "dsse-envelope",
+            "dev.sigstore.bundle.predicateType": SIGNATURE_PREDICATE,
+            "org.opencontainers.image.created": "1970-01-01T00:00:00Z",
+        }
+
+    def test_once_is_enough(self, registry: InMemoryRegistry) -> None:
+        first = sign(registry)
+        registry.requests.clear()
+        assert sign(registry) == first
+        assert {asked.method for asked in registry.requests} == {"referrers", "manifest", "blob"}
+
+    def test_keeps_the_bundles_of_others(self, registry: InMemoryRegistry) -> None:
+        sign(registry, KeySigner(THEIRS))
+        sign(registry)
+        assert len(registry.referrers(CHANNEL, DIGEST)) == 2
+        assert checked(registry, TrustedKeys((THEIRS.public,))).by == THEIRS.public.fingerprint
+
+    def test_by_an_identity(self, registry: InMemoryRegistry) -> None:
+        assert sign(registry, WrittenSigner()).by == US
+
+    def test_writes_nothing_that_does_not_verify(self, registry: InMemoryRegistry) -> None:
+        """It would hide a good `.sig` from every Flux since 2.8."""
+        with pytest.raises(SignatureUnusable, match="not valid when the log took it"):
+            sign(registry, WrittenSigner(broken=True))
+        assert registry.referrers(CHANNEL, DIGEST) == ()
+
+    def test_writes_nothing_that_is_no_bundle(
+        self, registry: InMemoryRegistry, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(WrittenSigner, "sign_statement", lambda *_: b"{}")
+        with pytest.raises(SignatureUnusable, match="it is no bundle"):
+            sign(registry, WrittenSigner())
+        assert registry.referrers(CHANNEL, DIGEST) == ()
