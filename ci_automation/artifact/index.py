@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from ci_automation.artifact import gojson
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, InvalidManifest
+from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, InvalidManifest, parse_document
 from ci_automation.errors import VerificationFailed
 
 MAX_ENTRIES = 10_000
@@ -37,10 +37,11 @@ class Index:
         """Return the index in `raw`; as in Go, one bad entry spoils it.
 
         Raises:
-            InvalidIndex: it is not JSON, no OCI image index, has too many entries, or one that is no descriptor.
+            InvalidIndex: it is not JSON, read otherwise by Go, no OCI image index, has too many entries, or one that is
+                no descriptor.
         """
         try:
-            value = gojson.parse_object(raw)
+            value = parse_document(raw)
         except ValueError as error:
             raise InvalidIndex(str(error)) from None
         if value.get("mediaType", OCI_INDEX) != OCI_INDEX or repr(value.get("schemaVersion")) != "2":
@@ -70,6 +71,6 @@ class Index:
 
     def with_entry(self, entry: Descriptor) -> Self:
         """Return the index with `entry` at its end; all else in it stays, also what is not understood here."""
-        value = {"schemaVersion": 2, "mediaType": OCI_INDEX, **gojson.parse_object(self.raw)}
+        value = {"schemaVersion": 2, "mediaType": OCI_INDEX, **parse_document(self.raw)}
         value["manifests"] = [*(value["manifests"] or ()), entry.to_json()]
         return type(self)(gojson.written(value), (*self.manifests, entry))

@@ -25,7 +25,15 @@ CONFIG_BLOB = (
     b'{"architecture":"","created":"0001-01-01T00:00:00Z","os":"",'
     b'"rootfs":{"type":"layers","diff_ids":null},"config":{}}'
 )
-_MAX_LAYERS = 64
+# Of manifests, indexes, descriptors and platforms, as go-containerregistry and so Flux and cosign know them.
+_NAMES = frozenset(
+    (
+        *("schemaVersion", "mediaType", "artifactType", "config", "layers", "manifests", "subject", "annotations"),
+        *("size", "digest", "data", "urls", "platform"),
+        *("architecture", "os", "os.version", "os.features", "variant", "features"),
+    )
+)
+MAX_LAYERS = 1000  # as many signatures as cosign reads (`pkg/oci/remote/signatures.go`)
 _MAX_SIZE = (1 << 63) - 1  # Go keeps it in an int64
 
 
@@ -37,6 +45,22 @@ class InvalidManifest(VerificationFailed):
     def __init__(self, reason: str) -> None:
         super().__init__(f"the manifest is not a Flux artifact: {reason}")
         self.reason = reason
+
+
+class NoLayers(InvalidManifest):
+    """A manifest has no layers, so that nobody finds anything in it, however it is read."""
+
+    def __init__(self) -> None:
+        super().__init__("it has no layers")
+
+
+def parse_document(raw: bytes) -> dict[str, Any]:
+    """Return the JSON object in the bytes of a manifest or an index, if Go reads the same in it.
+
+    Raises:
+        ValueError: it does not, or there is none.
+    """
+    return gojson.parse_object(raw, _NAMES, free="annotations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +135,22 @@ class Manifest:
         """Return the manifest in `raw`.
 
         Raises:
-            InvalidManifest: it is not JSON, an index, of another schema version, or lacks config or layers.
+            NoLayers: it has none.
+            InvalidManifest: it is not JSON, read otherwise by Go, an index, of another schema version, or lacks config.
         """
         try:
-            value = gojson.parse_object(raw)
+            value = parse_document(raw)
         except ValueError as error:
             raise InvalidManifest(str(error)) from None
         media_type = value.get("mediaType", OCI_MANIFEST)
         if "manifests" in value or media_type in (OCI_INDEX, DOCKER_LIST):
             raise InvalidManifest("it is an index of several images, of which a cluster would take any")
+        if (layers := value.get("layers")) in (None, []):
+            raise NoLayers
         if media_type not in (OCI_MANIFEST, DOCKER_MANIFEST) or repr(value.get("schemaVersion")) != "2":
             raise InvalidManifest("it is not an OCI image manifest of schema version 2")
-        layers = value.get("layers")
-        if not isinstance(layers, list) or not 0 < len(layers) <= _MAX_LAYERS:
-            raise InvalidManifest("it has no layers, or too many")
+        if not isinstance(layers, list) or len(layers) > MAX_LAYERS:
+            raise InvalidManifest("its layers are not a list, or it has too many layers")
         subject = value.get("subject")
         return cls(
             raw,

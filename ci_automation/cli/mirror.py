@@ -56,6 +56,8 @@ def command(folder: str, flux_version: tuple[str, ...], *, with_programs: bool, 
         print_json({"folder": folder, "releases": [_json(each) for each in done]})
     elif done:
         print_table(_table(done))
+        if unsigned := [str(each.version) for each in done if not each.vouched]:
+            print_text(f"NOT signed: {', '.join(unsigned)}. `upstream: {{verify: required}}` refuses such releases.")
         print_text(f"Signed is what the release's own run of {WORKFLOW} has signed, as the transparency log tells.")
     else:
         print_text(f"Nothing to do: {plain_text(folder)} has all that is newest.")

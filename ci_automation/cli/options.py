@@ -93,10 +93,13 @@ trust = _all(
         "--public-key",
         metavar="FILE",
         multiple=True,
-        help="trust what this key signed; repeat it for several. Default: whoever this run signs as",
+        help="trust what this key signed; may be repeated. Where the command signs, its own by default",
     ),
     click.option(
-        "--identity", metavar="SUBJECT", multiple=True, help="trust exactly this subject of a keyless signature"
+        "--identity",
+        metavar="SUBJECT",
+        multiple=True,
+        help="trust exactly this subject of a keyless signature; repeatable",
     ),
     click.option(
         "--identity-regexp", metavar="RE2", multiple=True, help="trust the subjects that match; anchor it with ^ and $"
@@ -134,7 +137,7 @@ signing = _all(
 allowances = _all(
     click.option("--overlay", metavar="DIR", help="replace the overlay by the files of this folder; needs approval"),
     click.option("--adopt", is_flag=True, help="trust the present artifact once: shows every file of it, and asks"),
-    click.option("--yes", is_flag=True, help="answer the question of --adopt"),
+    click.option("--yes", is_flag=True, help="adopt without being asked, for jobs"),
     click.option("--accept-edits", is_flag=True, help="drop edits that were made in the components file"),
     click.option(
         "--allow-removal", is_flag=True, help="let controllers and CRDs vanish; pruning a CRD deletes its objects"

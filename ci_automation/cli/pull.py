@@ -24,8 +24,8 @@ from ci_automation.flows.verify import pull
 def command(artifact: str, folder: str, **options: Any) -> None:
     """Unpack an artifact into a folder.
 
-    FOLDER must not exist, or be empty; it is filled all or nothing. With --public-key, only a signed artifact is
-    unpacked.
+    FOLDER must not exist, or be empty; it is filled all or nothing. With a key or an identity to trust,
+    only a signed artifact is unpacked.
 
     \b
     flux-manifests pull oci://ghcr.io/acme/flux-manifests:production ./out --public-key cosign.pub

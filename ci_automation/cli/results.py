@@ -13,7 +13,7 @@ from ci_automation.policy.decision import Decision
 from ci_automation.report.text import approval_commands, plain_text, plan_table, step_details
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ci_automation.cli.given import Given
     from ci_automation.cli.target import Target
@@ -100,10 +100,8 @@ def _print_result(result: Result, given: Given, *, details: bool, several: bool,
     assert result.outcome is not None  # noqa: S101  # for the type checker: a result has one of the two
     outcome = result.outcome
     print_table(plan_table(outcome.plan, outcome.done, outcome.start))
-    if outcome.trust == "not checked":
-        print_text("The signature of what was there was not checked: neither a key nor an identity was given.")
-    if outcome.healed:
-        print_text(f"{outcome.plan.current} was signed again.")
+    for line in _remarks(result, outcome, given):
+        print_text(line)
     if not outcome.plan.steps:
         print_text("Nothing to do.")
     if details:
@@ -120,12 +118,25 @@ def _print_result(result: Result, given: Given, *, details: bool, several: bool,
         print_text(f"To approve:\n{commands}")
 
 
+def _remarks(result: Result, outcome: Outcome, given: Given) -> Iterator[str]:
+    """Yield what a person must not miss besides the steps."""
+    if outcome.trust == "not checked":
+        yield "The signature of what was there was not checked: neither a key nor an identity was given."
+    if outcome.healed:
+        adopted = "adopted and signed" if outcome.trust == "adopted" else "signed again"
+        yield f"{outcome.plan.current} was {adopted}."
+    if outcome.done > outcome.start and result.target.intent.unsafe_unsigned:
+        yield "It was published unsigned: clusters that verify will refuse it."
+    if given.accept_identity_change and outcome.done == outcome.start:
+        yield "Nothing was published, so the change of the identity waits: go on signing as before until then."
+
+
 def _repeated(outcome: Outcome, given: Given) -> tuple[str, ...]:
     """Return the options that both commands of an approval have to repeat."""
     names = ["config", "registry_config", "releases", "overlay", "components_file"]
     values = [item for name in names if (value := getattr(given, name)) for item in (_option(name), value)]
     # What was published in this run is signed and unedited: there is nothing left to adopt or to accept.
-    once = () if outcome.done else ("adopt", "yes", "accept_edits")
+    once = () if outcome.done else ("adopt", "accept_edits")
     allowed = [_option(name) for name in (*once, "allow_removal", "unsafe_unproven_rendering") if getattr(given, name)]
     return (*values, *allowed)
 
@@ -149,7 +160,9 @@ def _signed(target: Target, given: Given) -> tuple[str, ...]:
     """Return how the approved step will be signed: as now, or else as most do."""
     if given.signing == "unsafe-unsigned":
         return ("--signing", "unsafe-unsigned", *_trusted(given))
-    configured = not given.key and (target.ports.signer is not None or target.intent.unsafe_unsigned)
+    configured = not given.key and (
+        target.ports.signer is not None or target.intent.unsafe_unsigned or bool(given.issuer)
+    )
     form = ("--signature-format", given.signature_format) if given.signature_format else ()
     attested = ("--attestations",) if given.attestations else ()
     signed = () if configured else ("--signing", "key", "--key", given.key or "cosign.key")

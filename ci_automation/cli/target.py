@@ -40,6 +40,14 @@ class NothingNamed(UsageError):
         super().__init__("no artifact is named")
 
 
+class TrustUnclear(UsageError):
+    """A reference is in the repository of several artifacts, whose configuration trusts different people."""
+
+    def __init__(self, reference: Reference, names: list[str]) -> None:
+        super().__init__(f"{reference} may belong to {' or '.join(names)}, which trust different people")
+        self.hint = "Name the artifact, or say who is trusted: --public-key, or --identity with --issuer."
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One artifact to work on, with the world around it and what is wanted of it."""
@@ -88,9 +96,21 @@ def reading(artifact: str, given: Given) -> tuple[Reference, Ports]:
     config = configuration(given)
     named = _configured(artifact, config)
     reference = named.channel if named else Reference.parse(artifact)
+    return reference, _ports(reference, named or _same_repository(reference, config, given), config, given, signs=False)
+
+
+def _same_repository(reference: Reference, config: Config | None, given: Given) -> ArtifactConfig | None:
+    """Return what is configured for the repository of a reference that is no channel of the configuration.
+
+    Raises:
+        TrustUnclear: there are several, which trust different people.
+    """
     artifacts = config.artifacts if config else ()
-    same = (artifact for artifact in artifacts if artifact.channel.repository == reference.repository)
-    return reference, _ports(reference, next(same, None), config, given, signs=False)
+    same = [artifact for artifact in artifacts if artifact.channel.repository == reference.repository]
+    told = given.public_key or given.issuer
+    if not told and any((it.verify, it.trust_config) != (same[0].verify, same[0].trust_config) for it in same):
+        raise TrustUnclear(reference, [artifact.name for artifact in same])
+    return same[0] if same else None
 
 
 def reading_intent(given: Given) -> Intent:

@@ -73,7 +73,8 @@ def signer(artifact: ArtifactConfig | None, given: Given) -> Signer | None:
 def _mask(secret: str) -> None:
     """Let the runner of GitHub Actions hide a secret in the log: it reads such lines, and shows them to nobody."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        click.echo(f"::add-mask::{secret}", err=True)
+        for line in filter(str.strip, secret.splitlines()):  # each by itself: a command ends with its line
+            click.echo(f"::add-mask::{line.replace('%', '%25')}", err=True)
 
 
 def trusted(artifact: ArtifactConfig | None, given: Given, signing: Signer | None) -> Trusted | None:

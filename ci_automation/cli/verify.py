@@ -51,7 +51,7 @@ def command(artifact: str, *, again: bool, **options: Any) -> None:
         _print_verification(reference, found)
     if found.problem is not None:
         raise found.problem
-    derived = rederive(reference, ports, reading_intent(given)) if again else None
+    derived = rederive(reference.at_digest(found.digest), ports, reading_intent(given)) if again else None
     if given.output == "json":
         print_json(_to_json(reference, found, derived))
     elif derived:
@@ -65,7 +65,11 @@ def _print_verification(reference: Reference, found: Verification) -> None:
         flux = f"Flux {found.version}, " if found.version else ""
         print_text(plain_text(f"{reference} is signed: {flux}{found.digest}\n  by {_named(found.by)}"))
     rows = tuple(
-        (row.flux, "yes" if row.judgement.accepted else "no", plain_text(row.judgement.reason))
+        (
+            row.flux,
+            "yes" if row.judgement.accepted else "no",
+            plain_text(row.judgement.reason.replace(f" of {found.by}", "")),
+        )
         for row in found.clusters
     )
     print_table(Table(("a cluster with Flux", "accepts it", "because"), rows))

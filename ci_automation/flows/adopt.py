@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.tree import File, Tree
 from ci_automation.errors import VerificationFailed
+from ci_automation.flows import records
 from ci_automation.flows.base import read_tree
 from ci_automation.flows.history import immutable_references
 from ci_automation.flows.observe import Observed, Trust, look_at, observe
 from ci_automation.flows.proof import rendering
 from ci_automation.flows.upstream import fetch
 from ci_automation.flux.recover import recover
-from ci_automation.report.adoption import AdoptedFile, Adoption
+from ci_automation.report.adoption import AdoptedFile, Adoption, difference, flags
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ci_automation.artifact.reference import Reference
-    from ci_automation.artifact.tree import Tree
     from ci_automation.flows.ports import Intent, Ports
 
 
@@ -64,50 +62,55 @@ def adopt(observed: Observed, problem: str, ports: Ports, intent: Intent) -> Obs
 def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) -> Adoption:
     tree = read_tree(observed, ports)
     path = tree.components_path(intent.components_file)
-    text = tree[path].decode(errors="replace")
-    recovered = recover(text)
+    recovered = recover(tree[path].decode(errors="replace"))
     upstream = rendering(fetch(recovered.version, ports), recovered.options, ports).text
-    words = f"upstream's rendering of {recovered.version}", path
-    difference = tuple(difflib.unified_diff(upstream.splitlines(), text.splitlines(), *words, lineterm="", n=1))
-    signed, before = _newest_signed(observed, ports)
-    overlay = tree.without(path)
+    signed, before = _last_signed(observed, ports)
+    overlay, known = tree.without(path).by_path, {name: file for name, file in before.by_path.items() if name != path}
     return Adoption(
         channel=observed.channel,
         digest=observed.digest,
         problem=problem,
         version=recovered.version,
+        options=flags(recovered.options),
         components=path,
-        difference=difference,
+        difference=difference(upstream.encode(), tree[path]),
         overlay=tuple(
-            AdoptedFile(file.path, len(file.content), Digest.of(file.content), _change(file.path, file.content, before))
-            for file in overlay.files
-        )
-        + tuple(
-            AdoptedFile(gone, 0, Digest.of(b""), "gone")
-            for gone in sorted(before.keys() - overlay.by_path.keys() - {path})
+            _adopted(overlay.get(name), known.get(name), compared=signed is not None)
+            for name in sorted(overlay.keys() | known.keys())
         ),
         compared_with=signed,
+        compared_options=_options(before, path),
     )
 
 
-def _change(path: str, content: bytes, before: Mapping[str, bytes]) -> str:
-    if not before:
-        return "not compared"
-    if path not in before:
-        return "new"
-    return "same" if before[path] == content else "changed"
+def _options(tree: Tree, path: str) -> tuple[str, ...]:
+    return flags(recover(tree[path].decode(errors="replace")).options) if path in tree.by_path else ()
 
 
-def _newest_signed(observed: Observed, ports: Ports) -> tuple[Digest | None, Mapping[str, bytes]]:
-    """Return the files of the highest version of the artifact that somebody trusted signed, and its digest."""
-    for reference in immutable_references(observed.channel, ports):
+def _adopted(now: File | None, before: File | None, *, compared: bool) -> AdoptedFile:
+    """Return what is to be said of one file; one of the two is there."""
+    file = now or before
+    assert file is not None  # noqa: S101  # for the type checker
+    change = "not compared"
+    if compared:
+        change = "gone" if now is None else "new" if before is None else "same" if now == before else "changed"
+    return AdoptedFile(file.path, len(file.content), Digest.of(file.content), change)
+
+
+def _last_signed(observed: Observed, ports: Ports) -> tuple[Digest | None, Tree]:
+    """Return what the channel had last by its records, or else the highest version that somebody trusted signed."""
+    channel, trusted = observed.channel, ports.trusted
+    if trusted is None:
+        return None, Tree(())
+    last = records.newest(ports.registry, channel, trusted)
+    first = (channel.at_digest(last.digest),) if last else ()
+    for reference in (*first, *immutable_references(channel, ports)):
         manifest = ports.registry.manifest(reference)
-        if manifest.digest == observed.digest or ports.trusted is None:
+        if manifest.digest == observed.digest:
             continue
         try:
-            verify(ports.registry, observed.channel, manifest.digest, ports.trusted)
+            verify(ports.registry, channel, manifest.digest, trusted)
         except VerificationFailed:
             continue
-        tree: Tree = read_tree(Observed(reference, manifest, Trust.VERIFIED, None), ports)
-        return manifest.digest, {file.path: file.content for file in tree.files}
-    return None, {}
+        return manifest.digest, read_tree(Observed(reference, manifest, Trust.VERIFIED, None), ports)
+    return None, Tree(())

@@ -107,7 +107,7 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
                 raise obstacle
             break
         if done == start:
-            refuse_moved_back(observed, ports, intent)
+            refuse_moved_back(observed, step.old_version, ports, intent)
         approver = (intent.run.actor or "command line") if step.target in approved else None
         publish(Publication.of(plan.artifact, rendered, approver), ports, intent)
         base, done = rendered.after, done + 1

@@ -6,6 +6,7 @@ use to do harm: see `confined.py`.
 
 from __future__ import annotations
 
+import ctypes
 import gzip
 import hashlib
 import io
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tarfile
 import zlib
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -28,6 +29,8 @@ from ci_automation.flux.release import parse_checksums
 from ci_automation.flux.render import header
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ci_automation.flux.options import Options
     from ci_automation.flux.release import FetchedRelease, ReleaseSource
     from ci_automation.flux.version import Version
@@ -39,6 +42,9 @@ _CHUNK = 1 << 20
 _SECONDS = 60  # it takes less than one
 _LAUNCHER = Path(__file__).with_name("confined.py")
 _SHOWN = 300
+_PARTS = ("network", "files")  # what `confined.py` takes away, in its words
+_GET_DUMPABLE, _SET_DUMPABLE = 3, 4  # linux/prctl.h
+_NONE = (ctypes.c_ulong(0),) * 4
 # What upstream builds for Linux (its `.goreleaser.yml`), by what the kernel calls the machine.
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv6l": "arm", "armv7l": "arm"}
 
@@ -54,10 +60,10 @@ class DelegationFailed(VerificationFailed):
 
 @dataclass(frozen=True, slots=True)
 class Delegated:
-    """What a flux CLI printed, and whether it was out of reach of any network."""
+    """What a flux CLI printed, and what of network and files could not be cut off while it ran."""
 
     text: str
-    cut_off: bool
+    in_reach: tuple[str, ...] = ()
 
 
 def delegate(release: FetchedRelease, options: Options, releases: ReleaseSource) -> Delegated:
@@ -74,7 +80,7 @@ def delegate(release: FetchedRelease, options: Options, releases: ReleaseSource)
         program = Path(folder) / "flux"
         _unpack(version, archive, program)
         done = _run(version, [str(program), "install", "--export", *arguments(options)])
-    return Delegated(_checked(version, options, done.output), done.cut_off)
+    return Delegated(_checked(version, options, done.output), done.in_reach)
 
 
 def arguments(options: Options) -> list[str]:
@@ -149,7 +155,7 @@ def _write(content: IO[bytes], program: Path) -> None:
 @dataclass(frozen=True, slots=True)
 class _Done:
     output: bytes
-    cut_off: bool
+    in_reach: tuple[str, ...]
 
 
 def _run(version: Version, command: list[str]) -> _Done:
@@ -162,7 +168,7 @@ def _run(version: Version, command: list[str]) -> _Done:
     if libraries := os.environ.get("LD_LIBRARY_PATH"):  # some Pythons do not start without; the CLI never has it
         environment["LD_LIBRARY_PATH"] = libraries
     told, report = os.pipe()
-    with TemporaryFile() as output, TemporaryFile() as complaint, os.fdopen(told, "rb") as telling:
+    with _closed(), TemporaryFile() as output, TemporaryFile() as complaint, os.fdopen(told, "rb") as telling:
         try:
             process = subprocess.Popen(  # noqa: S603  # the file that was just verified and unpacked
                 [sys.executable, "-I", "-S", str(_LAUNCHER), str(report), *command],
@@ -187,7 +193,23 @@ def _run(version: Version, command: list[str]) -> _Done:
         if code:
             raise DelegationFailed(version, _reason(code, complaint))
         output.seek(0)
-        return _Done(output.read(MAX_OUTPUT_BYTES), telling.read() == b"cut off")
+        cut_off = telling.read().decode().split()
+        return _Done(output.read(MAX_OUTPUT_BYTES), tuple(part for part in _PARTS if part not in cut_off))
+
+
+@contextmanager
+def _closed() -> Iterator[None]:
+    """Keep other processes of the same user from reading the environment and the memory of this one.
+
+    Most kernels let a confined process read nothing of the kind; this is for those that cannot confine it.
+    """
+    control = ctypes.CDLL(None).prctl
+    before = control(_GET_DUMPABLE, *_NONE)
+    control(_SET_DUMPABLE, *_NONE)
+    try:
+        yield
+    finally:
+        control(_SET_DUMPABLE, ctypes.c_ulong(before), *_NONE[1:])
 
 
 def _reason(code: int, complaint: IO[bytes]) -> str:

@@ -9,11 +9,9 @@ from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows import records
 from ci_automation.flows.base import read_base
-from ci_automation.flows.history import immutable_references
 from ci_automation.flows.observe import Observed, Trust, look_at
 from ci_automation.flows.planning import Planned, Wanted, make_plan, render_step
 from ci_automation.flows.publish import require_signer
-from ci_automation.flows.settle import refuse_moved_back
 from ci_automation.flux.release import ReleaseNotFound
 from ci_automation.policy.decision import Decision
 from ci_automation.signing.verify import Unsigned, ensure_signed, verify
@@ -46,7 +44,6 @@ def plan_healed(channel: Reference, ports: Ports, intent: Intent) -> tuple[Plann
         NotOurs: it is not signed, and not provably ours.
         ForeignSignature: somebody else signed it.
         NotAdopted: a person was asked, and did not say yes.
-        ChannelMovedBack: it is not signed, and the channel had left it.
     """
     require_signer(ports, intent)
     try:
@@ -55,10 +52,10 @@ def plan_healed(channel: Reference, ports: Ports, intent: Intent) -> tuple[Plann
         observed = look_at(channel, ports)
         if ports.signer is None or not _is_ours(observed, ports, intent):
             raise NotOurs(observed) from None
-        refuse_moved_back(observed, ports, intent)
         _sign(observed, ports.signer, ports, intent)
         return make_plan(channel, ports, intent), True
-    if planned.observed.trust is Trust.ADOPTED and ports.signer is not None:
+    replaced = any(rendered.step.decision is Decision.AUTO for rendered in planned.rendered[:1])
+    if planned.observed.trust is Trust.ADOPTED and not replaced and ports.signer is not None:
         _sign(planned.observed, ports.signer, ports, intent)
         return planned, True
     return planned, False
@@ -71,40 +68,27 @@ def _sign(observed: Observed, signer: Signer, ports: Ports, intent: Intent) -> N
 
 
 def _is_ours(observed: Observed, ports: Ports, intent: Intent) -> bool:
-    """Return whether we must have published what is there, whoever can write to the registry.
+    """Return whether we must have published what is there, whoever can write to the registry (ADR 0005).
 
-    Either a record that somebody trusted signed says so, or the policy would have published exactly this digest by
-    itself from one that is still signed. Proven components and a known overlay alone do not do: an older release with
-    other options has them too.
+    The newest record of the channel has to be about it, or about a digest from which the policy would have published
+    exactly this one by itself. Proven components and a known overlay alone do not do: an older release, or another
+    channel's, has them too.
     """
     channel, trusted = observed.channel, ports.trusted
-    if trusted is None:
+    if trusted is None or (last := records.newest(ports.registry, channel, trusted)) is None:
         return False
-    if any(record.is_for(channel) for record in records.read(ports.registry, channel, observed.digest, trusted)):
+    if last.digest == observed.digest:
         return True
+    earlier = look_at(channel.at_digest(last.digest), ports)
     # Signing publishes nothing, so neither a freeze nor a pause is in its way.
     intent = replace(intent, paused=False, policy=replace(intent.policy, freeze=()))
     try:
-        base = read_base(observed, ports, intent)
-        return any(_leads_to(earlier, base, ports, intent) for earlier in _signed(observed, ports))
+        verify(ports.registry, channel, earlier.digest, trusted)
+        return _leads_to(replace(earlier, channel=channel), read_base(observed, ports, intent), ports, intent)
     except (VerificationFailed, PolicyRefused, UsageError, ReleaseNotFound) as error:
         # Whatever is wrong with the files is their author's doing, who need not be us.
         ports.say(f"it cannot be proven: {error}")
         return False
-
-
-def _signed(observed: Observed, ports: Ports) -> list[Observed]:
-    """Return what immutable tags name and somebody trusted signed, the highest version first."""
-    found = []
-    for reference in immutable_references(observed.channel, ports):
-        earlier = look_at(reference, ports)
-        assert ports.trusted is not None  # noqa: S101  # for the type checker
-        try:
-            verify(ports.registry, observed.channel, earlier.digest, ports.trusted)
-        except VerificationFailed:
-            continue
-        found.append(replace(earlier, trust=Trust.VERIFIED))
-    return found
 
 
 def _leads_to(earlier: Observed, base: Base, ports: Ports, intent: Intent) -> bool:

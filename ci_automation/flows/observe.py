@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ci_automation.errors import Conflict
 from ci_automation.flux.artifact import stated_version
-from ci_automation.signing.verify import verify
+from ci_automation.signing.trust import IdentityMatch, TrustedIdentities, TrustedKeys
+from ci_automation.signing.verify import ForeignSignature, verify
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
+    from ci_automation.signing.trust import Identity, Trusted
 
 
 class ChannelMoved(Conflict):
@@ -76,5 +78,32 @@ def observe(channel: Reference, ports: Ports) -> Observed:
     observed = look_at(channel, ports)
     if ports.trusted is None:
         return observed
-    verify(ports.registry, channel, observed.digest, ports.trusted)
+    try:
+        verify(ports.registry, channel, observed.digest, ports.trusted)
+    except ForeignSignature as error:
+        if error.signers and ports.signer is not None:
+            error.hint = _if_it_was_you(error.signers[0], ports.signer.trusted)
+        raise
     return Observed(channel, observed.manifest, Trust.VERIFIED, observed.version)
+
+
+def accept_both(signing: Trusted, trusted: Trusted) -> str:
+    """Return what a cluster's verify block has to say to accept either."""
+    if isinstance(signing, TrustedKeys) or isinstance(trusted, TrustedKeys):
+        return "put the new public key beside the old one in the Secret of verify.secretRef"
+    issuers = "|".join(dict.fromkeys(match.issuer for it in (trusted, signing) for match in it.matches))
+    subjects = "|".join(dict.fromkeys(match.subject for it in (trusted, signing) for match in it.matches))
+    return f"verify.matchOIDCIdentity: [{{issuer: '{issuers}', subject: '{subjects}'}}]"
+
+
+def _if_it_was_you(before: Identity, signing: Trusted) -> str:
+    """Return what to do if the identity that signed is one's own, of another workflow or branch than this run's."""
+    if isinstance(signing, TrustedKeys):
+        return f"If {before} was you, name it (--identity, --issuer). If not, find out who that is."
+    then = TrustedIdentities((IdentityMatch.exact(before),), signing.root)
+    return (
+        f"This run signs as {signing}. If {before} was you, let the clusters accept both "
+        f"({accept_both(signing, then)}), then run once with --identity '{before.subject}' --issuer '{before.issuer}' "
+        "--accept-identity-change. A job that calls a reusable workflow signs as that workflow. If it was not you, "
+        "find out who that is."
+    )

@@ -9,6 +9,7 @@ from ci_automation.flows.adopt import observe_or_adopt
 from ci_automation.flows.base import Base, read_base
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.proof import rendering
+from ci_automation.flows.settle import refuse_moved_back
 from ci_automation.flows.upstream import fetch
 from ci_automation.flux.artifact import Composed, Recipe, compose
 from ci_automation.flux.bundle import ComponentMissing
@@ -67,7 +68,9 @@ def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
     selection = select(_situation(current, intent), releases)
     if not selection.steps and not _asks_for_content(intent):
         return Planned(observed, Plan(channel, current, observed.digest, (), _passed_over(selection)), ())
-    return _plan_from(base or read_base(observed, ports, intent), observed, selection, ports, intent)
+    base = base or read_base(observed, ports, intent)
+    refuse_moved_back(observed, base.version, ports, intent)
+    return _plan_from(base, observed, selection, ports, intent)
 
 
 def _asks_for_content(intent: Intent) -> bool:

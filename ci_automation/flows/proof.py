@@ -93,5 +93,5 @@ def _delegated(release: FetchedRelease, options: Options, ports: Ports) -> Rende
     """Return what the release's own flux CLI renders."""
     ports.say(f"looking for the flux CLI of {release.release.version}")
     made = delegate(release, options, ports.releases)
-    where = "" if made.cut_off else ", whose network could not be cut off"
+    where = f", whose {' and '.join(made.in_reach)} could not be cut off" if made.in_reach else ""
     return Rendering(made.text, Proof.DELEGATED, f"its own flux CLI made it{where}")

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Self
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import Conflict, SigningError, VerificationFailed
-from ci_automation.flows.observe import ChannelMoved
+from ci_automation.flows.observe import ChannelMoved, accept_both
 from ci_automation.flows.settle import attest_publication, record
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.model import SignatureFormat
-from ci_automation.signing.cluster import FIRST_WITH_OWN_ROOT, judge
+from ci_automation.signing.cluster import judge
 from ci_automation.signing.evidence import examine, gather
 from ci_automation.signing.finding import Finding
-from ci_automation.signing.trust import TrustedIdentities, TrustedKeys
+from ci_automation.signing.trust import TrustedIdentities
 from ci_automation.signing.verify import ensure_signed
 
 if TYPE_CHECKING:
@@ -68,26 +68,18 @@ class IdentityChange(VerificationFailed):
             else ""
         )
         self.hint = (
-            f"If it shall change: first let the clusters accept both ({_both(signing, trusted)}), then run once with "
-            f"--accept-identity-change.{workflow}"
+            f"If it shall change: first let the clusters accept both ({accept_both(signing, trusted)}), then run once "
+            f"with --accept-identity-change.{workflow}"
         )
-
-
-def _both(signing: Trusted, trusted: Trusted) -> str:
-    """Return what a cluster's verify block has to say to accept either."""
-    if isinstance(signing, TrustedKeys) or isinstance(trusted, TrustedKeys):
-        return "put the new public key beside the old one in the Secret of verify.secretRef"
-    issuers = "|".join(dict.fromkeys(match.issuer for it in (trusted, signing) for match in it.matches))
-    subjects = "|".join(dict.fromkeys(match.subject for it in (trusted, signing) for match in it.matches))
-    return f"verify.matchOIDCIdentity: [{{issuer: '{issuers}', subject: '{subjects}'}}]"
 
 
 class ClusterWouldRefuse(VerificationFailed):
     """What is signed as it should be would still be refused by the clusters, so the channel does not move."""
 
     hint = (
-        "Somebody attached a bundle of another identity, which hides the .sig since Flux 2.8: delete that referrer. "
-        "Or the clusters are too old for the format: use --signature-format legacy."
+        "A bundle of another identity beside it hides the .sig since Flux 2.8: find out whose it is, and delete that "
+        "referrer. Clusters too old for bundles need --signature-format legacy; those too old for a Sigstore of your "
+        "own, --signing key."
     )
 
     def __init__(self, reference: Reference, flux: Version, reason: str) -> None:
@@ -185,10 +177,7 @@ def _check_clusters(publication: Publication, signer: Signer, ports: Ports, inte
     findings = examine(evidence, trusted)
     if intent.signature_format.has_legacy:
         findings = replace(findings, legacy=(Finding(signer.who, None),))
-    for version in {publication.clusters_run or publication.version, publication.version}:
-        # Nobody can tell an older Flux about a Sigstore instance of one's own: those clusters verify by other means.
-        custom = isinstance(trusted, TrustedIdentities) and trusted.root.custom
-        flux = max(version, FIRST_WITH_OWN_ROOT) if custom else version
+    for flux in {publication.clusters_run or publication.version, publication.version}:
         if not (judgement := judge(findings, trusted, flux)).accepted:
             raise ClusterWouldRefuse(channel.at_digest(target), flux, judgement.reason)
 

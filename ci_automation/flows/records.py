@@ -114,7 +114,7 @@ def _bundle(registry: Registry, reference: Reference, candidate: Descriptor) -> 
 def superseded_by(
     registry: Registry, channel: Reference, digest: Digest, version: Version, trusted: Trusted, tags: Collection[str]
 ) -> Record | None:
-    """Return the record of where `channel` was after it had been at `digest`, which is of `version`.
+    """Return the record of where `channel` was last, after it had been at `digest`, which is of `version`.
 
     If there is one, somebody without a key moved the channel back to what was signed once: nothing may be built on
     that. Only digests that immutable tags of the same or a higher version name are looked at, which is none in a
@@ -128,8 +128,8 @@ def superseded_by(
     later = {tag: found for tag, found in later.items() if not tag.endswith(digest.short)}
     if not later:
         return None
-    own = _latest(registry, channel, digest, trusted)
-    for tag, found in sorted(later.items(), key=lambda item: item[1], reverse=True):
+    own, after = _latest(registry, channel, digest, trusted), []
+    for tag, found in later.items():
         other = registry.resolve(channel.at_tag(tag))
         if other is None:
             continue
@@ -137,8 +137,27 @@ def superseded_by(
             raise ImmutableTagMoved(channel.at_tag(tag), other)
         record = _latest(registry, channel, other, trusted)
         if record is not None and _is_later(record, own, digest, higher=found > version):
-            return record
-    return None
+            after.append(record)
+    return max(after, key=lambda record: record.at, default=None)
+
+
+def newest(registry: Registry, channel: Reference, trusted: Trusted) -> Record | None:
+    """Return the record of where `channel` was put last, of all digests that immutable tags name; it reads them all.
+
+    Raises:
+        ImmutableTagMoved: a tag hides a digest.
+        NotAnIndex, TooManyRecords: somebody hides the records of one.
+    """
+    found: list[Record] = []
+    for tag in registry.tags(channel):
+        if _stated(tag) is None or (digest := registry.resolve(channel.at_tag(tag))) is None:
+            continue
+        if not tag.endswith(digest.short):
+            raise ImmutableTagMoved(channel.at_tag(tag), digest)
+        if (record := _latest(registry, channel, digest, trusted)) is not None:
+            found.append(record)
+    followed = {record.previous for record in found}
+    return max(found, key=lambda record: (record.at, record.digest not in followed), default=None)
 
 
 def _is_later(record: Record, own: Record | None, digest: Digest, *, higher: bool) -> bool:

@@ -63,7 +63,7 @@ def rederive(reference: Reference, ports: Ports, intent: Intent) -> Derivation:
     )
     made = compose(recipe)
     steps = (
-        ("artifact", f"{reference} is {observed.digest}"),
+        ("artifact", f"{reference.repository} has {observed.digest}"),
         ("release", f"{base.version}, its manifests {release.bundle.digest}, commit {release.commit}"),
         ("upstream", release.vouched or "nobody vouches for the release: its checksums are not signed"),
         ("options", " ".join(_flag(*option) for option in base.options.differing().items()) or "Flux's own"),

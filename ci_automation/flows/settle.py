@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.publish import Publication
+    from ci_automation.flux.version import Version
     from ci_automation.signing.signer import Signer
 
 
@@ -55,18 +56,18 @@ class NotRecorded(SigningError):
         )
 
 
-def refuse_moved_back(observed: Observed, ports: Ports, intent: Intent) -> None:
-    """Check that nobody moved the channel back to what it had left, unless a person adopts it.
+def refuse_moved_back(observed: Observed, version: Version, ports: Ports, intent: Intent) -> None:
+    """Check that nobody moved the channel, which has `version`, back to what it had left, unless a person adopts it.
 
     Raises:
         ChannelMovedBack: a record says so.
         NotAdopted: a person was asked, and did not say yes.
     """
-    if ports.trusted is None or observed.trust is Trust.ADOPTED or observed.version is None:
+    if ports.trusted is None or observed.trust is Trust.ADOPTED:
         return
     channel = observed.channel
     tags = ports.registry.tags(channel)
-    later = records.superseded_by(ports.registry, channel, observed.digest, observed.version, ports.trusted, tags)
+    later = records.superseded_by(ports.registry, channel, observed.digest, version, ports.trusted, tags)
     if later is None:
         return
     if (now := ports.registry.resolve(channel)) != observed.digest:  # it was us who were slow
@@ -161,7 +162,7 @@ def settle_record(observed: Observed, ports: Ports, intent: Intent) -> None:
     if any(found.is_for(observed.channel) for found in present):
         return
     if (missing := _recovered(observed, ports.signer, ports.clock(), intent.run.url)) is not None:
-        refuse_moved_back(observed, ports, intent)  # a record vouches for where the channel is
+        refuse_moved_back(observed, missing.version, ports, intent)  # a record vouches for where the channel is
         ports.registry.put_blob(observed.channel, CONFIG_BLOB)
         records.write(ports.registry, observed.channel, observed.manifest, missing, ports.signer)
 

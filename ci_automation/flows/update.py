@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.flows.heal import plan_healed
 from ci_automation.flows.publish import Publication, publish
-from ci_automation.flows.settle import refuse_moved_back, settle_record
+from ci_automation.flows.settle import settle_record
 from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     """
     planned, healed = plan_healed(channel, ports, intent)
     automatic = list(takewhile(lambda rendered: rendered.step.decision is Decision.AUTO, planned.rendered))
-    if automatic:
-        refuse_moved_back(planned.observed, ports, intent)
-    else:
+    if not automatic:
         settle_record(planned.observed, ports, intent)
     for rendered in automatic:
         publish(Publication.of(channel, rendered), ports, intent)

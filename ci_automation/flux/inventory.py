@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from itertools import accumulate
 
 from ci_automation.flux.text import documents
 
@@ -11,6 +12,9 @@ _KIND = re.compile(r"^kind: (Deployment|CustomResourceDefinition)$", re.MULTILIN
 _NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: (\S+)$", re.MULTILINE)
 _IMAGE = re.compile(r"^ +(?:- )?image: (\S+)$", re.MULTILINE)
 _DIFF_LINES = 200
+_DIFF_WIDTH = 240
+_DIFF_CONTEXT = 2
+_DIFF_STEPS = 10_000_000  # two minor versions of Flux take 1.5 million
 
 
 def inventory(text: str) -> frozenset[str]:
@@ -34,8 +38,40 @@ def images(text: str) -> dict[str, str]:
 
 
 def difference(old: str, new: str, old_name: str, new_name: str) -> str:
-    """Return a unified diff of two texts, cut after 200 lines."""
-    lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, lineterm="", n=2))
+    """Return a unified diff of two texts, cut after 200 lines; the work is bounded, whatever the texts are."""
+    before, after = old.splitlines(), new.splitlines()
+    lines = [f"--- {old_name}", f"+++ {new_name}"]
+    for group in _Matcher(before, after).get_grouped_opcodes(_DIFF_CONTEXT):
+        _, start, _, new_start, _ = group[0]
+        _, _, end, _, new_end = group[-1]
+        lines.append(f"@@ -{start + 1},{end - start} +{new_start + 1},{new_end - new_start} @@")
+        for tag, i, j, k, m in group:
+            if tag == "equal":
+                lines += [f" {line}" for line in before[i:j]]
+            else:
+                lines += [*(f"-{line}" for line in before[i:j]), *(f"+{line}" for line in after[k:m])]
     if len(lines) > _DIFF_LINES:
         lines[_DIFF_LINES:] = [f"... and {len(lines) - _DIFF_LINES} lines more"]
-    return "\n".join(lines)
+    return "\n".join(line[:_DIFF_WIDTH] for line in lines)
+
+
+class _Matcher(difflib.SequenceMatcher[str]):
+    """Finds the lines that two texts have in common, until that takes too long: what is left then counts as changed.
+
+    Texts can be made so that it would take days.
+    """
+
+    a: list[str]
+    b2j: dict[str, list[int]]
+
+    def __init__(self, old: list[str], new: list[str]) -> None:
+        super().__init__(None, old, new)
+        self._steps = [0, *accumulate(len(self.b2j.get(line, ())) + 1 for line in old)]  # before each line of `old`
+        self._left = _DIFF_STEPS
+
+    def find_longest_match(
+        self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
+    ) -> difflib.Match:
+        """Return the longest run of equal lines, or an empty one where it would take too long to find."""
+        self._left -= self._steps[len(self.a) if ahi is None else ahi] - self._steps[alo]
+        return super().find_longest_match(alo, ahi, blo, bhi) if self._left >= 0 else difflib.Match(alo, blo, 0)

@@ -12,20 +12,25 @@ from ci_automation.flux.render import GENERATED
 from ci_automation.flux.text import SEPARATOR, documents
 from ci_automation.flux.version import InvalidVersion, Version
 
+MAX_CHARACTERS = 4 << 20  # Flux's own have up to 0.7 million
+# The text may be anybody's. So no pattern may look at a part of it twice: each repetition is bounded, or ends at what
+# cannot be in it.
 _HEADER = re.compile(
-    rf"(?:---\n)?{re.escape(GENERATED)}\n# Flux Version: (?P<version>\S+)\n# Components: (?P<components>\S*)\n"
+    rf"(?:---\n)?{re.escape(GENERATED)}\n# Flux Version: (?P<version>\S{{1,64}})\n"
+    r"# Components: (?P<components>\S{0,512})\n"
 )
-_VERSION_LABEL = re.compile(r'^    app\.kubernetes\.io/version: "?(v[^"\s]+)"?$', re.MULTILINE)
-_NAMESPACE = re.compile(r"^kind: Namespace\n(?:.*\n)*?  name: (\S+)$", re.MULTILINE)
-_IMAGE = re.compile(r"^ +image: (\S+)/[a-z-]+:[^/\s]+$", re.MULTILINE)
-_PULL_SECRET = re.compile(r"^ +imagePullSecrets:\n +- name: (\S+)$", re.MULTILINE)
+_VERSION_LABEL = re.compile(r'^    app\.kubernetes\.io/version: "?(v[^"\s]{1,64})"?$', re.MULTILINE)
+_NAME = re.compile(r"^  name: (\S{1,255})$", re.MULTILINE)
+_IMAGE = re.compile(r"^ +image: (\S{1,512})/[a-z-]{1,63}:[^/\s]{1,128}$", re.MULTILINE)
+_PULL_SECRET = re.compile(r"^ +imagePullSecrets:\n +- name: (\S{1,255})$", re.MULTILINE)
 _WATCH_ALL = re.compile(r"^ +- --watch-all-namespaces=(true|false)$", re.MULTILINE)
-_LOG_LEVEL = re.compile(r"^ +- --log-level=(\S+)$", re.MULTILINE)
+_LOG_LEVEL = re.compile(r"^ +- --log-level=(\S{1,64})$", re.MULTILINE)
 _DOMAIN = re.compile(
-    r"^ +- --(?:events-addr=http://notification-controller|storage-adv-addr=[a-z-]+)\.\S+?\.svc\.(\S+?)\./?$",
+    r"^ +- --(?:events-addr=http://notification-controller|storage-adv-addr=[a-z-]{1,63})"
+    r"\.[^\s.]{1,63}\.svc\.([^\s/]{1,255}?)\./?$",
     re.MULTILINE,
 )
-_TOLERATIONS = re.compile(r"^ +tolerations:\n((?: +- key: \S+\n +operator: Exists\n)+)", re.MULTILINE)
+_TOLERATIONS = re.compile(r"^ +tolerations:\n((?: +- key: \S{1,320}\n +operator: Exists\n){1,256})", re.MULTILINE)
 
 
 class UnreadableComponents(UsageError):
@@ -75,15 +80,17 @@ def recover(text: str) -> Recovered:
     proven yet.
 
     Raises:
-        UnreadableComponents: version, components or namespace are not to be found.
+        UnreadableComponents: version, components or namespace are not to be found, or it is far too long.
         InvalidOption: a value is not one that Flux takes.
     """
+    if len(text) > MAX_CHARACTERS:
+        raise UnreadableComponents(f"it has more than {MAX_CHARACTERS} characters")
     head = _HEADER.match(text)
     version = head["version"] if head else _found(_VERSION_LABEL, text, "no version, in a header or a label")
     # Kustomize sorts what it reads: without a header the order that Flux itself has by default is the likeliest.
     deployments = images(text)
     components = head["components"].split(",") if head else [name for name in COMPONENTS if name in deployments]
-    controllers = _controllers(text)
+    controllers = _of_kind("Deployment", text)
     registry = _found(_IMAGE, controllers, "no controller image")
     defaults, tolerations = Options(), _TOLERATIONS.search(controllers)
     secret, watch, level, domain = (
@@ -95,7 +102,7 @@ def recover(text: str) -> Recovered:
             Version.parse(version),
             Options(
                 components=tuple(components),
-                namespace=_found(_NAMESPACE, text, "no Namespace"),
+                namespace=_found(_NAME, _of_kind("Namespace", text), "no Namespace"),
                 registry=registry,
                 image_pull_secret=_plain(secret or ""),
                 watch_all_namespaces=watch != "false",
@@ -140,9 +147,9 @@ def _objects(text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(tuple(sorted(body.split())) for body in bodies if body.strip())
 
 
-def _controllers(text: str) -> str:
-    """Return the Deployments alone: nine tenths of the text are schemas of CRDs, where none of the options is."""
-    return SEPARATOR.join(part for part in documents(text) if "\nkind: Deployment\n" in part) + "\n"
+def _of_kind(kind: str, text: str) -> str:
+    """Return the documents of one kind alone: nine tenths of the text are schemas of CRDs, which have no option."""
+    return SEPARATOR.join(part for part in documents(text) if f"\nkind: {kind}\n" in f"\n{part}\n") + "\n"
 
 
 def _found(pattern: re.Pattern[str], text: str, otherwise: str) -> str:

@@ -150,7 +150,7 @@ class HttpRegistry:
         subject, entry = manifest.referral
         tag = referrers_tag(reference, subject)
         answer = self._write_manifest(reference.at_digest(manifest.digest), manifest)
-        if answer is None or answer.headers.get("oci-subject") != str(subject):
+        if self._has_no_referrers or answer is None or answer.headers.get("oci-subject") != str(subject):
             with self._merging.setdefault(tag, threading.Lock()):
                 merge(self, tag, entry, self._wire.clock)
         return manifest.digest
@@ -175,7 +175,7 @@ class HttpRegistry:
         what = f"the referrers of {subject}"
         request = self._wire.request("GET", subject, f"referrers/{subject.digest}").accepting(OCI_INDEX)
         for number, answer in enumerate(self._wire.pages(request, what)):
-            if number == 0 and answer.status in _NO_REFERRERS:
+            if number == 0 and _is_no_api(answer):
                 # Some that have the API say 404 for a digest that they do not know.
                 self._has_no_referrers = answer.status != _NOT_FOUND or subject in self._there
                 return None
@@ -289,6 +289,11 @@ def _tags(answer: Answer, what: str) -> list[str]:
         case {"tags": None} if answer.status == _OK:
             return []
     raise unexpected(answer, what)
+
+
+def _is_no_api(answer: Answer) -> bool:
+    """Return whether Flux and cosign would read the tag after this answer of the referrers API to them."""
+    return answer.status in _NO_REFERRERS or (answer.status == _OK and answer.headers.get("content-type") != OCI_INDEX)
 
 
 def _listed(answer: Answer, what: str) -> tuple[Descriptor, ...]:

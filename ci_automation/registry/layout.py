@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
-from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, InvalidManifest, Manifest
+from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, InvalidManifest, Manifest, parse_document
 from ci_automation.errors import RegistryError, UsageError
-from ci_automation.registry.exchange import parsed_json
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
     MAX_MANIFEST_BYTES,
@@ -160,9 +159,10 @@ class LayoutRegistry:
         raw = self._read(path, MAX_MANIFEST_BYTES)
         if raw is None:
             return {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []}
-        value: Any = parsed_json(raw) if len(raw) <= MAX_MANIFEST_BYTES else None
-        if not isinstance(value, dict):
-            raise UnexpectedAnswer(f"{path} is not the index of an image layout")
+        try:
+            value = parse_document(raw if len(raw) <= MAX_MANIFEST_BYTES else b"")
+        except ValueError as error:
+            raise UnexpectedAnswer(f"{path} is not the index of an image layout: {error}") from None
         entries = [] if value.get("manifests") is None else value["manifests"]
         if not isinstance(entries, list) or not all(isinstance(_digest(entry), Digest) for entry in entries):
             raise UnexpectedAnswer(f"{path} is not the index of an image layout: an entry has no sha256 digest")

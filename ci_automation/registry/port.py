@@ -182,8 +182,8 @@ class Registry(Protocol):
         """Return what in the reference's repository says it refers to `digest`, each with its kind and annotations.
 
         It is only listed: nothing of it is believed, nor that what it names is there. Where there is no API (OCI
-        distribution spec v1.1, *Listing Referrers*; 404, 400 or 406, as go-containerregistry has it) the index under
-        the tag `sha256-<hex>` is the list (*Referrers Tag Schema*).
+        distribution spec v1.1, *Listing Referrers*; 404, 400 or 406, or no index by its media type, as
+        go-containerregistry has it) the index under the tag `sha256-<hex>` is the list (*Referrers Tag Schema*).
 
         Raises:
             NotAnIndex: that tag names something else.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,10 @@ from ci_automation.report.text import Table, plain_text
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
+    from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
 
+_MAX_COMPARED = 2000  # lines: comparing takes the square of them
 _LINES = 60  # of a difference; whoever wants more has `pull`
 
 
@@ -33,15 +36,45 @@ class Adoption:
     digest: Digest
     problem: str
     version: Version
+    options: tuple[str, ...]
     components: str
-    difference: tuple[str, ...]  # between upstream's rendering and the components file
+    difference: tuple[str, ...]  # between what Flux renders with these options and the components file
     overlay: tuple[AdoptedFile, ...]
     compared_with: Digest | None
+    compared_options: tuple[str, ...] = ()
+
+
+def flags(options: Options) -> tuple[str, ...]:
+    """Return the flags of `flux install` that differ from Flux's defaults, as one would write them."""
+    return tuple(f"--{flag}={_written(value)}" for flag, value in options.differing().items())
+
+
+def _written(value: object) -> str:
+    return ",".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def difference(old: bytes, new: bytes) -> tuple[str, ...]:
+    """Return how `new` differs from `old`, line by line; the work is bounded, whatever the files are."""
+    if old == new:
+        return ()
+    before, after = (data.decode(errors="backslashreplace").split("\n") for data in (old, new))
+    shorter = min(len(before), len(after))
+    start = next((number for number in range(shorter) if before[number] != after[number]), shorter)
+    rest = shorter - start
+    end = next((number for number in range(rest) if before[-1 - number] != after[-1 - number]), rest)
+    gone, come = before[start : len(before) - end], after[start : len(after) - end]
+    if max(len(gone), len(come)) > _MAX_COMPARED:
+        return (f"@@ line {start + 1} @@", *(f"-{line}" for line in gone), *(f"+{line}" for line in come))
+    lines = difflib.unified_diff(gone, come, lineterm="", n=0)
+    return (f"@@ line {start + 1} @@", *(line for line in lines if line[:3] not in ("---", "+++", "@@ ")))
 
 
 def adoption_text(adoption: Adoption) -> str:
     """Return every file of an artifact, and how its components differ from what Flux would have rendered."""
     lines = [adoption.problem, "", f"{adoption.channel} is at {adoption.digest}."]
+    lines.append(f"It is Flux {adoption.version} with {_options(adoption.options)}.")
+    if adoption.compared_with and adoption.options != adoption.compared_options:
+        lines.append(f"What is signed has {_options(adoption.compared_options)}.")
     upstream = f"what Flux {adoption.version} renders with its options"
     if adoption.difference:
         lines.append(f"{adoption.components} differs from {upstream}:")
@@ -57,3 +90,7 @@ def adoption_text(adoption: Adoption) -> str:
     rows = [(file.path, str(file.size), file.digest.short, file.change) for file in adoption.overlay]
     lines.append(Table(("path", "bytes", "sha256", ""), tuple(rows)).to_text())
     return plain_text("\n".join(lines))
+
+
+def _options(written: tuple[str, ...]) -> str:
+    return f"the options {' '.join(written)}" if written else "Flux's own options"

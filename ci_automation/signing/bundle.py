@@ -7,20 +7,19 @@ a bundle is what source-controller takes for one (cosign's `GetBundles`, sigstor
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
-from ci_automation.artifact.manifest import Descriptor, InvalidManifest, Manifest
+from ci_automation.artifact.gojson import unique
+from ci_automation.artifact.manifest import Descriptor, InvalidManifest, Manifest, NoLayers, parse_document
 from ci_automation.registry.port import ContentMismatch, NotAnIndex, NotFound
+from ci_automation.signing.bundle_format import PAYLOAD_TYPE, Bundle, Envelope, member
 from ci_automation.signing.certified import Rejected
 from ci_automation.signing.finding import Finding, distrust
 from ci_automation.signing.trust import TrustedKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
@@ -28,148 +27,34 @@ if TYPE_CHECKING:
     from ci_automation.signing.signer import PrivateKey
     from ci_automation.signing.trust import Identity, Trusted, TrustedIdentities
 
+__all__ = [
+    "BUNDLE_TYPE",
+    "EMPTY_BLOB",
+    "EMPTY_TYPE",
+    "PAYLOAD_TYPE",
+    "PREDICATE_ANNOTATION",
+    "SIGNATURE_PREDICATE",
+    "STATEMENT_TYPE",
+    "Bundle",
+    "Envelope",
+    "attach",
+    "examine",
+    "proven",
+    "read",
+    "signed_with_key",
+    "statement",
+]
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 EMPTY_TYPE, EMPTY_BLOB = "application/vnd.oci.empty.v1+json", b"{}"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 SIGNATURE_PREDICATE = "https://sigstore.dev/cosign/sign/v1"
 PREDICATE_ANNOTATION = "dev.sigstore.bundle.predicateType"
-PAYLOAD_TYPE = "application/vnd.in-toto+json"
 _LAYER_PREFIX = "application/vnd.dev.sigstore.bundle"
-# Of the versions that cosign asks for (0.3 and later), sigstore-go reads no other.
-_READ_BY_FLUX = re.compile(r"application/vnd\.dev\.sigstore\.bundle(\+json;version=0\.3|\.v0\.3(\.[0-9]+)?\+json)")
-_HASHED: Mapping[str, Any] = {"messageDigest": {"algorithm": {}, "digest": {}}, "signature": {}}
-_PROOF: Mapping[str, Any] = {
-    "logIndex": {},
-    "rootHash": {},
-    "treeSize": {},
-    "hashes": {},
-    "checkpoint": {"envelope": {}},
-}
-_ENTRY: Mapping[str, Any] = {
-    "logIndex": {},
-    "logId": {"keyId": {}},
-    "kindVersion": {"kind": {}, "version": {}},
-    "integratedTime": {},
-    "inclusionPromise": {"signedEntryTimestamp": {}},
-    "inclusionProof": _PROOF,
-    "canonicalizedBody": {},
-}
-# All that a bundle may have (protobuf-specs, `sigstore_bundle.proto`).
-_MEMBERS: Mapping[str, Any] = {
-    "mediaType": {},
-    "verificationMaterial": {
-        "publicKey": {"hint": {}},
-        "x509CertificateChain": {"certificates": {"rawBytes": {}}},
-        "certificate": {"rawBytes": {}},
-        "tlogEntries": _ENTRY,
-        "timestampVerificationData": {"rfc3161Timestamps": {"signedTimestamp": {}}},
-    },
-    "messageSignature": _HASHED,
-    "dsseEnvelope": {"payload": {}, "payloadType": {}, "signatures": {"sig": {}, "keyid": {}}},
-}
 _EPOCH = "1970-01-01T00:00:00Z"
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")  # gzip and Zstandard, which go-containerregistry unpacks
 _MAX_BUNDLE_BYTES = 2 << 20
-_MAX_REFERRERS = 50
+_MAX_REFERRERS = 256  # each costs a request
 _MAX_SUBJECTS = 1024  # sigstore-go's limit
-
-
-@dataclass(frozen=True, slots=True)
-class Envelope:
-    """A DSSE envelope (secure-systems-lab/dsse `envelope.md`)."""
-
-    payload_type: str
-    payload: bytes
-    signatures: tuple[bytes, ...]
-
-    @property
-    def message(self) -> bytes:
-        """Return what is signed: DSSE's pre-authentication encoding (`protocol.md`)."""
-        kind = self.payload_type.encode()
-        return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(self.payload), self.payload)
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """One bundle as it was found; `problem` says why it could not be read although it counts as one."""
-
-    raw: bytes
-    envelope: Envelope | None = None
-    has_certificate: bool = False
-    only_rekor_2: bool = False
-    envelope_in_rekor_2: bool = False
-    problem: str | None = None
-
-    @classmethod
-    def parse(cls, raw: bytes) -> Self | None:
-        """Return the bundle in `raw`, or None where it is none that Flux would take notice of."""
-        try:
-            value = json.loads(raw.decode())
-        except (ValueError, RecursionError):
-            return None
-        media_type, material = _member(value, "mediaType"), _member(value, "verificationMaterial")
-        entries, envelope = _member(material, "tlogEntries") or [], _member(value, "dsseEnvelope")
-        certificate, key = _member(material, "certificate"), _member(material, "publicKey")
-        if (
-            not (isinstance(media_type, str) and _READ_BY_FLUX.fullmatch(media_type))
-            or (envelope is None and _member(value, "messageSignature") is None)
-            or (certificate is None and key is None)
-            or not isinstance(entries, list)
-            or not _has_only(value, _MEMBERS)
-            or (entries and not any(_member(entry, "inclusionProof") for entry in entries))
-        ):
-            return None
-        # A log of version 2 gives no time (sigstore-go); Flux before 2.8.6 knows no other clock.
-        timed = any(_member(entry, "integratedTime") not in (None, 0, "0") for entry in entries)
-        return cls(
-            raw,
-            _envelope(envelope),
-            certificate is not None,
-            only_rekor_2=bool(entries) and not timed,
-            envelope_in_rekor_2=any(_is_envelope_of_rekor_2(entry) for entry in entries),
-        )
-
-
-def _member(value: object, name: str) -> Any:  # noqa: ANN401  # what JSON has
-    """Return a member of a JSON object, under either of the names that Protobuf's JSON may give it."""
-    if not isinstance(value, dict):
-        return None
-    return value.get(name, value.get(_snake_case(name)))
-
-
-def _has_only(value: object, members: Any) -> bool:  # noqa: ANN401  # a shape of any depth
-    """Return whether nothing in `value` has a member that `members` lacks: Protobuf's JSON refuses those."""
-    if isinstance(value, list):
-        return all(_has_only(each, members) for each in value)
-    if not isinstance(value, dict):
-        return True
-    names = {name: within for each, within in members.items() for name in (each, _snake_case(each))}
-    return all(name in names and _has_only(within, names[name]) for name, within in value.items())
-
-
-def _snake_case(name: str) -> str:
-    return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
-
-
-def _is_envelope_of_rekor_2(entry: object) -> bool:
-    """Return whether a log of version 2 took the envelope itself: cosign 3 asks for that, and we for its hash."""
-    try:
-        body = json.loads(base64.b64decode(_member(entry, "canonicalizedBody")))
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return _member(_member(body, "spec"), "dsseV002") is not None
-
-
-def _envelope(value: object) -> Envelope | None:
-    payload_type, payload = _member(value, "payloadType"), _member(value, "payload")
-    signatures = _member(value, "signatures")
-    try:
-        return Envelope(
-            payload_type.encode().decode(),
-            base64.b64decode(payload, validate=True),
-            tuple(base64.b64decode(_member(each, "sig"), validate=True) for each in signatures),
-        )
-    except (AttributeError, TypeError, ValueError, binascii.Error):
-        return None
 
 
 def statement(digest: Digest, predicate_type: str = SIGNATURE_PREDICATE, predicate: object = None) -> bytes:
@@ -231,29 +116,53 @@ def read(registry: Registry, reference: Reference, digest: Digest) -> Iterator[B
     """Yield the bundles that are attached to `digest`.
 
     As source-controller does, every referrer is looked at, whatever its artifact type: one layer that says it is a
-    bundle makes it one, and what cannot be read is passed over, the list of referrers among it.
+    bundle makes it one, and what is none is passed over. What source-controller may take for one and is not read here
+    is one with a problem, since it may hide a good `.sig`.
     """
     try:
         found = registry.referrers(reference, digest)
-    except NotAnIndex:
+    except NotAnIndex as error:
+        yield _unread(str(error))
         return
     for descriptor in found[:_MAX_REFERRERS]:
         try:
             manifest = registry.manifest(reference.at_digest(descriptor.digest))
-        except (NotFound, ContentMismatch, InvalidManifest):
+            parsed = _only_layer(registry, reference, manifest) if len(manifest.layers) == 1 else None
+        except (NotFound, ContentMismatch, NoLayers):
             continue
-        if len(manifest.layers) != 1 or not manifest.layers[0].media_type.startswith(_LAYER_PREFIX):
-            continue
-        (layer,) = manifest.layers
-        if layer.size > _MAX_BUNDLE_BYTES:
-            yield Bundle(b"", problem=f"it has {layer.size} bytes, too many to be read")
-            continue
-        try:
-            raw = registry.blob(reference, layer)
-        except (NotFound, ContentMismatch):
-            continue
-        if (parsed := Bundle.parse(raw)) is not None:
+        except InvalidManifest as error:
+            parsed = _unread(f"it may be a bundle, and cannot be read: {error}")
+        if parsed is not None:
             yield parsed
+    if len(found) > _MAX_REFERRERS:
+        yield _unread(f"there are {len(found)} referrers, more than the {_MAX_REFERRERS} that are looked at")
+
+
+def _only_layer(registry: Registry, reference: Reference, manifest: Manifest) -> Bundle | None:
+    """Return the bundle in the only layer, as go-containerregistry finds it (`pkg/v1/partial`, `pkg/v1/remote`).
+
+    Raises:
+        NotFound, ContentMismatch: it is not there for anybody.
+    """
+    (layer,) = manifest.layers
+    if layer.digest == manifest.config.digest:  # it is looked up by digest, in the config first
+        layer = manifest.config
+    if not layer.media_type.startswith(_LAYER_PREFIX):
+        return None
+    if layer.size > _MAX_BUNDLE_BYTES:
+        return _unread(f"it has {layer.size} bytes, too many to be read")
+    try:
+        raw = registry.blob(reference, layer)
+    except NotFound:
+        value = parse_document(manifest.raw)
+        if not any({"data", "urls"} & each.keys() for each in (value["config"], *value["layers"])):
+            raise
+        return _unread("it is not in the registry, and may be elsewhere")
+    return _unread("it is compressed, and cannot be read") if raw.startswith(_COMPRESSED) else Bundle.parse(raw)
+
+
+def _unread(problem: str) -> Bundle:
+    return Bundle(b"", problem=problem)
 
 
 def examine(bundle: Bundle, digest: Digest, trusted: Trusted) -> Finding:
@@ -317,8 +226,8 @@ def _by_identity(bundle: Bundle, trusted: TrustedIdentities) -> tuple[Identity |
 def _complete(raw: bytes) -> bytes:
     """Return a bundle with what Protobuf's JSON leaves out and sigstore asks for: the 0 of the first entry of a log."""
     value = json.loads(raw.decode())
-    for entry in _member(_member(value, "verificationMaterial"), "tlogEntries") or ():
-        proof = _member(entry, "inclusionProof")
+    for entry in member(member(value, "verificationMaterial"), "tlogEntries") or ():
+        proof = member(entry, "inclusionProof")
         if isinstance(proof, dict):
             entry.setdefault("logIndex", "0")
             proof.setdefault("logIndex", "0")
@@ -329,11 +238,11 @@ def _complete(raw: bytes) -> bytes:
 def _read_statement(payload: bytes) -> tuple[frozenset[str], str]:
     """Return the digests that an in-toto statement is about, and its predicate's type; nothing where it is none."""
     try:
-        value = json.loads(payload.decode())
+        value = json.loads(payload.decode(), object_pairs_hook=unique)
     except (ValueError, RecursionError):
         value = None
-    subjects, predicate = _member(value, "subject"), _member(value, "predicateType")
+    subjects, predicate = member(value, "subject"), member(value, "predicateType")
     if not isinstance(subjects, list) or len(subjects) > _MAX_SUBJECTS:
         return frozenset(), ""
-    found = (_member(_member(subject, "digest"), "sha256") for subject in subjects)
+    found = (member(member(subject, "digest"), "sha256") for subject in subjects)
     return frozenset(each for each in found if isinstance(each, str)), predicate if isinstance(predicate, str) else ""

@@ -70,7 +70,10 @@ def load_public_key(location: str, environment: Mapping[str, str], folder: Path)
         KeyFileMissing: there is no such file or variable.
         SigningError: it cannot be read or used.
     """
-    return PublicKey.from_pem(_read(location, environment, folder), location)
+    data = _read(location, environment, folder)
+    if b"PRIVATE KEY-----" in data:
+        raise KeyUnreadable(location, "it is a private key, of which `public-key` prints the public half")
+    return PublicKey.from_pem(data, location)
 
 
 def load_public_half(location: str, environment: Mapping[str, str], folder: Path) -> PublicKey:

@@ -12,9 +12,11 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ci_automation.artifact import gojson
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, InvalidManifest, Manifest
+from ci_automation.artifact.manifest import CONFIG_BLOB, MAX_LAYERS, Descriptor, InvalidManifest, Manifest, NoLayers
 from ci_automation.artifact.reference import OciRepository
+from ci_automation.errors import VerificationFailed
 from ci_automation.registry.port import ContentMismatch, NotFound
 from ci_automation.signing.certified import Rejected
 from ci_automation.signing.finding import Finding, distrust
@@ -34,6 +36,16 @@ CHAIN_ANNOTATION = "dev.sigstore.cosign/chain"
 ENTRY_ANNOTATION = "dev.sigstore.cosign/bundle"
 _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 _MAX_PAYLOAD_BYTES = 64 << 10
+_NAMES = ("critical", "identity", "docker-reference", "image", "docker-manifest-digest", "type", "optional")
+
+
+class SignaturesUnreadable(VerificationFailed):
+    """There may be signatures of others that would be lost if ours were added."""
+
+    hint = "Find out who wrote it, and delete the tag if nobody needs the signatures in it."
+
+    def __init__(self, reference: Reference, reason: str) -> None:
+        super().__init__(f"{reference} cannot be read or added to, so that nothing was written: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +81,11 @@ def signatures(registry: Registry, reference: Reference, digest: Digest) -> tupl
     Cosign and Flux take any layer that has a signature in its annotations, whatever its media type.
 
     Raises:
-        InvalidManifest: what is at the tag is no manifest.
+        InvalidManifest: what is at the tag is no manifest, or Go reads something else in it.
     """
     try:
         manifest = registry.manifest(signature_reference(reference, digest))
-    except NotFound:
+    except (NotFound, NoLayers):
         return ()
     return tuple(
         layer
@@ -140,7 +152,7 @@ def _keyless(signature: Signature, made: bytes, trusted: TrustedIdentities, left
 
 def _signed_digest(message: bytes) -> str | None:
     try:
-        match json.loads(message):
+        match gojson.parse_object(message, _NAMES, free="optional"):
             case {
                 "critical": {
                     "image": {"docker-manifest-digest": str(digest)},
@@ -148,28 +160,42 @@ def _signed_digest(message: bytes) -> str | None:
                 }
             }:
                 return digest
-    except (ValueError, RecursionError):
+    except ValueError:
         pass
     return None
 
 
-def add(registry: Registry, reference: Reference, digest: Digest, annotations: Mapping[str, str]) -> None:
+def add(
+    registry: Registry,
+    reference: Reference,
+    digest: Digest,
+    annotations: Mapping[str, str],
+    unless: Trusted | None = None,
+) -> None:
     """Add the signature in `annotations`, which is over `payload(reference, digest)`, to those that are there.
 
-    Others' stay as they are. Two signers at the same moment can lose one of the two signatures, since a registry
-    cannot compare and swap: read back what is there afterwards.
+    Nothing is written if one of those is by somebody whom `unless` trusts. Others' stay as they are. Two signers at the
+    same moment can lose one of the two signatures, since a registry cannot compare and swap: read back what is there
+    afterwards.
 
     Raises:
         TagMoved: another signer was there between the look and the write.
+        SignaturesUnreadable: what is there could not be kept, or nobody would read one more.
     """
+    at = signature_reference(reference, digest)
     message = payload(reference, digest)
     for blob in (message, CONFIG_BLOB):  # first, so that between the look and the write below lies nothing
         registry.put_blob(reference, blob)
     try:
         present = signatures(registry, reference, digest)
-    except InvalidManifest:  # there is nothing in it that could be kept
-        present = ()
+    except InvalidManifest as error:
+        raise SignaturesUnreadable(at, error.reason) from None
     layer = Descriptor.of(PAYLOAD_TYPE, message, annotations)
+    same = (Signature(found.annotations, message) for found in present if found.digest == layer.digest)
+    if unless is not None and any(examine(each, digest, unless).counts for each in same):
+        return  # another run with the same signer was faster
     config = Descriptor.of(_CONFIG_TYPE, CONFIG_BLOB)
     layers = present if layer in present else (*present, layer)
-    registry.put_manifest(signature_reference(reference, digest), Manifest.build(config, layers))
+    if len(layers) > MAX_LAYERS:
+        raise SignaturesUnreadable(at, f"it has {len(present)} signatures, and with one more Flux would read none")
+    registry.put_manifest(at, Manifest.build(config, layers))

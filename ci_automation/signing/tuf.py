@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from ci_automation.errors import VerificationFailed
+from ci_automation.errors import SigningError
 from ci_automation.signing.exchange import Call, Exchange, ServiceFailed
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class TufFailed(ServiceFailed):
     name = "Sigstore's trust root"
 
 
-class TrustRootUnavailable(VerificationFailed):
+class TrustRootUnavailable(SigningError):
     """What says whose certificates count could be had neither from the network nor from the cache."""
 
     hint = (

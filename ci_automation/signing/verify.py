@@ -30,7 +30,10 @@ _SHOWN = 5
 class Unsigned(VerificationFailed):
     """A digest has no signature."""
 
-    hint = "If it is yours and should be trusted, run `update` once with --adopt."
+    hint = (
+        "`update` and `check --heal` sign it again where it is provably yours. If it is and cannot be proven, "
+        "`update --adopt` shows every file and asks."
+    )
 
     def __init__(self, reference: Reference) -> None:
         super().__init__(f"{reference} is not signed")
@@ -39,7 +42,9 @@ class Unsigned(VerificationFailed):
 class ForeignSignature(VerificationFailed):
     """A digest is signed, but by nobody who is trusted here; `signers` has the identities that did sign it."""
 
-    hint = "Trust the key or the identity that signed it, or find out who that is. `update --adopt` trusts it once."
+    hint = (
+        "Find out who signed it. If it was you, trust that key or identity: --public-key, or --identity with --issuer."
+    )
 
     def __init__(self, reference: Reference, trusted: Trusted, findings: Sequence[Finding]) -> None:
         self.signers = signers(findings)
@@ -121,11 +126,11 @@ def _write_legacy(registry: Registry, reference: Reference, digest: Digest, sign
     _check(legacy.examine(legacy.Signature(annotations, message), digest, trusted))
     for _ in range(_ATTEMPTS - 1):
         try:
-            legacy.add(registry, reference, digest, annotations)
+            legacy.add(registry, reference, digest, annotations, unless=trusted)
             return verify(registry, reference, digest, trusted, SignatureFormat.LEGACY)
         except (TagMoved, Unsigned, ForeignSignature):
             continue
-    legacy.add(registry, reference, digest, annotations)
+    legacy.add(registry, reference, digest, annotations, unless=trusted)
     return verify(registry, reference, digest, trusted, SignatureFormat.LEGACY)
 
 

@@ -6,8 +6,11 @@ import gzip
 import json
 import os
 import platform
+import re
 import resource
 import socket
+import struct
+import subprocess
 import sys
 import tarfile
 from dataclasses import replace
@@ -24,7 +27,7 @@ from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.release import FetchedRelease, Release
 from ci_automation.flux.render import header
 from ci_automation.flux.version import Version
-from tests.fakes.programs import Packed, archive, files_naming, printing, program_name, python
+from tests.fakes.programs import Packed, archive, files_naming, has_landlock, launcher, printing, program_name, python
 from tests.fakes.world import MemoryReleases, sample
 
 if TYPE_CHECKING:
@@ -34,6 +37,12 @@ TAG = "v2.98.9"
 VERSION = Version.parse(TAG)
 NAME = program_name(TAG)
 HEAD = header(VERSION, Options().components)
+
+
+@pytest.fixture(autouse=True)
+def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let programs in Python be run, which are not as frugal as upstream's."""
+    monkeypatch.setattr(delegate, "_LAUNCHER", launcher(tmp_path))
 
 
 def release(data: bytes, name: str = NAME, vouched: str | None = "upstream") -> FetchedRelease:
@@ -255,10 +264,35 @@ class TestWhatItHas:
         with pytest.raises(DelegationFailed, match="it ended with the code 1"):
             run(python("bytearray(2 << 30)"))
 
-    def test_no_look_into_our_process(self) -> None:
-        if not has_name_spaces():
-            pytest.skip("this kernel gives nobody a user name space")
+    def test_no_privilege_and_no_way_to_one(self) -> None:
+        status = dict(line.split(":\t", 1) for line in told("open('/proc/self/status').read()").splitlines())
+        assert int(status["CapPrm"], 16) == int(status["CapEff"], 16) == 0
+        assert status["NoNewPrivs"] == "1"
+
+    @pytest.mark.parametrize("without", ["deny_files", "own_name_space"])
+    def test_no_look_into_our_process(self, without: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        if not (has_name_spaces() if without == "deny_files" else has_landlock()):
+            pytest.skip("this kernel does not have the other way")
+        deny(monkeypatch, without)
         assert json.loads(run(LOOK).text.removeprefix(HEAD)) is False
+
+    def test_no_look_into_it_where_the_kernel_helps_with_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        deny(monkeypatch, "deny_files", "own_name_space")
+        assert json.loads(run(LOOK).text.removeprefix(HEAD)) is False
+
+    def test_our_process_is_closed_as_long_as_it_runs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen = []
+
+        class Watched(subprocess.Popen[bytes]):
+            def wait(self, timeout: float | None = None) -> int:
+                seen.append(dumpable())
+                return super().wait(timeout)
+
+        monkeypatch.setattr(subprocess, "Popen", Watched)
+        confined._control(4, 1)  # PR_SET_DUMPABLE
+        run(printing(f"{HEAD}anything\n"))
+        assert set(seen) == {0}
+        assert dumpable() == 1
 
 
 LOOK = python(f"""
@@ -271,12 +305,113 @@ print({HEAD!r} + json.dumps(seen))
 """)
 
 
+def dumpable() -> int:
+    """Return whether other processes of the same user may look into this one (prctl, PR_GET_DUMPABLE)."""
+    return confined._control(3)
+
+
 def has_name_spaces() -> bool:
     """Return whether this kernel gives everybody a user name space."""
     child = os.fork()
     if child == 0:
         os._exit(0 if confined.own_name_space() else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def deny(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let the kernel not allow some of the ways to cut a program off."""
+    text = delegate._LAUNCHER.read_text()
+    for name in names:
+        text, count = re.subn(rf"(?m)(^    name_space, .*?){name}\([^()]*\)", r"\1False", text)
+        assert count == 1
+    changed = delegate._LAUNCHER.with_name("denied.py")
+    changed.write_text(text)
+    monkeypatch.setattr(delegate, "_LAUNCHER", changed)
+
+
+TRY = """
+import json, os, sys
+there, done = {there!r}, []
+def attempt(what, *arguments):
+    try:
+        what(*arguments)
+    except OSError:
+        return
+    done.append(what.__name__)
+def read(path):
+    open(path).read()
+def append(path):
+    open(path, "a").write("X=1")
+def create(path):
+    open(path, "x")
+attempt(read, there + "/secret")
+attempt(append, there + "/profile")
+attempt(create, there + "/new")
+attempt(os.listdir, there)
+attempt(os.truncate, there + "/profile", 0)
+attempt(os.rename, there + "/profile", there + "/gone")
+attempt(os.link, there + "/secret", "mine")
+attempt(os.symlink, "secret", there + "/link")
+attempt(os.mkdir, there + "/folder")
+attempt(os.unlink, there + "/secret")
+attempt(create, "own")
+attempt(read, "own")
+print({head!r} + json.dumps(done))
+"""
+
+
+class TestFiles:
+    """Landlock: none but those in its own folder."""
+
+    @pytest.fixture
+    def there(self, tmp_path: Path) -> Path:
+        """Return a folder of the user's."""
+        folder = tmp_path / "home"
+        folder.mkdir()
+        (folder / "secret").write_text("canary")
+        (folder / "profile").write_text("PATH=/bin")
+        return folder
+
+    def test_are_out_of_reach_but_for_its_own(self, there: Path) -> None:
+        if not has_landlock():
+            pytest.skip("this kernel has no Landlock")
+        made = run(python(TRY.format(head=HEAD, there=str(there))))
+        assert json.loads(made.text.removeprefix(HEAD)) == ["create", "read"]
+        assert sorted(path.name for path in there.iterdir()) == ["profile", "secret"]
+        assert (there / "profile").read_text() == "PATH=/bin"
+        assert "files" not in made.in_reach
+
+    def test_are_no_programs_either(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        if not has_landlock():
+            pytest.skip("this kernel has no Landlock")
+        monkeypatch.setattr(delegate, "_LAUNCHER", Path(confined.__file__))  # as it is: without Python's own files
+        with pytest.raises(DelegationFailed, match="it cannot be run here: Permission denied"):
+            run(printing(HEAD))
+
+    @pytest.mark.parametrize("without", ["deny_files", "deny_sockets"])
+    def test_where_they_cannot_be_cut_off_it_is_said(self, without: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A socket may be a file, of somebody who reads files for others."""
+        deny(monkeypatch, without)
+        assert "files" in run(printing(f"{HEAD}anything\n")).in_reach
+
+    @pytest.mark.parametrize(
+        ("version", "enough"), [(-1, False), (1, False), (2, False), (3, True), (4, True), (5, True), (9, True)]
+    )
+    def test_a_kernel_that_knows_too_few_kinds_of_access_is_not_enough(
+        self, version: int, enough: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The third version has truncation. To an older one, nothing is said that it does not know."""
+        calls: list[tuple[Any, ...]] = []
+
+        def call(*values: Any) -> int:
+            calls.append(values)
+            return version if len(calls) == 1 else min(version, 0)
+
+        monkeypatch.setattr(confined, "_call", call)
+        assert confined.deny_files(str(tmp_path)) is enough
+        rights, network, scopes = struct.unpack("=QQQ", calls[1][1])
+        known = {-1: 0, 1: 13, 2: 14, 3: 15, 4: 15, 5: 16, 9: 16}[version]
+        assert (rights, network, scopes) == ((1 << known) - 1, 0, 3 if version >= 6 else 0)
 
 
 CONNECT = """
@@ -302,15 +437,6 @@ class TestTheNetwork:
             file.listen()
             yield python(CONNECT.format(head=HEAD, port=network.getsockname()[1], path=path))
 
-    def without(self, names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Let the kernel not allow one of the ways to cut it off."""
-        text = Path(confined.__file__).read_text()
-        for name in names:
-            assert f"{name}(), " in text or f", {name}()" in text
-            text = text.replace(f"{name}(), ", "False, ").replace(f", {name}()\n", ", False\n")
-        (tmp_path / "confined.py").write_text(text)
-        monkeypatch.setattr(delegate, "_LAUNCHER", tmp_path / "confined.py")
-
     @pytest.mark.parametrize(
         ("without", "reached"),
         [
@@ -324,22 +450,21 @@ class TestTheNetwork:
         connect: Packed,
         without: tuple[str, ...],
         reached: list[object],
-        tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         if without == ("deny_sockets",) and not has_name_spaces():
             pytest.skip("this kernel gives nobody a user name space")
-        self.without(without, tmp_path, monkeypatch)
+        deny(monkeypatch, *without)
         made = run(connect)
-        assert made.cut_off
+        assert "network" not in made.in_reach
         assert json.loads(made.text.removeprefix(HEAD)) == reached
 
     def test_where_it_cannot_be_cut_off_it_is_said_and_proxies_lead_nowhere(
-        self, connect: Packed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, connect: Packed, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        self.without(("own_name_space", "deny_sockets"), tmp_path, monkeypatch)
+        deny(monkeypatch, "own_name_space", "deny_sockets")
         made = run(connect)
-        assert not made.cut_off
+        assert made.in_reach == ("network", "files")
         assert json.loads(made.text.removeprefix(HEAD)) == [True, True, "http://127.0.0.1:9"]
 
 
@@ -387,6 +512,7 @@ class TestHowItEnds:
         monkeypatch.setattr(delegate, "_SECONDS", 2)
         pipe = tmp_path / "pipe"
         os.mkfifo(pipe)
+        monkeypatch.setattr(delegate, "_LAUNCHER", launcher(tmp_path, pipe.parent))
         reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         os.set_blocking(reading, True)
         program = f"""
@@ -410,7 +536,7 @@ sys.stdout.write({HEAD!r})
 
 
 def test_a_limit_that_is_lower_already_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    text = Path(confined.__file__).read_text()
+    text = delegate._LAUNCHER.read_text()
     lowered = "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
     (tmp_path / "confined.py").write_text(text.replace("    os.umask(", f"    {lowered}\n    os.umask("))
     monkeypatch.setattr(delegate, "_LAUNCHER", tmp_path / "confined.py")

@@ -78,7 +78,7 @@ class TestCheck:
         before = world.contents()
         make_plan(CHANNEL, world.ports(), intent())
         assert world.contents() == before
-        assert {asked.method for asked in world.registry.requests} == {"manifest", "blob"}
+        assert {asked.method for asked in world.registry.requests} == {"manifest", "blob", "tags"}
 
     def test_the_same_inputs_give_the_same_plan(self, world: World) -> None:
         plans = {make_plan(CHANNEL, world.ports(), intent()).plan.to_text() for _ in range(2)}

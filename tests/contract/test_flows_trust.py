@@ -172,15 +172,51 @@ class TestWhoCanWriteToTheRegistry:
         before = signatures(world)
         with pytest.raises(ChannelMovedBack, match=str(PATCH)):
             update(CHANNEL, world.ports(), intent())
-        plan = make_plan(CHANNEL, world.ports(), intent()).plan
         with pytest.raises(ChannelMovedBack):
-            apply(plan, (), world.ports(), intent())
+            make_plan(CHANNEL, world.ports(), intent())
         assert signatures(world) == before
+
+    def test_gets_no_plan_of_then_applied(self) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        old, plan = world.registry.manifest(CHANNEL), make_plan(CHANNEL, world.ports(), intent()).plan
+        last = apply(plan, {step.target for step in plan.steps}, world.ports(), intent()).plan.steps[-1]
+        world.registry.put_manifest(CHANNEL, old)
+        with pytest.raises(ChannelMovedBack, match=str(last.target)):
+            apply(plan, {step.target for step in plan.steps}, world.ports(), intent())
+        assert at(world) == old.digest
 
     def test_gets_no_old_digest_signed_again(self, world: World) -> None:
         entry = next(entry for entry in history(CHANNEL, world.ports()) if entry.version == OLD)
         world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(entry.digest)))
         forget_signature(world, entry.digest)
+        before = signatures(world)
+        with pytest.raises(NotOurs):
+            update(CHANNEL, world.ports(), intent())
+        assert signatures(world) == before
+
+    def test_gets_no_overlay_back_that_a_person_has_replaced(self) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        other = intent(overlay=Tree(OVERLAY.files[:1]), policy=EVERY)
+        plan = make_plan(CHANNEL, world.ports(), other).plan
+        apply(plan, {plan.steps[-1].target}, world.ports(), other)
+        planted = plant(world, made(PATCH))  # what the policy would have made of the overlay that was replaced
+        before = signatures(world)
+        with pytest.raises(NotOurs):
+            update(CHANNEL, world.ports(), intent())
+        assert (signatures(world), at(world)) == (before, planted)
+
+    def test_gets_nothing_built_on_an_old_artifact_of_another_tool_that_is_signed(self) -> None:
+        world = World()
+        composed = made(OLD)
+        plain = {key: text for key, text in composed.manifest.annotations.items() if key.startswith("org.")}
+        manifest = Manifest.build(composed.manifest.config, composed.manifest.layers, plain)
+        old = plant(world, replace(composed, manifest=manifest))
+        signer = KeySigner(signing_key())
+        ensure_signed(world.registry, CHANNEL, old, signer, SignatureFormat.LEGACY)
+        assert update(CHANNEL, world.ports(), intent()).done == 1
+        world.registry.put_manifest(CHANNEL, manifest)
         before = signatures(world)
         with pytest.raises(ChannelMovedBack):
             update(CHANNEL, world.ports(), intent())

@@ -31,13 +31,14 @@ from ci_automation.signing.sigstore import TrustRoot
 from ci_automation.signing.trust import Identity
 from ci_automation.signing.upstream import ISSUER, upstream_identity
 from tests.fakes import upstream
-from tests.fakes.programs import archive, files_naming, printing, program_name
+from tests.fakes.programs import archive, files_naming, launcher, printing, program_name
 from tests.fakes.registry import InMemoryRegistry
 from tests.fakes.sigstore import LocalSigstore
 from tests.fakes.world import CHANNEL, OLD, OVERLAY, MemoryReleases, World, intent, release, sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from ci_automation.flows.proof import Rendering
     from ci_automation.flux.release import FetchedRelease
@@ -106,8 +107,9 @@ class Place:
 
 
 @pytest.fixture
-def place(local: LocalSigstore, root: TrustRoot) -> Place:
+def place(local: LocalSigstore, root: TrustRoot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """Return a world in which nothing but upstream's signature on the checksums proves anything."""
+    monkeypatch.setattr(delegate, "_LAUNCHER", launcher(tmp_path))
     world = World(releases=MemoryReleases((release(TAG), *MemoryReleases().samples)))
     made = Place(world, local, root, InMemoryRegistry())
     made.provide("not what was asked for")
@@ -232,7 +234,8 @@ class TestDelegated:
         asked = render(BUNDLE, VERSION, Options()).replace(*CHANGED)
         place.provide(asked)
         made = place.rendering()
-        assert (made.text, made.proof, made.detail) == (asked, Proof.DELEGATED, "its own flux CLI made it")
+        assert (made.text, made.proof) == (asked, Proof.DELEGATED)
+        assert made.detail.startswith("its own flux CLI made it")
 
     def test_calibration_comes_first(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         place.publish()
@@ -247,10 +250,20 @@ class TestDelegated:
         made = place.rendering(**FLEET)
         assert (made.text, made.proof) == (text, Proof.DELEGATED)
 
-    def test_a_network_that_was_not_cut_off_is_told(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("in_reach", "said"),
+        [
+            (("network",), "whose network could not be cut off"),
+            (("files",), "whose files could not be cut off"),
+            (("network", "files"), "whose network and files could not be cut off"),
+        ],
+    )
+    def test_what_could_not_be_cut_off_is_told(
+        self, in_reach: tuple[str, ...], said: str, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         text = render(BUNDLE, VERSION, Options())
-        monkeypatch.setattr("ci_automation.flows.proof.delegate", lambda *_: delegate.Delegated(text, cut_off=False))
-        assert place.rendering().detail == "its own flux CLI made it, whose network could not be cut off"
+        monkeypatch.setattr("ci_automation.flows.proof.delegate", lambda *_: delegate.Delegated(text, in_reach))
+        assert place.rendering().detail == f"its own flux CLI made it, {said}"
 
     def test_a_release_that_we_cannot_render_is_rendered_by_it(self, place: Place) -> None:
         text = render(BUNDLE, VERSION, Options())

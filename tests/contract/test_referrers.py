@@ -249,6 +249,8 @@ def ready(registry: HttpRegistry, at: Reference, server: HostileRegistry) -> Non
     server.seen.clear()
 
 
+LIST = {"Content-Type": OCI_INDEX}
+AMBIGUOUS = Index.build().raw.replace(b'"manifests"', b'"Manifests":[],"manifests"')
 API = "GET referrers/sha256:0"
 READ, WRITE = "GET manifests/sha256-0", "PUT manifests/sha256-0"
 STORE = "PUT manifests/ours"
@@ -296,6 +298,30 @@ class TestRequests:
         assert registry.referrers(at, NOBODY) == registry.referrers(at, NOBODY) == ()
         assert asked(server) == [API, READ, READ]
 
+    @pytest.mark.parametrize(
+        "reply",
+        [
+            pytest.param(Reply(200, b"<!DOCTYPE html>", {"Content-Type": "text/html"}), id="a web page"),
+            pytest.param(Reply.json({"errors": []}, 200), id="JSON"),
+            pytest.param(Reply(200, Index.build((THEIRS,)).raw), id="no media type"),
+            pytest.param(
+                Reply(200, Index.build((THEIRS,)).raw, {"Content-Type": f"{OCI_INDEX}; charset=utf-8"}), id="parameters"
+            ),
+        ],
+    )
+    def test_an_answer_that_does_not_say_that_it_is_a_list_is_no_api_as_flux_takes_it(
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference, counter: Counter, reply: Reply
+    ) -> None:
+        """Flux and cosign then read the tag, so that it has to be there whatever the registry says of subjects."""
+        counter.registry = LoopbackRegistry()
+        counter.before = lambda seen: reply if "/referrers/" in seen.path else None
+        assert registry.referrers(at, NOBODY) == registry.referrers(at, NOBODY) == ()
+        assert asked(server) == [API, READ, READ]
+        ready(registry, at, server)
+        registry.put_referrer(at, OURS)
+        assert asked(server) == [STORE, READ, WRITE, READ]
+        assert registry.referrers(at, NOBODY) == (ENTRY,)
+
     def test_a_digest_that_is_not_there_says_nothing_of_the_api(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference, counter: Counter
     ) -> None:
@@ -329,11 +355,10 @@ class TestLists:
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference, counter: Counter
     ) -> None:
         path = f"/v2/acme/flux/referrers/{NOBODY}"
-        kind = {"Content-Type": OCI_INDEX}
         pages = {
-            "": Reply(200, Index.build((THEIRS,)).raw, {**kind, "Link": f'<{path}?page=2>; rel="next"'}),
-            "page=2": Reply(200, Index.build().raw, {**kind, "Link": "<?page=3>; rel=next"}),
-            "page=3": Reply(200, Index.build((ENTRY,)).raw, kind),
+            "": Reply(200, Index.build((THEIRS,)).raw, {**LIST, "Link": f'<{path}?page=2>; rel="next"'}),
+            "page=2": Reply(200, Index.build().raw, {**LIST, "Link": "<?page=3>; rel=next"}),
+            "page=3": Reply(200, Index.build((ENTRY,)).raw, LIST),
         }
         counter.before = lambda seen: pages[seen.path.partition("?")[2]]
         assert registry.referrers(at, NOBODY) == (THEIRS, ENTRY)
@@ -348,7 +373,7 @@ class TestLists:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(wire, "MAX_PAGES", 3)
-        counter.before = lambda _: Reply(200, Index.build((THEIRS,)).raw, {"Link": "<?more>; rel=next"})
+        counter.before = lambda _: Reply(200, Index.build((THEIRS,)).raw, {**LIST, "Link": "<?more>; rel=next"})
         with pytest.raises(UnexpectedAnswer, match="no end of the referrers of"):
             registry.referrers(at, NOBODY)
         assert len(server.seen) == 3
@@ -358,22 +383,23 @@ class TestLists:
         assert len(server.seen) == 5
 
     def test_another_host_does_not_continue_them(self, registry: HttpRegistry, at: Reference, counter: Counter) -> None:
-        counter.before = lambda _: Reply(200, Index.build().raw, {"Link": "<http://127.0.0.1:1/more>; rel=next"})
+        counter.before = lambda _: Reply(
+            200, Index.build().raw, {**LIST, "Link": "<http://127.0.0.1:1/more>; rel=next"}
+        )
         with pytest.raises(UnexpectedAnswer, match="at another host"):
             registry.referrers(at, NOBODY)
 
     def test_a_page_that_is_missing_is_no_end(self, registry: HttpRegistry, at: Reference, counter: Counter) -> None:
-        counter.before = in_turn(Reply(200, Index.build().raw, {"Link": "<?more>; rel=next"}), Reply(404))
+        counter.before = in_turn(Reply(200, Index.build().raw, {**LIST, "Link": "<?more>; rel=next"}), Reply(404))
         with pytest.raises(UnexpectedAnswer, match="404"):
             registry.referrers(at, NOBODY)
 
     @pytest.mark.parametrize(
         ("reply", "error", "says"),
         [
-            pytest.param(Reply(200, b"<!DOCTYPE html><title>Sign in", {"Content-Type": "text/html"}), UnexpectedAnswer,
-                         "200 with text/html", id="a web page"),
-            pytest.param(Reply(200, OURS.raw), UnexpectedAnswer, "200 with", id="a manifest"),
-            pytest.param(Reply(200), UnexpectedAnswer, "200 with", id="nothing"),
+            pytest.param(Reply(200, OURS.raw, LIST), UnexpectedAnswer, "200 with", id="a manifest"),
+            pytest.param(Reply(200, AMBIGUOUS, LIST), UnexpectedAnswer, "200 with", id="another list to Go"),
+            pytest.param(Reply(200, b"", LIST), UnexpectedAnswer, "200 with", id="nothing"),
             pytest.param(Reply(200, b" " * (5 << 20)), UnexpectedAnswer, "more than", id="too much"),
             pytest.param(Reply(303, headers={"Location": "/-/packages"}), UnexpectedAnswer, "303", id="in circles"),
             pytest.param(Reply(405), UnexpectedAnswer, "405", id="405"),
@@ -459,6 +485,16 @@ class TestFallback:
             with pytest.raises(NotAnIndex, match=f"{TAG.name} should be the index of the digest's referrers"):
                 ask()
         assert tagged(counter) == squatter.raw
+
+    def test_a_list_that_is_another_one_to_go_is_left_alone(
+        self, registry: HttpRegistry, at: Reference, counter: Counter
+    ) -> None:
+        """What we would merge into it, no cluster would see."""
+        put_tag(counter, AMBIGUOUS)
+        for ask in (lambda: registry.referrers(at, NOBODY), lambda: attach(registry, at, OURS, b"ours")):
+            with pytest.raises(NotAnIndex, match="its key 'Manifests' is 'manifests' to Go"):
+                ask()
+        assert tagged(counter) == AMBIGUOUS
 
     def test_a_blob_that_is_missing_is_said_before_anything_is_listed(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference

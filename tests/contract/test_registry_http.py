@@ -12,7 +12,7 @@ import pytest
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index
-from ci_automation.artifact.manifest import FLUX_LAYER, OCI_MANIFEST, Descriptor, InvalidManifest, Manifest
+from ci_automation.artifact.manifest import FLUX_LAYER, OCI_INDEX, OCI_MANIFEST, Descriptor, InvalidManifest, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import RegistryError
 from ci_automation.registry import http, transport, wire
@@ -462,7 +462,7 @@ class TestPatience:
             "GET manifests/production": MANIFEST,
             f"GET blobs/{LAYER.digest}": Reply(200, DATA),
             "GET tags/list": Reply.json({"tags": ["production"]}),
-            f"GET referrers/{NOBODY}": Reply(200, Index.build((LAYER,)).raw),
+            f"GET referrers/{NOBODY}": Reply(200, Index.build((LAYER,)).raw, {"Content-Type": OCI_INDEX}),
         }
         server.answer = lambda seen: (
             (RESET if seen.method == "HEAD" else broken) if len(server.seen) == 1 else answers[str(seen)]

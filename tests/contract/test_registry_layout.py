@@ -329,8 +329,9 @@ class TestDamage:
             b'{"manifests": [{"digest": ["sha256:00"]}]}',
             b"[" * 100_000,
             b" " * (MAX_MANIFEST_BYTES + 1),
+            b'{"manifests": [], "Manifests": []}',
         ],
-        ids=range(10),
+        ids=range(11),
     )
     def test_a_damaged_index_is_said_so_and_left_alone(
         self, folder: Path, at: Reference, registry: Registry, content: bytes

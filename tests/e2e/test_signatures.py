@@ -157,15 +157,15 @@ class TestMovedBack:
     def old(self, desk: Desk) -> str:
         """Return a digest that the channel had, and that it has again by somebody else's doing."""
         first = desk.init()
+        desk.plan()
         desk.ok(*UPDATE)
         point_channel(desk, first)
         return first
 
     def test_nothing_is_built_on_it(self, desk: Desk, old: str) -> None:
         newer = next(digest for tag, digest in tags(desk).items() if tag.startswith("v2.98.8-"))
-        desk.plan()
         before = desk.state()
-        for command in (UPDATE, ("apply", "plan.json", *SIGNED)):
+        for command in (UPDATE, ("check", *UPDATE[1:]), ("apply", "plan.json", *SIGNED)):
             ran = desk.run(*command, "--output", "json")
             assert (ran.code, ran.error["code"]) == (10, "channel-moved-back")
             assert old in ran.error["message"]
@@ -314,7 +314,7 @@ class TestRederivation:
         ran = desk.ok("verify", CHANNEL, *TRUSTED, "--rederive")
         said = {line.split()[0]: line for line in ran.out.partition("made again from\n")[2].splitlines()}
         assert list(said) == ["artifact", "release", "upstream", "options", "rendering", "overlay", "result"]
-        assert f"{CHANNEL} is {digest}" in said["artifact"]
+        assert f"layout:registry has {digest}" in said["artifact"]
         assert "v2.98.5, its manifests sha256:" in said["release"]
         assert "nobody vouches for the release" in said["upstream"]
         assert "helm-controller,notification-controller,image-reflector-controller" in said["options"]

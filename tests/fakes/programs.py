@@ -5,14 +5,20 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
 import platform
 import sys
 import tarfile
 from dataclasses import dataclass
+from pathlib import Path
 
+from ci_automation.flows import confined
 from ci_automation.flux.release import ReleaseFiles
 
 MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+
+# What a program in Python reads to start, and what tells it about itself. Upstream's needs nothing of the kind.
+_PYTHONS = ("/usr", "/bin", "/lib", "/lib64", "/etc", "/proc", sys.prefix, sys.base_prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +63,22 @@ def program_name(tag: str, machine: str = MACHINE) -> str:
 def files_naming(name: str, data: bytes) -> ReleaseFiles:
     """Return files of a release whose checksums name one file."""
     return ReleaseFiles(f"{hashlib.sha256(data).hexdigest()}  {name}\n".encode(), b"")
+
+
+def launcher(folder: Path, *reach: Path) -> Path:
+    """Return a copy of the launcher in `folder` that lets a program have Python's own files too, and these."""
+    places = [str(place) for place in (*map(Path, _PYTHONS), *reach) if place.exists()]
+    text = Path(confined.__file__).read_text()
+    assert text.count("deny_files(folder)") == 1
+    copy = folder / "launcher.py"
+    copy.write_text(text.replace("deny_files(folder)", f"deny_files(folder, *{places})"))
+    return copy
+
+
+def has_landlock() -> bool:
+    """Return whether this kernel lets everybody give up files, in a version that is enough."""
+    child = os.fork()
+    if child == 0:
+        confined._control(38, 1)  # PR_SET_NO_NEW_PRIVS
+        os._exit(0 if confined.deny_files() else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

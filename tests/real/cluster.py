@@ -16,16 +16,19 @@ from tests.real.peers import peer
 from tests.real.processes import Daemon, ProgramFailed, free_port, run, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
 
     Object = dict[str, Any]
 
 NAMESPACE = "flux-system"
-TOKEN = "the-admin's-token"
+TOKEN = "canary-the-admin's-token"
 START = 60.0
 POLL = 0.25
+AT_WORK = "Starting workers"
+# A test does not wait out a back-off of up to a quarter of an hour.
+PACE = ("--min-retry-delay=250ms", "--max-retry-delay=1s")
 
 
 class Cluster:
@@ -76,6 +79,11 @@ class Cluster:
         found: Object | None = json.loads(text) if text else None
         return found
 
+    def all_of(self, kind: str) -> list[Object]:
+        """Return all objects of a kind, whatever their namespace."""
+        found: list[Object] = json.loads(self.kubectl("get", kind, "--all-namespaces", "--output=json"))["items"]
+        return found
+
     def wait_for(
         self, kind: str, name: str, predicate: Callable[[Object], bool], timeout: float, namespace: str = NAMESPACE
     ) -> Object:
@@ -99,10 +107,20 @@ class Cluster:
 
     def start_controllers(self) -> None:
         """Start source-controller and kustomize-controller, which need the CRDs of a release applied before."""
-        port = free_port()
-        storage = ("--storage-path", str(self._made("storage")), "--storage-addr", f"127.0.0.1:{port}")
-        self._start_controller("source-controller", *storage, "--storage-adv-addr", f"127.0.0.1:{port}")
-        self._start_controller("kustomize-controller")
+        for daemon in (self.start_source_controller(), self._start_controller("kustomize-controller", *PACE)):
+            daemon.wait_for_line(AT_WORK, START)
+
+    def start_source_controller(
+        self, name: str = "source-controller", namespace: str | None = None, pace: Sequence[str] = PACE, **more: str
+    ) -> Daemon:
+        """Start the source-controller of that name, and return it before it is at work.
+
+        It looks after all namespaces, or `namespace` alone, beside others of its kind; `more` is for its environment.
+        """
+        port, storage = free_port(), self._made(f"{name}-storage")
+        where = ("--storage-path", str(storage), "--storage-addr", f"127.0.0.1:{port}")
+        address = f"--storage-adv-addr=127.0.0.1:{port}"
+        return self._start_controller(name, *pace, *where, address, namespace=namespace, **more)
 
     def follow(self, url: str, tag: str, public_key: str | None, interval: str = "2s", name: str = NAMESPACE) -> None:
         """Let the cluster follow a channel, `oci://host/repository` and a tag, as the guide tells people to.
@@ -207,16 +225,14 @@ class Cluster:
         except ProgramFailed:
             return None
 
-    def _start_controller(self, name: str, *arguments: str) -> None:
+    def _start_controller(self, name: str, *arguments: str, namespace: str | None = None, **more: str) -> Daemon:
         ports = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-        common = ("--watch-all-namespaces", "--enable-leader-election=false", "--events-addr=", "--log-encoding=json")
-        # A test does not wait out a back-off of up to a quarter of an hour.
-        pace = ("--min-retry-delay=250ms", "--max-retry-delay=1s")
+        common = ("--enable-leader-election=false", "--events-addr=", "--log-encoding=json")
+        watch = f"--watch-all-namespaces={str(namespace is None).lower()}"
         listen = (f"--metrics-addr={ports[0]}", f"--health-addr={ports[1]}")
-        environment = {"KUBECONFIG": str(self._kubeconfig), "RUNTIME_NAMESPACE": NAMESPACE}
-        folders = {"HOME": str(self._made("home")), "TMPDIR": str(self._made("tmp"))}
-        daemon = self._start(name, *common, *pace, *listen, *arguments, **environment, **folders)
-        daemon.wait_for_line("Starting workers", START)
+        environment = {"KUBECONFIG": str(self._kubeconfig), "RUNTIME_NAMESPACE": namespace or NAMESPACE}
+        folders = {"HOME": str(self._made(f"{name}-home")), "TMPDIR": str(self._made(f"{name}-tmp"))}
+        return self._start(name, *common, watch, *listen, *arguments, **environment, **folders, **more)
 
 
 def manifest(version: str, kind: str, metadata: Object, **rest: Object) -> Object:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,7 +30,7 @@ from tests.real.peers import peer
 from tests.real.processes import ProgramFailed, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from ci_automation.artifact.reference import Reference
@@ -389,6 +390,52 @@ class TestWhereCosignAndFluxDiffer:
         assert (accepted["2.7"], accepted["2.9"]) == ((False, False), (True, False))
         with pytest.raises(Unsigned):
             verify(artifact.registry, artifact.channel, artifact.digest, by_key.signer.trusted)
+
+
+def folded(manifest: Manifest, _: bytes) -> Manifest:
+    return replace(manifest, raw=manifest.raw.replace(b'"layers":', b'"layers":[],"Layers":'))
+
+
+def twice(manifest: Manifest, _: bytes) -> Manifest:
+    return replace(manifest, raw=manifest.raw.replace(b'"layers":', b'"layers":[],"layers":'))
+
+
+def long_s(manifest: Manifest, _: bytes) -> Manifest:
+    return replace(manifest, raw=manifest.raw.replace(b'"layers":', '"layers":[],"layer\u017f":'.encode()))
+
+
+def no_unicode(manifest: Manifest, _: bytes) -> Manifest:
+    return replace(manifest, raw=manifest.raw.replace(b'"layers":', b'"x":"\xff","layers":'))
+
+
+def compressed(manifest: Manifest, raw: bytes) -> Manifest:
+    layer = Descriptor.of(bundle.BUNDLE_TYPE, gzip.compress(raw, mtime=0))
+    return Manifest.build(manifest.config, (layer,), subject=manifest.subject)
+
+
+def as_config(manifest: Manifest, raw: bytes) -> Manifest:
+    layer = Descriptor.of("text/plain", raw)
+    return Manifest.build(Descriptor.of(bundle.BUNDLE_TYPE, raw), (layer,), subject=manifest.subject)
+
+
+@pytest.mark.parametrize("disguised", [folded, twice, long_s, no_unicode, compressed, as_config])
+def test_a_bundle_that_cosign_finds_in_whatever_disguise_does_not_escape_us(
+    artifact: Artifact, by_key: Someone, disguised: Callable[[Manifest, bytes], Manifest]
+) -> None:
+    """It is a good one here, so that cosign tells; a bad one would hide the `.sig` from clusters."""
+    raw = by_key.signer.sign_statement(bundle.statement(artifact.digest))
+    subject = artifact.registry.manifest(artifact.channel.at_digest(artifact.digest))
+    plain = Manifest.build(
+        Descriptor.of(bundle.EMPTY_TYPE, bundle.EMPTY_BLOB),
+        (Descriptor.of(bundle.BUNDLE_TYPE, raw),),
+        subject=Descriptor.of(subject.media_type, subject.raw),
+    )
+    for blob in (bundle.EMPTY_BLOB, raw, gzip.compress(raw, mtime=0)):
+        artifact.registry.put_blob(artifact.channel, blob)
+    artifact.registry.put_referrer(artifact.channel, disguised(plain, raw))
+    assert by_key.accepted_by_cosign(BUNDLE, artifact.name)
+    (found,) = gather(artifact.registry, artifact.channel, artifact.digest, formats=BUNDLE).bundles
+    assert found.problem is not None or found.raw == raw
 
 
 def test_another_media_type_makes_no_difference_to_cosign_nor_to_us(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +11,6 @@ import pytest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.artifact.tree import File, Tree
-from ci_automation.flows import records
 from ci_automation.flows.apply import apply
 from ci_automation.flows.files import read_plan_file
 from ci_automation.flows.init import init
@@ -22,12 +18,11 @@ from ci_automation.flows.planning import make_plan
 from ci_automation.flows.ports import Intent
 from ci_automation.flows.update import update
 from ci_automation.flux.version import Version
-from ci_automation.signing import legacy
-from ci_automation.signing.verify import verify
 from tests.real import program
+from tests.real.crash import EVERY, MOMENTS, at_every_request, killed, state, writes
 from tests.real.peers import peer
-from tests.real.processes import COMMAND, run, wait_until
-from tests.real.proxy import Drop, Proxy, kill_after
+from tests.real.processes import run
+from tests.real.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,8 +34,6 @@ if TYPE_CHECKING:
 
 BEFORE, AFTER = "v2.8.5", "v2.8.8"
 OVERLAY = Tree((File("kustomization.yaml", b"resources: [flux-system/gotk-components.yaml]\n"), File("b", b"\0\1\2")))
-MOMENTS = ("before it reached the registry", "while it was on its way", "when the registry had done it")
-EVERY = 6  # so many cases for one that cosign looks at too
 AT_RENAME = """\
 import os, signal, sys
 
@@ -62,31 +55,6 @@ from ci_automation.__main__ import main
 
 main()
 """
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What a repository shows of itself: where each tag is, and how many signatures and records each digest has."""
-
-    tags: dict[str, str]
-    signatures: dict[str, int]
-    records: dict[str, int]
-
-    @property
-    def channel(self) -> str | None:
-        """Where the channel is."""
-        return self.tags.get("production")
-
-    def is_as_after(self, undisturbed: State) -> bool:
-        """Return whether all is as after a run that nobody killed.
-
-        Only a step that lies behind the channel may be without its record, which is for people to read: the next one's
-        record says that the channel was there.
-        """
-        assert set(self.records.values()) <= {0, 1}
-        assert self.channel is not None
-        same = (self.tags, self.signatures) == (undisturbed.tags, undisturbed.signatures)
-        return same and self.records.keys() == undisturbed.records.keys() and self.records[self.channel] == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,62 +127,6 @@ def job(request: pytest.FixtureRequest, flux_releases: Path, signing: tuple[str,
     return Job(lambda channel: ("apply", plan_file(channel), "--approve", approved(channel), *common), planned, applied)
 
 
-def state(channel: Reference, ports: Ports) -> State:
-    """Return what is in a repository, after checking that every tag but the signatures' points at a signed digest."""
-    assert ports.trusted is not None
-    tags: dict[str, str] = {}
-    signatures: dict[str, int] = {}
-    recorded: dict[str, int] = {}
-    for tag in ports.registry.tags(channel):
-        if tag.endswith(".sig"):
-            digest = Digest.parse(tag.removesuffix(".sig").replace("-", ":"))
-            signatures[str(digest)] = len(legacy.signatures(ports.registry, channel, digest))
-        elif not tag.startswith("sha256-"):  # the index of referrers
-            found = ports.registry.resolve(channel.at_tag(tag))
-            assert found is not None
-            verify(ports.registry, channel, found, ports.trusted)
-            ports.registry.manifest(channel.at_digest(found))
-            tags[tag] = str(found)
-            believed = records.read(ports.registry, channel, found, ports.trusted)
-            recorded[str(found)] = sum(record.is_for(channel) for record in believed)
-    return State(tags, signatures, recorded)
-
-
-def killed(proxy: Proxy, arguments: tuple[object, ...], number: int, moment: str) -> None:
-    """Run the program and kill it at its request of that number."""
-    client: Future[subprocess.Popen[bytes]] = Future()
-
-    def kill() -> None:
-        client.result(COMMAND).kill()
-        client.result().wait(COMMAND)
-
-    def before(seen: int, _method: str, _path: str) -> None:
-        if seen == number:
-            kill()
-        if seen > number or (seen == number and moment == MOMENTS[0]):
-            raise Drop
-
-    if moment == MOMENTS[2]:
-        proxy.after = kill_after(number, kill)
-    else:
-        proxy.before = before
-    command, environment = program.command(*arguments), program.environment()
-    with subprocess.Popen(
-        command, cwd="/", env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as process:
-        client.set_result(process)
-        _, errors = process.communicate(timeout=COMMAND)
-    assert process.returncode == -signal.SIGKILL, errors
-    # The registry may still be at it; whoever runs next comes minutes later.
-    wait_until(lambda: True if len(proxy.requests) >= number else None, COMMAND, lambda: "the request came to no end")
-    proxy.forget()
-
-
-def writes(proxy: Proxy) -> list[str]:
-    """Return the requests that write."""
-    return [request.path for request in proxy.requests if request.method not in {"GET", "HEAD"}]
-
-
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_kill_at_any_request_leaves_a_signed_channel_and_the_next_run_finishes_the_work(
     moment: str,
@@ -260,12 +172,7 @@ def test_a_kill_at_any_request_leaves_a_signed_channel_and_the_next_run_finishes
             assert not job.repeat(channel, ports)
             assert writes(proxy) == []
 
-    with ThreadPoolExecutor(os.cpu_count()) as cases:
-        outcomes = {number: cases.submit(case, number) for number in range(1, count + 1)}
-    for number, outcome in outcomes.items():
-        if (error := outcome.exception()) is not None:
-            error.add_note(f"killed at request {number} of {count}, {moment}")
-            raise error
+    at_every_request(case, count, moment)
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

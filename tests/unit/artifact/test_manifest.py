@@ -123,9 +123,13 @@ class TestParse:
             pytest.param(manifest(mediaType=DOCKER_MANIFEST), id="Docker"),
             pytest.param(manifest(mediaType=NONE), id="no media type, as OCI allows"),
             pytest.param(manifest(annotations=None), id="no annotations, as null"),
-            pytest.param(manifest(layers=[described()] * 64), id="64 layers"),
+            pytest.param(manifest(layers=[described()] * 1000), id="1000 layers, as many signatures as cosign reads"),
             pytest.param(manifest(artifactType="a", subject=described()), id="keys of OCI 1.1"),
             pytest.param(manifest(layers=[described(annotations={"a": "b"}, urls=[])]), id="more about a layer"),
+            pytest.param(
+                manifest(annotations={"a": "", "A": "", "Layers": "", "SIZE": ""}), id="any key as annotation"
+            ),
+            pytest.param(manifest(a={"b": {"c": [{"d": {}}]}}), id="what nobody knows"),
             pytest.param(b" \n" + manifest() + b"\n ", id="space around it"),
         ],
     )
@@ -182,10 +186,11 @@ class TestParse:
             pytest.param(manifest(schemaVersion="2"), "of schema version 2", id="a text as schema version"),
             pytest.param(manifest(schemaVersion=2.0), "of schema version 2", id="a fraction as schema version"),
             pytest.param(manifest(schemaVersion=NONE), "of schema version 2", id="no schema version"),
-            pytest.param(manifest(layers=[]), "no layers, or too many", id="an empty list of layers"),
-            pytest.param(manifest(layers=NONE), "no layers, or too many", id="no layers"),
-            pytest.param(manifest(layers={}), "no layers, or too many", id="layers that are no list"),
-            pytest.param(manifest(layers=[described()] * 65), "no layers, or too many", id="65 layers"),
+            pytest.param(manifest(layers=[]), "it has no layers", id="an empty list of layers"),
+            pytest.param(manifest(layers=NONE), "it has no layers", id="no layers"),
+            pytest.param(manifest(layers=None), "it has no layers", id="null as layers"),
+            pytest.param(manifest(layers={}), "not a list", id="layers that are no list"),
+            pytest.param(manifest(layers=[described()] * 1001), "too many layers", id="1001 layers"),
             pytest.param(manifest(config=NONE), "a descriptor lacks", id="no config"),
             pytest.param(manifest(config=[]), "a descriptor lacks", id="a config that is no object"),
             pytest.param(manifest(layers=[None]), "a descriptor lacks", id="a layer that is null"),
@@ -207,6 +212,31 @@ class TestParse:
             pytest.param(
                 manifest(artifactType=None)[:-1] + b', "x": 1e999}', "it is not JSON", id="a number too large"
             ),
+            pytest.param(manifest() + b" and more", "it is not JSON$", id="more after it, which Go does not look at"),
+            pytest.param(manifest(Layers=[]), "'Layers' is 'layers' to Go", id="a key in another case"),
+            pytest.param(manifest(layers=NONE, LAYERS=[described()]), "'LAYERS' is 'layers'", id="it alone"),
+            pytest.param(
+                manifest(x=[]).replace(b'"x"', '"layer\u017f"'.encode()),
+                r"'layer\\u017f' is 'layers' to Go",
+                id="a long s",
+            ),
+            pytest.param(
+                manifest(x=1, kind=1).replace(b'"x"', '"\u212aind"'.encode()),
+                "'kind' twice to Go",
+                id="the sign of Kelvin",
+            ),
+            pytest.param(manifest(a=1, A=2), "'A' twice to Go", id="two keys that nobody knows"),
+            pytest.param(manifest(config=described(MediaType="x")), "'MediaType' is 'mediaType'", id="of a descriptor"),
+            pytest.param(manifest(a=[{"b": {"OS": 1}}]), "'OS' is 'os' to Go", id="deep inside"),
+            pytest.param(manifest(Annotations={}), "'Annotations' is 'annotations' to Go", id="annotations"),
+            pytest.param(manifest(subject=described(SUBJECT=1)), "'SUBJECT' is 'subject' to Go", id="of the subject"),
+            pytest.param(manifest()[:-1] + b',"layers":[]}', "'layers' twice", id="a key twice"),
+            pytest.param(manifest()[:-1] + b',"l\\u0061yers":[]}', "'layers' twice", id="a key twice, once escaped"),
+            pytest.param(
+                manifest(annotations=NONE)[:-1] + b',"annotations":{"a":"b","a":"c"}}', "'a' twice", id="there"
+            ),
+            pytest.param(manifest(annotations={"a": {"Size": 1}}), "'Size' is 'size' to Go", id="below an annotation"),
+            pytest.param(manifest()[:-1] + b',"x":' + b"[" * 200 + b"]" * 200 + b"}", "too deep", id="deep"),
             pytest.param(
                 manifest(layers=[described(annotations={"a": None})]), "an annotation is not a text", id="on a layer"
             ),

@@ -14,7 +14,8 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import ContradictingOptions, Given, release_source
 from ci_automation.cli.output import progress
-from ci_automation.cli.target import NothingNamed, reading, targets
+from ci_automation.cli.target import NothingNamed, TrustUnclear, reading, targets
+from ci_automation.cli.trust import _mask
 from ci_automation.flux.options import Options
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.registry.layout import LayoutRegistry
@@ -141,6 +142,31 @@ class TestTargets:
         assert fingerprints(ports) == [signing_key("theirs").public.fingerprint]
         assert reading("layout:other:x", Given(config="c.yaml"))[1].trusted is None
         assert reading("a", Given(config="c.yaml"))[0] == Reference.parse("layout:r:production")
+
+    def test_two_artifacts_in_one_repository_may_trust_different_people(self) -> None:
+        Path("a.pub").write_text(signing_key().public.to_pem())
+        Path("c.yaml").write_text(
+            "version: 1\nartifacts:\n"
+            "- {name: edge, url: 'layout:r:edge', verify: {publicKey: a.pub}}\n"
+            "- {name: production, url: 'layout:r:production', verify: {publicKey: b.pub}}\n"
+        )
+        config = Given(config="c.yaml")
+        ours, theirs = ([signing_key(owner).public.fingerprint] for owner in ("ours", "theirs"))
+        for named, trusted in (("edge", ours), ("production", theirs), ("layout:r:production", theirs)):
+            assert fingerprints(reading(named, config)[1]) == trusted
+        with pytest.raises(TrustUnclear, match="edge or production"):
+            reading("layout:r:v2.9.4-1a2b3c4d5e6f", config)
+        said = Given(config="c.yaml", public_key=("a.pub",))
+        assert fingerprints(reading("layout:r:v2.9.4-1a2b3c4d5e6f", said)[1]) == ours
+
+    @pytest.mark.parametrize("variable", ["true", ""], ids=["in GitHub Actions", "elsewhere"])
+    def test_a_secret_is_hidden_line_by_line_and_only_where_there_is_a_runner(
+        self, variable: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("GITHUB_ACTIONS", variable)
+        _mask("one%0A\n::error::two\r\n\n")
+        told = "::add-mask::one%250A\n::add-mask::::error::two\n" if variable else ""
+        assert capsys.readouterr() == ("", told)
 
     def test_releases_come_from_the_option_or_else_from_the_configuration(self) -> None:
         Path("c.yaml").write_text("version: 1\nsource: dir:there\nartifacts:\n- {name: a, url: 'layout:r:p'}\n")

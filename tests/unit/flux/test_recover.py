@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +17,7 @@ from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 SAMPLE = SAMPLES[0]
 VERSION = Version.parse(SAMPLE.tag)
@@ -126,6 +128,15 @@ def test_a_file_without_header_and_with_edits_says_so() -> None:
             "sauce",
             id="an unknown component",
         ),
+        pytest.param(
+            lambda t: t + "#" * (4 << 20), UnreadableComponents, "more than 4194304 characters", id="far too long"
+        ),
+        pytest.param(
+            lambda t: t.replace("# Components: ", f"# Components: {'x' * 1000}").replace("app.kubernetes.io", "a"),
+            UnreadableComponents,
+            "no version",
+            id="a header without end",
+        ),
     ],
 )
 def test_what_says_too_little_is_refused(change: Callable[[str], str], error: type[Exception], reason: str) -> None:
@@ -153,3 +164,94 @@ def test_a_long_difference_is_cut_and_says_so() -> None:
     lines = difference(old, new, "old", "new").splitlines()
     assert len(lines) == 201
     assert lines[-1].startswith("... and ")
+
+
+@contextmanager
+def seconds(limit: float) -> Iterator[None]:
+    """Stop what takes more of the processor's time than this."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, limit)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+class TestHostile:
+    """A components file of anybody's making: whatever it is, it takes seconds; a square of its length takes hours."""
+
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            pytest.param("kind: Namespace\n", id="namespaces without name"),
+            pytest.param("metadata:\n", id="metadata"),
+            pytest.param("metadata:\n  x\n", id="metadata without name"),
+            pytest.param("  x\n", id="lines of metadata"),
+            pytest.param(" tolerations:\n", id="tolerations"),
+            pytest.param(" - key: a\n operator: Exists\n", id="keys"),
+            pytest.param(" imagePullSecrets:\n", id="pull secrets"),
+            pytest.param("# Components: ", id="comments"),
+            pytest.param("---\n", id="documents"),
+            pytest.param(" ", id="blanks"),
+            pytest.param(f"{' ' * 200}\n", id="lines of blanks"),
+        ],
+    )
+    @pytest.mark.parametrize("head", ["kind: Deployment\nmetadata:\n", "kind: Namespace\n tolerations:\n"])
+    def test_lines_take_no_square_of_their_number(self, head: str, lines: str) -> None:
+        text = rendered().replace("kind: Namespace", "kind: Nowhere") + f"---\napiVersion: v1\n{head}"
+        text += lines * ((3 << 20) // len(lines))
+        with seconds(20):
+            inventory(text)
+            images(text)
+            with pytest.raises(UnreadableComponents, match="no Namespace"):
+                recover(text)
+
+    @pytest.mark.parametrize(
+        ("start", "again"),
+        [
+            ("    - --events-addr=http://notification-controller", ".a.svc"),
+            ("    - --events-addr=http://notification-controller.a.svc", ".a."),
+            ("    - --storage-adv-addr=a.b", ".svc"),
+            ("    - --storage-adv-addr=", "a-"),
+            ("    image: a", "/a"),
+            ("    image: a", "/a:"),
+            ("    image: a/a", ":a"),
+            ("    image: a/", "-"),
+            ("    - --log-level=", "a"),
+            ('    app.kubernetes.io/version: "v', "1"),
+            ("    imagePullSecrets:\n    - name: ", "a"),
+            ("metadata:\n  name: ", "a"),
+        ],
+    )
+    def test_a_line_takes_no_square_of_its_length(self, start: str, again: str) -> None:
+        last = f"---\napiVersion: apps/v1\nkind: Deployment\n{start}{again * ((3 << 20) // len(again))} \n"
+        plain = rendered().replace("--events-addr=", "--x=").replace("--storage-adv-addr=", "--y=")
+        with seconds(20):
+            assert recover(plain + last).options.cluster_domain == "cluster.local"
+            assert len(images(plain + last)) == len(COMPONENTS)
+
+    def test_a_difference_takes_no_square_of_the_lines(self) -> None:
+        """Lines that are often in both, never two of them together in both: nothing is long, everything matches."""
+        words = [f"{number:x}" for number in range(200)]
+        old = "".join(f"{word}\na{n}\n" for n in range(40) for word in words)
+        new = "".join(f"{word}\nb{n}\n" for n in range(1000) for word in reversed(words))
+        with seconds(20):
+            lines = difference(old, new, "old", "new").splitlines()
+        assert len(lines) == 201
+
+    def test_a_difference_of_endless_lines_is_cut(self) -> None:
+        assert len(difference("a" * 1000, "b" * 1000, "old", "new")) < 600
+
+
+def test_edits_far_apart_are_both_in_the_difference() -> None:
+    old = [f"line {number // 3}" for number in range(20_000)]
+    new = ["first", *old[1:-1], "last"]
+    assert difference("\n".join(old), "\n".join(new), "old", "new").splitlines() == [
+        *("--- old", "+++ new", "@@ -1,3 +1,3 @@", "-line 0", "+first", " line 0", " line 0"),
+        *("@@ -19998,3 +19998,3 @@", " line 6665", " line 6666", "-line 6666", "+last"),
+    ]

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
+from ci_automation.flux.options import Options
 from ci_automation.flux.version import Version
-from ci_automation.report.adoption import AdoptedFile, Adoption, adoption_text
+from ci_automation.report.adoption import AdoptedFile, Adoption, adoption_text, difference, flags
 
 ADOPTION = Adoption(
     channel=Reference.parse("oci://registry.example/acme/flux:production"),
     digest=Digest.of(b"artifact"),
     problem="it is not signed",
     version=Version.parse("v2.9.4"),
+    options=("--registry=evil.example/fluxcd",),
     components="flux-system/gotk-components.yaml",
     difference=(),
     overlay=(
@@ -46,6 +50,38 @@ def test_a_short_difference_is_shown_whole() -> None:
     text = adoption_text(replace(ADOPTION, difference=("-a", "+b")))
     assert "differs from what Flux v2.9.4 renders" in text
     assert "more" not in text
+
+
+def test_options_are_shown_and_those_of_what_is_signed() -> None:
+    text = adoption_text(ADOPTION)
+    assert "It is Flux v2.9.4 with the options --registry=evil.example/fluxcd." in text
+    assert "What is signed has Flux's own options." in text
+    assert "What is signed" not in adoption_text(replace(ADOPTION, compared_options=ADOPTION.options))
+
+
+def test_options_are_written_as_flags() -> None:
+    options = Options().with_flags({"network-policy": False, "toleration-keys": "a,b", "namespace": "fleet"})
+    assert flags(options) == ("--namespace=fleet", "--network-policy=false", "--toleration-keys=a,b")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        pytest.param(b"a\nb\nc\n", b"a\nB\nc\n", ("@@ line 2 @@", "-b", "+B"), id="a line"),
+        pytest.param(b"a\n", b"a\nb\n", ("@@ line 2 @@", "+b"), id="one more"),
+        pytest.param(b"a\nb\n", b"a\n", ("@@ line 2 @@", "-b"), id="one less"),
+        pytest.param(b"a\x0cb", b"a\nb", ("@@ line 1 @@", "-a\x0cb", "+a", "+b"), id="no end of a line"),
+        pytest.param(b"a\xff", b"a\xfe", ("@@ line 1 @@", "-a\\xff", "+a\\xfe"), id="what is no text"),
+        pytest.param(b"same", b"same", (), id="nothing"),
+    ],
+)
+def test_what_differs_is_told_by_bytes(old: bytes, new: bytes, changed: tuple[str, ...]) -> None:
+    assert difference(old, new) == changed
+
+
+def test_endless_differences_are_not_compared_line_by_line() -> None:
+    old, new = (b"\n".join(b"%d%s" % (n, mark) for n in range(3000)) for mark in (b"a", b"b"))
+    assert len(difference(old, new)) == 6001
 
 
 def test_no_other_file_is_said() -> None:

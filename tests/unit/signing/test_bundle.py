@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +24,8 @@ from tests.fakes.trust import bundle as keyless
 from tests.fakes.world import CHANNEL, signing_key
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ci_automation.signing.trust import Trusted, Verified
 
 OURS, THEIRS = signing_key(), signing_key("theirs")
@@ -43,7 +47,11 @@ def registry() -> InMemoryRegistry:
 
 
 def attach(
-    registry: InMemoryRegistry, *layers: bytes, kind: str = BUNDLE_TYPE, artifact_type: str = BUNDLE_TYPE
+    registry: InMemoryRegistry,
+    *layers: bytes,
+    kind: str = BUNDLE_TYPE,
+    artifact_type: str = BUNDLE_TYPE,
+    annotations: dict[str, str] | None = None,
 ) -> Manifest:
     """Attach a referrer as anybody may."""
     for blob in (bundle.EMPTY_BLOB, *layers):
@@ -51,11 +59,25 @@ def attach(
     manifest = Manifest.build(
         Descriptor.of(bundle.EMPTY_TYPE, bundle.EMPTY_BLOB),
         tuple(Descriptor.of(kind, layer) for layer in layers),
+        annotations,
         artifact_type=artifact_type,
         subject=Descriptor(ARTIFACT.media_type, DIGEST, len(ARTIFACT.raw)),
     )
     registry.put_referrer(CHANNEL, manifest)
     return manifest
+
+
+def plant(registry: InMemoryRegistry, referrer: Manifest, change: tuple[bytes, bytes]) -> None:
+    """Put other bytes in the place of a referrer, so that Go still reads its subject there."""
+    manifests = registry.repositories[str(CHANNEL.repository)].manifests
+    raw, count = re.subn(re.escape(change[0]), change[1], manifests.pop(referrer.digest))
+    assert count == 1
+    manifests[Digest.of(raw)] = raw
+
+
+def read(registry: InMemoryRegistry) -> list[str | None]:
+    """Return what is wrong with each of the bundles that are found."""
+    return [each.problem for each in bundle.read(registry, CHANNEL, DIGEST)]
 
 
 def checked(registry: InMemoryRegistry, trusted: Trusted = KEY) -> Verified:
@@ -94,6 +116,13 @@ def test_a_key_is_named_by_the_digest_of_its_public_half() -> None:
     assert base64.b64decode(hint).hex() == OURS.public.fingerprint.hex
 
 
+def nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 PROOF = {"inclusionProof": {"logIndex": "1"}}
 KEY_MATERIAL = {"publicKey": {"hint": "x"}}
 NOTICED = {
@@ -119,6 +148,19 @@ NOT_NOTICED = {
     "nothing to verify with": changed(verificationMaterial={}),
     "a chain in place of a certificate": changed(verificationMaterial={"x509CertificateChain": {}}),
     "an entry without its proof": changed(verificationMaterial={"tlogEntries": [{}], **KEY_MATERIAL}),
+    "a member twice": SIGNED[:-1] + b',"dsseEnvelope":null}',
+    "a member twice, deep inside": SIGNED.replace(b'"hint":', b'"hint":"","hint":'),
+    "a member under both names": changed(dsse_envelope={}),
+    "two contents": changed(messageSignature={"signature": "AAAA"}),
+    "two ways to verify": changed(verificationMaterial={"certificate": {"rawBytes": ""}, **KEY_MATERIAL}),
+    "a name in another case": changed(dsseEnvelope=None, DsseEnvelope=json.loads(SIGNED)["dsseEnvelope"]),
+    "not UTF-8": SIGNED[:-1] + b',"\xff":1}',
+    "lists of lists": SIGNED[:-1].replace(b'"dsseEnvelope":', b'"dsseEnvelope":[[[]]],"x":')[:-1] + b"}}",
+    "six hundred lists": changed(dsseEnvelope=nested(600)),
+    "a member that nobody knows": changed(unknown=1),
+    "a list within a list": enveloped(signatures=[[{"sig": "AAAA"}]]),
+    "lists within lists": b'{"mediaType": ' + b"[" * 900 + b"]" * 900 + b"," + SIGNED[1:],
+    "a member deep inside that nobody knows": enveloped(signatures=[{"sig": "AAAA", "unknown": 1}]),
     "entries that are no list": changed(verificationMaterial={"tlogEntries": "x", **KEY_MATERIAL}),
 }
 
@@ -224,6 +266,21 @@ NOT_COUNTING: dict[str, tuple[bytes, str, Trusted]] = {
     ),
     "a statement that is no JSON": (signed(b"hello"), "it was made for another digest", KEY),
     "a statement that is nested": (signed(b"[" * 50_000), "it was made for another digest", KEY),
+    "a statement with a member twice": (
+        signed(STATEMENT.replace(b'"subject":', b'"subject":[],"subject":')),
+        "it was made for another digest",
+        KEY,
+    ),
+    "a statement with a digest twice": (
+        signed(STATEMENT.replace(b'"sha256":', b'"sha256":"0","sha256":')),
+        "it was made for another digest",
+        KEY,
+    ),
+    "a statement that is nested, and closed": (
+        signed(json.loads(STATEMENT) | {"subject": nested(600)}),
+        "it was made for another digest",
+        KEY,
+    ),
     "a statement without subjects": (signed({"subject": []}), "it was made for another digest", KEY),
     "a statement whose subject is a text": (signed({"subject": str(DIGEST)}), "it was made for another digest", KEY),
     "more subjects than sigstore-go reads": (signed(TOO_MANY), "it was made for another digest", KEY),
@@ -278,20 +335,79 @@ class TestReading:
         del repository.blobs[empty.layers[0].digest]
         assert checked(registry).digest == DIGEST
 
-    def test_not_more_than_fifty_referrers_are_looked_at(self, registry: InMemoryRegistry) -> None:
-        for number in range(60):
-            attach(registry, b"%d" % number)
+    def test_one_more_referrer_than_are_looked_at_may_be_a_bundle(self, registry: InMemoryRegistry) -> None:
+        for number in range(256):
+            attach(registry, b"%d" % number, kind="text/plain")
+        assert read(registry) == []
+        attach(registry, b"one more", kind="text/plain")
+        assert read(registry) == ["there are 257 referrers, more than the 256 that are looked at"]
         registry.requests.clear()
-        with pytest.raises(Unsigned):
+        with pytest.raises(ForeignSignature, match="more than the 256"):
             checked(registry)
-        assert len([asked for asked in registry.requests if asked.method == "manifest"]) == 50
+        assert len([asked for asked in registry.requests if asked.method == "manifest"]) == 256
 
-    def test_a_list_that_is_none_is_no_bundle(self, registry: InMemoryRegistry) -> None:
-        """An error there sends Flux to the `.sig`."""
+    def test_what_has_no_layers_is_passed_over(self, registry: InMemoryRegistry) -> None:
+        plant(registry, attach(registry, SIGNED), (b'"layers":', b'"blobs":'))
+        assert read(registry) == []
+
+    @pytest.mark.parametrize(
+        ("change", "problem"),
+        [
+            pytest.param((b'"layers":', b'"layers":[],"Layers":'), "'Layers' is 'layers' to Go", id="folded"),
+            pytest.param((b'"layers":', b'"layers":[],"layers":'), "'layers' twice", id="twice"),
+            pytest.param((b'"annotations":', b'"x":"\xff","annotations":'), "it is not JSON", id="not UTF-8"),
+            pytest.param((b'"schemaVersion":2', b'"schemaVersion":3'), "of schema version 2", id="another version"),
+            pytest.param((b'"config":', b'"x":'), "a descriptor lacks", id="no config"),
+            pytest.param((b'"layers":', b'"manifests":[],"layers":'), "it is an index", id="an index"),
+        ],
+    )
+    def test_what_flux_may_read_and_we_do_not_counts_as_a_bundle(
+        self, registry: InMemoryRegistry, change: tuple[bytes, bytes], problem: str
+    ) -> None:
+        plant(registry, attach(registry, SIGNED, kind="text/plain", annotations={"a": "b"}), change)
+        (found,) = read(registry)
+        assert found is not None
+        assert found.startswith("it may be a bundle, and cannot be read: the manifest is not a Flux artifact")
+        assert problem in found
+
+    @pytest.mark.parametrize("pack", [gzip.compress, lambda _: b"\x28\xb5\x2f\xfd"], ids=["gzip", "zstd"])
+    def test_what_flux_unpacks_counts_as_a_bundle(
+        self, registry: InMemoryRegistry, pack: Callable[[bytes], bytes]
+    ) -> None:
+        attach(registry, pack(SIGNED))
+        assert read(registry) == ["it is compressed, and cannot be read"]
+
+    @pytest.mark.parametrize("member", ["data", "urls"])
+    @pytest.mark.parametrize("where", ["config", "layers"])
+    def test_what_flux_may_find_elsewhere_counts_as_a_bundle(
+        self, registry: InMemoryRegistry, member: str, where: str
+    ) -> None:
+        gone = attach(registry, SIGNED)
+        plant(
+            registry, gone, (f'"{where}":{"[" * (where == "layers")}{{'.encode(), b'\\g<0>"%s":"x",' % member.encode())
+        )
+        del registry.repositories[str(CHANNEL.repository)].blobs[Digest.of(SIGNED)]
+        assert read(registry) == ["it is not in the registry, and may be elsewhere"]
+
+    @pytest.mark.parametrize(
+        ("config", "layer", "found"), [(BUNDLE_TYPE, "text/plain", [None]), ("text/plain", BUNDLE_TYPE, [])]
+    )
+    def test_a_layer_that_is_the_config_too_is_what_the_config_says(
+        self, registry: InMemoryRegistry, config: str, layer: str, found: list[None]
+    ) -> None:
+        """Flux looks it up by its digest, and comes to the config first."""
+        registry.put_blob(CHANNEL, SIGNED)
+        subject = Descriptor(ARTIFACT.media_type, DIGEST, len(ARTIFACT.raw))
+        described = Descriptor.of(config, SIGNED), (Descriptor.of(layer, SIGNED),)
+        registry.put_referrer(CHANNEL, Manifest.build(*described, subject=subject))
+        assert read(registry) == found
+
+    def test_a_list_that_we_cannot_read_may_have_bundles(self, registry: InMemoryRegistry) -> None:
         registry.referrers_api = False
         registry.put_manifest(CHANNEL.at_tag(f"sha256-{DIGEST.hex}"), ARTIFACT)
-        with pytest.raises(Unsigned):
-            checked(registry)
+        (found,) = read(registry)
+        assert found is not None
+        assert "should be the index of the digest's referrers" in found
 
 
 class TestSigning:

@@ -58,6 +58,12 @@ def parsed(raw: bytes) -> bundle.Bundle:
 
 MESSAGE = parsed(keyless_bundle(b"", US, dsseEnvelope=None, messageSignature={"signature": "AAAA"}))
 WRONG = bundle.statement(OTHER)
+LOGGED = base64.b64encode(b'{"apiVersion":"0.0.2","kind":"dsse","spec":{"dsseV002":{}}}').decode()
+IN_REKOR_2 = parsed(
+    keyless_bundle(STATEMENT, US, 2).replace(
+        b'"kindVersion"', f'"canonicalizedBody": "{LOGGED}", "kindVersion"'.encode()
+    )
+)
 CASES: dict[str, tuple[tuple[legacy.Signature | bundle.Bundle, ...], Trusted, str, str]] = {
     # what is there, who is trusted, what Flux 2.2 ... 2.9 does, and a word of the last reason
     "nothing": ((), KEY, NONE, "there is no signature"),
@@ -84,6 +90,14 @@ CASES: dict[str, tuple[tuple[legacy.Signature | bundle.Bundle, ...], Trusted, st
     "a bundle with an entry of Rekor 2 alone": ((keyless(rekor=2),), ONE, "nnnnnnnyy", "the bundle of"),
     "the same masks a good .sig before 2.8.6": ((sig(US), keyless(rekor=2)), ONE, "yyyyyynyy", "the bundle of"),
     "both keyless": ((sig(US), keyless()), ONE, ALL, "the bundle of"),
+    "a bundle that Rekor 2 has with its envelope": (
+        (IN_REKOR_2,),
+        ONE,
+        "nnnnnnnyn",
+        "it reads no bundle whose envelope",
+    ),
+    "the same beside a .sig": ((sig(US), IN_REKOR_2), ONE, "yyyyyynyy", "the .sig of"),
+    "the same by somebody else beside a .sig": ((sig(), IN_REKOR_2), KEY, "yyyyyynny", "the .sig of"),
     "two identities and a .sig": ((sig(US),), TWO, ALL, f"the .sig of {US}"),
     "two identities and a bundle": ((keyless(),), TWO, NONE, "takes one matchOIDCIdentity, not 2"),
     "two identities and both": ((sig(US), keyless()), TWO, OLD, "takes one matchOIDCIdentity, not 2"),

@@ -14,6 +14,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry.port import TagMoved
 from ci_automation.signing import legacy
+from ci_automation.signing.legacy import SignaturesUnreadable
 from ci_automation.signing.signer import KeySigner, SignatureUnusable
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
@@ -143,6 +144,11 @@ class TestWhatCounts:
         keys = TrustedKeys((THEIRS.public, OURS.public))
         assert checked(registry, digest, keys).by == OURS.public.fingerprint
 
+    def test_one_with_any_remarks(self, registry: InMemoryRegistry, digest: Digest) -> None:
+        remarked = payload(digest).replace(b'"creator": "somebody"', b'"a": "1", "A": "2", "Type": "x", "IMAGE": ""')
+        attach(registry, digest, signed(remarked))
+        assert checked(registry, digest).digest == digest
+
     def test_one_of_another_media_type_as_cosign_takes_it_too(self, registry: InMemoryRegistry, digest: Digest) -> None:
         attach(registry, digest, signed(legacy.payload(CHANNEL, digest)), kind="application/octet-stream")
         assert checked(registry, digest).by == OURS.public.fingerprint
@@ -165,6 +171,14 @@ NOT_COUNTING: dict[str, tuple[tuple[bytes, dict[str, str]], str, Trusted]] = {
     "a digest that is no text": (signed(payload(SUBJECT, image={"docker-manifest-digest": 1})), "another digest", KEY),
     "a payload that is no JSON": (signed(b"hello"), "it was made for another digest", KEY),
     "a payload that is nested": (signed(b"[" * 50_000), "it was made for another digest", KEY),
+    "a payload with a key twice": (signed(payload(SUBJECT).replace(b"{", b'{"critical":1,', 1)), "another digest", KEY),
+    "a payload with a key twice to Go": (
+        signed(payload(SUBJECT, Image={"docker-manifest-digest": str(OTHER)})),
+        "another digest",
+        KEY,
+    ),
+    "a payload with a key in another case": (signed(payload(SUBJECT, TYPE="x")), "another digest", KEY),
+    "a payload in UTF-16": (signed(payload(SUBJECT).decode().encode("utf-16")), "another digest", KEY),
     "a huge payload": (signed(payload(SUBJECT) + b" " * (64 << 10)), "its payload is too large", KEY),
     "garbage": ((GOOD, {legacy.SIGNATURE_ANNOTATION: "*** not base64 ***"}), "it is not base64", KEY),
     "base64 beyond ASCII": ((GOOD, {legacy.SIGNATURE_ANNOTATION: "ÄÖÜ="}), "it is not base64", KEY),
@@ -260,14 +274,50 @@ class TestSigning:
         assert refusal.value.exit_code == 22
         assert [asked.method for asked in registry.requests] == ["manifest"]
 
-    def test_takes_the_place_of_what_is_no_manifest(self, registry: InMemoryRegistry, digest: Digest) -> None:
-        repository = registry.repositories[str(CHANNEL.repository)]
-        garbage = b'{"schemaVersion":2,"manifests":[]}'
-        repository.manifests[Digest.of(garbage)] = garbage
-        repository.tags[legacy.signature_reference(CHANNEL, digest).name] = Digest.of(garbage)
+    @pytest.mark.parametrize(
+        "change", [(b'"layers":', b'"Layers":'), (b"manifest.v1", b"other.v1"), (b"}]}", b"}]} ,")]
+    )
+    def test_never_takes_the_place_of_what_go_may_read(
+        self, registry: InMemoryRegistry, digest: Digest, change: tuple[bytes, bytes]
+    ) -> None:
+        attach(registry, digest, signed(GOOD, THEIRS))
+        at = legacy.signature_reference(CHANNEL, digest)
+        planted = registry.manifest(at).raw.replace(*change)
+        plant(registry, digest, planted)
         with pytest.raises(ForeignSignature, match=r"the \.sig manifest cannot be read"):
             checked(registry, digest)
+        with pytest.raises(SignaturesUnreadable, match=r"\.sig cannot be read.*nothing was written") as refusal:
+            sign(registry, digest)
+        assert refusal.value.exit_code == 10
+        assert registry.resolve(at) == Digest.of(planted)
+
+    def test_takes_the_place_of_what_has_no_layers(self, registry: InMemoryRegistry, digest: Digest) -> None:
+        plant(registry, digest, b'{"schemaVersion":2,"layers":[]}')
+        with pytest.raises(Unsigned):
+            checked(registry, digest)
         assert sign(registry, digest).digest == digest
+
+    def test_keeps_as_many_signatures_as_cosign_reads(self, registry: InMemoryRegistry, digest: Digest) -> None:
+        made = signed(GOOD, THEIRS)[1]
+        attach(registry, digest, *((GOOD, made | {"number": str(number)}) for number in range(999)))
+        assert sign(registry, digest).digest == digest
+        assert len(legacy.signatures(registry, CHANNEL, digest)) == 1000
+
+    def test_adds_none_to_as_many_signatures_as_cosign_reads(self, registry: InMemoryRegistry, digest: Digest) -> None:
+        """With one more it would read none of them."""
+        made = signed(GOOD, THEIRS)[1]
+        attach(registry, digest, *((GOOD, made | {"number": str(number)}) for number in range(1000)))
+        before = registry.resolve(legacy.signature_reference(CHANNEL, digest))
+        with pytest.raises(SignaturesUnreadable, match="nothing was written: it has 1000 signatures"):
+            sign(registry, digest)
+        assert registry.resolve(legacy.signature_reference(CHANNEL, digest)) == before
+
+
+def plant(registry: InMemoryRegistry, digest: Digest, raw: bytes) -> None:
+    """Let the signatures' tag name these bytes."""
+    repository = registry.repositories[str(CHANNEL.repository)]
+    repository.manifests[Digest.of(raw)] = raw
+    repository.tags[legacy.signature_reference(CHANNEL, digest).name] = Digest.of(raw)
 
 
 def overwriting(registry: InMemoryRegistry, digest: Digest, times: int) -> list[int]:

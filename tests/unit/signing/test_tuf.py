@@ -21,7 +21,6 @@ from tuf.api.metadata import (  # type: ignore[attr-defined]  # same
     Timestamp,
 )
 
-from ci_automation.errors import VerificationFailed
 from ci_automation.registry.exchange import Answer
 from ci_automation.signing import sigstore, tuf
 from ci_automation.signing.sigstore import TrustRoot
@@ -184,7 +183,7 @@ def test_when_the_server_fails_and_nothing_is_stored_it_says_who_and_why(
         TrustRootUnavailable, match=r"could not be fetched: .*tuf\.example failed: the connection"
     ) as error:
         repository.targets()
-    assert isinstance(error.value, VerificationFailed)
+    assert error.value.exit_code == 22
     assert "--trust-config" in error.value.hint
 
 

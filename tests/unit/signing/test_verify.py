@@ -153,6 +153,14 @@ class TestSigning:
             after.bundles,
         )
 
+    def test_two_runs_of_one_signer_leave_one_signature(self, registry: InMemoryRegistry) -> None:
+        message = legacy.payload(CHANNEL, DIGEST)
+        made = [(who, who.sign_payload(message)) for who in (THEIRS, OURS, OURS)]  # all before anybody wrote
+        assert made[1] != made[2]
+        for who, signature in made:
+            legacy.add(registry, CHANNEL, DIGEST, signature, unless=who.trusted)
+        assert len(legacy.signatures(registry, CHANNEL, DIGEST)) == 2
+
     def test_an_attestation_of_ours_is_no_reason_not_to_sign(self, registry: InMemoryRegistry) -> None:
         attestation = OURS.sign_statement(bundle.statement(DIGEST, "https://slsa.dev/provenance/v1"))
         bundle.attach(registry, CHANNEL, DIGEST, attestation, "https://slsa.dev/provenance/v1")
