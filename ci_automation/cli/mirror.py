@@ -11,7 +11,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given, configuration, release_source
 from ci_automation.cli.output import print_json, print_table, print_text, progress
-from ci_automation.cli.trust import upstream
+from ci_automation.cli.upstream import upstream
 from ci_automation.flows.mirror import Place, mirror
 from ci_automation.flows.ports import Ports
 from ci_automation.flux.version import Version

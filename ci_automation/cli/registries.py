@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.reference import OciRepository
-from ci_automation.config.model import CredentialsConfig
 from ci_automation.registry import open_registry
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ def registry(reference: Reference, artifact: ArtifactConfig | None, given: Given
     """Return the registry, with credentials from named variables, or else from docker's configuration."""
     if not isinstance(reference.repository, OciRepository):
         return open_registry(reference)
+    from ci_automation.config.model import CredentialsConfig
     from ci_automation.registry.credentials import DockerConfig, NamedVariables, Variables
     from ci_automation.registry.network import Network
 

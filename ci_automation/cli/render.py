@@ -9,7 +9,7 @@ import click
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given, configuration, release_source
 from ci_automation.cli.output import print_json, progress
-from ci_automation.cli.trust import upstream
+from ci_automation.cli.upstream import upstream
 from ci_automation.flows.ports import Ports
 from ci_automation.flows.render import render_release
 from ci_automation.flux.options import Options

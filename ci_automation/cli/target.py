@@ -12,7 +12,8 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli.given import configuration, release_source
 from ci_automation.cli.output import confirmation, progress
 from ci_automation.cli.registries import registry
-from ci_automation.cli.trust import signer, signing_mode, trusted, upstream
+from ci_automation.cli.trust import signer, signing_mode, trusted
+from ci_automation.cli.upstream import upstream
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.model import FIRST_WITH_BUNDLES, SigningMode, UnknownArtifact
 from ci_automation.errors import UsageError

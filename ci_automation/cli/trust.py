@@ -9,25 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.config.model import (
-    DirectorySource,
-    GitHubSource,
     SigningConfig,
     SigningMode,
-    UpstreamConfig,
-    UpstreamVerify,
     VerifyConfig,
 )
 
 if TYPE_CHECKING:
     from ci_automation.cli.given import Given
-    from ci_automation.config.model import ArtifactConfig, Config
-    from ci_automation.flows.ports import Upstream
+    from ci_automation.config.model import ArtifactConfig
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.sigstore import TrustRoot
     from ci_automation.signing.trust import Trusted
 
 _TOKENS = ("SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL")
-_FLUX_MANIFESTS = "oci://ghcr.io/fluxcd/flux-manifests:latest"
 
 
 def signing_mode(artifact: ArtifactConfig | None, given: Given) -> SigningMode | None:
@@ -107,23 +101,3 @@ def trust_root(artifact: ArtifactConfig | None, given: Given) -> TrustRoot:
 
     location = given.trust_config or (artifact.trust_config if artifact else None)
     return TrustRoot.from_file(Path(location)) if location else TrustRoot.public()
-
-
-def upstream(given: Given, config: Config | None) -> Upstream:
-    """Return what proves that releases are Flux's own; GitHub's must carry a signature, those of a directory may."""
-    from ci_automation.artifact.reference import LayoutDirectory, Reference
-    from ci_automation.cli.registries import registry
-    from ci_automation.flows.ports import Upstream
-    from ci_automation.signing.sigstore import TrustRoot
-
-    source = DirectorySource(Path(given.releases)) if given.releases else config.source if config else GitHubSource()
-    said = config.upstream if config else UpstreamConfig()
-    # A directory may stand where Sigstore cannot be reached: the roots in the cache, or those we come with, will do.
-    public = TrustRoot.public(offline=isinstance(source, DirectorySource))
-    root = TrustRoot.from_file(Path(said.trust_config)) if said.trust_config else public
-    if isinstance(source, DirectorySource):
-        mirrored = Reference(LayoutDirectory(source.path / "flux-manifests"), "latest")
-        place = said.manifests or mirrored
-        return Upstream(root, said.verify is UpstreamVerify.REQUIRED, place, registry(place, None, given))
-    place = said.manifests or Reference.parse(_FLUX_MANIFESTS)
-    return Upstream(root, said.verify is not UpstreamVerify.IF_AVAILABLE, place, registry(place, None, given))

@@ -97,7 +97,8 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
     bases = [step.base for step in plan.steps]
     if observed.digest not in bases:
         raise PlanOutdated(plan, observed.digest)
-    done = start = bases.index(observed.digest)
+    if done := (start := bases.index(observed.digest)):
+        settle_record(observed, ports, intent)  # an earlier run of this plan came so far, and perhaps not to its record
     # An option that left no trace in the components file is in the plan; the annotation says whether it is the one.
     base = read_base(observed, ports, replace(intent, flags=plan.steps[start].options.differing()))
     for step in plan.steps[start:]:

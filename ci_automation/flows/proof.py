@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from ci_automation.artifact.archive import read_archive
 from ci_automation.errors import Error, VerificationFailed
-from ci_automation.flows.delegate import delegate
 from ci_automation.flows.upstream import find_artifact
 from ci_automation.flux.bundle import LIMITS
 from ci_automation.flux.known import is_known
@@ -91,6 +90,8 @@ def _calibrated(release: FetchedRelease, options: Options, ports: Ports) -> Rend
 
 def _delegated(release: FetchedRelease, options: Options, ports: Ports) -> Rendering:
     """Return what the release's own flux CLI renders."""
+    from ci_automation.flows.delegate import delegate  # it brings much, for one release in many
+
     ports.say(f"looking for the flux CLI of {release.release.version}")
     made = delegate(release, options, ports.releases)
     where = f", whose {' and '.join(made.in_reach)} could not be cut off" if made.in_reach else ""

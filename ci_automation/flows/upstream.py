@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from ci_automation.flux.release import checksums_name
 from ci_automation.registry.port import NotFound
-from ci_automation.signing.lookup import RekorLog
 from ci_automation.signing.upstream import (
     UpstreamForged,
     UpstreamUnsigned,
+    is_signed,
     upstream_trust,
     verify_upstream,
 )
-from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
@@ -54,6 +53,10 @@ def fetch(version: Version, ports: Ports, *, log_entry: bytes | None = None) -> 
 
 def _vouched(version: Version, files: ReleaseFiles, upstream: Upstream) -> Vouched:
     """Return who vouches for the checksums; in one run the log is asked once for each of them."""
+    if not is_signed(files):
+        raise UpstreamUnsigned(version, checksums_name(version))
+    from ci_automation.signing.lookup import RekorLog
+
     proof = replace(files, bundle=b"")
     if (known := upstream.vouched.get((version, proof))) is None:
         known = verify_upstream(version, files, upstream.root, RekorLog(lambda: upstream.root.rekor_url))
@@ -101,6 +104,8 @@ def verify_artifact(version: Version, upstream: Upstream, registry: Registry, re
         UpstreamUnsigned: it is not signed.
         UpstreamForged: it is signed, and not by Flux's release workflow of that version.
     """
+    from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
+
     assert reference.digest is not None  # noqa: S101  # for the type checker
     try:
         trusted = upstream_trust(version, upstream.root)

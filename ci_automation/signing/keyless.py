@@ -20,6 +20,7 @@ from ci_automation.registry.exchange import parsed_json
 from ci_automation.signing.bundle import BUNDLE_TYPE, PAYLOAD_TYPE, Envelope
 from ci_automation.signing.certified import Rejected, certificate_of_pem, identity_of
 from ci_automation.signing.exchange import Call, Exchange, FulcioFailed, RekorFailed, ServiceFailed, TimestampFailed
+from ci_automation.signing.instance import NoSigningServices
 from ci_automation.signing.legacy import (
     CERTIFICATE_ANNOTATION,
     CHAIN_ANNOTATION,
@@ -37,7 +38,6 @@ from ci_automation.signing.rekor import (
     v2_proposal,
 )
 from ci_automation.signing.signer import SignatureUnusable
-from ci_automation.signing.sigstore import NoSigningServices
 from ci_automation.signing.trust import IdentityMatch, TrustedIdentities
 
 if TYPE_CHECKING:
@@ -48,8 +48,9 @@ if TYPE_CHECKING:
 
     from ci_automation.registry.exchange import Answer
     from ci_automation.signing.certified import Certified
+    from ci_automation.signing.instance import Services
     from ci_automation.signing.oidc import Tokens
-    from ci_automation.signing.sigstore import Services, TrustRoot
+    from ci_automation.signing.sigstore import TrustRoot
     from ci_automation.signing.trust import Identity
 
 T = TypeVar("T")

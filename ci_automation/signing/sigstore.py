@@ -12,23 +12,12 @@ from typing import TYPE_CHECKING, Self
 from ci_automation.registry.network import Network
 from ci_automation.signing import certified
 from ci_automation.signing.certified import Certified, Rejected
-from ci_automation.signing.exchange import Exchange
-from ci_automation.signing.instance import Instance, NoSigningServices, Services, shipped
 from ci_automation.signing.trust_config import MAX_CONFIG_BYTES, TrustConfigUnreadable, config, roots_in
-from ci_automation.signing.tuf import TARGETS, Repository, TrustRootUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = [
-    "Certified",
-    "NoSigningServices",
-    "Rejected",
-    "Services",
-    "TrustConfigUnreadable",
-    "TrustRoot",
-    "TrustRootUnavailable",
-]
+    from ci_automation.signing.instance import Instance, Services
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +108,8 @@ def _contained(verify: Callable[[], Certified]) -> Certified:
 
 @lru_cache(maxsize=8)
 def _instance(root: TrustRoot) -> Instance:
+    from ci_automation.signing.instance import Instance  # what loads nothing of Sigstore may name a root at no cost
+
     content = root.content
     return Instance(_public_config(root) if content is None else content, root.where)
 
@@ -129,6 +120,10 @@ def _public_config(root: TrustRoot) -> bytes:
     Raises:
         TrustRootUnavailable: it cannot be had.
     """
+    from ci_automation.signing.exchange import Exchange
+    from ci_automation.signing.instance import shipped
+    from ci_automation.signing.tuf import TARGETS, Repository, TrustRootUnavailable
+
     try:
         repository = Repository(shipped("root.json"), root.folder, Exchange(root.network))
         found = repository.targets(offline=root.offline)

@@ -353,6 +353,17 @@ class TestRecords:
         (record,) = records.read(world.registry, CHANNEL, at(world), OURS)
         assert (record.recovered, record.previous, record.version) == (True, None, PATCH)
 
+    def test_of_a_step_in_the_middle_of_a_plan_is_written_by_the_run_that_goes_on(self) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        middle, last = (step.target for step in plan.steps)
+        update(CHANNEL, world.ports(), intent())
+        forget_records(world, middle)
+        assert apply(plan, {last}, world.ports(), intent()).done == 2
+        assert [record.recovered for record in records.read(world.registry, CHANNEL, middle, OURS)] == [True]
+        assert [record.previous for record in records.read(world.registry, CHANNEL, last, OURS)] == [middle]
+
     def test_are_not_needed_to_read_the_history(self, world: World) -> None:
         forget_records(world, at(world))
         assert [entry.version for entry in history(CHANNEL, world.ports())] == [PATCH, OLD]

@@ -21,10 +21,11 @@ from ci_automation.signing.exchange import (
     TokenServiceFailed,
     UnsafeService,
 )
+from ci_automation.signing.instance import NoSigningServices
 from ci_automation.signing.keyless import KeylessSigner, OtherIdentity, TokenRefused
 from ci_automation.signing.oidc import ambient
 from ci_automation.signing.signer import SignatureUnusable
-from ci_automation.signing.sigstore import NoSigningServices, TrustRoot
+from ci_automation.signing.sigstore import TrustRoot
 from ci_automation.signing.trust import Identity
 from tests.fakes.sigstore import CANARY, WORKFLOW, LocalSigstore
 from tests.fakes.sigstore import tokens as made

@@ -262,7 +262,7 @@ class TestDelegated:
         self, in_reach: tuple[str, ...], said: str, place: Place, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         text = render(BUNDLE, VERSION, Options())
-        monkeypatch.setattr("ci_automation.flows.proof.delegate", lambda *_: delegate.Delegated(text, in_reach))
+        monkeypatch.setattr("ci_automation.flows.delegate.delegate", lambda *_: delegate.Delegated(text, in_reach))
         assert place.rendering().detail == f"its own flux CLI made it, {said}"
 
     def test_a_release_that_we_cannot_render_is_rendered_by_it(self, place: Place) -> None:

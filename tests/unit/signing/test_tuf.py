@@ -277,8 +277,8 @@ class TestThePublicInstance:
         server = Server(url=PUBLIC_TUF)
         server.publish(2, (json.dumps(files[0]).encode(), json.dumps(files[1]).encode()))
         self.bundle = local.sign_bundle(b"{}")
-        monkeypatch.setattr(sigstore, "shipped", lambda name: server.pages[f"1.{name}"])
-        monkeypatch.setattr(sigstore, "Exchange", lambda _: server)
+        monkeypatch.setattr("ci_automation.signing.instance.shipped", lambda name: server.pages[f"1.{name}"])
+        monkeypatch.setattr("ci_automation.signing.exchange.Exchange", lambda _: server)
         return server
 
     def run(self, folder: Path) -> None:
