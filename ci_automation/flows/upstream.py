@@ -7,13 +7,6 @@ from typing import TYPE_CHECKING
 
 from ci_automation.flux.release import checksums_name
 from ci_automation.registry.port import NotFound
-from ci_automation.signing.upstream import (
-    UpstreamForged,
-    UpstreamUnsigned,
-    is_signed,
-    upstream_trust,
-    verify_upstream,
-)
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
@@ -40,22 +33,18 @@ def fetch(version: Version, ports: Ports, *, log_entry: bytes | None = None) -> 
     if ports.upstream is None:
         return found
     files = found.files if log_entry is None else replace(found.files, log_entry=log_entry)
-    try:
-        vouched = _vouched(version, files, ports.upstream)
-    except UpstreamUnsigned:
-        if ports.upstream.required:
-            raise
+    if not (files.is_signed or ports.upstream.required):  # and nothing is loaded to find that out
         ports.say(f"{checksums_name(version)} is not signed: nobody vouches for {version}")
         return found
+    vouched = _vouched(version, files, ports.upstream)
     ports.say(f"{checksums_name(version)} is signed by {vouched.identity}")
     return replace(found, files=replace(files, log_entry=vouched.log_entry), vouched=str(vouched.identity))
 
 
 def _vouched(version: Version, files: ReleaseFiles, upstream: Upstream) -> Vouched:
     """Return who vouches for the checksums; in one run the log is asked once for each of them."""
-    if not is_signed(files):
-        raise UpstreamUnsigned(version, checksums_name(version))
     from ci_automation.signing.lookup import RekorLog
+    from ci_automation.signing.upstream import verify_upstream
 
     proof = replace(files, bundle=b"")
     if (known := upstream.vouched.get((version, proof))) is None:
@@ -81,6 +70,8 @@ def find_artifact(version: Version, ports: Ports) -> UpstreamArtifact | None:
         UpstreamUnsigned: it is not signed, and must be.
         UpstreamForged: it is signed, and not by Flux's release workflow of that version.
     """
+    from ci_automation.signing.upstream import UpstreamUnsigned
+
     upstream = ports.upstream
     if upstream is None or upstream.manifests is None or upstream.registry is None:
         return None
@@ -104,6 +95,7 @@ def verify_artifact(version: Version, upstream: Upstream, registry: Registry, re
         UpstreamUnsigned: it is not signed.
         UpstreamForged: it is signed, and not by Flux's release workflow of that version.
     """
+    from ci_automation.signing.upstream import UpstreamForged, UpstreamUnsigned, upstream_trust
     from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
     assert reference.digest is not None  # noqa: S101  # for the type checker

@@ -105,6 +105,11 @@ class ReleaseFiles:
     certificate: bytes | None = None
     log_entry: bytes | None = None
 
+    @property
+    def is_signed(self) -> bool:
+        """Return whether they carry any part of a signature, good or not."""
+        return self.signature is not None or self.certificate is not None
+
 
 @dataclass(frozen=True, slots=True)
 class FetchedRelease:

@@ -66,11 +66,6 @@ def upstream_trust(version: Version, root: TrustRoot) -> TrustedIdentities:
     return TrustedIdentities((IdentityMatch.exact(upstream_identity(version)),), root)
 
 
-def is_signed(files: ReleaseFiles) -> bool:
-    """Return whether a release carries any part of a signature, good or not."""
-    return files.signature is not None or files.certificate is not None
-
-
 def verify_upstream(version: Version, files: ReleaseFiles, root: TrustRoot, log: Log) -> Vouched:
     """Return who vouches for the checksums of a release; `log` is asked where its entry does not come with the files.
 
@@ -80,7 +75,7 @@ def verify_upstream(version: Version, files: ReleaseFiles, root: TrustRoot, log:
         RekorUnreachable: the log could not be asked.
     """
     what = checksums_name(version)
-    if not is_signed(files):
+    if not files.is_signed:
         raise UpstreamUnsigned(version, what)
     if files.signature is None or files.certificate is None:
         missing = "signature" if files.signature is None else "certificate"
