@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from ci_automation.config.model import Config
     from ci_automation.flux.release import ReleaseSource
-    from ci_automation.signing.keyless import KeylessSigner
-    from ci_automation.signing.sigstore import TrustRoot
+    from ci_automation.signing.sigstore.keyless import KeylessSigner
+    from ci_automation.signing.sigstore.root import TrustRoot
 
 GITHUB_API = "https://api.github.com"
 

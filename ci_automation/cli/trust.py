@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.given import Given
     from ci_automation.config.model import ArtifactConfig
     from ci_automation.signing.signer import Signer
-    from ci_automation.signing.sigstore import TrustRoot
+    from ci_automation.signing.sigstore.root import TrustRoot
     from ci_automation.signing.trust import Trusted
 
 _TOKENS = ("SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL")
@@ -46,9 +46,9 @@ def signer(artifact: ArtifactConfig | None, given: Given) -> Signer | None:
             return None
         case SigningMode.KEYLESS:
             from ci_automation.registry.network import Network
-            from ci_automation.signing.exchange import Exchange
-            from ci_automation.signing.keyless import KeylessSigner
-            from ci_automation.signing.oidc import ambient
+            from ci_automation.signing.sigstore.exchange import Exchange
+            from ci_automation.signing.sigstore.keyless import KeylessSigner
+            from ci_automation.signing.sigstore.oidc import ambient
 
             root = trust_root(artifact, given)
             if root not in given.keyless:  # one for all artifacts: its certificate lives for ten minutes
@@ -56,7 +56,7 @@ def signer(artifact: ArtifactConfig | None, given: Given) -> Signer | None:
                 given.keyless[root] = KeylessSigner(root, ambient(os.environ, exchange, _mask), exchange)
             return given.keyless[root]
         case SigningMode.KEY | SigningMode.KMS:
-            from ci_automation.signing.keys import open_private_key
+            from ci_automation.signing.keys.locations import open_private_key
             from ci_automation.signing.signer import KeySigner
 
             location = given.key or (artifact.signing.key if artifact else None)
@@ -81,7 +81,7 @@ def trusted(artifact: ArtifactConfig | None, given: Given, signing: Signer | Non
     said = VerifyConfig(given.public_key, given.identity, given.identity_regexp, given.issuer)
     verify = said if said != VerifyConfig() else artifact.verify if artifact else said
     if verify.public_keys:
-        from ci_automation.signing.keys import load_public_key
+        from ci_automation.signing.keys.locations import load_public_key
         from ci_automation.signing.trust import TrustedKeys
 
         return TrustedKeys(tuple(load_public_key(location, os.environ, Path()) for location in verify.public_keys))
@@ -97,7 +97,7 @@ def trusted(artifact: ArtifactConfig | None, given: Given, signing: Signer | Non
 
 def trust_root(artifact: ArtifactConfig | None, given: Given) -> TrustRoot:
     """Return the Sigstore instance whose certificates count: one's own, or the public one."""
-    from ci_automation.signing.sigstore import TrustRoot
+    from ci_automation.signing.sigstore.root import TrustRoot
 
     location = given.trust_config or (artifact.trust_config if artifact else None)
     return TrustRoot.from_file(Path(location)) if location else TrustRoot.public()

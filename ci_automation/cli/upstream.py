@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli.registries import registry
 from ci_automation.flows.ports import Upstream
-from ci_automation.signing.sigstore import TrustRoot
+from ci_automation.signing.sigstore.root import TrustRoot
 
 if TYPE_CHECKING:
     from ci_automation.cli.given import Given

@@ -141,6 +141,41 @@ class UpstreamConfig:
     manifests: Reference | None = None  # where Flux's own rendering is published; None: ghcr.io, or in the directory
 
 
+class ApprovalVia(enum.StrEnum):
+    """How approvals are asked for."""
+
+    NONE = "none"
+    PULL_REQUEST = "pull-request"
+    WORKFLOW_DISPATCH = "workflow-dispatch"
+    REPOSITORY_DISPATCH = "repository-dispatch"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalConfig:
+    """How approvals are asked for, who is asked, and how many people it takes."""
+
+    via: ApprovalVia | None = None  # None: as the action's input says, and without one by the output alone
+    approvals: int = 0  # reviews of the head commit that a pull request needs besides its merge
+    team: str | None = None  # ORGANISATION/TEAM: only its members' yes counts
+    reviewers: tuple[str, ...] = ()
+    team_reviewers: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    assignees: tuple[str, ...] = ()
+    draft: bool = False
+    auto_merge: bool = False
+    environment: str = "flux-manifests"  # of a workflow dispatch
+    workflow: str = "approve.yaml"  # same
+    repository: str | None = None  # OWNER/NAME: who is sent a repository dispatch
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """A repository with files that name the artifact, below `paths` (none: all)."""
+
+    repository: str
+    paths: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Login:
     """The names of the environment variables that hold a user name and a password."""
@@ -173,6 +208,9 @@ class ArtifactConfig:
     trust_config: str | None = None
     attestations: bool = False
     minimum_flux: Version | None = None
+    approval: ApprovalConfig = ApprovalConfig()
+    consumers: tuple[ConsumerConfig, ...] = ()
+    announce: tuple[str, ...] = ()  # OWNER/NAME of the repositories that are sent flux-manifests-published
 
 
 @dataclass(frozen=True, slots=True)

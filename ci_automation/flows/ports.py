@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ci_automation.registry.port import Registry
     from ci_automation.report.adoption import Adoption
     from ci_automation.signing.signer import Signer
-    from ci_automation.signing.sigstore import TrustRoot
+    from ci_automation.signing.sigstore.root import TrustRoot
     from ci_automation.signing.trust import Trusted
     from ci_automation.signing.upstream import Vouched
 

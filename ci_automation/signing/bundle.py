@@ -14,8 +14,8 @@ from ci_automation.artifact.gojson import unique
 from ci_automation.artifact.manifest import Descriptor, InvalidManifest, Manifest, NoLayers, parse_document
 from ci_automation.registry.port import ContentMismatch, NotAnIndex, NotFound
 from ci_automation.signing.bundle_format import PAYLOAD_TYPE, Bundle, Envelope, member
-from ci_automation.signing.certified import Rejected
 from ci_automation.signing.finding import Finding, distrust
+from ci_automation.signing.sigstore.certified import Rejected
 from ci_automation.signing.trust import TrustedKeys
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, MAX_LAYERS, Descriptor,
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.errors import VerificationFailed
 from ci_automation.registry.port import ContentMismatch, NotFound
-from ci_automation.signing.certified import Rejected
 from ci_automation.signing.finding import Finding, distrust
+from ci_automation.signing.sigstore.certified import Rejected
 from ci_automation.signing.trust import TrustedKeys
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.signing.keys import PublicKey
+    from ci_automation.signing.keys.locations import PublicKey
     from ci_automation.signing.trust import Identity, Trusted
 
 

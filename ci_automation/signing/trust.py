@@ -10,8 +10,8 @@ from ci_automation.errors import UsageError
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
-    from ci_automation.signing.keys import PublicKey
-    from ci_automation.signing.sigstore import TrustRoot
+    from ci_automation.signing.keys.locations import PublicKey
+    from ci_automation.signing.sigstore.root import TrustRoot
 
 _SPECIAL, _ESCAPED = re.compile(r"[\\.+*?()|\[\]{}^$]"), r"\\\g<0>"  # what Go's regexp.QuoteMeta quotes
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.registry.port import Registry
     from ci_automation.signing.signer import Signer
-    from ci_automation.signing.sigstore import TrustRoot
+    from ci_automation.signing.sigstore.root import TrustRoot
     from ci_automation.signing.trust import Trusted
 
 _ATTEMPTS = 3

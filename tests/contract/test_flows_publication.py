@@ -187,7 +187,7 @@ def void(_: object) -> None:
 def test_nothing_is_tagged_where_the_signature_does_not_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     world = at_oldest()
     before = names(world)
-    monkeypatch.setattr("ci_automation.signing.keys.SigningKey.sign", lambda *_: b"not a signature")
+    monkeypatch.setattr("ci_automation.signing.keys.locations.SigningKey.sign", lambda *_: b"not a signature")
     with pytest.raises(SignatureUnusable):
         run_update(world)
     assert {tag: digest for tag, digest in names(world).items() if not tag.endswith(".sig")} == {

@@ -13,7 +13,8 @@ import pytest
 
 from ci_automation.errors import SigningError
 from ci_automation.registry.retry import Clock, Patience
-from ci_automation.signing.exchange import (
+from ci_automation.signing.signer import SignatureUnusable
+from ci_automation.signing.sigstore.exchange import (
     Exchange,
     FulcioFailed,
     RekorFailed,
@@ -21,11 +22,10 @@ from ci_automation.signing.exchange import (
     TokenServiceFailed,
     UnsafeService,
 )
-from ci_automation.signing.instance import NoSigningServices
-from ci_automation.signing.keyless import KeylessSigner, OtherIdentity, TokenRefused
-from ci_automation.signing.oidc import ambient
-from ci_automation.signing.signer import SignatureUnusable
-from ci_automation.signing.sigstore import TrustRoot
+from ci_automation.signing.sigstore.instance import NoSigningServices
+from ci_automation.signing.sigstore.keyless import KeylessSigner, OtherIdentity, TokenRefused
+from ci_automation.signing.sigstore.oidc import ambient
+from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.trust import Identity
 from tests.fakes.sigstore import CANARY, WORKFLOW, LocalSigstore
 from tests.fakes.sigstore import tokens as made

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from securesystemslib.exceptions import UnsupportedAlgorithmError
 
 from ci_automation.errors import Error
-from ci_automation.signing.keys import KeyFileMissing, KeyKind, SigningKey, UnsupportedKey, open_private_key
-from ci_automation.signing.kms import KmsClientMissing, KmsFailed, KmsKeyUnsuitable, KmsLocationInvalid, is_kms
+from ci_automation.signing.keys.kms import KmsClientMissing, KmsFailed, KmsKeyUnsuitable, KmsLocationInvalid, is_kms
+from ci_automation.signing.keys.locations import KeyFileMissing, KeyKind, SigningKey, UnsupportedKey, open_private_key
 from tests.fakes.keys import self_signed
 from tests.fakes.kms import CANARY, FakeAws, FakeVault, Fault
 from tests.fakes.world import key_pem

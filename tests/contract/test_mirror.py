@@ -27,7 +27,7 @@ from ci_automation.flux.version import Version
 from ci_automation.registry import open_registry
 from ci_automation.registry.layout import LayoutRegistry
 from ci_automation.registry.port import NotFound
-from ci_automation.signing.sigstore import TrustRoot
+from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.upstream import UpstreamForged, UpstreamUnsigned, upstream_identity
 from tests.fakes.registry import InMemoryRegistry
 from tests.fakes.releases import SampleRelease, signed, write_releases

@@ -27,7 +27,7 @@ from ci_automation.flux.render import render
 from ci_automation.flux.text import TemplateMismatch
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
-from ci_automation.signing.sigstore import TrustRoot
+from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.trust import Identity
 from ci_automation.signing.upstream import ISSUER, upstream_identity
 from tests.fakes import upstream

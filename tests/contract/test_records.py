@@ -258,7 +258,7 @@ class TestKeyless:
 
     @pytest.mark.parametrize("rekor", [1, 2])
     def test_real_certificates_and_log_entries(self, memory: InMemoryRegistry, tmp_path: Path, rekor: int) -> None:
-        from ci_automation.signing.sigstore import TrustRoot
+        from ci_automation.signing.sigstore.root import TrustRoot
         from ci_automation.signing.trust import IdentityMatch, TrustedIdentities
 
         manifest = put(memory, CHANNEL, b"artifact")

@@ -12,10 +12,10 @@ from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.cluster import table
 from ci_automation.signing.evidence import gather
-from ci_automation.signing.exchange import RekorFailed
-from ci_automation.signing.keyless import KeylessSigner
-from ci_automation.signing.oidc import ambient
-from ci_automation.signing.sigstore import TrustRoot
+from ci_automation.signing.sigstore.exchange import RekorFailed
+from ci_automation.signing.sigstore.keyless import KeylessSigner
+from ci_automation.signing.sigstore.oidc import ambient
+from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, signed_by, verify
 from tests.fakes.registry import InMemoryRegistry

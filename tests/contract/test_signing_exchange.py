@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from ci_automation.registry.network import Network
 from ci_automation.registry.retry import Clock, Patience
 from ci_automation.registry.transport import MissingCertificates
-from ci_automation.signing.exchange import Call, Exchange, FulcioFailed, ServiceFailed, UnsafeService
+from ci_automation.signing.sigstore.exchange import Call, Exchange, FulcioFailed, ServiceFailed, UnsafeService
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,9 +26,9 @@ from ci_automation.github.client import GitHub
 from ci_automation.registry.network import Network
 from ci_automation.registry.port import NotFound
 from ci_automation.registry.retry import Clock, Patience
-from ci_automation.signing.exchange import Exchange
-from ci_automation.signing.lookup import RekorLog, RekorUnreachable
-from ci_automation.signing.sigstore import TrustRoot
+from ci_automation.signing.sigstore.exchange import Exchange
+from ci_automation.signing.sigstore.lookup import RekorLog, RekorUnreachable
+from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.trust import Identity
 from ci_automation.signing.upstream import (
     ISSUER,

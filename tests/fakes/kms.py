@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
-    from ci_automation.signing.private import AnyPrivateKey
+    from ci_automation.signing.keys.private import AnyPrivateKey
 
 CANARY = "canary-kms"  # is in every secret of these doubles
 REGION, ACCOUNT = "eu-central-1", "111122223333"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ci_automation.signing import legacy
 from ci_automation.signing.bundle import BUNDLE_TYPE, PAYLOAD_TYPE
-from ci_automation.signing.certified import Certified, Rejected
+from ci_automation.signing.sigstore.certified import Certified, Rejected
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
 
 if TYPE_CHECKING:
-    from ci_automation.signing.sigstore import TrustRoot
+    from ci_automation.signing.sigstore.root import TrustRoot
 
 US = Identity("https://token.example", "https://git.example/acme/fleet/.github/workflows/flux.yaml@refs/heads/main")
 THEM = Identity("https://token.example", "https://git.example/evil/fleet/.github/workflows/flux.yaml@refs/heads/main")

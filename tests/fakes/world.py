@@ -17,7 +17,7 @@ from ci_automation.flows.ports import Intent, Ports
 from ci_automation.flux.bundle import Bundle
 from ci_automation.flux.release import FetchedRelease, Release, ReleaseFiles, ReleaseNotFound
 from ci_automation.flux.version import Version
-from ci_automation.signing.keys import SigningKey
+from ci_automation.signing.keys.locations import SigningKey
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from tests.canaries import hide_key

@@ -20,7 +20,7 @@ from ci_automation.flux.version import Version
 from ci_automation.policy.model import STEPS, Action, Policy
 from ci_automation.policy.ranges import Range
 from ci_automation.registry import open_registry
-from ci_automation.signing.keys import SigningKey
+from ci_automation.signing.keys.locations import SigningKey
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from tests.real.pipeline import PASSWORD

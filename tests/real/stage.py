@@ -24,11 +24,11 @@ from ci_automation.registry import open_registry
 from ci_automation.report.secret import secret_yaml
 from ci_automation.report.sync import NoSingleIdentity
 from ci_automation.signing import bundle, legacy
-from ci_automation.signing.keyless import KeylessSigner
-from ci_automation.signing.keys import SigningKey
-from ci_automation.signing.oidc import ambient
+from ci_automation.signing.keys.locations import SigningKey
 from ci_automation.signing.signer import KeySigner
-from ci_automation.signing.sigstore import TrustRoot
+from ci_automation.signing.sigstore.keyless import KeylessSigner
+from ci_automation.signing.sigstore.oidc import ambient
+from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.trust import IdentityMatch, TrustedIdentities, TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed
 from tests.fakes.sigstore import WORKFLOW, LocalSigstore

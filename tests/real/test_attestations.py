@@ -22,10 +22,10 @@ from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
-from ci_automation.signing.keyless import KeylessSigner
-from ci_automation.signing.oidc import ambient
 from ci_automation.signing.signer import KeySigner
-from ci_automation.signing.sigstore import TrustRoot
+from ci_automation.signing.sigstore.keyless import KeylessSigner
+from ci_automation.signing.sigstore.oidc import ambient
+from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.verify import ensure_signed
 from tests.fakes.sigstore import WORKFLOW, LocalSigstore
 from tests.real import cosign, program

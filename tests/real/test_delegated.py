@@ -32,7 +32,7 @@ from ci_automation.flux.proof import NotCalibrated, Proof, calibrate
 from ci_automation.flux.release import checksums_name, proof_names
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
-from ci_automation.signing.sigstore import TrustRoot
+from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.upstream import upstream_identity
 from tests.fakes import upstream
 from tests.fakes.programs import has_landlock, program_name

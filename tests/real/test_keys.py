@@ -16,8 +16,8 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
-from ci_automation.signing.keys import load_public_key, open_private_key
-from ci_automation.signing.kms import KmsFailed
+from ci_automation.signing.keys.kms import KmsFailed
+from ci_automation.signing.keys.locations import load_public_key, open_private_key
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, ensure_signed, verify

@@ -22,7 +22,7 @@ from ci_automation.flux.sources.github import GitHubSource
 from ci_automation.flux.version import Version
 from ci_automation.github.client import GitHub
 from ci_automation.registry import open_registry
-from ci_automation.signing.sigstore import TrustRoot
+from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.upstream import UpstreamForged, upstream_identity
 from tests.fakes.github import FakeGitHub
 from tests.fakes.sigstore import LocalSigstore

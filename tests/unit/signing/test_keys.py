@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import SigningError
-from ci_automation.signing.keys import (
+from ci_automation.signing.keys.locations import (
     PASSWORD_VARIABLE,
     KeyFileMissing,
     KeyKind,

@@ -11,8 +11,8 @@ import pytest
 from ci_automation.errors import SigningError
 from ci_automation.registry.exchange import Answer
 from ci_automation.registry.retry import Clock, Patience
-from ci_automation.signing.exchange import Call, Exchange, TokenServiceFailed, UnsafeService
-from ci_automation.signing.oidc import (
+from ci_automation.signing.sigstore.exchange import Call, Exchange, TokenServiceFailed, UnsafeService
+from ci_automation.signing.sigstore.oidc import (
     GITHUB,
     GitHubTokens,
     HandedToken,

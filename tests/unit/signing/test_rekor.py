@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ci_automation.signing.rekor import (
+from ci_automation.signing.sigstore.rekor import (
     LogEntry,
     UnreadableEntry,
     bundle_entry_of_answer,

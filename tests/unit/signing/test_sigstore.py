@@ -20,11 +20,17 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.errors import UsageError
 from ci_automation.registry.network import Network
 from ci_automation.signing.bundle import PAYLOAD_TYPE, Envelope
-from ci_automation.signing.certified import Certified, Rejected, identity_of, require_code_signing, require_signed
-from ci_automation.signing.instance import NoSigningServices, Services
-from ci_automation.signing.sigstore import TrustRoot
+from ci_automation.signing.sigstore.certified import (
+    Certified,
+    Rejected,
+    identity_of,
+    require_code_signing,
+    require_signed,
+)
+from ci_automation.signing.sigstore.instance import NoSigningServices, Services
+from ci_automation.signing.sigstore.root import TrustRoot
+from ci_automation.signing.sigstore.trust_config import TrustConfigUnreadable
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
-from ci_automation.signing.trust_config import TrustConfigUnreadable
 from tests.fakes.sigstore import WORKFLOW, Fault, LocalSigstore
 from tests.fakes.sigstore.ca import pem
 from tests.fakes.sigstore.der import text as utf8

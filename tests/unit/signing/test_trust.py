@@ -20,7 +20,7 @@ from ci_automation.signing.trust import (
 from tests.fakes.world import signing_key
 
 if TYPE_CHECKING:
-    from ci_automation.signing.sigstore import TrustRoot
+    from ci_automation.signing.sigstore.root import TrustRoot
 
 ROOT = cast("TrustRoot", None)
 ISSUER = "https://token.actions.githubusercontent.com"

@@ -22,16 +22,23 @@ from tuf.api.metadata import (  # type: ignore[attr-defined]  # same
 )
 
 from ci_automation.registry.exchange import Answer
-from ci_automation.signing import sigstore, tuf
-from ci_automation.signing.sigstore import TrustRoot
-from ci_automation.signing.tuf import MAX_AGE_SECONDS, PUBLIC_TUF, TARGETS, Repository, TrustRootUnavailable, TufFailed
+from ci_automation.signing.sigstore import root, tuf
+from ci_automation.signing.sigstore.root import TrustRoot
+from ci_automation.signing.sigstore.tuf import (
+    MAX_AGE_SECONDS,
+    PUBLIC_TUF,
+    TARGETS,
+    Repository,
+    TrustRootUnavailable,
+    TufFailed,
+)
 from tests.fakes.sigstore import LocalSigstore
 from tests.fakes.sigstore.trust import signing_config, trusted_root
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ci_automation.signing.exchange import Call, Exchange
+    from ci_automation.signing.sigstore.exchange import Call, Exchange
 
 NOW = datetime.now(UTC).replace(microsecond=0)  # TUF's client reads the clock itself
 FILES = (b'{"roots": 1}', b'{"services": 1}')
@@ -227,7 +234,7 @@ def test_offline_without_a_cache_there_is_nothing(server: Server, repository: Re
 def test_a_repository_without_the_files_is_not_sigstores(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ci_automation.signing.tuf.TARGETS", ("another.json",))
+    monkeypatch.setattr("ci_automation.signing.sigstore.tuf.TARGETS", ("another.json",))
     with pytest.raises(TrustRootUnavailable, match=r"has no another\.json"):
         repository.targets()
 
@@ -277,15 +284,15 @@ class TestThePublicInstance:
         server = Server(url=PUBLIC_TUF)
         server.publish(2, (json.dumps(files[0]).encode(), json.dumps(files[1]).encode()))
         self.bundle = local.sign_bundle(b"{}")
-        monkeypatch.setattr("ci_automation.signing.instance.shipped", lambda name: server.pages[f"1.{name}"])
-        monkeypatch.setattr("ci_automation.signing.exchange.Exchange", lambda _: server)
+        monkeypatch.setattr("ci_automation.signing.sigstore.instance.shipped", lambda name: server.pages[f"1.{name}"])
+        monkeypatch.setattr("ci_automation.signing.sigstore.exchange.Exchange", lambda _: server)
         return server
 
     def run(self, folder: Path) -> None:
-        sigstore._instance.cache_clear()  # as a new process has none
-        root = TrustRoot.public(environment={"XDG_CACHE_HOME": str(folder)})
-        assert root.verify_bundle(self.bundle).statement == b"{}"
-        assert root.services(1).fulcio == "https://s.example"
+        root._instance.cache_clear()  # as a new process has none
+        public = TrustRoot.public(environment={"XDG_CACHE_HOME": str(folder)})
+        assert public.verify_bundle(self.bundle).statement == b"{}"
+        assert public.services(1).fulcio == "https://s.example"
 
     def test_the_second_run_of_a_day_downloads_nothing(self, server: Server, tmp_path: Path) -> None:
         self.run(tmp_path)

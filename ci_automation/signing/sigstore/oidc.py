@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from ci_automation.errors import SigningError
 from ci_automation.registry.exchange import parsed_json
 from ci_automation.registry.network import Network
-from ci_automation.signing.exchange import Call, Exchange, TokenServiceFailed, checked_origin
+from ci_automation.signing.sigstore.exchange import Call, Exchange, TokenServiceFailed, checked_origin
 from ci_automation.signing.trust import Identity
 
 if TYPE_CHECKING:

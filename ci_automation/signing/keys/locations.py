@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import UsageError
-from ci_automation.signing.kms import is_kms, open_kms
-from ci_automation.signing.private import PASSWORD_VARIABLE, SigningKey, WrongPassword
-from ci_automation.signing.public import KeyKind, KeyUnreadable, PublicKey, UnsupportedKey
+from ci_automation.signing.keys.kms import is_kms, open_kms
+from ci_automation.signing.keys.private import PASSWORD_VARIABLE, SigningKey, WrongPassword
+from ci_automation.signing.keys.public import KeyKind, KeyUnreadable, PublicKey, UnsupportedKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

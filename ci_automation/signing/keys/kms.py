@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import Error, SigningError, UsageError
-from ci_automation.signing import services
+from ci_automation.signing.keys import services
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ci_automation.signing.public import PublicKey
+    from ci_automation.signing.keys.public import PublicKey
 
 _CODE = re.compile(r"[A-Za-z0-9_.]{1,64}")
 _SILENT = logging.NullHandler()  # without one, Python prints what a library logs as a warning

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ci_automation.registry.network import Network
-from ci_automation.signing import certified
-from ci_automation.signing.certified import Certified, Rejected
-from ci_automation.signing.trust_config import MAX_CONFIG_BYTES, TrustConfigUnreadable, config, roots_in
+from ci_automation.signing.sigstore import certified
+from ci_automation.signing.sigstore.certified import Certified, Rejected
+from ci_automation.signing.sigstore.trust_config import MAX_CONFIG_BYTES, TrustConfigUnreadable, config, roots_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ci_automation.signing.instance import Instance, Services
+    from ci_automation.signing.sigstore.instance import Instance, Services
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,9 @@ def _contained(verify: Callable[[], Certified]) -> Certified:
 
 @lru_cache(maxsize=8)
 def _instance(root: TrustRoot) -> Instance:
-    from ci_automation.signing.instance import Instance  # what loads nothing of Sigstore may name a root at no cost
+    from ci_automation.signing.sigstore.instance import (
+        Instance,  # what loads nothing of Sigstore may name a root at no cost
+    )
 
     content = root.content
     return Instance(_public_config(root) if content is None else content, root.where)
@@ -120,9 +122,9 @@ def _public_config(root: TrustRoot) -> bytes:
     Raises:
         TrustRootUnavailable: it cannot be had.
     """
-    from ci_automation.signing.exchange import Exchange
-    from ci_automation.signing.instance import shipped
-    from ci_automation.signing.tuf import TARGETS, Repository, TrustRootUnavailable
+    from ci_automation.signing.sigstore.exchange import Exchange
+    from ci_automation.signing.sigstore.instance import shipped
+    from ci_automation.signing.sigstore.tuf import TARGETS, Repository, TrustRootUnavailable
 
     try:
         repository = Repository(shipped("root.json"), root.folder, Exchange(root.network))

@@ -11,7 +11,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from ci_automation.registry.network import Origin, UnsafeAddress
-from ci_automation.signing.public import KeyKind, PublicKey
+from ci_automation.signing.keys.public import KeyKind, PublicKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from ci_automation.errors import SigningError
-from ci_automation.signing.public import KeyUnreadable, PublicKey, UnsupportedKey
+from ci_automation.signing.keys.public import KeyUnreadable, PublicKey, UnsupportedKey
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import VerificationFailed
-from ci_automation.signing.rekor import LogEntry, UnreadableEntry, decoded
+from ci_automation.signing.sigstore.rekor import LogEntry, UnreadableEntry, decoded
 from ci_automation.signing.trust import Identity
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from ci_automation.errors import ReleaseSourceError
 from ci_automation.registry.exchange import parsed_json
 from ci_automation.registry.network import Network
 from ci_automation.registry.retry import Patience
-from ci_automation.signing.exchange import Call, Exchange, RekorFailed, UnsafeService
-from ci_automation.signing.rekor import LogEntry, UnreadableEntry, entry_of_rekor_answer, hashedrekord_proposal
+from ci_automation.signing.sigstore.exchange import Call, Exchange, RekorFailed, UnsafeService
+from ci_automation.signing.sigstore.rekor import LogEntry, UnreadableEntry, entry_of_rekor_answer, hashedrekord_proposal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

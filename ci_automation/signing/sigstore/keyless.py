@@ -18,16 +18,24 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.errors import SigningError
 from ci_automation.registry.exchange import parsed_json
 from ci_automation.signing.bundle import BUNDLE_TYPE, PAYLOAD_TYPE, Envelope
-from ci_automation.signing.certified import Rejected, certificate_of_pem, identity_of
-from ci_automation.signing.exchange import Call, Exchange, FulcioFailed, RekorFailed, ServiceFailed, TimestampFailed
-from ci_automation.signing.instance import NoSigningServices
 from ci_automation.signing.legacy import (
     CERTIFICATE_ANNOTATION,
     CHAIN_ANNOTATION,
     ENTRY_ANNOTATION,
     SIGNATURE_ANNOTATION,
 )
-from ci_automation.signing.rekor import (
+from ci_automation.signing.signer import SignatureUnusable
+from ci_automation.signing.sigstore.certified import Rejected, certificate_of_pem, identity_of
+from ci_automation.signing.sigstore.exchange import (
+    Call,
+    Exchange,
+    FulcioFailed,
+    RekorFailed,
+    ServiceFailed,
+    TimestampFailed,
+)
+from ci_automation.signing.sigstore.instance import NoSigningServices
+from ci_automation.signing.sigstore.rekor import (
     UnreadableEntry,
     bundle_entry_of_answer,
     bundle_entry_of_v2_answer,
@@ -37,7 +45,6 @@ from ci_automation.signing.rekor import (
     hashedrekord_proposal,
     v2_proposal,
 )
-from ci_automation.signing.signer import SignatureUnusable
 from ci_automation.signing.trust import IdentityMatch, TrustedIdentities
 
 if TYPE_CHECKING:
@@ -47,10 +54,10 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
     from ci_automation.registry.exchange import Answer
-    from ci_automation.signing.certified import Certified
-    from ci_automation.signing.instance import Services
-    from ci_automation.signing.oidc import Tokens
-    from ci_automation.signing.sigstore import TrustRoot
+    from ci_automation.signing.sigstore.certified import Certified
+    from ci_automation.signing.sigstore.instance import Services
+    from ci_automation.signing.sigstore.oidc import Tokens
+    from ci_automation.signing.sigstore.root import TrustRoot
     from ci_automation.signing.trust import Identity
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import SigningError
-from ci_automation.signing.exchange import Call, Exchange, ServiceFailed
+from ci_automation.signing.sigstore.exchange import Call, Exchange, ServiceFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

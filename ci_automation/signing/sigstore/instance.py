@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ci_automation.errors import SigningError
-from ci_automation.signing import certified
 from ci_automation.signing.bundle import PAYLOAD_TYPE, Envelope
-from ci_automation.signing.certified import Certified, Rejected
-from ci_automation.signing.rekor import decoded, encoded
-from ci_automation.signing.trust_config import SIGNING_TYPE, Term, TrustConfigUnreadable, config, roots_in
-from ci_automation.signing.tuf import PUBLIC_TUF
+from ci_automation.signing.sigstore import certified
+from ci_automation.signing.sigstore.certified import Certified, Rejected
+from ci_automation.signing.sigstore.rekor import decoded, encoded
+from ci_automation.signing.sigstore.trust_config import SIGNING_TYPE, Term, TrustConfigUnreadable, config, roots_in
+from ci_automation.signing.sigstore.tuf import PUBLIC_TUF
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,0 +1,1 @@
+"""The contract of the runner of GitHub Actions: inputs, outputs, summary, masks, annotations, events."""

@@ -1,0 +1,72 @@
+"""The desk where approvals are asked for and found: what flows know of pull requests, runs and dispatches."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from ci_automation.approval.request import Request
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.attestation.record import Approval
+    from ci_automation.policy.plan import Plan, PlannedStep
+
+
+class AskedState(enum.StrEnum):
+    """What became of asking."""
+
+    OPENED = "opened"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    KEPT = "kept"  # people changed what was asked, and that is not overwritten
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A step that waits for a person, with all that the person should see."""
+
+    plan: Plan
+    step: PlannedStep
+    notes: str = ""  # what upstream says about the release, as it came
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Where a person can answer, and what was done about it in this run; `remark` is for who reads the log."""
+
+    url: str
+    state: AskedState
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A yes that counts."""
+
+    request: Request
+    approval: Approval
+
+
+@dataclass(frozen=True, slots=True)
+class NotCounted:
+    """Something that looks like a yes to the step from the present base, and why it is none."""
+
+    request: Request
+    reason: str
+
+
+class Desk(Protocol):
+    """A way to ask people about one artifact. Every method may raise a `ReleaseSourceError` of GitHub's."""
+
+    def granted(self, base: Digest) -> Granted | NotCounted | None:
+        """Return the yes that somebody gave to a step from `base`, judged now, or None where nobody did."""
+        ...
+
+    def ask(self, question: Question) -> Asked:
+        """Ask, or find that it was asked already; what was asked before of this artifact is superseded."""
+        ...
+
+    def withdraw(self, reason: str) -> None:
+        """Close whatever is still asked about this artifact, saying why; nothing there is nothing to do."""
+        ...

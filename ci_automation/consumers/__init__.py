@@ -1,0 +1,1 @@
+"""Where other repositories name the artifact, and how that is changed without touching another byte."""

@@ -1,0 +1,1 @@
+"""Keys: where they are, and what signs or verifies with them: PEM, cosign.key, KMS, HSM."""

@@ -1,0 +1,1 @@
+"""Sigstore: whose certificates count, what they prove, and signing with one that lives for minutes."""
