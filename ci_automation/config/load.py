@@ -13,8 +13,11 @@ from ci_automation.config import schema as sections
 from ci_automation.config.document import MAX_BYTES, Document, InvalidConfig, Path, Problem, read
 from ci_automation.config.model import (
     FIRST_WITH_BUNDLES,
+    ApprovalConfig,
+    ApprovalVia,
     ArtifactConfig,
     Config,
+    ConsumerConfig,
     CredentialsConfig,
     DirectorySource,
     GitHubSource,
@@ -112,7 +115,10 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
     elif kind in ("enum", "literal_error") and isinstance(given, str) and given in later.get(str(last), ()):
         what = f"{given} {_LATER}"
     elif kind in ("greater_than_equal", "less_than_equal"):
-        what = f"this program reads version 1 of the file's format, not {given}"
+        bound = f"at most {context['le']}" if "le" in context else f"at least {context['ge']}"
+        what = f"must be {bound}, not {given}"
+        if path == ("version",):
+            what = f"this program reads version 1 of the file's format, not {given}"
     elif kind in ("enum", "literal_error") and type(given) in (str, int):
         what = f"{repr(given)[:80]} is not {context['expected']}"
     else:
@@ -171,6 +177,16 @@ def _unfit(artifact: ArtifactConfig) -> Iterator[tuple[str, str]]:
         yield "verify", "an identity and its issuer go together"
     if named and verify.public_keys:
         yield "verify", "takes keys or an identity, not both"
+    yield from (("approval", what) for what in _unfit_approval(artifact.approval))
+
+
+def _unfit_approval(approval: ApprovalConfig) -> Iterator[str]:
+    if approval.auto_merge and not approval.approvals:
+        yield "autoMerge needs approvals: 1 or more, or nobody would have approved"
+    if approval.auto_merge and approval.draft:
+        yield "a draft is not merged: autoMerge and draft exclude each other"
+    if approval.via is ApprovalVia.REPOSITORY_DISPATCH and approval.repository is None:
+        yield "via repository-dispatch needs repository"
 
 
 def _config(file: sections.File) -> Config:
@@ -205,6 +221,27 @@ def _artifact(entry: sections.Artifact, defaults: sections.Defaults) -> Artifact
         trust_config=_either(entry.trust_config, defaults.trust_config),
         attestations=bool(_either(entry.attestations, defaults.attestations)),
         minimum_flux=entry.minimum_flux,
+        approval=_approval(_over(defaults.approval, entry.approval) or sections.ApprovalSection()),
+        consumers=tuple(ConsumerConfig(it.repository, tuple(it.paths or ())) for it in entry.consumers or ()),
+        announce=tuple(entry.announce or ()),
+    )
+
+
+def _approval(section: sections.ApprovalSection) -> ApprovalConfig:
+    default = ApprovalConfig()
+    return ApprovalConfig(
+        via=section.via,
+        approvals=_either(section.approvals, default.approvals),
+        team=section.team,
+        reviewers=tuple(section.reviewers or ()),
+        team_reviewers=tuple(section.team_reviewers or ()),
+        labels=tuple(section.labels or ()),
+        assignees=tuple(section.assignees or ()),
+        draft=bool(section.draft),
+        auto_merge=bool(section.auto_merge),
+        environment=_either(section.environment, default.environment),
+        workflow=_either(section.workflow, default.workflow),
+        repository=section.repository,
     )
 
 

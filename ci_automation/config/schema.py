@@ -7,13 +7,13 @@ only read is none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema
 
-from ci_automation.config.model import SigningMode, UpstreamVerify
+from ci_automation.config.model import ApprovalVia, SigningMode, UpstreamVerify
 from ci_automation.config.values import (
     Age,
     ApiUrl,
@@ -22,14 +22,21 @@ from ci_automation.config.values import (
     FileInArtifact,
     Flags,
     FluxVersion,
+    Folder,
     KeyLocation,
+    Label,
     Lasting,
     Name,
     PublicKeyLocations,
     Releases,
+    Repository,
     Span,
+    Team,
+    TeamSlug,
+    User,
     Variable,
     Words,
+    WorkflowFile,
     Zone,
 )
 from ci_automation.policy.model import Action, MinorStep, SignatureFormat
@@ -104,11 +111,41 @@ class PolicySection(Section):
 
 
 class ApprovalSection(Section):
-    """How approvals are asked for: by the output alone, in this version."""
+    """How approvals are asked for in GitHub Actions, who is asked, and how many people it takes."""
 
-    later: ClassVar[Later] = {"via": ("pull-request", "workflow-dispatch", "repository-dispatch")}
+    via: ApprovalVia | None = Chosen
+    """pull-request, workflow-dispatch, repository-dispatch, or none: by the output alone.
 
-    via: Literal["none"] | None = None
+    If left out, what the action's input `approval` says.
+    """
+    approvals: int | None = Field(default=None, ge=0, le=10)
+    """How many people have to approve the head of the pull request in a review; 0 if left out: who merges approves."""
+    team: Team | None = None
+    """Only members of this team can approve, such as acme/platform; the token must be able to read its members."""
+    reviewers: list[User] | None = None
+    """Who is asked for a review."""
+    team_reviewers: list[TeamSlug] | None = None
+    """Teams of the repository's organisation that are asked for a review, by their slugs."""
+    labels: list[Label] | None = None
+    assignees: list[User] | None = None
+    draft: bool | None = None
+    """Whether the pull request is opened as a draft; false if left out."""
+    auto_merge: bool | None = None
+    """Whether GitHub merges by itself what `approvals` people approved; needs approvals: 1 or more."""
+    environment: Words | None = None
+    """The protected environment in which the run of a workflow dispatch waits; flux-manifests if left out."""
+    workflow: WorkflowFile | None = None
+    """The workflow that a workflow dispatch starts; approve.yaml if left out."""
+    repository: Repository | None = None
+    """The repository that is sent a repository dispatch."""
+
+
+class ConsumerSection(Section):
+    """A repository with files that name the artifact."""
+
+    repository: Repository
+    paths: list[Folder] | None = None
+    """The folders and files to look at; all if left out."""
 
 
 class SigningSection(Section):
@@ -180,6 +217,10 @@ class Artifact(Defaults):
     """Whether nothing is published for now."""
     minimum_flux: FluxVersion | None = None
     """The oldest Flux that still reads this channel; what may be written only for newer ones depends on it."""
+    consumers: list[ConsumerSection] | None = None
+    """Repositories in which the artifact's new digest is proposed after a publication."""
+    announce: list[Repository] | None = None
+    """Repositories that are sent a repository dispatch, flux-manifests-published, after a publication."""
     flags: Flags | None = None
     """Flags of `flux install` by their own names, over those that the present components were made with."""
 

@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_OWNER = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})"
+_USER = re.compile(_OWNER)
+_TEAM = re.compile(rf"{_OWNER}/[a-z0-9][a-z0-9_-]{{0,99}}")
+_REPOSITORY = re.compile(rf"{_OWNER}/(?!\.\.?$)[A-Za-z0-9._-]{{1,100}}")
+_WORKFLOW = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\.ya?ml")
+_FOLDER = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|$))[^/\x00-\x1f][^\x00-\x1f]*")
+_MAX_LABEL = 50
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _MAX_PATH = 1024
 KMS_SCHEMES = ("awskms", "gcpkms", "azurekms", "hashivault")
@@ -117,6 +124,23 @@ def _variable(text: str) -> str:
     return text
 
 
+def _matching(pattern: re.Pattern[str], what: str) -> GetPydanticSchema:
+    """Return the type of a text of one form."""
+
+    def parse(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise InvalidValue(f"it is not {what}")
+        return text
+
+    return _text(parse)
+
+
+def _label(text: str) -> str:
+    if len(text) > _MAX_LABEL:
+        raise InvalidValue(f"a label has at most {_MAX_LABEL} characters")
+    return _words(text)
+
+
 def _cron(text: str) -> str:
     return Freeze(text, timedelta(hours=1), ZoneInfo("UTC")).cron
 
@@ -164,6 +188,13 @@ PublicKeyLocations = Annotated[
     BeforeValidator(_as_list, json_schema_input_type=str | list[str]),
 ]
 Variable = Annotated[str, _text(_variable)]
+User = Annotated[str, _matching(_USER, "the name of a user, such as octocat, without @")]
+Team = Annotated[str, _matching(_TEAM, "a team, such as acme/platform, without @")]
+TeamSlug = Annotated[str, _matching(re.compile(r"[a-z0-9][a-z0-9_-]{0,99}"), "the slug of a team, such as platform")]
+Repository = Annotated[str, _matching(_REPOSITORY, "a repository, such as acme/fleet")]
+WorkflowFile = Annotated[str, _matching(_WORKFLOW, "the name of a workflow's file, such as approve.yaml")]
+Folder = Annotated[str, _matching(_FOLDER, "a path inside the repository, such as clusters/production")]
+Label = Annotated[str, _text(_label)]
 Age = Annotated[timedelta, _text(duration)]
 Lasting = Annotated[timedelta, _text(_lasting)]
 Cron = Annotated[str, _text(_cron)]

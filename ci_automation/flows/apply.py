@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ci_automation.attestation.record import Approval
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.adopt import observe_or_adopt
 from ci_automation.flows.base import read_base
@@ -109,10 +110,14 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
             break
         if done == start:
             refuse_moved_back(observed, step.old_version, ports, intent)
-        approver = (intent.run.actor or "command line") if step.target in approved else None
-        publish(Publication.of(plan.artifact, rendered, approver), ports, intent)
+        approval = _approval(ports, intent) if step.target in approved else None
+        publish(Publication.of(plan.artifact, rendered, approval), ports, intent)
         base, done = rendered.after, done + 1
     return Outcome(plan, done, str(observed.trust), start)
+
+
+def _approval(ports: Ports, intent: Intent) -> Approval:
+    return Approval(intent.run.actor or "command line", "--approve", ports.clock())
 
 
 def _render_again(base: Base, step: PlannedStep, ports: Ports, intent: Intent) -> Rendered:

@@ -24,6 +24,7 @@ from ci_automation.signing.verify import ensure_signed
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
+    from ci_automation.attestation.record import Approval
     from ci_automation.flows.planning import Rendered
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.artifact import Composed
@@ -97,10 +98,10 @@ class Publication:
     release: FetchedRelease
     proof: Proof
     clusters_run: Version | None = None  # the Flux that will read it first: that of the base
-    approved_by: str | None = None
+    approval: Approval | None = None
 
     @classmethod
-    def of(cls, channel: Reference, rendered: Rendered, approved_by: str | None = None) -> Self:
+    def of(cls, channel: Reference, rendered: Rendered, approval: Approval | None = None) -> Self:
         """Return the publication of a planned step."""
         step = rendered.step
         return cls(
@@ -111,7 +112,7 @@ class Publication:
             release=rendered.release,
             proof=step.proof,
             clusters_run=step.old_version,
-            approved_by=approved_by,
+            approval=approval,
         )
 
 

@@ -9,7 +9,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.attestation import provenance, sbom
 from ci_automation.attestation.provenance import Build, Source
-from ci_automation.attestation.record import Approval, Record, channel_name
+from ci_automation.attestation.record import Record, channel_name
 from ci_automation.errors import SigningError, VerificationFailed
 from ci_automation.flows import records
 from ci_automation.flows.adopt import adopt
@@ -109,7 +109,7 @@ def _write(publication: Publication, signer: Signer, ports: Ports, intent: Inten
             proof=publication.proof,
             options=publication.composed.recipe.options.digest,
             run=intent.run.url or None,
-            approval=_approval(publication, ports),
+            approval=publication.approval,
         ),
         signer,
     )
@@ -135,23 +135,18 @@ def attest_publication(publication: Publication, signer: Signer, ports: Ports, i
         configuration=intent.config_digest,
     )
     run = provenance.Invocation(
-        policy="approval" if publication.approved_by else "auto",
+        policy="approval" if publication.approval else "auto",
         proof=publication.proof,
         program=importlib.metadata.version("flux-manifests"),
         builder=None if isinstance(signer.who, Digest) else signer.who.subject,
         url=intent.run.url or None,
-        approval=_approval(publication, ports),
+        approval=publication.approval,
     )
     predicates = {
         provenance.PREDICATE_TYPE: provenance.provenance(build, run),
         sbom.PREDICATE_TYPE: sbom.sbom(publication.version, images(recipe.components), {}),
     }
     attest(ports.registry, publication.channel, composed.digest, predicates, signer)
-
-
-def _approval(publication: Publication, ports: Ports) -> Approval | None:
-    by = publication.approved_by
-    return Approval(by, "--approve", ports.clock()) if by else None
 
 
 def settle_record(observed: Observed, ports: Ports, intent: Intent) -> None:

@@ -12,6 +12,7 @@ from ci_automation.flows.settle import settle_record
 from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
+    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.policy.plan import Plan, PlannedStep
@@ -26,6 +27,12 @@ class Outcome:
     trust: str
     start: int = 0
     healed: bool = False
+    notes: str = ""  # what upstream says about the first step that waits
+
+    @property
+    def digest(self) -> Digest:
+        """Return where the channel is after the run."""
+        return self.plan.steps[self.done - 1].target if self.done else self.plan.current
 
     @property
     def waiting(self) -> tuple[PlannedStep, ...]:
@@ -46,4 +53,6 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
         settle_record(planned.observed, ports, intent)
     for rendered in automatic:
         publish(Publication.of(channel, rendered), ports, intent)
-    return Outcome(planned.plan, len(automatic), str(planned.observed.trust), healed=healed)
+    done = len(automatic)
+    notes = planned.rendered[done].release.release.notes if done < len(planned.rendered) else ""
+    return Outcome(planned.plan, done, str(planned.observed.trust), healed=healed, notes=notes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
@@ -89,6 +89,7 @@ class Release:
     published_at: datetime
     prerelease: bool = False
     problem: str | None = None
+    notes: str = field(default="", compare=False)  # upstream's words as they came; a list may be without them
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,7 @@ class Listing:
     draft: bool
     prerelease: bool
     assets: frozenset[str]
+    notes: str = ""
 
 
 def checksums_name(version: Version) -> str:
@@ -228,7 +230,7 @@ def is_draft(release: Release) -> bool:
 
 def _release(version: Version, listing: Listing, where: str) -> Release:
     problem = _DRAFT if listing.draft else missing_file(version, listing.assets)
-    return Release(version, _published_at(version, listing, where), listing.prerelease, problem)
+    return Release(version, _published_at(version, listing, where), listing.prerelease, problem, listing.notes)
 
 
 def missing_file(version: Version, assets: Iterable[str]) -> str | None:

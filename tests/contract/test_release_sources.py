@@ -74,6 +74,7 @@ def test_what_is_listed_can_be_fetched(source: Make) -> None:
     for release in listed:
         fetched = releases.fetch(release.version)
         assert fetched.release == release
+        assert fetched.release.notes == f"Release notes of {release.version}"
         assert f"# of {release.version}\n" in fetched.bundle.files["rbac.yaml"]
 
 

@@ -102,5 +102,6 @@ def _listed(release: SampleRelease) -> dict[str, Any]:
         "prerelease": release.prerelease,
         "created_at": release.created_at or release.published_at,
         "published_at": release.published_at,
+        "body": f"Release notes of {release.tag}",
         "assets": [{"name": name, "size": len(content)} for name, content in release.assets.items()],
     }

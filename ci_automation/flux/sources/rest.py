@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
 
 T = TypeVar("T")
+_MAX_NOTES = 125_000  # what GitHub takes
 _CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
@@ -54,6 +55,7 @@ def listing(value: object, name: str, where: str) -> Listing:
             field(asset, "name", str, f"an asset of {name} of {where}")
             for asset in field(value, "assets", list, f"{name} of {where}")
         ),
+        notes=(_optional(value, "body", f"{name} of {where}") or "")[:_MAX_NOTES],
     )
 
 

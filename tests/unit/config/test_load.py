@@ -17,8 +17,11 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import load, parse
 from ci_automation.config.model import (
+    ApprovalConfig,
+    ApprovalVia,
     ArtifactConfig,
     Config,
+    ConsumerConfig,
     CredentialsConfig,
     DirectorySource,
     GitHubSource,
@@ -51,7 +54,18 @@ defaults:
     minReleaseAge: {patch: 12h, minor: 3d, major: 30d}
     minorStep: next
     freeze: [{cron: "0 0 20 12 *", for: 336h, timeZone: Europe/Berlin, reason: year end}]
-  approval: {via: none}
+  approval:
+    via: pull-request
+    approvals: 2
+    team: acme/platform
+    reviewers: [alice]
+    teamReviewers: [platform]
+    labels: ["area: flux"]
+    assignees: [bob]
+    draft: false
+    autoMerge: true
+    environment: production
+    workflow: allow.yml
   signing: {mode: key, key: env://COSIGN_KEY, format: both}
   verify: {publicKey: [cosign.pub, env://OLD_KEY]}
   trustConfig: sigstore.json
@@ -64,6 +78,8 @@ artifacts:
     url: oci://ghcr.io/acme/flux-manifests:production
     componentsFile: flux-system/gotk-components.yaml
     paused: true
+    consumers: [{repository: acme/fleet, paths: [clusters]}, {repository: acme/edge}]
+    announce: [acme/dashboards]
     minimumFlux: 2.6.4
   - name: edge
     url: oci://registry.edge.example/flux/manifests:stable
@@ -126,6 +142,20 @@ class TestWhatIsWritten:
             trust_config="sigstore.json",
             attestations=True,
             minimum_flux=Version.parse("2.6.4"),
+            approval=ApprovalConfig(
+                via=ApprovalVia.PULL_REQUEST,
+                approvals=2,
+                team="acme/platform",
+                reviewers=("alice",),
+                team_reviewers=("platform",),
+                labels=("area: flux",),
+                assignees=("bob",),
+                auto_merge=True,
+                environment="production",
+                workflow="allow.yml",
+            ),
+            consumers=(ConsumerConfig("acme/fleet", ("clusters",)), ConsumerConfig("acme/edge")),
+            announce=("acme/dashboards",),
         )
         assert config.upstream == UpstreamConfig(
             UpstreamVerify.IF_AVAILABLE, "upstream.json", Reference.parse("oci://mirror.example/flux-manifests:latest")
@@ -416,11 +446,6 @@ class TestWhatIsWrong:
             pytest.param(
                 with_artifact("pullFrom: oci://r.example/a:b"), "5:5: artifacts[0].pullFrom: is", id="pullFrom"
             ),
-            pytest.param(
-                with_artifact("approval: {via: pull-request}"),
-                "5:21: artifacts[0].approval.via: pull-request is",
-                id="approval by pull request",
-            ),
         ],
     )
     def test_what_this_version_does_not_act_on_is_not_accepted(self, text: str, problem: str) -> None:
@@ -445,6 +470,27 @@ class TestWhatIsWrong:
         ],
     )
     def test_what_does_not_go_together_in_signing_and_trust_is_told(self, line: str, problem: str) -> None:
+        assert any(problem in told for told in problems(with_artifact(line)))
+
+    @pytest.mark.parametrize(
+        ("line", "problem"),
+        [
+            pytest.param("approval: {via: mail}", "'mail' is not 'none', 'pull-request'", id="no such way"),
+            pytest.param("approval: {autoMerge: true}", "needs approvals: 1 or more", id="merged without a yes"),
+            pytest.param("approval: {autoMerge: true, approvals: 1, draft: true}", "exclude each other", id="a draft"),
+            pytest.param("approval: {via: repository-dispatch}", "needs repository", id="a dispatch to nobody"),
+            pytest.param("approval: {repository: 'https://github.com/a/b'}", "such as acme/fleet", id="an address"),
+            pytest.param("approval: {team: platform}", "such as acme/platform", id="a team of nobody"),
+            pytest.param("approval: {reviewers: ['@alice']}", "without @", id="a mention"),
+            pytest.param("approval: {workflow: ../approve.yaml}", "such as approve.yaml", id="a path"),
+            pytest.param(f"approval: {{labels: [{'x' * 51}]}}", "at most 50 characters", id="a long label"),
+            pytest.param("approval: {approvals: 11}", "approval.approvals: must be at most 10", id="too many"),
+            pytest.param("consumers: [{repository: acme/fleet, paths: ['../x']}]", "inside the repo", id="outside"),
+            pytest.param("consumers: [{repository: acme/..}]", "such as acme/fleet", id="dots"),
+            pytest.param("announce: [fleet]", "such as acme/fleet", id="no owner"),
+        ],
+    )
+    def test_what_is_wrong_with_asking_is_told(self, line: str, problem: str) -> None:
         assert any(problem in told for told in problems(with_artifact(line)))
 
     @pytest.mark.parametrize(

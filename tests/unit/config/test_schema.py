@@ -50,7 +50,7 @@ def test_an_editor_accepts_what_the_program_accepts(text: str) -> None:
     [
         pytest.param(MINIMAL + "artefacts: []", id="an unknown key"),
         pytest.param(MINIMAL + "defaults: {policy: {patch: sometimes}}", id="no such action"),
-        pytest.param(MINIMAL + "defaults: {approval: {via: pull-request}}", id="what this version does not do"),
+        pytest.param(MINIMAL + "defaults: {approval: {via: mail}}", id="no such way to ask"),
         pytest.param(MINIMAL + "defaults: ", id="no value"),
         pytest.param("version: 1\nartifacts: []", id="no artifacts"),
         pytest.param(MINIMAL.replace("name: a", "name: a, flags: {log-level: loud}"), id="a flag's value"),

@@ -1,0 +1,101 @@
+"""Doing what a person approved: exactly that digest, from exactly that base, once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import Conflict, PolicyRefused
+from ci_automation.flows import records
+from ci_automation.flows.adopt import observe_or_adopt
+from ci_automation.flows.apply import StepRefused
+from ci_automation.flows.base import read_base
+from ci_automation.flows.planning import Wanted, render_step
+from ci_automation.flows.publish import Publication, publish, require_signer
+from ci_automation.flows.settle import refuse_moved_back, settle_record
+from ci_automation.flows.update import Outcome
+from ci_automation.policy.plan import Plan
+
+if TYPE_CHECKING:
+    from ci_automation.approval.desk import Granted
+    from ci_automation.approval.request import Request
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.flows.planning import Rendered
+    from ci_automation.flows.ports import Intent, Ports
+
+
+class ApprovalOutdated(Conflict):
+    """An approval is for a step from a digest that the channel has left."""
+
+    hint = (
+        "Somebody published since it was asked for. The next run asks anew; a yes counts for what was reviewed alone."
+    )
+
+    def __init__(self, request: Request, found: Digest) -> None:
+        super().__init__(f"{request.artifact} is at {found}, and approved was a step from {request.base}")
+
+
+class ApprovedDiffers(Conflict):
+    """Rendering again gives another digest than the one that was approved."""
+
+    hint = "The release, the options in the configuration, or this program changed since. The next run asks anew."
+
+    def __init__(self, request: Request, found: Digest) -> None:
+        super().__init__(f"approved was {request.target} for {request.version}, which renders as {found} now")
+
+
+class ApprovalUsed(PolicyRefused):
+    """An approval led to a publication before; the channel was moved back since, and a yes counts once."""
+
+    hint = "If it shall be published again, let it be asked for again."
+
+    def __init__(self, granted: Granted) -> None:
+        super().__init__(f"the approval by {granted.approval.by} ({granted.approval.how}) was used before")
+
+
+def apply_granted(granted: Granted, ports: Ports, intent: Intent) -> Outcome:
+    """Publish what was approved, and nothing else.
+
+    All is rendered and decided again: an approval lifts what needs an approval, not what is refused or on hold.
+
+    Raises:
+        ApprovalOutdated: the channel is neither at the base nor at the target of the approval.
+        ApprovedDiffers: the step renders to another digest now.
+        ApprovalUsed: it was published before on this approval.
+        StepRefused: the policy refuses it or holds it back now.
+    """
+    require_signer(ports, intent)
+    request = granted.request
+    observed = observe_or_adopt(request.artifact, ports, intent)
+    if observed.digest == request.target:
+        settle_record(observed, ports, intent)
+        plan = Plan(request.artifact, request.version, request.target, ())
+        return Outcome(plan, 0, str(observed.trust))
+    if observed.digest != request.base:
+        raise ApprovalOutdated(request, observed.digest)
+    _refuse_used(granted, ports)
+    base = read_base(observed, ports, intent)
+    refuse_moved_back(observed, base.version, ports, intent)
+    wanted = Wanted(request.version, base.options.with_flags(intent.flags), base.overlay)
+    rendered = render_step(base, wanted, ports, intent)
+    _refuse_other(request, rendered)
+    publish(Publication.of(request.artifact, rendered, granted.approval), ports, intent)
+    plan = Plan(request.artifact, base.version, base.digest, (rendered.step,))
+    return Outcome(plan, 1, str(observed.trust))
+
+
+def _refuse_other(request: Request, rendered: Rendered) -> None:
+    if rendered.step.target != request.target:
+        raise ApprovedDiffers(request, rendered.step.target)
+    if not rendered.step.decision.is_actionable:
+        raise StepRefused(rendered.step)
+
+
+def _refuse_used(granted: Granted, ports: Ports) -> None:
+    """Check that the channel was not at the target since the approval, whose record may have been lost in a crash."""
+    if ports.trusted is None:
+        return
+    request, approval = granted.request, granted.approval
+    for record in records.read(ports.registry, request.artifact, request.target, ports.trusted):
+        same = record.approval is not None and record.approval.how == approval.how
+        if record.is_for(request.artifact) and (same or record.at >= approval.at):
+            raise ApprovalUsed(granted)

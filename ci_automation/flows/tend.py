@@ -1,0 +1,101 @@
+"""What a scheduled run does for one artifact: takes up what was approved, publishes, and asks for what waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.approval.desk import Granted, NotCounted, Question
+from ci_automation.errors import Conflict, PolicyRefused
+from ci_automation.flows.approved import apply_granted
+from ci_automation.flows.update import update
+from ci_automation.policy.decision import Decision
+
+if TYPE_CHECKING:
+    from ci_automation.approval.desk import Asked, Desk
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flows.update import Outcome
+
+
+class ApprovalNotCounted(PolicyRefused):
+    """What looks like an approval is none."""
+
+    hint = "Nothing was published. Whoever may approve has to do it again; the next run asks."
+
+    def __init__(self, found: NotCounted) -> None:
+        request = found.request
+        super().__init__(f"the approval of {request.version} for {request.artifact} does not count: {found.reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tended:
+    """What became of one artifact: of what was approved, of what happens by itself, and of what was asked."""
+
+    outcome: Outcome | None = None
+    granted: Granted | None = None
+    applied: Outcome | None = None
+    refused: NotCounted | None = None
+    asked: Asked | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Return whether the channel moved in this run."""
+        return any(did is not None and did.done > did.start for did in (self.applied, self.outcome))
+
+
+def tend(channel: Reference, ports: Ports, intent: Intent, desk: Desk | None, *, thorough: bool = False) -> Tended:
+    """Bring `channel` as far as policy and approvals allow, and ask for the next step that waits for a person.
+
+    An approval that does not count, or not any more, keeps nothing from being done: it is told in `refused`. Where
+    nothing waits, what was asked before is withdrawn if something was published, or if the run is `thorough`.
+    """
+    taken = _take_up(channel, ports, intent, desk) if desk is not None else Tended()
+    outcome = update(channel, ports, intent)
+    tended = Tended(outcome, taken.granted, taken.applied, taken.refused)
+    if desk is None:
+        return tended
+    waiting = next((step for step in outcome.waiting if step.decision is Decision.APPROVAL), None)
+    if waiting is not None:
+        ports.say(f"asking for the approval of {waiting.new_version}")
+        asked = desk.ask(Question(outcome.plan, waiting, outcome.notes))
+        return Tended(outcome, taken.granted, taken.applied, taken.refused, asked)
+    if tended.changed or thorough:
+        desk.withdraw(f"{channel} is at {outcome.digest} now, and nothing waits for an approval")
+    return tended
+
+
+def take_up(channel: Reference, ports: Ports, intent: Intent, desk: Desk) -> Tended:
+    """Publish what was approved, if anything was, and nothing else.
+
+    Raises:
+        ApprovalNotCounted: what was found is no approval.
+        PolicyRefused, Conflict: see `apply_granted`.
+    """
+    match _granted(channel, ports, desk):
+        case NotCounted() as found:
+            raise ApprovalNotCounted(found)
+        case Granted() as granted:
+            return Tended(granted=granted, applied=apply_granted(granted, ports, intent))
+        case _:
+            return Tended()
+
+
+def _take_up(channel: Reference, ports: Ports, intent: Intent, desk: Desk) -> Tended:
+    """Publish what was approved; what does not count, or cannot be done any more, is a value here."""
+    match _granted(channel, ports, desk):
+        case NotCounted() as found:
+            return Tended(refused=found)
+        case Granted() as granted:
+            try:
+                return Tended(granted=granted, applied=apply_granted(granted, ports, intent))
+            except (PolicyRefused, Conflict) as error:
+                return Tended(refused=NotCounted(granted.request, str(error)))
+        case _:
+            return Tended()
+
+
+def _granted(channel: Reference, ports: Ports, desk: Desk) -> Granted | NotCounted | None:
+    ports.say("looking for an approval")
+    base = ports.registry.resolve(channel)
+    return None if base is None else desk.granted(base)

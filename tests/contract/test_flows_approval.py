@@ -1,0 +1,244 @@
+"""What one yes counts for: exactly one digest, from exactly one base, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.approval.desk import Asked, AskedState, Granted, NotCounted, Question
+from ci_automation.approval.request import Request
+from ci_automation.artifact.digest import Digest
+from ci_automation.attestation.record import Approval
+from ci_automation.flows.apply import StepRefused
+from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, ApprovedDiffers, apply_granted
+from ci_automation.flows.history import history
+from ci_automation.flows.init import init
+from ci_automation.flows.planning import make_plan
+from ci_automation.flows.publish import NoSigner
+from ci_automation.flows.tend import ApprovalNotCounted, Tended, take_up, tend
+from ci_automation.flows.update import update
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.model import Action, Policy
+from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent
+
+if TYPE_CHECKING:
+    from ci_automation.flux.version import Version
+
+NOBODY = Digest.of(b"nobody published this")
+
+
+@pytest.fixture
+def world() -> World:
+    """A channel at the newest patch, with a minor that waits."""
+    world = World()
+    init(CHANNEL, PATCH, world.ports(), intent(overlay=OVERLAY))
+    return world
+
+
+def wanted(world: World) -> Request:
+    """Return the request for the step that waits."""
+    plan = make_plan(CHANNEL, world.ports(), intent()).plan
+    return Request.of(plan, next(step for step in plan.steps if step.decision is Decision.APPROVAL))
+
+
+def yes(request: Request) -> Granted:
+    merged = datetime(2026, 1, 1, tzinfo=UTC)
+    return Granted(request, Approval("alice", "pull request https://github.com/acme/fleet/pull/7", merged))
+
+
+def version_of(world: World) -> Version:
+    return make_plan(CHANNEL, world.ports(), intent()).plan.current_version
+
+
+@dataclass
+class PaperDesk:
+    """A desk with what lies on it, and what was done at it."""
+
+    answer: Granted | NotCounted | None = None
+    asked: list[Question] = field(default_factory=list)
+    withdrawn: list[str] = field(default_factory=list)
+    bases: list[Digest] = field(default_factory=list)
+
+    def granted(self, base: Digest) -> Granted | NotCounted | None:
+        self.bases.append(base)
+        return self.answer if self.answer is not None and self.answer.request.base == base else None
+
+    def ask(self, question: Question) -> Asked:
+        self.asked.append(question)
+        return Asked("https://github.com/acme/fleet/pull/8", AskedState.OPENED)
+
+    def withdraw(self, reason: str) -> None:
+        self.withdrawn.append(reason)
+
+
+class TestApplyGranted:
+    def test_what_was_approved_is_published_and_its_record_says_by_whom(self, world: World) -> None:
+        request = wanted(world)
+        outcome = apply_granted(yes(request), world.ports(), intent())
+        assert outcome.done == 1
+        assert world.channel_digest() == str(request.target)
+        (entry,) = [entry for entry in history(CHANNEL, world.ports()) if entry.digest == request.target]
+        assert [record.approval for record in entry.records] == [yes(request).approval]
+
+    def test_a_second_time_there_is_nothing_to_do(self, world: World) -> None:
+        granted = yes(wanted(world))
+        apply_granted(granted, world.ports(), intent())
+        before = world.contents()
+        assert apply_granted(granted, world.ports(), intent()).done == 0
+        assert world.contents() == before
+
+    def test_another_base_is_refused(self, world: World) -> None:
+        request = wanted(world)
+        granted = yes(replace(request, base=NOBODY))
+        with pytest.raises(ApprovalOutdated):
+            apply_granted(granted, world.ports(), intent())
+        assert world.channel_digest() == str(request.base)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            pytest.param({"target": NOBODY}, id="another digest"),
+            pytest.param({"version": OLD}, id="another version"),
+        ],
+    )
+    def test_another_target_is_refused(self, world: World, change: dict[str, object]) -> None:
+        request = wanted(world)
+        granted = yes(replace(request, **change))  # type: ignore[arg-type]  # a table of fields
+        with pytest.raises(ApprovedDiffers):
+            apply_granted(granted, world.ports(), intent())
+        assert world.channel_digest() == str(request.base)
+
+    @pytest.mark.parametrize(
+        "wish",
+        [
+            pytest.param(intent(paused=True), id="paused"),
+            pytest.param(intent(policy=Policy(actions=dict.fromkeys(Policy().actions, Action.NEVER))), id="never"),
+        ],
+    )
+    def test_a_yes_lifts_nothing_that_the_policy_refuses_now(self, world: World, wish: object) -> None:
+        request = wanted(world)
+        with pytest.raises(StepRefused):
+            apply_granted(yes(request), world.ports(), wish)  # type: ignore[arg-type]  # an intent
+        assert world.channel_digest() == str(request.base)
+
+    def test_nothing_is_read_where_nobody_could_sign(self, world: World) -> None:
+        granted = yes(wanted(world))
+        world.registry.requests.clear()
+        with pytest.raises(NoSigner):
+            apply_granted(granted, world.ports(signer=None), intent())
+        assert world.registry.requests == []
+
+
+class TestOnce:
+    """An approval that was used does not count again, even where the channel is back at its base."""
+
+    def move_back(self, world: World, request: Request) -> None:
+        repository = world.registry.repositories[str(CHANNEL.repository)]
+        repository.tags["production"] = request.base
+
+    def test_a_replay_is_refused(self, world: World) -> None:
+        request = wanted(world)
+        apply_granted(yes(request), world.ports(), intent())
+        self.move_back(world, request)
+        with pytest.raises(ApprovalUsed):
+            apply_granted(yes(request), world.ports(), intent(adopt=True))
+        assert world.channel_digest() == str(request.base)
+
+    def test_a_replay_is_refused_where_the_record_was_written_by_a_later_run(self, world: World) -> None:
+        request = wanted(world)
+        apply_granted(yes(request), world.ports(), intent())
+        repository = world.registry.repositories[str(CHANNEL.repository)]
+        for referrer in world.registry.referrers(CHANNEL, request.target):
+            del repository.manifests[referrer.digest]
+        update(CHANNEL, world.ports(), intent())  # finds no record, and writes one that knows of no approval
+        self.move_back(world, request)
+        with pytest.raises(ApprovalUsed):
+            apply_granted(yes(request), world.ports(), intent(adopt=True))
+
+    def test_a_new_yes_to_the_same_counts(self, world: World) -> None:
+        request = wanted(world)
+        apply_granted(yes(request), world.ports(), intent())
+        self.move_back(world, request)
+        later = datetime.now(UTC) + timedelta(hours=1)
+        anew = Granted(request, Approval("bob", "pull request https://github.com/acme/fleet/pull/9", later))
+        assert apply_granted(anew, world.ports(), intent(adopt=True)).done == 1
+        assert world.channel_digest() == str(request.target)
+
+
+class TestTend:
+    def test_what_waits_is_asked_for_with_what_upstream_says(self, world: World) -> None:
+        desk = PaperDesk()
+        tended = tend(CHANNEL, world.ports(), intent(), desk)
+        (question,) = desk.asked
+        assert (question.step.new_version, question.step.base) == (MINOR, question.plan.current)
+        assert tended.asked is not None
+        assert not tended.changed
+        assert desk.withdrawn == []
+
+    def test_a_patch_is_published_first_and_the_minor_asked_for_from_there(self) -> None:
+        world, desk = World(), PaperDesk()
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        tended = tend(CHANNEL, world.ports(), intent(), desk)
+        assert tended.changed
+        assert str(desk.asked[0].step.base) == world.channel_digest()
+
+    def test_what_was_approved_is_taken_up_before_all_else(self, world: World) -> None:
+        request = wanted(world)
+        desk = PaperDesk(yes(request))
+        tended = tend(CHANNEL, world.ports(), intent(), desk)
+        assert world.channel_digest() == str(request.target)
+        assert tended.applied is not None
+        assert (tended.changed, desk.asked) == (True, [])
+        assert desk.withdrawn == [f"{CHANNEL} is at {request.target} now, and nothing waits for an approval"]
+
+    def test_a_yes_that_does_not_count_is_told_and_asked_for_again(self, world: World) -> None:
+        found = NotCounted(wanted(world), "mallory may not write")
+        desk = PaperDesk(found)
+        tended = tend(CHANNEL, world.ports(), intent(), desk)
+        assert tended.refused == found
+        assert world.channel_digest() == str(found.request.base)
+        assert len(desk.asked) == 1
+
+    def test_a_yes_that_cannot_be_done_any_more_is_told_and_the_rest_is_done(self, world: World) -> None:
+        desk = PaperDesk(yes(replace(wanted(world), target=NOBODY)))
+        tended = tend(CHANNEL, world.ports(), intent(), desk)
+        assert tended.refused is not None
+        assert str(NOBODY) in tended.refused.reason
+        assert len(desk.asked) == 1
+
+    @pytest.mark.parametrize("thorough", [True, False])
+    def test_where_nothing_happens_nothing_is_withdrawn_unless_a_person_asks(
+        self, world: World, *, thorough: bool
+    ) -> None:
+        apply_granted(yes(wanted(world)), world.ports(), intent())
+        desk = PaperDesk()
+        tend(CHANNEL, world.ports(), intent(), desk, thorough=thorough)
+        assert len(desk.withdrawn) == thorough
+
+    def test_without_a_desk_it_is_an_update(self, world: World) -> None:
+        tended = tend(CHANNEL, world.ports(), intent(), None)
+        assert tended.asked is None
+        assert version_of(world) == PATCH
+
+
+class TestTakeUp:
+    def test_only_what_was_approved_is_published(self) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        before = world.channel_digest()
+        assert take_up(CHANNEL, world.ports(), intent(), PaperDesk()) == Tended()
+        assert world.channel_digest() == before
+
+    def test_what_was_approved_is_published(self, world: World) -> None:
+        request = wanted(world)
+        tended = take_up(CHANNEL, world.ports(), intent(), PaperDesk(yes(request)))
+        assert tended.changed
+        assert world.channel_digest() == str(request.target)
+
+    def test_a_yes_that_does_not_count_is_an_error(self, world: World) -> None:
+        desk = PaperDesk(NotCounted(wanted(world), "it comes from a fork"))
+        with pytest.raises(ApprovalNotCounted, match="it comes from a fork"):
+            take_up(CHANNEL, world.ports(), intent(), desk)
