@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flows.proof import Rendering
     from ci_automation.flux.options import Options
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
@@ -154,16 +155,7 @@ def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent) -> Ren
         )
     )
     old, new = inventory(base.components), inventory(made.text)
-    change = Change(
-        removed=tuple(sorted(old - new)),
-        removal_allowed=intent.allow_removal,
-        options_changed=_changed_flags(base.options, wanted.options),
-        overlay_changed=_changed_files(base.overlay, wanted.overlay),
-        edits_dropped=base.edited,
-        proof=made.proof,
-        proof_detail=made.detail,
-        unproven_allowed=intent.unsafe_unproven_rendering,
-    )
+    change = _change(base, wanted, made, removed=tuple(sorted(old - new)), intent=intent)
     situation = _situation(base.version, intent)
     verdicts = (*release_verdicts(release.release, situation), *content_verdicts(change))
     step = PlannedStep(
@@ -183,6 +175,20 @@ def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent) -> Ren
     )
     after = Base(composed.digest, wanted.version, wanted.options, wanted.overlay, base.path, made.text)
     return Rendered(step, composed, after, release)
+
+
+def _change(base: Base, wanted: Wanted, made: Rendering, *, removed: tuple[str, ...], intent: Intent) -> Change:
+    """Return what the gates judge of a step besides its release."""
+    return Change(
+        removed=removed,
+        removal_allowed=intent.allow_removal,
+        options_changed=_changed_flags(base.options, wanted.options),
+        overlay_changed=_changed_files(base.overlay, wanted.overlay),
+        edits_dropped=base.edited,
+        proof=made.proof,
+        proof_detail=made.detail,
+        unproven_allowed=intent.unsafe_unproven_rendering,
+    )
 
 
 def _passed_over(selection: Selection) -> tuple[PassedOver, ...]:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.artifact.tree import Tree
-    from ci_automation.flux.release import ReleaseFiles, ReleaseSource
+    from ci_automation.flux.checksums import ReleaseFiles
+    from ci_automation.flux.release import ReleaseSource
     from ci_automation.flux.version import Version
     from ci_automation.registry.port import Registry
     from ci_automation.report.adoption import Adoption

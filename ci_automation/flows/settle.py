@@ -16,8 +16,8 @@ from ci_automation.flows.adopt import adopt
 from ci_automation.flows.attest import attest
 from ci_automation.flows.observe import ChannelMoved, Trust
 from ci_automation.flux.artifact import SOURCE, immutable_tag, stated_options_digest, stated_version
+from ci_automation.flux.checksums import BUNDLE
 from ci_automation.flux.inventory import images
-from ci_automation.flux.release import BUNDLE
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,19 +10,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flux.bundle import Bundle
+from ci_automation.flux.checksums import BUNDLE, ReleaseFiles, checksums_name, verify_checksums
 from ci_automation.flux.version import InvalidVersion, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-BUNDLE = "manifests.tar.gz"
-MAX_CHECKSUMS_BYTES = 64 << 10  # upstream's have 2 KB
-MAX_PROOF_BYTES = 64 << 10  # upstream's certificate, the largest of the proof's parts, has 4 KB
 NOT_PUBLISHED = datetime(9000, 1, 1, tzinfo=UTC)  # the date of a draft: never old enough
 _DRAFT = "it is a draft: withdrawn, or not published yet"
 _MAX_RELEASES = 10_000  # what GitHub lists at most
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
-_CHECKSUM_LINE = re.compile(r"(?P<sha256>[0-9a-f]{64})(?:  | \*)(?P<name>[!-~]{1,255})")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -54,24 +50,6 @@ class InvalidReleaseList(ReleaseSourceError):
         super().__init__(f"{where} has no usable list of releases: {problem}")
 
 
-class InvalidChecksums(ReleaseSourceError):
-    """A checksums file is not lines of a sha256 and a file name, or does not name the bundle."""
-
-    hint = "Nothing of the release was used. Compare the file with the release on GitHub."
-
-    def __init__(self, version: Version, problem: str) -> None:
-        super().__init__(f"{checksums_name(version)} of {version} is not usable: {problem}")
-
-
-class ChecksumMismatch(ReleaseSourceError):
-    """A bundle is not the one that the release's checksums file names."""
-
-    hint = "Nothing of it was used: the download, a mirror or the release itself is damaged or was tampered with."
-
-    def __init__(self, version: Version, expected: str, found: str) -> None:
-        super().__init__(f"{BUNDLE} of {version} has the sha256 {found}, and its checksums file says {expected}")
-
-
 class UnknownCommit(ReleaseSourceError):
     """A release source cannot tell which commit a release was made from."""
 
@@ -90,26 +68,6 @@ class Release:
     prerelease: bool = False
     problem: str | None = None
     notes: str = field(default="", compare=False)  # upstream's words as they came; a list may be without them
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseFiles:
-    """The files of one release that are downloaded, as they came.
-
-    Signature, certificate and log entry are the proof that upstream wrote the checksums. Upstream publishes the first
-    two; the third is what a mirror keeps, and GitHub does not have.
-    """
-
-    checksums: bytes
-    bundle: bytes
-    signature: bytes | None = None
-    certificate: bytes | None = None
-    log_entry: bytes | None = None
-
-    @property
-    def is_signed(self) -> bool:
-        """Return whether they carry any part of a signature, good or not."""
-        return self.signature is not None or self.certificate is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,26 +125,6 @@ class Listing:
     prerelease: bool
     assets: frozenset[str]
     notes: str = ""
-
-
-def checksums_name(version: Version) -> str:
-    """Return the name of a release's checksums file; it has no leading ``v`` (upstream's `.goreleaser.yml`)."""
-    return f"flux_{version.semver}_checksums.txt"
-
-
-@dataclass(frozen=True, slots=True)
-class ProofNames:
-    """The names of the files that prove who wrote a release's checksums."""
-
-    signature: str
-    certificate: str
-    log_entry: str  # ours: upstream publishes none
-
-
-def proof_names(version: Version) -> ProofNames:
-    """Return the names of the proof of a release's checksums, the first two upstream's (its `.goreleaser.yml`)."""
-    checksums = checksums_name(version)
-    return ProofNames(f"{checksums}.sig", f"{checksums}.pem", f"{checksums}.rekor.json")
 
 
 def read_version(tag: str) -> Version | None:
@@ -257,42 +195,6 @@ def successors_complete(listed: Iterable[Version], newer_than: Version | None) -
     itself lies behind it.
     """
     return newer_than is not None and any(version.semver.patch == 0 and version <= newer_than for version in listed)
-
-
-def parse_checksums(version: Version, data: bytes) -> Mapping[str, str]:
-    """Return the sha256 of each file that a checksums file names.
-
-    Raises:
-        InvalidChecksums: a line is not `sha256  name` or `sha256 *name`, or a name is there twice.
-    """
-    if len(data) > MAX_CHECKSUMS_BYTES:
-        raise InvalidChecksums(version, f"it has more than {MAX_CHECKSUMS_BYTES} bytes")
-    checksums: dict[str, str] = {}
-    for number, line in enumerate(data.decode("ascii", "replace").removesuffix("\n").split("\n"), 1):
-        if not (match := _CHECKSUM_LINE.fullmatch(line)):
-            raise InvalidChecksums(version, f"line {number} is not a sha256 and a file name")
-        if match["name"] in checksums:
-            raise InvalidChecksums(version, f"line {number} names {match['name']} again")
-        checksums[match["name"]] = match["sha256"]
-    return checksums
-
-
-def verify_checksums(version: Version, files: ReleaseFiles) -> None:
-    """Prove that every byte of the bundle is the one that the release's checksums name.
-
-    All that says whether a download is what it is called goes through here. Who wrote the checksums is not proven by
-    it: that is for `ci_automation.signing.upstream`.
-
-    Raises:
-        InvalidChecksums: the checksums file is broken, or does not name the bundle.
-        ChecksumMismatch: the bundle is another.
-    """
-    expected = parse_checksums(version, files.checksums).get(BUNDLE)
-    if expected is None:
-        raise InvalidChecksums(version, f"it does not name {BUNDLE}")
-    found = hashlib.sha256(files.bundle).hexdigest()
-    if found != expected:
-        raise ChecksumMismatch(version, expected, found)
 
 
 def open_release(release: Release, files: ReleaseFiles, commit: str) -> FetchedRelease:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flux.release import checksums_name
+from ci_automation.flux.checksums import checksums_name
 from ci_automation.signing.sigstore.certified import Rejected
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
 
 if TYPE_CHECKING:
-    from ci_automation.flux.release import ReleaseFiles
+    from ci_automation.flux.checksums import ReleaseFiles
     from ci_automation.flux.version import Version
     from ci_automation.signing.sigstore.lookup import Log
     from ci_automation.signing.sigstore.root import TrustRoot

@@ -11,7 +11,7 @@ from ci_automation.signing import bundle, legacy
 from ci_automation.signing.evidence import find
 from ci_automation.signing.finding import Finding
 from ci_automation.signing.signer import SignatureUnusable
-from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities, Verified
+from ci_automation.signing.trust import Identity, Verified
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.registry.port import Registry
     from ci_automation.signing.signer import Signer
-    from ci_automation.signing.sigstore.root import TrustRoot
     from ci_automation.signing.trust import Trusted
 
 _ATTEMPTS = 3
@@ -87,12 +86,6 @@ def signers(findings: Sequence[Finding]) -> tuple[Identity, ...]:
     """Return the identities that have validly signed, trusted or not."""
     found = {each.by for each in findings if not each.left_out and isinstance(each.by, Identity)}
     return tuple(sorted(found, key=str))
-
-
-def signed_by(registry: Registry, reference: Reference, digest: Digest, root: TrustRoot) -> tuple[Identity, ...]:
-    """Return the identities that have validly signed this very `digest`, whoever they are, as `root` vouches for."""
-    anybody = TrustedIdentities((IdentityMatch(".*", ".*"),), root)
-    return signers(list(find(registry, reference, digest, anybody)))
 
 
 def ensure_signed(

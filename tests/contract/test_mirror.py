@@ -50,21 +50,6 @@ PROGRAMS = {
 
 
 @pytest.fixture(scope="module")
-def local() -> Iterator[LocalSigstore]:
-    """Yield the Sigstore that upstream signs with here."""
-    with LocalSigstore() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def root(local: LocalSigstore, tmp_path_factory: pytest.TempPathFactory) -> TrustRoot:
-    """Return what is trusted: that Sigstore's roots."""
-    path = tmp_path_factory.mktemp("root") / "trusted_root.json"
-    path.write_bytes(local.trusted_root)
-    return TrustRoot.from_file(path)
-
-
-@pytest.fixture(scope="module")
 def releases(local: LocalSigstore) -> dict[str, SampleRelease]:
     """Return upstream's releases, the newest with its programs."""
     plain = [SampleRelease(tag, programs=PROGRAMS if tag == "v2.9.4" else {}) for tag in TAGS]

@@ -27,21 +27,20 @@ from ci_automation.flux.render import render
 from ci_automation.flux.text import TemplateMismatch
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
-from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.trust import Identity
 from ci_automation.signing.upstream import ISSUER, upstream_identity
 from tests.fakes import upstream
 from tests.fakes.programs import archive, files_naming, launcher, printing, program_name
 from tests.fakes.registry import InMemoryRegistry
-from tests.fakes.sigstore import LocalSigstore
 from tests.fakes.world import CHANNEL, OLD, OVERLAY, MemoryReleases, World, intent, release, sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from ci_automation.flows.proof import Rendering
     from ci_automation.flux.release import FetchedRelease
+    from ci_automation.signing.sigstore.root import TrustRoot
+    from tests.fakes.sigstore import LocalSigstore
 
 TAG = "v2.98.9"  # a patch of our own making: nobody knows it
 VERSION = Version.parse(TAG)
@@ -51,21 +50,6 @@ CHANGED = "--watch-all-namespaces=true", "--watch-all-namespaces"  # an argument
 FLEET = {"namespace": "fleet"}
 FORK = Identity(ISSUER, "https://github.com/evil/flux2/.github/workflows/release.yaml@refs/tags/v2.98.9")
 PROVEN: dict[str, Any] = {"unsafe_unproven_rendering": False}
-
-
-@pytest.fixture(scope="module")
-def local() -> Iterator[LocalSigstore]:
-    """Yield the Sigstore that upstream signs with here."""
-    with LocalSigstore() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def root(local: LocalSigstore, tmp_path_factory: pytest.TempPathFactory) -> TrustRoot:
-    """Return what is trusted: that Sigstore's roots."""
-    path = tmp_path_factory.mktemp("root") / "trusted_root.json"
-    path.write_bytes(local.trusted_root)
-    return TrustRoot.from_file(path)
 
 
 @dataclass(slots=True)

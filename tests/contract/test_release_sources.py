@@ -11,9 +11,8 @@ import pytest
 
 from ci_automation.artifact.archive import UnsafeArchive
 from ci_automation.errors import ReleaseSourceError
+from ci_automation.flux.checksums import ChecksumMismatch, InvalidChecksums
 from ci_automation.flux.release import (
-    ChecksumMismatch,
-    InvalidChecksums,
     InvalidReleaseList,
     ReleaseIncomplete,
     ReleaseNotFound,

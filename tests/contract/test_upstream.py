@@ -17,8 +17,8 @@ from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.render import render_release
 from ci_automation.flows.update import update
 from ci_automation.flows.upstream import fetch, find_artifact
+from ci_automation.flux.checksums import ReleaseFiles, checksums_name, proof_names
 from ci_automation.flux.options import Options
-from ci_automation.flux.release import ReleaseFiles, checksums_name, proof_names
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.sources.github import GitHubSource
 from ci_automation.flux.version import Version
@@ -28,7 +28,6 @@ from ci_automation.registry.port import NotFound
 from ci_automation.registry.retry import Clock, Patience
 from ci_automation.signing.sigstore.exchange import Exchange
 from ci_automation.signing.sigstore.lookup import RekorLog, RekorUnreachable
-from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.trust import Identity
 from ci_automation.signing.upstream import (
     ISSUER,
@@ -51,27 +50,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_automation.flux.release import ReleaseSource
+    from ci_automation.signing.sigstore.root import TrustRoot
 
 V, V293 = Version.parse("v2.9.4"), Version.parse("v2.9.3")
 RELEASE = SampleRelease("v2.9.4")
 OURS = upstream_identity(V)
 FORK = Identity(ISSUER, "https://github.com/attacker/flux2/.github/workflows/release.yaml@refs/tags/v2.9.4")
 GITLAB = Identity("https://gitlab.com", OURS.subject)
-
-
-@pytest.fixture(scope="module")
-def local() -> Iterator[LocalSigstore]:
-    """Yield the Sigstore that upstream signs with here."""
-    with LocalSigstore() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def root(local: LocalSigstore, tmp_path_factory: pytest.TempPathFactory) -> TrustRoot:
-    """Return what is trusted: that Sigstore's roots."""
-    path = tmp_path_factory.mktemp("root") / "trusted_root.json"
-    path.write_bytes(local.trusted_root)
-    return TrustRoot.from_file(path)
 
 
 @dataclass(slots=True)

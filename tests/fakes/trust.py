@@ -7,12 +7,18 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from ci_automation.signing import legacy
 from ci_automation.signing.bundle import BUNDLE_TYPE, PAYLOAD_TYPE
 from ci_automation.signing.sigstore.certified import Certified, Rejected
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
+from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
 if TYPE_CHECKING:
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.registry.port import Registry
     from ci_automation.signing.sigstore.root import TrustRoot
 
 US = Identity("https://token.example", "https://git.example/acme/fleet/.github/workflows/flux.yaml@refs/heads/main")
@@ -112,3 +118,11 @@ class WrittenSigner:
     def sign_statement(self, statement: bytes) -> bytes:
         """Return a keyless bundle."""
         return bundle(statement, None if self.broken else self.identity)
+
+
+def signed_by(registry: Registry, reference: Reference, digest: Digest, root: TrustRoot) -> tuple[Identity, ...]:
+    """Return who is told to have signed, where none of them is trusted."""
+    nobody = TrustedIdentities((IdentityMatch("^$", "^$"),), root)
+    with pytest.raises((Unsigned, ForeignSignature)) as refusal:
+        verify(registry, reference, digest, nobody)
+    return refusal.value.signers if isinstance(refusal.value, ForeignSignature) else ()

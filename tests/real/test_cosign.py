@@ -23,8 +23,9 @@ from ci_automation.signing.sigstore.keyless import KeylessSigner
 from ci_automation.signing.sigstore.oidc import ambient
 from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
-from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, signed_by, verify
+from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
 from tests.fakes.sigstore import GITHUB, WORKFLOW, Fault, LocalSigstore
+from tests.fakes.trust import signed_by
 from tests.real import cosign, program
 from tests.real.peers import peer
 from tests.real.processes import ProgramFailed, run

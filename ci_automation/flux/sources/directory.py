@@ -12,19 +12,15 @@ from typing import TYPE_CHECKING
 
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flux.bundle import LIMITS
-from ci_automation.flux.release import (
+from ci_automation.flux.checksums import (
     BUNDLE,
     MAX_CHECKSUMS_BYTES,
     MAX_PROOF_BYTES,
     ReleaseFiles,
-    ReleaseIncomplete,
-    ReleaseNotFound,
     checksums_name,
-    is_draft,
-    open_release,
     proof_names,
-    releases,
 )
+from ci_automation.flux.release import ReleaseIncomplete, ReleaseNotFound, is_draft, open_release, releases
 from ci_automation.flux.sources.rest import listings, load, tag_commit
 
 if TYPE_CHECKING:

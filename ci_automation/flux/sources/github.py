@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from ci_automation.errors import ReleaseSourceError, UsageError
 from ci_automation.flux.bundle import LIMITS
-from ci_automation.flux.release import (
+from ci_automation.flux.checksums import (
     BUNDLE,
     MAX_CHECKSUMS_BYTES,
     MAX_PROOF_BYTES,
+    ReleaseFiles,
+    checksums_name,
+    proof_names,
+)
+from ci_automation.flux.release import (
     InvalidReleaseList,
     Listing,
-    ReleaseFiles,
     ReleaseIncomplete,
     ReleaseNotFound,
     UnknownCommit,
-    checksums_name,
     is_draft,
     open_release,
-    proof_names,
     read_version,
     releases,
     successors_complete,

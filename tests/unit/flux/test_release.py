@@ -6,24 +6,26 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ci_automation.flux.release import (
+from ci_automation.flux.checksums import (
     MAX_CHECKSUMS_BYTES,
-    NOT_PUBLISHED,
     ChecksumMismatch,
     InvalidChecksums,
+    ReleaseFiles,
+    checksums_name,
+    parse_checksums,
+    verify_checksums,
+)
+from ci_automation.flux.release import (
+    NOT_PUBLISHED,
     InvalidReleaseList,
     Listing,
     Release,
-    ReleaseFiles,
     UnknownCommit,
-    checksums_name,
     is_draft,
     open_release,
-    parse_checksums,
     read_version,
     releases,
     successors_complete,
-    verify_checksums,
 )
 from ci_automation.flux.version import Version
 from tests.fakes.releases import SampleRelease

@@ -11,9 +11,9 @@ from ci_automation.signing import bundle, legacy
 from ci_automation.signing.evidence import examine, gather
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import Identity, NobodyTrusted, TrustedIdentities, TrustedKeys
-from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, refusal, signed_by, verify
+from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, refusal, verify
 from tests.fakes.registry import InMemoryRegistry
-from tests.fakes.trust import THEM, US, WrittenSigner, trust
+from tests.fakes.trust import THEM, US, WrittenSigner, signed_by, trust
 from tests.fakes.world import CHANNEL, signing_key
 
 LEGACY, BOTH, BUNDLE = SignatureFormat.LEGACY, SignatureFormat.BOTH, SignatureFormat.BUNDLE
