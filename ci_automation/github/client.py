@@ -1,14 +1,14 @@
 """The one client to GitHub, on PyGithub: few verbs, and answers that are what they were asked to be.
 
-PyGithub brings authentication and the addresses; the connection under it is ours (`exchange`). A client is for one
-thread.
+PyGithub brings authentication and the addresses; the connection under it is ours (`exchange`), and so is the waiting
+(`waiting`): PyGithub would send a POST up to eleven times, and sleep in silence until a limit is over. A client is for
+one thread.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,6 @@ from ci_automation.github.errors import (
     GitHubDenied,
     InvalidApiUrl,
     InvalidToken,
-    RateLimited,
     UnexpectedGitHubAnswer,
 )
 from ci_automation.github.exchange import (
@@ -31,29 +30,32 @@ from ci_automation.github.exchange import (
     Origin,
     Patience,
     Reply,
-    printable,
     receive,
     session,
 )
+from ci_automation.github.graphql import mutated, queried
+from ci_automation.github.refusals import REDIRECTS, Asker
+from ci_automation.github.waiting import Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import requests
 
 PUBLIC_API = "https://api.github.com"
 _MAX_ANSWER_BYTES = 32 << 20  # a page of a hundred releases with their notes has 5 MB
-_MAX_REDIRECTS = 5
+_MAXREDIRECTS = 5
 _MAX_TAGS = 4  # a tag may be of a tag
 _TOKEN = re.compile(r"[!-~]{1,4096}")
 _SHA = re.compile(r"[0-9a-f]{40}")
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_GRAPHQL_DENIALS = frozenset({"FORBIDDEN", "INSUFFICIENT_SCOPES", "UNAUTHORIZED", "UNAUTHENTICATED"})
+_DONE = frozenset({200, 201, 202, 204})
+_JWT = re.compile(r"eyJ[\w-]+(?:\.[\w-]+){2}")  # what an App is itself; its installations' tokens look otherwise
+_MUTATION = re.compile(r"\{\s*(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a GET brought: the value, and whether a further page follows it."""
+    """What was answered: the value, None where there is none, and whether a further page follows it."""
 
     value: Any
     has_next: bool
@@ -91,7 +93,11 @@ class _Received(Exception):  # not an error: it carries an answer past what PyGi
 
 
 class GitHub:
-    """GitHub as one user, or as nobody; answers are remembered with their ETag as long as the client lives."""
+    """GitHub as one user, as an App, or as nobody; reads are remembered with their ETag as long as the client lives.
+
+    The token is of any kind; an App's own (a JWT) is sent as one. Waits are told through `say`. `ca_bundle` is a file
+    of certificates that TLS shall trust instead of the usual ones, or those of REQUESTS_CA_BUNDLE.
+    """
 
     def __init__(
         self,
@@ -100,6 +106,8 @@ class GitHub:
         *,
         token_name: str = "GITHUB_TOKEN",  # noqa: S107  # the name of a variable
         patience: Patience = PATIENCE,
+        say: Callable[[str], None] = lambda _: None,
+        ca_bundle: str | None = None,
     ) -> None:
         if token is not None and not _TOKEN.fullmatch(token):
             raise InvalidToken(token_name)
@@ -107,12 +115,13 @@ class GitHub:
             raise InvalidApiUrl(api_url)
         self._origin = Origin.of(api_url)
         self._base = api_url.rstrip("/")
-        self._token, self._token_name, self._patience = token, token_name, patience
+        self._asker = Asker(token, token_name)
+        self._waiting = Waiting(patience, self.host, self._hint, say)
         self._remembered: dict[str, tuple[str, Answer]] = {}
-        self._session = session(self._origin)
+        self._session = session(self._origin, ca_bundle)
         self._connection = _Connection(self._origin, self._session)
         self._requester = github.Github(
-            auth=github.Auth.Token(token) if token else None,
+            auth=_credential(token),
             base_url=self._base,
             timeout=TIMEOUT,
             user_agent=USER_AGENT,
@@ -130,7 +139,7 @@ class GitHub:
     @property
     def authenticated(self) -> bool:
         """Return whether requests carry a token, without which there is no GraphQL."""
-        return self._token is not None
+        return self._asker.token is not None
 
     def close(self) -> None:
         """Close the connections."""
@@ -144,7 +153,7 @@ class GitHub:
         """
         what = f"GET {self.host}{path}"
         etag, remembered = self._remembered.get(path, ("", None))
-        reply = self._call("GET", path, {"If-None-Match": etag} if remembered else {})
+        reply = self._call("GET", path, what, {"If-None-Match": etag} if remembered else {})
         if reply.status == HTTPStatus.NOT_MODIFIED and remembered:
             return remembered
         if reply.status == HTTPStatus.NOT_FOUND:
@@ -162,17 +171,44 @@ class GitHub:
             GitHubUnreachable, GitHubDenied, RateLimited, UnexpectedGitHubAnswer, GitHubAnswerTooLarge: as they say.
         """
         what = f"a GraphQL query to {self.host}"
-        reply = self._call("POST", self._requester.graphql_url, {}, {"query": query, "variables": dict(variables)})
+        reply = self._ask(query, variables, what)
         self._require_ok(reply, what)
-        answer = reply.json(what)
-        if not isinstance(answer, dict):
-            raise UnexpectedGitHubAnswer(f"{what} was answered without data")
-        errors = answer.get("errors") or []
-        for error in errors if isinstance(errors, list) else [errors]:
-            self._judge(error if isinstance(error, dict) else {}, reply, what)
-        if not isinstance(answer.get("data"), dict):
-            raise UnexpectedGitHubAnswer(f"{what} was answered without data")
-        return answer["data"]
+        return queried(reply, what, self._asker, self._waiting)
+
+    def mutate(self, mutation: str, variables: Mapping[str, object]) -> Any:  # noqa: ANN401  # same
+        """Return the data that a GraphQL mutation answers; it is sent once.
+
+        Raises:
+            AnswerLost: it may have been done.
+            PermissionMissing, NotOnGitHub, GitHubRefused: it was not done.
+            GitHubUnreachable, GitHubDenied, RateLimited, UnexpectedGitHubAnswer, GitHubAnswerTooLarge: as they say.
+        """
+        named = _MUTATION.search(mutation)
+        what = f"{named[1] if named else 'a mutation'} on {self.host}"
+        self._require_token(what)
+        self._waiting.pace()
+        reply = self._ask(mutation, variables, what, once=True)
+        if reply.status != HTTPStatus.OK:
+            raise self._asker.refused(reply, what)
+        return mutated(reply, what, self._asker, self._waiting)
+
+    def send(
+        self, verb: str, path: str, body: Mapping[str, object] | None = None, *, expect: frozenset[int] = _DONE
+    ) -> Answer:
+        """Return what GitHub answers to a POST, which is sent once, or to a PUT, PATCH or DELETE, which are repeated.
+
+        Raises:
+            AnswerLost: a POST may have been done.
+            RepositoryRenamed, PermissionMissing, NotOnGitHub, GitHubRefused: it was not done.
+            GitHubUnreachable, GitHubDenied, RateLimited, UnexpectedGitHubAnswer, GitHubAnswerTooLarge: as they say.
+        """
+        what = f"{verb} {self.host}{path}"
+        self._require_token(what)
+        self._waiting.pace()
+        reply = self._call(verb, path, what, {}, None if body is None else dict(body), once=verb == "POST")
+        if reply.status not in expect:
+            raise self._asker.refused(reply, what)
+        return Answer(reply.json(what) if reply.body else None, has_next=False)
 
     def tag_commit(self, repository: str, tag: str) -> str | None:
         """Return the commit that a tag, annotated or not, stands for, or None where there is no such tag.
@@ -201,19 +237,19 @@ class GitHub:
         """
         what = f"the download of asset {identity} of {repository}"
         url = f"{self._base}/repos/{repository}/releases/assets/{identity}"
-        for _ in range(_MAX_REDIRECTS + 1):
+        for _ in range(_MAXREDIRECTS + 1):
             send = partial(self._download, url, limit, what)
-            reply = self._patience.persist(send, what, self.host, self._hint)
-            if reply.status not in _REDIRECTS:
+            reply = self._waiting.persist(send, what)
+            if reply.status not in REDIRECTS:
                 self._require_ok(reply, what, of_api=Origin.of(url) == self._origin)
                 return reply.body
             url = self._redirected(url, reply, what)
-        raise UnexpectedGitHubAnswer(f"{what} was redirected more than {_MAX_REDIRECTS} times")
+        raise UnexpectedGitHubAnswer(f"{what} was redirected more than {_MAXREDIRECTS} times")
 
     def _download(self, url: str, limit: int, what: str) -> Reply:
         headers = {"Accept": "application/octet-stream", "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
-        if self._token and Origin.of(url) == self._origin:
-            headers["Authorization"] = f"token {self._token}"
+        if self._asker.token and Origin.of(url) == self._origin:
+            headers["Authorization"] = f"token {self._asker.token}"
         response = self._session.get(url, headers=headers, timeout=TIMEOUT, allow_redirects=False, stream=True)
         return receive(response, limit, what)
 
@@ -228,9 +264,17 @@ class GitHub:
             raise UnexpectedGitHubAnswer(f"{what} was redirected to this machine")
         return target
 
-    def _call(self, verb: str, url: str, headers: dict[str, str], body: object = None) -> Reply:
-        what = f"{verb} {self.host}{urlsplit(url).path}"
+    def _ask(self, document: str, variables: Mapping[str, object], what: str, *, once: bool = False) -> Reply:
+        body = {"query": document, "variables": dict(variables)}
+        return self._call("POST", self._requester.graphql_url, what, {}, body, once=once)
 
+    def _require_token(self, what: str) -> None:
+        if not self.authenticated:
+            raise GitHubDenied(f"{what} needs a token", f"Set {self._asker.token_name} to one that may write there.")
+
+    def _call(
+        self, verb: str, url: str, what: str, headers: dict[str, str], body: object = None, *, once: bool = False
+    ) -> Reply:
         def send() -> Reply:
             try:
                 self._requester.requestJson(verb, url, None, {**headers}, body, self._connection)
@@ -240,46 +284,26 @@ class GitHub:
                 raise UnexpectedGitHubAnswer(f"{what} cannot be asked: {type(error).__name__}") from None
             raise AssertionError("the connection always raises")
 
-        return self._patience.persist(send, what, self.host, self._hint)
+        return self._waiting.persist(send, what, once=once)
 
     @property
     def _hint(self) -> str:
         """Return what to do where GitHub has had enough."""
         if self.authenticated:
             return "Run again after that."
-        return f"Set {self._token_name}: with a token GitHub takes many more requests. Or run again after that."
+        return f"Set {self._asker.token_name}: with a token GitHub takes many more requests. Or run again after that."
 
     def _require_ok(self, reply: Reply, what: str, *, of_api: bool = True) -> None:
         if reply.status == HTTPStatus.OK:
             return
         if of_api and reply.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            raise self._denied(reply, what, reply.message)
-        if reply.status in _REDIRECTS:
+            raise self._asker.denied(reply, what, reply.message)
+        if reply.status in REDIRECTS:
             raise UnexpectedGitHubAnswer(f"{what} was redirected ({reply.status}): the repository may have a new name")
         raise UnexpectedGitHubAnswer(f"{what} was answered with {reply.status}: {reply.message}")
 
-    def _denied(self, reply: Reply, what: str, said: str) -> GitHubDenied:
-        if self._token is None:
-            return GitHubDenied(
-                f"{what} was refused without a token: {said}",
-                f"Set {self._token_name} to a token that may read the repository's contents.",
-            )
-        wanted = reply.headers.get("x-accepted-github-permissions") or reply.headers.get("x-accepted-oauth-scopes")
-        rights = printable(wanted) if wanted else "contents=read on the repository"
-        said = said.replace(self._token, "***")
-        return GitHubDenied(
-            f"{what} was refused with the token of {self._token_name}: {said}",
-            f"It may have expired, be of another host, or lack rights; it needs {rights}. A public repository is read "
-            f"without a token too: unset {self._token_name} for that.",
-        )
 
-    def _judge(self, error: Mapping[str, object], reply: Reply, what: str) -> None:
-        said, kind = printable(error.get("message", "without a word")), error.get("type")
-        if kind == "NOT_FOUND":
-            return
-        if kind == "RATE_LIMITED":
-            reset = self._patience.now() + self._patience.until_reset(reply)
-            raise RateLimited(self.host, datetime.fromtimestamp(reset, UTC), self._hint)
-        if kind in _GRAPHQL_DENIALS:
-            raise self._denied(reply, what, said)
-        raise UnexpectedGitHubAnswer(f"{what} was answered with an error: {said}")
+def _credential(token: str | None) -> github.Auth.Auth | None:
+    if token is None:
+        return None
+    return github.Auth.AppAuthToken(token) if _JWT.fullmatch(token) else github.Auth.Token(token)

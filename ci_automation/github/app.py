@@ -1,0 +1,109 @@
+"""Tokens of a GitHub App: for one repository and the least that is needed, and never on disk.
+
+PyGithub's own can be narrowed to permissions, but not to a repository.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+import github  # noqa: TID251  # for its JWT
+import jwt  # comes with it
+
+from ci_automation.github.answers import Fields, one, require_name
+from ci_automation.github.client import PUBLIC_API, GitHub
+from ci_automation.github.errors import (
+    AppLacksRights,
+    AppNotInstalled,
+    AppNotLetIn,
+    GitHubDenied,
+    GitHubRefused,
+    InvalidAppKey,
+    NotOnGitHub,
+)
+from ci_automation.github.exchange import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ci_automation.github.exchange import Patience
+
+_SPARE = timedelta(minutes=5)  # a token lives for an hour; one that is about to end is not handed out again
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A GitHub App: its id, or client id, and its private key as a PEM text."""
+
+    identity: str
+    key: str = field(repr=False)
+
+    def sign_in(self) -> str:
+        """Return a JWT of some minutes that says that we are the App (RFC 7519, RS256).
+
+        Raises:
+            InvalidAppKey: the key is none, or there is no id.
+        """
+        try:
+            return github.Auth.AppAuth(self.identity.strip(), self.key).token
+        except (AssertionError, ValueError, TypeError, jwt.PyJWTError):
+            raise InvalidAppKey from None
+
+
+class AppTokens:
+    """The tokens of one App, kept as long as this lives and they last; each goes through `mask` before it is used."""
+
+    def __init__(
+        self,
+        app: App,
+        api_url: str = PUBLIC_API,
+        *,
+        mask: Callable[[str], None],
+        patience: Patience = PATIENCE,
+        say: Callable[[str], None] = lambda _: None,
+        ca_bundle: str | None = None,
+    ) -> None:
+        self._app, self._mask, self._patience = app, mask, patience
+        name = "the GitHub App"
+        self._open = partial(GitHub, api_url=api_url, token_name=name, patience=patience, say=say, ca_bundle=ca_bundle)
+        self._kept: dict[tuple[str, frozenset[tuple[str, str]]], tuple[str, datetime]] = {}
+
+    def token(self, repository: str, permissions: Mapping[str, str]) -> str:
+        """Return a token for one repository and these permissions, named as the API does: `pull_requests: write`.
+
+        Raises:
+            InvalidAppKey: the App's key cannot be used.
+            AppNotLetIn: it is another App's, or no longer valid.
+            AppNotInstalled: the App is not installed there.
+            AppLacksRights: it, or its installation, has less.
+            ReleaseSourceError: as `GitHub.send`.
+        """
+        wanted = (require_name(repository), frozenset(permissions.items()))
+        kept = self._kept.get(wanted)
+        if kept is None or kept[1] - datetime.fromtimestamp(self._patience.now(), UTC) <= _SPARE:
+            kept = self._kept[wanted] = self._ask(repository, permissions)
+        return kept[0]
+
+    def _ask(self, repository: str, permissions: Mapping[str, str]) -> tuple[str, datetime]:
+        signed = self._app.sign_in()
+        self._mask(signed)
+        client = self._open(signed)
+        try:
+            installation = one(client, f"/repos/{repository}/installation").number("id")
+            path = f"/app/installations/{installation}/access_tokens"
+            asked = {"repositories": [repository.partition("/")[2]], "permissions": dict(permissions)}
+            answer = Fields(client.send("POST", path, asked).value, f"POST {client.host}{path}")
+            value = answer.text("token")
+            self._mask(value)
+            return value, answer.time("expires_at")
+        except NotOnGitHub:
+            raise AppNotInstalled(self._app.identity, repository) from None
+        except GitHubRefused as refused:
+            raise AppLacksRights(self._app.identity, repository, refused.said) from None
+        except GitHubDenied as denied:
+            raise AppNotLetIn(self._app.identity, denied) from None
+        finally:
+            client.close()

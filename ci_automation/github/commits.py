@@ -1,0 +1,135 @@
+"""Branches and the commits on them, each written only where the branch still is as it was seen."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from ci_automation.github.answers import Fields, one, require_name, segment
+from ci_automation.github.errors import GitHubRefused, HeadMoved, NotOnGitHub
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ci_automation.github.client import GitHub
+
+_COMMIT = """
+mutation($input: CreateCommitOnBranchInput!) {
+  createCommitOnBranch(input: $input) { commit { oid } }
+}
+"""
+_PLAIN = "100644"
+
+
+class Commits:
+    """The branches of one repository, as somebody who may write to it."""
+
+    def __init__(self, client: GitHub, name: str) -> None:
+        self._client, self.name = client, require_name(name)
+
+    def create_branch(self, name: str, oid: str) -> None:
+        """Make a branch at a commit; one that is there already, at that commit, is as good.
+
+        Raises:
+            HeadMoved: it is there already, at another commit.
+            ReleaseSourceError: as `GitHub.send`.
+        """
+        try:
+            self._client.send("POST", f"/repos/{self.name}/git/refs", {"ref": f"refs/heads/{name}", "sha": oid})
+        except GitHubRefused as refused:
+            if not refused.says("already exists"):
+                raise
+            if self._tip(name) != oid:
+                raise HeadMoved(self.name, name, oid) from None
+
+    def delete_branch(self, name: str) -> None:
+        """Delete a branch; none is as good. Whatever is on it goes with it: look at it before.
+
+        Raises:
+            ReleaseSourceError: as `GitHub.send`.
+        """
+        try:
+            self._client.send("DELETE", f"/repos/{self.name}/git/refs/heads/{quote(name)}")
+        except GitHubRefused as refused:
+            if not refused.says("does not exist"):
+                raise
+
+    def commit(self, branch: str, expected_head: str, message: str, files: Mapping[str, bytes | None]) -> str:
+        """Return the new tip of a branch, after one commit, signed by GitHub, on the tip that was seen.
+
+        A file of None is deleted. Answered by a `createCommitOnBranch`, which compares and swaps.
+
+        Raises:
+            HeadMoved: the branch has another tip by now.
+            ReleaseSourceError: as `GitHub.mutate`.
+        """
+        headline, _, body = message.partition("\n")
+        changes = {
+            "additions": [
+                {"path": path, "contents": base64.b64encode(content).decode()}
+                for path, content in files.items()
+                if content is not None
+            ],
+            "deletions": [{"path": path} for path, content in files.items() if content is None],
+        }
+        asked = {
+            "branch": {"repositoryNameWithOwner": self.name, "branchName": branch},
+            "expectedHeadOid": expected_head,
+            "message": {"headline": headline, "body": body.strip("\n")},
+            "fileChanges": changes,
+        }
+        try:
+            data = self._client.mutate(_COMMIT, {"input": asked})
+        except GitHubRefused as refused:
+            if refused.kind == "STALE_DATA" or refused.says("expected branch to point to"):
+                raise HeadMoved(self.name, branch, expected_head) from None
+            raise
+        made = Fields(data, f"the commit on {branch} of {self.name}").fields("createCommitOnBranch")
+        return made.fields("commit").oid("oid")
+
+    def rebase_commit(
+        self, branch: str, expected_head: str, onto: str, message: str, files: Mapping[str, bytes | None]
+    ) -> str:
+        """Return the new tip of a branch: a merge of `onto` into it that has the files of `onto`, but for `files`.
+
+        Whatever else the branch had changed is undone by it, and stays in its history. Both tips are parents, so that
+        moving the branch without force compares and swaps.
+
+        Raises:
+            HeadMoved: the branch has another tip by now.
+            NotOnGitHub: there is no commit `onto`.
+            ReleaseSourceError: as `GitHub.send`.
+        """
+        git = f"/repos/{self.name}/git"
+        base = one(self._client, f"{git}/commits/{segment(onto)}").fields("tree").oid("sha")
+        entries = [self._entry(path, content) for path, content in files.items()]
+        tree = self._created(f"{git}/trees", {"base_tree": base, "tree": entries})
+        made = self._created(f"{git}/commits", {"message": message, "tree": tree, "parents": [expected_head, onto]})
+        try:
+            self._client.send("PATCH", f"{git}/refs/heads/{quote(branch)}", {"sha": made, "force": False})
+        except GitHubRefused as refused:
+            if refused.says("not a fast forward") or refused.says("does not exist"):
+                raise HeadMoved(self.name, branch, expected_head) from None
+            raise
+        return made
+
+    def _entry(self, path: str, content: bytes | None) -> dict[str, object]:
+        entry: dict[str, object] = {"path": path, "mode": _PLAIN, "type": "blob"}
+        if content is None:
+            return entry | {"sha": None}
+        try:
+            return entry | {"content": content.decode()}
+        except UnicodeDecodeError:
+            encoded: dict[str, object] = {"content": base64.b64encode(content).decode(), "encoding": "base64"}
+            return entry | {"sha": self._created(f"/repos/{self.name}/git/blobs", encoded)}
+
+    def _created(self, path: str, body: dict[str, object]) -> str:
+        return Fields(self._client.send("POST", path, body).value, f"POST {self._client.host}{path}").oid("sha")
+
+    def _tip(self, name: str) -> str | None:
+        try:
+            found = one(self._client, f"/repos/{self.name}/git/ref/heads/{quote(name)}")
+        except NotOnGitHub:
+            return None
+        return found.fields("object").oid("sha")

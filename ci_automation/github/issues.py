@@ -1,0 +1,62 @@
+"""Issues: where a check that no longer runs is told of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.github.answers import Fields, listed, require_name, segment
+from ci_automation.github.model import Issue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ci_automation.github.client import GitHub
+
+_MANY = 100
+
+
+class Issues:
+    """The issues of one repository, as somebody who may write them."""
+
+    def __init__(self, client: GitHub, name: str) -> None:
+        self._client, self.name = client, require_name(name)
+
+    def open_issue(self, title: str, body: str, labels: Iterable[str] = ()) -> Issue:
+        """Return a new issue; labels that are not there are made.
+
+        Raises:
+            NotOnGitHub: the repository has issues switched off.
+            ReleaseSourceError: as `GitHub.send`.
+        """
+        path = f"/repos/{self.name}/issues"
+        answer = self._client.send("POST", path, {"title": title, "body": body, "labels": list(labels)})
+        return _issue(Fields(answer.value, f"POST {self._client.host}{path}"))
+
+    def issues(self, label: str) -> tuple[Issue, ...]:
+        """Return the open issues with a label, newest first, at most 100; pull requests are none.
+
+        Raises:
+            NotOnGitHub: there is no such repository, or it has issues switched off.
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        found = listed(self._client, f"/repos/{self.name}/issues?state=open&labels={segment(label)}", limit=_MANY)
+        return tuple(_issue(issue) for issue in found if not issue.has("pull_request"))
+
+    def close_issue(self, number: int) -> None:
+        """Close an issue as done.
+
+        Raises:
+            ReleaseSourceError: as `GitHub.send`.
+        """
+        asked = {"state": "closed", "state_reason": "completed"}
+        self._client.send("PATCH", f"/repos/{self.name}/issues/{number}", asked)
+
+
+def _issue(found: Fields) -> Issue:
+    return Issue(
+        number=found.number("number"),
+        url=found.text("html_url"),
+        title=found.text("title"),
+        body=found.maybe_text("body") or "",
+        author=found.actor("user"),
+    )

@@ -1,0 +1,170 @@
+"""What GitHub knows of a repository, as values: nothing in here asks, and nothing in here is a mapping.
+
+Five small doors ask for them, each made with a client and a name, `Commits(client, "acme/fleet")`:
+`Repository` (snapshot, permission, is_member, files, blob), `Commits` (create_branch, delete_branch, commit,
+rebase_commit), `Pulls` (open_pull, edit_pull, comment, comments, dress, request_review, enable_auto_merge), `Runs`
+(dispatch_workflow, runs, run, cancel, run_approvals, environment, dispatch_event, workflow_state, enable_workflow) and
+`Issues` (open_issue, issues, close_issue).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """A person or an App. An App's login ends in `[bot]`, as with REST; GraphQL leaves that off, this value never."""
+
+    login: str
+    is_bot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The last word of a reviewer with write access, on one commit: `APPROVED`, `CHANGES_REQUESTED` or `DISMISSED`."""
+
+    author: Actor
+    state: str
+    commit: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit; its author is what the commit says, which anybody with write access can make it say."""
+
+    oid: str
+    author: Actor | None
+    message: str
+
+
+class PullState(enum.StrEnum):
+    """What became of a pull request."""
+
+    OPEN = "OPEN"
+    CLOSED = "CLOSED"
+    MERGED = "MERGED"
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """A pull request; `merged_file` is the text that the file asked for has at the merge commit."""
+
+    id: str  # of GraphQL, for `Pulls.enable_auto_merge`
+    number: int
+    url: str
+    state: PullState
+    draft: bool
+    title: str
+    body: str
+    branch: str  # the name of the head branch
+    base: str  # the name of the branch that it goes into
+    head: str  # the commit at the tip of the head branch
+    cross_repository: bool  # from a fork
+    author: Actor | None = None  # None: the account is gone
+    merged_by: Actor | None = None
+    merged_at: datetime | None = None
+    merge_commit: str | None = None
+    merged_file: str | None = None
+    labels: tuple[str, ...] = ()
+    reviews: tuple[Review, ...] = ()
+    auto_merge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch; its commits newest first, at most 50, up to where it left the default branch."""
+
+    name: str
+    head: str
+    file: str | None
+    commits: tuple[Commit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A repository at one moment: its default branch, one other branch, and the pull requests from that one.
+
+    `file` is the text of one file at the tip; None where there is no such file. The pull requests go into the default
+    branch, newest first, at most 10 of each state; open and closed ones of forks are left out, since anybody can make
+    them.
+    """
+
+    default_branch: str
+    head: str
+    file: str | None
+    branch: Branch | None
+    pulls: tuple[PullRequest, ...]
+    viewer: Actor  # who we are
+    merge_method: str = "MERGE"  # or SQUASH, REBASE: what the repository offers first
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment on a pull request or an issue."""
+
+    id: int
+    author: Actor | None
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """An open issue."""
+
+    number: int
+    url: str
+    title: str
+    body: str
+    author: Actor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a workflow, with the words of GitHub's REST API for status, conclusion and event."""
+
+    id: int
+    url: str
+    status: str  # queued, in_progress, waiting (for a person), completed, ...
+    conclusion: str | None  # success, failure, cancelled, ...; None until it is completed
+    event: str
+    branch: str | None
+    title: str  # what `run-name` made
+    created_at: datetime
+    attempt: int
+    actor: Actor | None
+    workflow: str = ""  # the path of its file, `.github/workflows/approve.yaml`
+    commit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRun:
+    """A run that we started, and of which no more is known yet."""
+
+    id: int
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunApproval:
+    """What one person said to the environments of a run that waited."""
+
+    user: Actor
+    state: str  # approved, rejected
+    environments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """How an environment is protected; `required_reviewers` counts the people and teams, one of which must say yes."""
+
+    name: str
+    required_reviewers: int
+    prevent_self_review: bool
+    branch_policy: bool

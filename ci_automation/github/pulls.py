@@ -1,0 +1,141 @@
+"""Pull requests: opened, kept up to date, and dressed with what a person looks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.github.answers import Fields, listed, require_name, segment
+from ci_automation.github.errors import GitHubRefused, UnexpectedGitHubAnswer
+from ci_automation.github.model import Comment, PullRequest, PullState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ci_automation.github.client import GitHub
+
+_AUTO_MERGE = """
+mutation($input: EnablePullRequestAutoMergeInput!) {
+  enablePullRequestAutoMerge(input: $input) { pullRequest { number autoMergeRequest { enabledAt } } }
+}
+"""
+_MANY_COMMENTS = 300
+
+
+class Pulls:
+    """The pull requests of one repository, as somebody who may write them."""
+
+    def __init__(self, client: GitHub, name: str) -> None:
+        self._client, self.name = client, require_name(name)
+
+    def open_pull(self, branch: str, base: str, title: str, body: str, *, draft: bool = False) -> PullRequest:
+        """Return the pull request from a branch into another, opened now, or found where there was an open one.
+
+        One that was found may have another title and body.
+
+        Raises:
+            PullRequestsForbidden: the repository does not let workflows open any.
+            GitHubRefused: there is nothing between the branches, for example.
+            ReleaseSourceError: as `GitHub.send`.
+        """
+        path = f"/repos/{self.name}/pulls"
+        asked = {"title": title, "head": branch, "base": base, "body": body, "draft": draft}
+        try:
+            answer = self._client.send("POST", path, asked)
+        except GitHubRefused as refused:
+            if not refused.says("already exists"):
+                raise
+            owner = self.name.partition("/")[0]
+            query = f"?state=open&head={segment(f'{owner}:{branch}')}&base={segment(base)}"
+            for found in listed(self._client, path + query, limit=1):
+                return _pull(found)
+            raise
+        return _pull(Fields(answer.value, f"POST {self._client.host}{path}"))
+
+    def edit_pull(
+        self, number: int, *, title: str | None = None, body: str | None = None, state: PullState | None = None
+    ) -> None:
+        """Change what is given of a pull request; `state` is OPEN or CLOSED.
+
+        Raises:
+            ReleaseSourceError: as `GitHub.send`.
+        """
+        changes = {"title": title, "body": body, "state": state and state.lower()}
+        asked = {name: value for name, value in changes.items() if value is not None}
+        self._client.send("PATCH", f"/repos/{self.name}/pulls/{number}", asked)
+
+    def comment(self, number: int, body: str) -> None:
+        """Write a comment on a pull request or an issue.
+
+        Raises:
+            ReleaseSourceError: as `GitHub.send`.
+        """
+        self._client.send("POST", f"/repos/{self.name}/issues/{number}/comments", {"body": body})
+
+    def comments(self, number: int) -> tuple[Comment, ...]:
+        """Return the comments on a pull request or an issue, oldest first, at most 300.
+
+        Raises:
+            NotOnGitHub: there is no such pull request or issue.
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        found = listed(self._client, f"/repos/{self.name}/issues/{number}/comments", limit=_MANY_COMMENTS)
+        return tuple(
+            Comment(comment.number("id"), comment.actor("user"), comment.maybe_text("body") or "") for comment in found
+        )
+
+    def dress(
+        self, number: int, labels: Iterable[str] = (), assignees: Iterable[str] = (), *, body: str | None = None
+    ) -> None:
+        """Give a pull request these labels, and no others, and these assignees; labels that are not there are made.
+
+        Raises:
+            ReleaseSourceError: as `GitHub.send`.
+        """
+        asked = {"labels": list(labels), "assignees": list(assignees)} | ({} if body is None else {"body": body})
+        self._client.send("PATCH", f"/repos/{self.name}/issues/{number}", asked)
+
+    def request_review(self, number: int, users: Iterable[str] = (), teams: Iterable[str] = ()) -> None:
+        """Ask people, and teams of the organisation by their slugs, to review.
+
+        Raises:
+            GitHubRefused: one of them may not review here.
+            ReleaseSourceError: as `GitHub.send`.
+        """
+        asked = {"reviewers": list(users), "team_reviewers": list(teams)}
+        self._client.send("POST", f"/repos/{self.name}/pulls/{number}/requested_reviewers", asked)
+
+    def enable_auto_merge(self, pull: PullRequest, merge_method: str = "MERGE") -> None:
+        """Have GitHub merge a pull request, at the head that was seen, once the branch rules allow it.
+
+        Raises:
+            GitHubRefused: the repository does not allow it, or there is nothing that it would wait for.
+            ReleaseSourceError: as `GitHub.mutate`.
+        """
+        asked = {"pullRequestId": pull.id, "expectedHeadOid": pull.head, "mergeMethod": merge_method}
+        data = self._client.mutate(_AUTO_MERGE, {"input": asked})
+        what = f"auto-merge of {pull.url}"
+        enabled = Fields(data, what).fields("enablePullRequestAutoMerge").fields("pullRequest")
+        if not enabled.has("autoMergeRequest"):
+            raise UnexpectedGitHubAnswer(f"{what} was answered as if it was not asked for")
+
+
+def _pull(found: Fields) -> PullRequest:
+    """Return a pull request as REST writes it: without its reviews, and open."""
+    head, base = found.fields("head"), found.fields("base")
+    home = head.maybe("repo")
+    return PullRequest(
+        id=found.text("node_id"),
+        number=found.number("number"),
+        url=found.text("html_url"),
+        state=PullState(found.text("state").upper()),
+        draft=found.flag("draft"),
+        title=found.text("title"),
+        body=found.maybe_text("body") or "",
+        branch=head.text("ref"),
+        base=base.text("ref"),
+        head=head.oid("sha"),
+        cross_repository=home is None or home.number("id") != base.fields("repo").number("id"),
+        author=found.actor("user"),
+        labels=tuple(label.text("name") for label in found.each("labels")),
+        auto_merge=found.has("auto_merge"),
+    )

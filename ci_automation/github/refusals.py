@@ -1,0 +1,125 @@
+"""What an answer that is no success means: who is at fault, and the line that puts it right."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from ci_automation.github.errors import (
+    GitHubDenied,
+    GitHubRefused,
+    NotOnGitHub,
+    PermissionMissing,
+    PullRequestsForbidden,
+    RepositoryArchived,
+    RepositoryRenamed,
+    UnexpectedGitHubAnswer,
+)
+from ci_automation.github.exchange import printable
+
+if TYPE_CHECKING:
+    from ci_automation.errors import Error
+    from ci_automation.github.exchange import Reply
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_UNDERSTOOD = frozenset({400, 405, 409, 410, 412, 413, 422})
+_OTHERS_PULLS = "not permitted to create or approve pull requests"
+_GRANTABLE = frozenset({
+    "actions", "attestations", "checks", "contents", "deployments", "discussions", "issues", "packages", "pages",
+    "pull_requests", "security_events", "statuses",
+})  # fmt: skip  # GitHub's *Workflow syntax*, `permissions`
+_PERMISSION = re.compile(r"([a-z_]{1,60})=(read|write|admin)")
+# What a write needs where GitHub does not say so, as it would: the first that fits its path or its mutation.
+_NEEDED: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"/actions/|/environments/"), "actions=write"),
+    (re.compile(r"/pulls\b"), "pull_requests=write"),
+    (re.compile(r"/issues$"), "issues=write"),
+    (re.compile(r"/issues/"), "issues=write; pull_requests=write"),
+    (re.compile(r"/collaborators/"), "metadata=read"),
+    (re.compile(r"/orgs/"), "members=read"),
+    (re.compile(r"enablePullRequestAutoMerge"), "contents=write,pull_requests=write"),
+    (re.compile(r""), "contents=write"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks: a token, which no message may have in it, and the name that it goes by."""
+
+    token: str | None = field(repr=False)
+    token_name: str
+
+    def denied(self, reply: Reply, what: str, said: str) -> GitHubDenied:
+        """Return the error for a read that was refused."""
+        if self.token is None:
+            return GitHubDenied(
+                f"{what} was refused without a token: {said}",
+                f"Set {self.token_name} to a token that may read the repository's contents.",
+            )
+        wanted = reply.headers.get("x-accepted-github-permissions") or reply.headers.get("x-accepted-oauth-scopes")
+        rights = printable(wanted) if wanted else _known(what, "read")
+        return GitHubDenied(
+            f"{what} was refused with the token of {self.token_name}: {self._clean(said)}",
+            f"It may have expired, be of another host, or lack rights; it needs {rights}. {_line(reply, what, 'read')} "
+            f"A public repository is read without a token too: unset {self.token_name} for that.",
+        )
+
+    def refused(self, reply: Reply, what: str) -> Error:
+        """Return the error for a write that was not done, named `what` with its path in it."""
+        said = self._clean(reply.message)
+        if reply.status in REDIRECTS:
+            return RepositoryRenamed(what, reply.status)
+        if reply.status == HTTPStatus.UNAUTHORIZED:
+            return GitHubDenied(
+                f"{what} was refused with the token of {self.token_name}: {said}",
+                "It may have expired, or be of another host: set it to one that is valid.",
+            )
+        if reply.status == HTTPStatus.FORBIDDEN:
+            return self.forbidden(reply, what, said)
+        if reply.status == HTTPStatus.NOT_FOUND:
+            hint = f"Check the name. Where it is right, the token lacks rights. {_line(reply, what)}"
+            return NotOnGitHub(f"what {what} is for", hint)
+        if reply.status in _UNDERSTOOD:
+            return GitHubRefused(what, said)
+        return UnexpectedGitHubAnswer(f"{what} was answered with {reply.status}: {said}")
+
+    def forbidden(self, reply: Reply, what: str, said: str) -> GitHubDenied:
+        """Return the error for a write that the token has no right to."""
+        if _OTHERS_PULLS in said:
+            return PullRequestsForbidden(what)
+        if "archived" in said:
+            return RepositoryArchived(what)
+        return PermissionMissing(
+            f"{what} was refused with the token of {self.token_name}: {self._clean(said)}", _line(reply, what)
+        )
+
+    def _clean(self, said: str) -> str:
+        return said.replace(self.token, "***") if self.token else said
+
+
+def _line(reply: Reply, what: str, level: str = "write") -> str:
+    """Return what to add to a job, after what GitHub says (`X-Accepted-GitHub-Permissions`), or else what we know.
+
+    GitHub separates what is needed together by commas, and what does as well by semicolons.
+    """
+    said = _alternatives(reply.headers.get("x-accepted-github-permissions", "")) or _alternatives(_known(what, level))
+    grantable = [found for found in said if all(name in _GRANTABLE for name, _ in found)]
+    if not grantable:
+        rights = ", ".join(f"{name}: {needed}" for name, needed in said[0])
+        return f"No workflow can grant its GITHUB_TOKEN {rights}: use the token of a GitHub App that has it."
+    lines = " or ".join(f"`permissions: {{{_yaml(found)}}}`" for found in grantable)
+    return f"Add to the job {lines}, beside what it has; an App's or a fine-grained token needs the same."
+
+
+def _known(what: str, level: str) -> str:
+    return next(needed for pattern, needed in _NEEDED if pattern.search(what)).replace("write", level)
+
+
+def _alternatives(header: str) -> list[list[tuple[str, str]]]:
+    return [found for part in header[:500].split(";") if (found := _PERMISSION.findall(part))]
+
+
+def _yaml(permissions: list[tuple[str, str]]) -> str:
+    return ", ".join(f"{name.replace('_', '-')}: {level}" for name, level in permissions)

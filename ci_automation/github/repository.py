@@ -1,0 +1,268 @@
+"""What is in a repository, and who may do what with it. Nothing in here changes anything."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import TYPE_CHECKING
+
+from ci_automation.github.answers import Fields, one, require_name, segment
+from ci_automation.github.errors import EmptyRepository, NotOnGitHub, TeamHidden, TooManyFiles, UnexpectedGitHubAnswer
+from ci_automation.github.model import Actor, Branch, Commit, PullRequest, PullState, Review, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ci_automation.github.client import GitHub
+
+_SNAPSHOT = """
+query($owner: String!, $name: String!, $branch: String!, $ref: String!, $file: String!) {
+  viewer { login }
+  repository(owner: $owner, name: $name) {
+    viewerDefaultMergeMethod
+    defaultBranchRef {
+      name
+      target { oid ... on Commit { ...File } }
+      compare(headRef: $branch) { commits(last: 50) { nodes { oid message author { user { login } } } } }
+    }
+    ref(qualifiedName: $ref) {
+      target { oid ... on Commit { ...File } }
+      associatedPullRequests(states: [OPEN, CLOSED], first: 10, orderBy: {field: CREATED_AT, direction: DESC}) {
+        nodes { ...Pull }
+      }
+    }
+    closed: pullRequests(
+      headRefName: $branch, states: CLOSED, first: 10, orderBy: {field: CREATED_AT, direction: DESC}
+    ) { nodes { ...Pull } }
+    merged: pullRequests(
+      headRefName: $branch, states: MERGED, first: 10, orderBy: {field: CREATED_AT, direction: DESC}
+    ) { nodes { ...Pull mergeCommit { oid ...File } } }
+  }
+}
+fragment File on Commit {
+  file(path: $file) { object { ... on Blob { text isTruncated } } }
+}
+fragment Pull on PullRequest {
+  id number url state isDraft title body headRefName baseRefName headRefOid isCrossRepository mergedAt
+  author { login __typename }
+  mergedBy { login __typename }
+  labels(first: 50) { nodes { name } }
+  autoMergeRequest { enabledAt }
+  latestOpinionatedReviews(first: 100, writersOnly: true) {
+    nodes { state submittedAt author { login __typename } commit { oid } }
+  }
+}
+"""
+_MODES = frozenset({"100644", "100755"})
+
+
+class Repository:
+    """One repository, as the client's token sees it."""
+
+    def __init__(self, client: GitHub, name: str) -> None:
+        self._client, self.name = client, require_name(name)
+
+    def snapshot(self, branch: str, file: str) -> Snapshot:
+        """Return the repository at one moment, in one request: what `branch` has, what became of its pull requests.
+
+        Closed pull requests that never had this branch, but one of a fork with its name, are left out; merged ones
+        of forks are not, since only somebody with write access can have merged them.
+
+        Raises:
+            NotOnGitHub: there is no such repository, or the token may not see it.
+            EmptyRepository: it has no commit.
+            UnexpectedGitHubAnswer: the file is not text, or too large to be one of ours; and as it says.
+            ReleaseSourceError: as `GitHub.graphql`.
+        """
+        what = f"a GraphQL query for {self.name} to {self._client.host}"
+        owner, _, name = self.name.partition("/")
+        variables = {"owner": owner, "name": name, "branch": branch, "ref": f"refs/heads/{branch}", "file": file}
+        data = Fields(self._client.graphql(_SNAPSHOT, variables), what)
+        if (repository := data.maybe("repository")) is None:
+            raise NotOnGitHub(f"the repository {self.name} on {self._client.host}")
+        if (default := repository.maybe("defaultBranchRef")) is None:
+            raise EmptyRepository(self.name)
+        viewer = data.actor("viewer")
+        tip = default.fields("target")
+        if viewer is None:
+            raise UnexpectedGitHubAnswer(f"{what} was answered without saying who asks")
+        text = _text(tip)
+        if text is None and tip.has("file"):
+            raise UnexpectedGitHubAnswer(f"{file} in {self.name} is not a text, or larger than GitHub shows")
+        base = default.text("name")
+        return Snapshot(
+            default_branch=base,
+            head=tip.oid("oid"),
+            file=text,
+            branch=_branch(branch, repository.maybe("ref"), default.maybe("compare"), what),
+            pulls=tuple(pull for pull in _pulls(repository) if pull.base == base),
+            viewer=viewer,
+            merge_method=repository.text("viewerDefaultMergeMethod"),
+        )
+
+    def permission(self, login: str) -> str:
+        """Return what somebody may do: `admin`, `write`, `read` or `none` (`maintain` is `write`, `triage` is `read`).
+
+        Raises:
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        try:
+            found = one(self._client, f"/repos/{self.name}/collaborators/{segment(login)}/permission")
+        except NotOnGitHub:
+            return "none"
+        return found.text("permission")
+
+    def is_member(self, team: str, login: str) -> bool:
+        """Return whether somebody is in the team `ORGANISATION/TEAM`, and not just invited.
+
+        Raises:
+            TeamHidden: there is no such team, or the token may not see it.
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        organisation, _, slug = team.partition("/")
+        path = f"/orgs/{segment(organisation)}/teams/{segment(slug)}"
+        try:
+            return one(self._client, f"{path}/memberships/{segment(login)}").text("state") == "active"
+        except NotOnGitHub:
+            if self._client.get(path) is None:  # else nobody could ever approve, without a word why
+                raise TeamHidden(team) from None
+            return False
+
+    def files(self, ref: str, paths: Iterable[str] = ()) -> tuple[tuple[str, str], ...]:
+        """Return path and blob SHA of the files of a commit, sorted, below `paths`, or all; no links, no submodules.
+
+        Raises:
+            NotOnGitHub: there is no such commit.
+            TooManyFiles: there are more than GitHub lists at once.
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        below = tuple(path.strip("/") for path in paths)
+        root = self._tree(ref, recursive=True)
+        if not root.flag("truncated"):
+            found = set(_files(root, ""))
+            return tuple(sorted(item for item in found if not below or any(_is_below(item[0], path) for path in below)))
+        if not below:
+            raise TooManyFiles(self.name, "")
+        return tuple(sorted({item for path in below for item in self._files_at(ref, path)}))
+
+    def blob(self, sha: str) -> bytes:
+        """Return the content that a blob SHA stands for.
+
+        Raises:
+            NotOnGitHub: there is no such blob.
+            UnexpectedGitHubAnswer: the content is another.
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        found = one(self._client, f"/repos/{self.name}/git/blobs/{segment(sha)}")
+        try:
+            content = base64.b64decode(found.text("content"))
+        except (binascii.Error, ValueError):
+            content = b""
+        header = b"blob %d\0" % len(content)
+        if hashlib.sha1(header + content, usedforsecurity=False).hexdigest() != sha:
+            raise UnexpectedGitHubAnswer(f"the blob {sha} of {self.name} was answered with another content")
+        return content
+
+    def _tree(self, sha: str, *, recursive: bool) -> Fields:
+        return one(self._client, f"/repos/{self.name}/git/trees/{segment(sha)}" + ("?recursive=1" if recursive else ""))
+
+    def _files_at(self, ref: str, path: str) -> Iterator[tuple[str, str]]:
+        """Yield the files below one path, walking down to it, of a tree that is too large to be listed."""
+        sha, walked = ref, ""
+        for name in path.split("/"):
+            entries = {entry.text("path"): entry for entry in self._tree(sha, recursive=False).each("tree")}
+            if (entry := entries.get(name)) is None:
+                return
+            walked = f"{walked}{name}"
+            if entry.text("type") != "tree":
+                if walked == path and entry.text("mode") in _MODES:
+                    yield path, entry.oid("sha")
+                return
+            sha, walked = entry.oid("sha"), f"{walked}/"
+        tree = self._tree(sha, recursive=True)
+        if tree.flag("truncated"):
+            raise TooManyFiles(self.name, path)
+        yield from _files(tree, walked)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return not folder or path == folder or path.startswith(f"{folder}/")
+
+
+def _files(tree: Fields, folder: str) -> Iterator[tuple[str, str]]:
+    for entry in tree.each("tree"):
+        if entry.text("mode") in _MODES:
+            yield folder + entry.text("path"), entry.oid("sha")
+
+
+def _text(commit: Fields) -> str | None:
+    """Return the text of the file at a commit, or None where there is none, or none that can be read."""
+    entry = commit.maybe("file")
+    blob = entry.maybe("object") if entry else None
+    if blob is None or not blob.has("text") or blob.flag("isTruncated"):
+        return None
+    return blob.text("text")
+
+
+def _branch(name: str, ref: Fields | None, compared: Fields | None, what: str) -> Branch | None:
+    if ref is None:
+        return None
+    tip = ref.fields("target")
+    head = tip.oid("oid")
+    nodes = compared.nodes("commits") if compared else ()
+    commits = tuple(Commit(node.oid("oid"), _committer(node), node.text("message")) for node in nodes)
+    if commits and commits[0].oid != head:  # GitHub lists them oldest first
+        commits = commits[::-1]
+    if commits and commits[0].oid != head:
+        raise UnexpectedGitHubAnswer(f"{what} was answered with commits of {name} that do not lead to its tip")
+    return Branch(name, head, _text(tip), commits)
+
+
+def _committer(commit: Fields) -> Actor | None:
+    author = commit.maybe("author")
+    return author.actor("user") if author else None
+
+
+def _pulls(repository: Fields) -> tuple[PullRequest, ...]:
+    ref = repository.maybe("ref")
+    found = (
+        *(ref.nodes("associatedPullRequests") if ref else ()),
+        *(node for node in repository.nodes("closed") if not node.flag("isCrossRepository")),
+        *repository.nodes("merged"),
+    )
+    pulls = {pull.number: pull for pull in map(_pull, found)}
+    return tuple(pulls[number] for number in sorted(pulls, reverse=True))
+
+
+def _pull(node: Fields) -> PullRequest:
+    merge = node.maybe("mergeCommit")
+    return PullRequest(
+        id=node.text("id"),
+        number=node.number("number"),
+        url=node.text("url"),
+        state=PullState(node.text("state")),
+        draft=node.flag("isDraft"),
+        title=node.text("title"),
+        body=node.text("body"),
+        branch=node.text("headRefName"),
+        base=node.text("baseRefName"),
+        head=node.oid("headRefOid"),
+        cross_repository=node.flag("isCrossRepository"),
+        author=node.actor("author"),
+        merged_by=node.actor("mergedBy"),
+        merged_at=node.time("mergedAt") if node.has("mergedAt") else None,
+        merge_commit=merge.oid("oid") if merge else None,
+        merged_file=_text(merge) if merge else None,
+        labels=tuple(label.text("name") for label in node.nodes("labels")),
+        reviews=tuple(_reviews(node)),
+        auto_merge=node.has("autoMergeRequest"),
+    )
+
+
+def _reviews(node: Fields) -> Iterator[Review]:
+    """Yield the reviews that are of somebody on something: an account or a commit may be gone."""
+    for review in node.nodes("latestOpinionatedReviews"):
+        author, commit = review.actor("author"), review.maybe("commit")
+        if author and commit and review.has("submittedAt"):
+            yield Review(author, review.text("state"), commit.oid("oid"), review.time("submittedAt"))

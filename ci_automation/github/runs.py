@@ -1,0 +1,186 @@
+"""Runs of workflows: started, found again, waited for by people; and what protects the environments they wait in."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ci_automation.github.answers import Fields, listed, one, require_name, segment
+from ci_automation.github.errors import GitHubRefused, NotOnGitHub
+from ci_automation.github.model import Environment, Run, RunApproval, StartedRun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from ci_automation.github.client import GitHub
+
+_DETAILS = "return_run_details"
+
+
+class Runs:
+    """The workflows of one repository, and their runs."""
+
+    def __init__(self, client: GitHub, name: str) -> None:
+        self._client, self.name = client, require_name(name)
+        self._tells_details = True  # until an Enterprise Server says that it does not
+
+    def dispatch_workflow(self, file: str, ref: str, inputs: Mapping[str, str]) -> StartedRun | None:
+        """Start a workflow on a branch; return its run, or None where an Enterprise Server does not say which it is.
+
+        Raises:
+            NotOnGitHub: there is no such workflow on the default branch.
+            GitHubRefused: the workflow takes no dispatch, or other inputs, or there is no such branch.
+            AnswerLost: it may have been started.
+            ReleaseSourceError: as `GitHub.send`.
+        """
+        path = f"/repos/{self.name}/actions/workflows/{segment(file)}/dispatches"
+        asked: dict[str, object] = {"ref": ref, "inputs": dict(inputs)}
+        if self._tells_details:
+            try:
+                answer = self._client.send("POST", path, asked | {_DETAILS: True})
+            except GitHubRefused as refused:  # before anything was started
+                if not refused.says(_DETAILS):
+                    raise
+                self._tells_details = False
+            else:
+                if answer.value is None:
+                    return None
+                started = Fields(answer.value, f"POST {self._client.host}{path}")
+                return StartedRun(started.number("workflow_run_id"), started.text("html_url"))
+        self._client.send("POST", path, asked)
+        return None
+
+    def runs(
+        self,
+        *,
+        workflow: str | None = None,
+        event: str | None = None,
+        statuses: Iterable[str] = (),
+        since: datetime | None = None,
+        limit: int = 100,
+    ) -> tuple[Run, ...]:
+        """Return runs, newest first: of one workflow's file, of one event, in one of the statuses, made since then.
+
+        Each status costs a request of its own, and brings `limit` runs at most.
+
+        Raises:
+            NotOnGitHub: there is no such workflow.
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        path = f"/repos/{self.name}/actions/" + (f"workflows/{segment(workflow)}/runs" if workflow else "runs")
+        query = [f"event={segment(event)}"] if event else []
+        if since:
+            query.append(f"created={segment(f'>={since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}')}")
+        found: dict[int, Run] = {}
+        for status in tuple(statuses) or (None,):
+            asked = "&".join([*query, f"status={segment(status)}"] if status else query)
+            for item in listed(self._client, path + (asked and f"?{asked}"), key="workflow_runs", limit=limit):
+                run = _run(item)
+                found[run.id] = run
+        return tuple(islice((found[number] for number in sorted(found, reverse=True)), limit))
+
+    def run(self, number: int) -> Run:
+        """Return a run by its id.
+
+        Raises:
+            NotOnGitHub: there is none.
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        return _run(one(self._client, f"/repos/{self.name}/actions/runs/{number}"))
+
+    def cancel(self, number: int) -> None:
+        """Cancel a run; one that is over already is as good.
+
+        Raises:
+            ReleaseSourceError: as `GitHub.send`.
+        """
+        path = f"/repos/{self.name}/actions/runs/{number}"
+        try:
+            self._client.send("POST", f"{path}/cancel")
+        except GitHubRefused:
+            if self.run(number).status != "completed":
+                raise
+
+    def run_approvals(self, number: int) -> tuple[RunApproval, ...]:
+        """Return what people said to the environments of a run, in GitHub's order.
+
+        Raises:
+            NotOnGitHub: there is no such run.
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        path = f"/repos/{self.name}/actions/runs/{number}/approvals"
+        if (answer := self._client.get(path)) is None:
+            raise NotOnGitHub(f"{self._client.host}{path}")
+        said = Fields.all(answer.value, f"GET {self._client.host}{path}")
+        return tuple(
+            RunApproval(user, review.text("state"), tuple(item.text("name") for item in review.each("environments")))
+            for review in said
+            if (user := review.actor("user"))
+        )
+
+    def environment(self, name: str) -> Environment | None:
+        """Return how an environment is protected, or None where there is none of that name.
+
+        Raises:
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        try:
+            found = one(self._client, f"/repos/{self.name}/environments/{segment(name)}")
+        except NotOnGitHub:
+            return None
+        rules = found.each("protection_rules") if found.has("protection_rules") else ()
+        asking = [rule for rule in rules if rule.text("type") == "required_reviewers"]
+        return Environment(
+            name=found.text("name"),
+            required_reviewers=sum(len(rule.each("reviewers")) for rule in asking if rule.has("reviewers")),
+            prevent_self_review=any(rule.is_set("prevent_self_review") for rule in asking),
+            branch_policy=found.has("deployment_branch_policy"),
+        )
+
+    def dispatch_event(self, event_type: str, payload: Mapping[str, object]) -> None:
+        """Send a `repository_dispatch` to the repository; whether any workflow listens is not told.
+
+        Raises:
+            NotOnGitHub: there is no such repository, or the token may not see it.
+            AnswerLost: it may have been sent.
+            ReleaseSourceError: as `GitHub.send`.
+        """
+        asked = {"event_type": event_type, "client_payload": dict(payload)}
+        self._client.send("POST", f"/repos/{self.name}/dispatches", asked)
+
+    def workflow_state(self, file: str) -> str:
+        """Return `active`, or why a workflow does not run: `disabled_inactivity`, `disabled_manually`, for example.
+
+        Raises:
+            NotOnGitHub: there is no such workflow.
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        return one(self._client, f"/repos/{self.name}/actions/workflows/{segment(file)}").text("state")
+
+    def enable_workflow(self, file: str) -> None:
+        """Let a workflow run again, which also counts as activity.
+
+        Raises:
+            NotOnGitHub: there is no such workflow.
+            ReleaseSourceError: as `GitHub.send`.
+        """
+        self._client.send("PUT", f"/repos/{self.name}/actions/workflows/{segment(file)}/enable")
+
+
+def _run(found: Fields) -> Run:
+    return Run(
+        id=found.number("id"),
+        url=found.text("html_url"),
+        status=found.maybe_text("status") or "",
+        conclusion=found.maybe_text("conclusion"),
+        event=found.text("event"),
+        branch=found.maybe_text("head_branch"),
+        title=found.text("display_title"),
+        created_at=found.time("created_at"),
+        attempt=found.number("run_attempt") if found.has("run_attempt") else 1,
+        actor=found.actor("actor"),
+        workflow=found.text("path").partition("@")[0],
+        commit=found.oid("head_sha"),
+    )

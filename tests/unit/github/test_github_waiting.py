@@ -1,0 +1,216 @@
+"""What is repeated, what is not, how long is waited, and that all of it is told."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+import urllib3
+
+from ci_automation.github.errors import AnswerLost, GitHubUnreachable, RateLimited
+from ci_automation.github.exchange import Patience, Reply
+from ci_automation.github.waiting import Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+POOL: Any = None
+DONE = Reply(200, {}, b"{}")
+
+
+def limited(seconds: int, status: int = 403) -> Reply:
+    """Return the answer that asks to come back later."""
+    return Reply(status, {"retry-after": str(seconds)}, b"{}")
+
+
+def unconnected() -> Exception:
+    """Return what requests raises where nobody listens."""
+    reason = urllib3.exceptions.NewConnectionError(POOL, "refused")
+    return requests.ConnectionError(urllib3.exceptions.MaxRetryError(POOL, "/", reason))
+
+
+def broken() -> Exception:
+    """Return what requests raises where a connection ends before an answer."""
+    return requests.ConnectionError(urllib3.exceptions.ProtocolError("Connection aborted.", OSError()))
+
+
+class Line:
+    """A line to GitHub, on which answers and failures come as laid down; the clock goes on by what is waited."""
+
+    def __init__(self, *answers: Reply | Exception, **patience: Any) -> None:
+        self.answers = list(answers)
+        self.said: list[str] = []
+        self.waited: list[float] = []
+        self.now = 1_000_000.0
+        self.waiting = Waiting(
+            Patience(sleep=self.sleep, now=lambda: self.now, **patience), "api.github.com", "Wait.", self.said.append
+        )
+
+    def sleep(self, seconds: float) -> None:
+        """Let the time go by."""
+        self.waited.append(seconds)
+        self.now += seconds
+
+    def send(self) -> Reply:
+        """Answer as laid down."""
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def post(self) -> Reply:
+        """Send what must be sent once."""
+        return self.waiting.persist(self.send, "POST api.github.com/x", once=True)
+
+
+class TestSentOnce:
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            pytest.param(Reply(500, {}, b""), id="500"),
+            pytest.param(Reply(502, {}, b""), id="502"),
+            pytest.param(Reply(503, {}, b""), id="503"),
+            pytest.param(limited(1, 503), id="503 that asks to come back"),
+            pytest.param(Reply(504, {}, b""), id="504"),
+            pytest.param(broken(), id="the connection breaks off"),
+            pytest.param(requests.ReadTimeout(), id="no answer in time"),
+            pytest.param(requests.exceptions.ChunkedEncodingError(), id="half an answer"),
+            pytest.param(urllib3.exceptions.ProtocolError(), id="half an answer, as urllib3 says it"),
+            pytest.param(requests.exceptions.SSLError("UNEXPECTED_EOF_WHILE_READING"), id="TLS breaks off"),
+            pytest.param(GitHubUnreachable("drips"), id="an answer without end"),
+        ],
+    )
+    def test_what_may_have_been_done_is_not_sent_again(self, answer: Reply | Exception) -> None:
+        line = Line(answer, DONE)
+        with pytest.raises(AnswerLost, match=r"POST api\.github\.com/x may have been done") as caught:
+            line.post()
+        assert line.answers == [DONE]
+        assert "Run again" in caught.value.hint
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            pytest.param(unconnected(), id="nobody listens"),
+            pytest.param(limited(1), id="a secondary limit"),
+            pytest.param(limited(1, 429), id="429"),
+        ],
+    )
+    def test_what_was_surely_not_taken_is_sent_again(self, answer: Reply | Exception) -> None:
+        line = Line(answer, DONE)
+        assert line.post() is DONE
+        assert line.waited == [1]
+
+    @pytest.mark.parametrize(
+        "failure",
+        [
+            pytest.param(requests.exceptions.SSLError("CERTIFICATE_VERIFY_FAILED"), id="a certificate"),
+            pytest.param(unconnected(), id="nobody listens"),
+        ],
+    )
+    def test_what_never_left_is_not_told_as_done(self, failure: Exception) -> None:
+        line = Line(*[failure] * 4)
+        with pytest.raises(GitHubUnreachable) as caught:
+            line.post()
+        assert not isinstance(caught.value, AnswerLost)
+
+    @pytest.mark.parametrize("status", [200, 204, 307, 400, 401, 403, 404, 409, 422, 501])
+    def test_any_other_answer_is_one(self, status: int) -> None:
+        answer = Reply(status, {}, b"")
+        assert Line(answer).post() is answer
+
+
+class TestTheBudget:
+    def test_limits_are_waited_for_until_it_is_spent(self) -> None:
+        line = Line(limited(25), DONE, limited(25), DONE, limited(25))
+        line.post()
+        line.post()
+        with pytest.raises(RateLimited):
+            line.post()
+        assert line.waited == [25, 25]
+
+    @pytest.mark.parametrize(
+        ("seconds", "budget"), [(31, 60.0), (11, 10.0)], ids=["longer than one may be", "longer than is left"]
+    )
+    def test_what_takes_longer_is_not_waited_for_at_all(self, seconds: int, budget: float) -> None:
+        line = Line(limited(seconds), budget=budget)
+        with pytest.raises(RateLimited) as caught:
+            line.post()
+        assert line.waited == []
+        assert caught.value.reset.timestamp() == line.now + seconds
+
+    def test_a_server_that_stumbles_costs_nothing_of_it(self) -> None:
+        line = Line(Reply(502, {}, b""), limited(10), DONE, budget=10.0)
+        assert line.waiting.persist(line.send, "GET x") is DONE
+
+    def test_every_wait_is_told(self) -> None:
+        line = Line(limited(5), Reply(502, {}, b""), broken(), DONE)
+        line.waiting.persist(line.send, "GET x")
+        assert line.said == [
+            "api.github.com takes no more requests for now; asking again in 5 s",
+            "GET x was answered with 502; asking again in 2 s",
+            "GET x got no answer; asking again in 4 s",
+        ]
+
+    def test_a_primary_limit_is_over_when_github_says_so(self) -> None:
+        line = Line(limited(0))
+        headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(line.now) + 1800)}
+        line.answers = [Reply(403, headers, b"{}")]
+        with pytest.raises(RateLimited, match="before 1970-01-12 14:16:41 UTC"):
+            line.post()
+
+    def test_a_limit_without_a_time_is_a_minute(self) -> None:
+        line = Line(Reply(403, {}, json.dumps({"message": "You have exceeded a secondary rate limit."}).encode()))
+        with pytest.raises(RateLimited) as caught:
+            line.post()
+        assert caught.value.reset.timestamp() == line.now + 60
+
+
+class TestThePace:
+    def write(self, line: Line, number: int) -> None:
+        for _ in range(number):
+            line.waiting.pace()
+
+    def test_a_few_writes_are_not_held_up(self) -> None:
+        line = Line()
+        self.write(line, 10)
+        assert line.waited == []
+
+    def test_many_are_a_second_apart(self) -> None:
+        line = Line()
+        self.write(line, 13)
+        assert line.waited == [1, 1, 1]
+
+    def test_one_that_comes_late_is_not_held_up(self) -> None:
+        line = Line()
+        self.write(line, 11)
+        line.now += 0.75
+        line.waiting.pace()
+        line.now += 5
+        line.waiting.pace()
+        assert line.waited == [1, 0.25]
+
+    def test_a_clock_that_was_set_back_holds_up_for_a_second_at_most(self) -> None:
+        line = Line()
+        self.write(line, 10)
+        line.now -= 3600
+        line.waiting.pace()
+        assert line.waited == [1]
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        pytest.param(requests.exceptions.ProxyError(), "the proxy failed", id="proxy"),
+        pytest.param(requests.ReadTimeout(), "it took more than 20 seconds", id="slow"),
+        pytest.param(urllib3.exceptions.DecodeError(), "what came cannot be unpacked", id="packed wrongly"),
+        pytest.param(requests.ConnectionError("NameResolutionError"), "its name cannot be resolved", id="no name"),
+        pytest.param(requests.exceptions.InvalidSchema(), "InvalidSchema", id="another"),
+    ],
+)
+def test_what_failed_is_named_without_the_address(failure: Exception, reason: str) -> None:
+    line = Line(*[failure] * 4)
+    send: Callable[[], Reply] = line.send
+    with pytest.raises(GitHubUnreachable, match=f"^GET x got no answer: {reason}$"):
+        line.waiting.persist(send, "GET x")
