@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ci_automation.approval.desk import Granted, NotCounted, Question
-from ci_automation.errors import Conflict, PolicyRefused
+from ci_automation.errors import Conflict, Error, PolicyRefused
 from ci_automation.flows.approved import apply_granted
 from ci_automation.flows.update import update
 from ci_automation.policy.decision import Decision
@@ -37,6 +37,7 @@ class Tended:
     applied: Outcome | None = None
     refused: NotCounted | None = None
     asked: Asked | None = None
+    failed: Error | None = None  # what kept the rest from being done
 
     @property
     def changed(self) -> bool:
@@ -47,19 +48,28 @@ class Tended:
 def tend(channel: Reference, ports: Ports, intent: Intent, desk: Desk | None, *, thorough: bool = False) -> Tended:
     """Bring `channel` as far as policy and approvals allow, and ask for the next step that waits for a person.
 
-    An approval that does not count, or not any more, keeps nothing from being done: it is told in `refused`. Where
+    An approval that does not count, or not any more, keeps nothing from being done: it is told in `refused`. What goes
+    wrong after something is known, or was done, is in `failed`. Where
     nothing waits, what was asked before is withdrawn if something was published, or if the run is `thorough`.
     """
-    taken = _take_up(channel, ports, intent, desk) if desk is not None else Tended()
-    outcome = update(channel, ports, intent)
-    tended = Tended(outcome, taken.granted, taken.applied, taken.refused)
-    if desk is None:
-        return tended
+    tended = _take_up(channel, ports, intent, desk) if desk is not None else Tended()
+    try:
+        tended = replace(tended, outcome=update(channel, ports, intent))
+        return _asked(channel, ports, tended, desk, thorough=thorough) if desk is not None else tended
+    except Error as error:
+        if tended == Tended():
+            raise
+        return replace(tended, failed=error)
+
+
+def _asked(channel: Reference, ports: Ports, tended: Tended, desk: Desk, *, thorough: bool) -> Tended:
+    """Ask for the next step that waits, or take back what was asked."""
+    outcome = tended.outcome
+    assert outcome is not None  # noqa: S101  # for the type checker: it was just done
     waiting = next((step for step in outcome.waiting if step.decision is Decision.APPROVAL), None)
     if waiting is not None:
         ports.say(f"asking for the approval of {waiting.new_version}")
-        asked = desk.ask(Question(outcome.plan, waiting, outcome.notes))
-        return Tended(outcome, taken.granted, taken.applied, taken.refused, asked)
+        return replace(tended, asked=desk.ask(Question(outcome.plan, waiting, outcome.notes)))
     if tended.changed or thorough:
         desk.withdraw(f"{channel} is at {outcome.digest} now, and nothing waits for an approval")
     return tended

@@ -1,0 +1,86 @@
+"""The files by which a step hands over values to the steps after it, and a summary to people."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import Error, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+MAX_SUMMARY_BYTES = 1 << 20  # the runner drops a summary that is longer, with an error (`FileCommandManager.cs`)
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
+
+
+class DelimiterInValue(Error):
+    """The value of an output holds the random line that was to end it."""
+
+    hint = "Nobody can know that line beforehand. Run it again, and report it as a bug if it happens twice."
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the output {name} holds its own delimiter; no output was written")
+
+
+class CommandFileUnwritable(UsageError):
+    """A file that the runner named cannot be written."""
+
+    hint = "The runner makes these files. Check the space that is left, and what the job does to its environment."
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(f"{path} cannot be written: {error.strerror or error}")
+
+
+def random_delimiter() -> str:
+    """Return a line that nobody can guess."""
+    return f"end_{secrets.token_hex(16)}"
+
+
+def output_text(values: Mapping[str, str], delimiter: Callable[[], str] = random_delimiter) -> str:
+    """Return the outputs as the runner reads them: a value ends at the first line that is its delimiter.
+
+    With a delimiter that can be guessed, a value that others write could set any other output.
+
+    Raises:
+        DelimiterInValue: a value holds its delimiter.
+    """
+    parts = []
+    for name, value in values.items():
+        end = delimiter()
+        if not _NAME.fullmatch(name) or end in value or end in name:
+            raise DelimiterInValue(name)
+        parts.append(f"{name}<<{end}\n{value}\n{end}\n")
+    return "".join(parts)
+
+
+def append(path: Path | None, text: str) -> None:
+    """Add `text` to a file of the runner's with one write; without a file there is nobody to tell.
+
+    Raises:
+        CommandFileUnwritable: the file cannot be written.
+    """
+    if path is None:
+        return
+    data = text.encode(errors="replace")
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            while data:
+                data = data[os.write(file, data) :]  # all at once, unless the system takes less
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise CommandFileUnwritable(path, error) from None
+
+
+def room_for_summary(path: Path | None) -> int:
+    """Return how many bytes a summary may have beside what the step has written already."""
+    try:
+        written = path.stat().st_size if path else 0
+    except OSError:
+        written = 0
+    return max(0, MAX_SUMMARY_BYTES - 1 - written)

@@ -1,0 +1,96 @@
+"""What the runner says about the job: the variables that it sets, and the event that started the run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from ci_automation.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PUBLIC_SERVER, PUBLIC_API = "https://github.com", "https://api.github.com"
+_MAX_EVENT_BYTES = 32 << 20
+
+
+class UnreadableEvent(UsageError):
+    """The file with the event that started the run cannot be read."""
+
+    hint = "The runner writes it. Run it again; in a workflow of your own, leave GITHUB_EVENT_PATH alone."
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"the event in {path} cannot be read: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job of a run of GitHub Actions, or nothing of the kind where `runner` is false."""
+
+    runner: bool = False
+    server: str = PUBLIC_SERVER
+    api: str = PUBLIC_API
+    repository: str = ""
+    actor: str = ""
+    ref: str = ""
+    run_id: str = ""
+    attempt: int = 1  # how often the run was started, re-runs included
+    workflow_ref: str = ""  # of the workflow that was started, which may have called the one that this job is in
+    event: str = ""
+    event_path: Path | None = None
+    workspace: Path | None = None
+    output: Path | None = None
+    summary: Path | None = None
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Self:
+        """Return the job whose variables `environment` has (GitHub, "Variables reference")."""
+
+        def path(name: str) -> Path | None:
+            return Path(text) if (text := environment.get(name)) else None
+
+        return cls(
+            runner=environment.get("GITHUB_ACTIONS") == "true",
+            server=(environment.get("GITHUB_SERVER_URL") or PUBLIC_SERVER).rstrip("/"),
+            api=(environment.get("GITHUB_API_URL") or PUBLIC_API).rstrip("/"),
+            repository=environment.get("GITHUB_REPOSITORY", ""),
+            actor=environment.get("GITHUB_ACTOR", ""),
+            ref=environment.get("GITHUB_REF", ""),
+            run_id=environment.get("GITHUB_RUN_ID", ""),
+            attempt=int(tries) if (tries := environment.get("GITHUB_RUN_ATTEMPT", "")).isdecimal() else 1,
+            workflow_ref=environment.get("GITHUB_WORKFLOW_REF", ""),
+            event=environment.get("GITHUB_EVENT_NAME", ""),
+            event_path=path("GITHUB_EVENT_PATH"),
+            workspace=path("GITHUB_WORKSPACE"),
+            output=path("GITHUB_OUTPUT"),
+            summary=path("GITHUB_STEP_SUMMARY"),
+        )
+
+    @property
+    def url(self) -> str:
+        """Return the address of the run, or nothing outside of one."""
+        if not (self.repository and self.run_id):
+            return ""
+        return f"{self.server}/{self.repository}/actions/runs/{self.run_id}"
+
+    def payload(self) -> Mapping[str, Any]:
+        """Return the event that started the run, as it came: a request of somebody's, and nothing to believe.
+
+        Raises:
+            UnreadableEvent: the file is not there, or holds no JSON object.
+        """
+        if self.event_path is None:
+            return {}
+        try:
+            with self.event_path.open("rb") as file:
+                data = file.read(_MAX_EVENT_BYTES + 1)
+            value = json.loads(data) if len(data) <= _MAX_EVENT_BYTES else None
+        except OSError as error:
+            raise UnreadableEvent(self.event_path, error.strerror or str(error)) from None
+        except (ValueError, RecursionError):
+            raise UnreadableEvent(self.event_path, "it is not JSON") from None
+        if not isinstance(value, dict):
+            raise UnreadableEvent(self.event_path, "it is not a JSON object of an event's size")
+        return value

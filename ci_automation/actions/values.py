@@ -1,0 +1,152 @@
+"""The action's inputs as the program uses them: parsed once, all that is wrong told at once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Self
+
+from ci_automation.actions.inputs import INPUTS, Input, Kind
+from ci_automation.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+TRUE, FALSE = frozenset({"true", "True", "TRUE"}), frozenset({"false", "False", "FALSE"})
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+_SHOWN = 80
+
+
+class InvalidInput(UsageError):
+    """Inputs of the action cannot be used; all that is wrong with them, one line each."""
+
+    hint = "The inputs are described in action.yml, and in docs/action-reference.md."
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True, repr=False)  # some are secrets
+class Inputs:
+    """The inputs as the program uses them."""
+
+    command: str
+    artifact: str
+    config: str
+    registry_username: str
+    registry_password: str
+    docker_config: str
+    provider: str
+    github_token: str
+    app_id: int | None
+    app_private_key: str
+    approval: str
+    signing: str
+    key: str
+    signature_format: str
+    attestations: bool
+    accept_shared_subject: bool
+    accept_identity_change: bool
+    public_key: tuple[str, ...]
+    identity: tuple[str, ...]
+    identity_regexp: tuple[str, ...]
+    issuer: str
+    trust_config: str
+    adopt: str
+    components_file: str
+    releases: str
+    base: str
+    target: str
+    version: str
+    request_key: str
+    workflow: str
+    max_age_days: int
+    exit_code: bool
+    verbose: bool
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str | None]) -> Self:
+        """Return the inputs in `given`, by parameter; white space around a value is no part of it.
+
+        Raises:
+            InvalidInput: some cannot be used; the value of a secret is not repeated.
+        """
+        problems: list[str] = []
+        values: dict[str, object] = {}
+        for each in INPUTS:
+            text = (given.get(each.parameter) or "").strip() or each.default
+            try:
+                values[each.parameter] = _parsed(each, text)
+            except ValueError as error:
+                problems.append(f"{each.name}: {error}")
+        if not problems:
+            problems += _contradictions(values)
+        if problems:
+            raise InvalidInput(tuple(problems))
+        return cls(**{item.name: values[item.name] for item in fields(cls)})  # type: ignore[arg-type]  # as parsed
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Return the secrets among them that may show as they are, for the runner to hide."""
+        return tuple(filter(None, (self.registry_password, self.github_token, self.app_private_key)))
+
+
+def _parsed(each: Input, text: str) -> object:
+    """Return what an input's text means; a ValueError says what is wrong with it."""
+    match each.kind:
+        case Kind.SECRET:
+            return text
+        case Kind.SWITCH:
+            return _switch(text)
+        case Kind.NUMBER:
+            return _number(text) if text else None
+        case Kind.LIST:
+            return tuple(_line(line) for line in map(str.strip, text.splitlines()) if line)
+        case Kind.TEXT:
+            if text and each.choices and text not in each.choices:
+                raise ValueError(f"it is one of {', '.join(each.choices)}, not {_shown(text)}")
+            return _line(text)
+
+
+def _switch(text: str) -> bool:
+    if text not in TRUE | FALSE:
+        raise ValueError(f"it is true or false, not {_shown(text)}")
+    return text in TRUE
+
+
+def _number(text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"it is a whole number, not {_shown(text)}")
+    return int(text)
+
+
+def _line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"it holds what nobody can see: {_shown(text)}")
+    return text
+
+
+def _shown(text: str) -> str:
+    return ascii(text[:_SHOWN])
+
+
+def _contradictions(values: Mapping[str, object]) -> Iterator[str]:
+    """Yield what is right by itself and wrong beside something else."""
+    for one, other in (("registry_username", "registry_password"), ("app_id", "app_private_key")):
+        if bool(values[one]) != bool(values[other]):
+            missing, there = (one, other) if values[other] else (other, one)
+            yield f"{_dashed(missing)}: it goes together with {_dashed(there)}"
+    ways = [name for name in ("registry_password", "docker_config", "provider") if values[name]]
+    if len(ways) > 1:
+        yield f"{_dashed(ways[1])}: it and {_dashed(ways[0])} exclude each other"
+    needed: tuple[str, ...]
+    if values["command"] == "approve":
+        needed = ("artifact", "base", "target", "version")
+    else:
+        needed = ("workflow",) if values["command"] == "watch" else ()
+    yield from (f"{name}: {values['command']} needs it" for name in needed if not values[name])
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")

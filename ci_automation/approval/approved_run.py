@@ -1,0 +1,159 @@
+"""What a yes in a run is worth: the judge of the job that waited in a protected environment.
+
+That a job goes on has not shown that anybody agreed: an environment without reviewers lets everything pass, an
+administrator may bypass one, and reviewers need no more than read access. So what the run's reviewers said is read
+and judged in the job itself. A workflow's file on another branch could leave all this out; what keeps such a run from
+the registry is that its credentials belong to the environment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ci_automation.approval.desk import Granted, NotCounted
+from ci_automation.attestation.record import Approval
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from ci_automation.approval.request import Request
+    from ci_automation.config.model import ApprovalConfig
+    from ci_automation.github.model import Actor, Environment, Run, RunApproval
+    from ci_automation.github.repository import Repository
+    from ci_automation.github.runs import Runs
+
+_EVENT = "workflow_dispatch"
+_WRITERS = frozenset({"admin", "maintain", "write"})
+
+
+def unprotected(environment: Environment | None, name: str) -> str:
+    """Return what is wrong with an environment that lets everything through, or nothing."""
+    if environment is not None and environment.required_reviewers:
+        return ""
+    what = "does not exist" if environment is None else "has no required reviewers"
+    return f"the environment {name} {what}, so that every run would pass"
+
+
+def how_to_protect(name: str) -> str:
+    """Return what to click so that an environment waits for a person."""
+    return f"In the repository's settings, under Environments, choose {name} and tick 'Required reviewers'."
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """What somebody may do in the repository now, and whether they are in the team that counts."""
+
+    permission: str
+    member: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What is known of the run that a job is in: from the runner (`event`, `ref`), and from GitHub (the rest)."""
+
+    event: str
+    ref: str
+    branch: str  # the default branch
+    run: Run
+    environment: Environment | None
+    said: tuple[RunApproval, ...]
+    people: Mapping[str, Person] = field(default_factory=dict)  # those who approved, by login
+
+
+def judge_run(
+    request: Request, key: str, facts: RunFacts, settings: ApprovalConfig, now: datetime
+) -> Granted | NotCounted:
+    """Return the yes that people gave to `request` in a run whose inputs are the request and `key`.
+
+    GitHub keeps what people said by run, not by attempt, and without a time. So a yes to an earlier attempt counts for
+    a later one: the inputs of a run never change, and a yes is used up once it was published, which is found by `how`
+    having the run's address. A no to any attempt makes the whole run count for nothing, since it may be the last word.
+    """
+    if reason := _why_none(request, key, facts, settings):
+        return NotCounted(request, reason)
+    reasons = []
+    for actor in _approvers(facts.said, settings.environment):
+        if not (reason := _why_not(actor, key, facts, settings)):
+            return Granted(request, Approval(actor.login, f"run {facts.run.url}", now))
+        reasons.append(reason)
+    nobody = f"nobody approved this run in the environment {settings.environment}; it may have been let through"
+    return NotCounted(request, "; ".join(reasons) or nobody)
+
+
+def _why_none(request: Request, key: str, facts: RunFacts, settings: ApprovalConfig) -> str:
+    """Return why nobody's yes in the run can count, or nothing."""
+    name = settings.environment
+    if key and key != request.key:
+        return "the key is that of another request"
+    if facts.event != _EVENT or facts.run.event != _EVENT:
+        return f"the run was started by {facts.event}, not by a workflow_dispatch"
+    if facts.ref != f"refs/heads/{facts.branch}" or facts.run.branch != facts.branch:
+        return f"the run is of {facts.ref}, not of the default branch {facts.branch}"
+    if reason := unprotected(facts.environment, name):
+        return f"{reason}. {how_to_protect(name)}"
+    if any(word.state == "rejected" and _names(word, name) for word in facts.said):
+        return "somebody rejected this run, in this attempt or an earlier one; start a new run to ask again"
+    return ""
+
+
+def _why_not(actor: Actor, key: str, facts: RunFacts, settings: ApprovalConfig) -> str:
+    """Return why the yes of one account does not count, or nothing."""
+    if actor.is_bot:
+        return f"{actor.login} approved it, and is no person"
+    # A run with a key was started by a check, with whose token ever: a machine's account looks like a person's.
+    if key and facts.run.actor is not None and facts.run.actor.login == actor.login:
+        return f"{actor.login} approved it, and is who asked; a run started by hand has no key"
+    person = facts.people.get(actor.login, Person("none", member=False))
+    if person.permission not in _WRITERS:
+        return f"{actor.login} approved it, but may not write to the repository"
+    if settings.team and not person.member:
+        return f"{actor.login} approved it, but is not in the team {settings.team}"
+    return ""
+
+
+def _approvers(said: Iterable[RunApproval], environment: str) -> tuple[Actor, ...]:
+    """Return who approved, each once."""
+    return tuple(dict.fromkeys(word.user for word in said if word.state == "approved" and _names(word, environment)))
+
+
+def _names(word: RunApproval, environment: str) -> bool:
+    """Return whether a word is about an environment; GitHub takes their names in any case."""
+    return environment.casefold() in {name.casefold() for name in word.environments}
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What the runner says of the job that was let through."""
+
+    run: int
+    event: str
+    ref: str
+    branch: str  # the default branch
+
+
+def approved_run(
+    request: Request,
+    key: str,
+    job: JobFacts,
+    runs: Runs,
+    repository: Repository,
+    settings: ApprovalConfig,
+    now: datetime,
+) -> Granted | NotCounted:
+    """Return whether the run that this job is in has a yes to `request` that counts now.
+
+    Raises:
+        ReleaseSourceError: GitHub failed or refused.
+    """
+    said = runs.run_approvals(job.run)
+    team = settings.team
+    persons = {
+        actor.login: Person(repository.permission(actor.login), team is None or repository.is_member(team, actor.login))
+        for actor in _approvers(said, settings.environment)
+        if not actor.is_bot
+    }
+    environment = runs.environment(settings.environment)
+    facts = RunFacts(job.event, job.ref, job.branch, runs.run(job.run), environment, said, persons)
+    return judge_run(request, key, facts, settings, now)

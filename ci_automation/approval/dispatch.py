@@ -1,0 +1,278 @@
+"""Events that are sent to other repositories: that an update is wanted, that one was published.
+
+An event asks or tells, it never approves: whoever gets one plans anew, and what it asks for passes the same gates as
+everything else. GitHub does not say which events were sent; but the receiver's workflow has the event's key in its
+`run-name`, and by that the run which an event started is found again.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import re
+import time
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from ci_automation.approval.desk import Asked, AskedState
+from ci_automation.approval.request import Request
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Reference
+from ci_automation.attestation.record import format_time
+from ci_automation.errors import Error, UsageError
+from ci_automation.flux.version import Version
+from ci_automation.github.errors import GitHubDenied, NotOnGitHub
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from datetime import datetime
+
+    from ci_automation.approval.desk import Granted, Question
+    from ci_automation.github.model import Run
+    from ci_automation.github.runs import Runs
+
+SCHEMA = "flux-manifests.dispatch/v1"
+MEMORY = timedelta(days=32)  # an event that was sent longer ago is sent again
+MOST_RUNS = 1000  # GitHub lists no more of what is searched for
+_WAITS = (1.0, 2.0, 4.0)  # seconds until GitHub lists the run that an event started
+_MAX_TEXT = 1024
+_KEY = re.compile(r"[0-9a-f]{16}")
+_REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/(?!\.\.?$)[A-Za-z0-9._-]{1,100}")
+_URL = re.compile(r"https?://[!-~]+")
+_EVENT = "repository_dispatch"
+
+
+class InvalidDispatch(UsageError):
+    """An event is not one that this version sends; nothing of it was done."""
+
+    hint = "Whoever sent it may have another version of this program; docs/action.md has the form that is read."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the event cannot be used: {reason}")
+
+
+class EventType(enum.StrEnum):
+    """What an event says; the `types` of a workflow's `on: repository_dispatch`."""
+
+    UPDATE_REQUESTED = "flux-manifests-update-requested"
+    PUBLISHED = "flux-manifests-published"
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Which repository sent an event, and in which run; empty outside of CI."""
+
+    repository: str = ""
+    run: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidDispatch` where a part is not what it should be."""
+        if self.repository and not _REPOSITORY.fullmatch(self.repository):
+            raise InvalidDispatch("its repository is not OWNER/NAME")
+        if self.run and not (_URL.fullmatch(self.run) and len(self.run) <= _MAX_TEXT):
+            raise InvalidDispatch("its run is not the address of a page")
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """An event: of a step that is wanted, or that was published."""
+
+    type: EventType
+    key: str
+    request: Request
+    sender: Sender = Sender()
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidDispatch` where a part is not what it should be: what is sent is what would be read."""
+        if not _KEY.fullmatch(self.key):
+            raise InvalidDispatch("its key is not 16 hex digits")
+        if self.type is EventType.UPDATE_REQUESTED and self.key != self.request.key:
+            raise InvalidDispatch("its key is not that of what it asks for")
+        artifact = str(self.request.artifact)
+        if len(artifact) > _MAX_TEXT or not artifact.isprintable():
+            raise InvalidDispatch("its artifact is too long, or cannot be printed")
+
+    @classmethod
+    def requesting(cls, request: Request, sender: Sender) -> Self:
+        """Return the event that asks for a step."""
+        return cls(EventType.UPDATE_REQUESTED, request.key, request, sender)
+
+    @classmethod
+    def telling(cls, request: Request, at: datetime, sender: Sender) -> Self:
+        """Return the event that tells of a step that was published `at`: once, for it may be published again."""
+        text = f"{EventType.PUBLISHED}\n{request.key}\n{format_time(at)}\n"
+        key = hashlib.sha256(text.encode()).hexdigest()[: len(request.key)]
+        return cls(EventType.PUBLISHED, key, request, sender)
+
+    def to_payload(self) -> dict[str, str]:
+        """Return the event's `client_payload`, which GitHub limits to ten keys."""
+        return {
+            "schema": SCHEMA,
+            "key": self.key,
+            "artifact": str(self.request.artifact),
+            "version": str(self.request.version),
+            "base": str(self.request.base),
+            "target": str(self.request.target),
+            "repository": self.sender.repository,
+            "run": self.sender.run,
+        }
+
+    @classmethod
+    def parse(cls, event: Mapping[str, Any]) -> Self:
+        """Return the event that a run was started by, as the runner has it; it asks, and is nothing to believe.
+
+        Raises:
+            InvalidDispatch: another type or schema, a key too many or too few, or a value that is not of its type.
+        """
+        action, payload = event.get("action"), event.get("client_payload")
+        if action not in tuple(EventType) or not isinstance(payload, dict):
+            raise InvalidDispatch("it is of another type, or has no payload")
+        if payload.get("schema") != SCHEMA:
+            raise InvalidDispatch(f"its schema is not {SCHEMA}")
+        texts = _texts(payload)
+        try:
+            request = Request(
+                Reference.parse_channel(texts.artifact),
+                Version.parse(texts.version),
+                Digest.parse(texts.base),
+                Digest.parse(texts.target),
+            )
+        except UsageError as error:
+            raise InvalidDispatch(str(error)) from None
+        dispatch = cls(EventType(action), texts.key, request, Sender(texts.repository, texts.run))
+        if dispatch.to_payload() != payload:
+            raise InvalidDispatch("a value is not written as this program writes it")
+        return dispatch
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    schema: str
+    key: str
+    artifact: str
+    version: str
+    base: str
+    target: str
+    repository: str
+    run: str
+
+
+def _texts(payload: Mapping[str, object]) -> _Texts:
+    if payload.keys() != {field.name for field in fields(_Texts)}:
+        raise InvalidDispatch("it lacks a key, or has one that is unknown")
+    texts = {key: text for key, text in payload.items() if isinstance(text, str) and len(text) <= _MAX_TEXT}
+    if len(texts) != len(payload):
+        raise InvalidDispatch("a value is not a text, or too long")
+    return _Texts(**texts)
+
+
+class Told(enum.StrEnum):
+    """What became of an event."""
+
+    SENT = "sent"
+    KNOWN = "known"  # it was sent before
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What became of an event to one repository: where to look, and a word for the person who reads the log."""
+
+    repository: str
+    told: Told
+    url: str = ""
+    remark: str = ""
+
+
+class RepositoryDispatchDesk:
+    """The desk of a fleet that decides elsewhere: another repository is told what is wanted, and answers nothing."""
+
+    def __init__(
+        self,
+        receiver: Runs,
+        server: str,
+        sender: Sender,
+        clock: Callable[[], datetime],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._receiver, self._server, self._sender = receiver, server, sender
+        self._clock, self._sleep = clock, sleep
+
+    def granted(self, base: Digest) -> Granted | None:
+        """Return None: an event asks, and nothing that comes back approves."""
+        del base
+        return None
+
+    def ask(self, question: Question) -> Asked:
+        """Send the event, unless a run of the receiver shows that it was sent.
+
+        Raises:
+            ReleaseSourceError: GitHub failed or refused. An event whose answer was lost is found by the next run.
+        """
+        dispatch = Dispatch.requesting(Request.of(question.plan, question.step), self._sender)
+        delivery = _deliver(dispatch, self._receiver, self._server, self._clock(), _WAITS, self._sleep)
+        state = AskedState.UNCHANGED if delivery.told is Told.KNOWN else AskedState.OPENED
+        return Asked(delivery.url, state, delivery.remark)
+
+    def withdraw(self, reason: str) -> None:
+        """Do nothing: an event cannot be called back, and the receiver plans anew anyhow."""
+        del reason
+
+
+def announce(
+    dispatch: Dispatch, repositories: Iterable[str], receiver: Callable[[str], Runs], server: str, now: datetime
+) -> tuple[Delivery, ...]:
+    """Return what became of telling each of the repositories; that one cannot be told keeps no other from it."""
+    return tuple(_announced(dispatch, name, receiver, server, now) for name in dict.fromkeys(repositories))
+
+
+def _announced(dispatch: Dispatch, name: str, receiver: Callable[[str], Runs], server: str, now: datetime) -> Delivery:
+    try:
+        return _deliver(dispatch, receiver(name), server, now)
+    except Error as error:
+        return Delivery(name, Told.FAILED, remark=f"{error}. {error.hint}".strip())
+
+
+def _deliver(
+    dispatch: Dispatch,
+    receiver: Runs,
+    server: str,
+    now: datetime,
+    waits: tuple[float, ...] = (),
+    sleep: Callable[[float], None] = time.sleep,
+) -> Delivery:
+    """Send an event that was not sent yet, and wait a little for the run that it starts."""
+    name, remark = receiver.name, ""
+    try:
+        if run := _started_by(dispatch, receiver, now):
+            return Delivery(name, Told.KNOWN, run.url, _ended(run))
+    except (GitHubDenied, NotOnGitHub) as error:
+        waits = ()
+        remark = f"Its runs cannot be read, so that this event is sent at every check: {error}. {error.hint}"
+    receiver.dispatch_event(dispatch.type, dispatch.to_payload())
+    for wait in waits:
+        sleep(wait)
+        if run := _started_by(dispatch, receiver, now):
+            return Delivery(name, Told.SENT, run.url)
+        remark = (
+            f"No run of {name} has {dispatch.key} in its title yet. A workflow there needs `client_payload.key` in its "
+            "`run-name`; without that, this event is sent at every check."
+        )
+    return Delivery(name, Told.SENT, f"{server}/{name}/actions", remark.strip())
+
+
+def _started_by(dispatch: Dispatch, receiver: Runs, now: datetime) -> Run | None:
+    """Return the newest run whose title has the event's key as a word of its own."""
+    key = re.compile(rf"(?<![0-9A-Za-z]){dispatch.key}(?![0-9A-Za-z])")
+    runs = receiver.runs(event=_EVENT, since=midnight(now - MEMORY), limit=MOST_RUNS)
+    return next((run for run in runs if key.search(run.title)), None)
+
+
+def _ended(run: Run) -> str:
+    return f"The run there ended: {run.conclusion}." if run.conclusion and run.conclusion != "success" else ""
+
+
+def midnight(moment: datetime) -> datetime:
+    """Return the beginning of a day: the same list, asked for twice in a day, has one address, and is remembered."""
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,0 +1,150 @@
+"""Which merge is a yes: decided from what GitHub says now, never from what a workspace or an event says.
+
+A lock file's entry at the head of the default branch is no more than a claim. It counts if a pull request of ours was
+merged with exactly that entry, by a person who may write to the repository, or, where GitHub merged by itself, after
+reviews of exactly the merged commit by such people. Branch rules and CODEOWNERS are GitHub's to enforce.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ci_automation.approval.desk import Granted, NotCounted
+from ci_automation.approval.lock import InvalidLock, Lock
+from ci_automation.attestation.record import Approval
+from ci_automation.github.model import PullState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ci_automation.approval.lock import Entry
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.config.model import ApprovalConfig
+    from ci_automation.github.model import Actor, PullRequest, Snapshot
+
+_MAY_WRITE = frozenset({"admin", "write"})
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_OPINIONS = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """What GitHub says now of those whose word could count: their permissions, and who of them is in the team."""
+
+    permissions: Mapping[str, str]
+    members: frozenset[str] = frozenset()
+
+
+def claimed(base: Digest, channel: Reference, snapshot: Snapshot) -> Entry | None:
+    """Return the entry at the default branch's head that lets `channel` be moved from `base`, or None.
+
+    An entry for another base is nobody's yes to this one.
+
+    Raises:
+        InvalidLock: the lock file there is damaged.
+    """
+    entry = Lock.parse(snapshot.file).find(channel)
+    return entry if entry and entry.request.base == base != entry.request.target else None
+
+
+def merge_of(entry: Entry, snapshot: Snapshot) -> PullRequest | None:
+    """Return the last pull request that was merged, if its merge commit has exactly `entry`.
+
+    One that was merged before, and undone or replaced by another since, is not brought back by a change of the file.
+    """
+    merged = (
+        pull
+        for pull in snapshot.pulls
+        if pull.state is PullState.MERGED and (not pull.cross_repository or _has(pull.merged_file, entry))
+    )
+    last = max(merged, key=lambda pull: pull.merged_at or _LONG_AGO, default=None)
+    return last if last and _has(last.merged_file, entry) else None
+
+
+def witnesses(entry: Entry, snapshot: Snapshot, settings: ApprovalConfig) -> tuple[str, ...]:
+    """Return the logins of those whose permission, and membership of a team, `judge` has to know."""
+    if (pull := merge_of(entry, snapshot)) is None or _out_of_place(pull, snapshot):
+        return ()
+    merger = _merger(pull, snapshot)
+    reviewers = _approving(pull, snapshot) if _reviews_needed(pull, snapshot, settings) else ()
+    return tuple(dict.fromkeys([merger, *reviewers] if merger else reviewers))
+
+
+def judge(entry: Entry, snapshot: Snapshot, people: People, settings: ApprovalConfig) -> Granted | NotCounted:
+    """Return whether what the default branch has was approved, by whom and when; or why it does not count."""
+    if (pull := merge_of(entry, snapshot)) is None:
+        reason = "the last pull request that was merged did not ask for exactly these digests; the file was edited"
+        return NotCounted(entry.request, reason)
+    found = _verdict(pull, snapshot, people, settings)
+    if isinstance(found, str):
+        return NotCounted(entry.request, f"pull request {pull.number} {found}")
+    return Granted(entry.request, found)
+
+
+def _verdict(pull: PullRequest, snapshot: Snapshot, people: People, settings: ApprovalConfig) -> Approval | str:
+    """Return the approval that a merge is, or what a sentence says of it that is none."""
+    if reason := _out_of_place(pull, snapshot):
+        return reason
+    if pull.merged_at is None:
+        return "was merged, and GitHub does not say when"
+    merger = _merger(pull, snapshot)
+    if merger and (lacking := _lacking(merger, people, settings)):
+        return f"was merged by {merger}, who {lacking}"
+    approving = [login for login in _approving(pull, snapshot) if not _lacking(login, people, settings)]
+    needed = _reviews_needed(pull, snapshot, settings)
+    if len(approving) < needed:
+        by = f"by {merger}" if merger else "by no person"
+        return f"was merged {by} with {len(approving)} of {needed} approving reviews of its last commit that count"
+    return Approval(merger or ", ".join(approving), f"pull request {pull.url}", pull.merged_at)
+
+
+def _out_of_place(pull: PullRequest, snapshot: Snapshot) -> str:
+    """Return what is wrong with where a pull request came from, or went to."""
+    if pull.cross_repository:
+        return "comes from a fork"
+    if pull.base != snapshot.default_branch:
+        return f"went into {pull.base}, which is not the default branch"
+    return ""
+
+
+def _lacking(login: str, people: People, settings: ApprovalConfig) -> str:
+    """Return what somebody lacks, whose word does not count."""
+    if people.permissions.get(login) not in _MAY_WRITE:
+        return "may not write to the repository now"
+    if settings.team and login not in people.members:
+        return f"is not in the team {settings.team} now"
+    return ""
+
+
+def _reviews_needed(pull: PullRequest, snapshot: Snapshot, settings: ApprovalConfig) -> int:
+    """Return how many reviews a merge needs; one that no person did is nobody's yes without any."""
+    return settings.approvals if _merger(pull, snapshot) else max(1, settings.approvals)
+
+
+def _approving(pull: PullRequest, snapshot: Snapshot) -> tuple[str, ...]:
+    """Return who approved the last commit: people, by their last opinion, and not the author."""
+    latest = {}
+    for review in sorted(pull.reviews, key=lambda review: review.at):
+        if review.state in _OPINIONS and review.author != pull.author and _is_person(review.author, snapshot):
+            latest[review.author.login] = review
+    return tuple(login for login, review in latest.items() if review.state == "APPROVED" and review.commit == pull.head)
+
+
+def _merger(pull: PullRequest, snapshot: Snapshot) -> str | None:
+    """Return the person who merged, or None where GitHub, an App or this program did."""
+    return pull.merged_by.login if pull.merged_by and _is_person(pull.merged_by, snapshot) else None
+
+
+def _is_person(actor: Actor, snapshot: Snapshot) -> bool:
+    return not actor.is_bot and actor.login.casefold() != snapshot.viewer.login.casefold()
+
+
+def _has(text: str | None, entry: Entry) -> bool:
+    """Return whether a lock file, as it was once, has exactly `entry`."""
+    try:
+        return Lock.parse(text).find(entry.request.artifact) == entry
+    except InvalidLock:
+        return False

@@ -1,0 +1,278 @@
+"""Asking by pull request: one branch and one pull request for each artifact, and its merge is the yes.
+
+What is wanted is compared with what is there, and the difference is made, so that a run that was cut off is finished by
+the next. A commit of ours says what it asks for, and the page what people were told; each is changed last of all that
+it speaks of. What people did is never overwritten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ci_automation.approval.desk import Asked, AskedState
+from ci_automation.approval.judge import People, claimed, judge, merge_of, witnesses
+from ci_automation.approval.lock import LOCK_FILE, Entry, Lock
+from ci_automation.approval.request import Request
+from ci_automation.approval.work import Trace, Work
+from ci_automation.github.errors import HeadMoved
+from ci_automation.github.model import PullState
+from ci_automation.report.quote import one_line
+from ci_automation.report.request import Mark, MarkState, Page, superseded, withdrawn
+
+if TYPE_CHECKING:
+    from ci_automation.approval.desk import Granted, NotCounted, Question
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.config.model import ApprovalConfig
+    from ci_automation.github.commits import Commits
+    from ci_automation.github.model import PullRequest, Snapshot
+    from ci_automation.github.pulls import Pulls
+    from ci_automation.github.repository import Repository
+
+_ATTEMPTS = 3
+_SAFE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-]))*")
+
+
+def branch_name(name: str) -> str:
+    """Return the branch for an artifact of that name; a name that git would not take gets a hash for the rest of it."""
+    if _SAFE.fullmatch(name) and not name.endswith(".lock"):
+        return f"flux-manifests/{name}"
+    letters = re.sub(r"[^A-Za-z0-9]+", "-", name)[:60].strip("-")
+    return f"flux-manifests/{letters}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What shall be asked: the entry, on top of the lock file that the default branch has, and the page."""
+
+    entry: Entry
+    default: Lock
+    page: Page
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(self.page.step.base, self.page.step.target)
+
+    @property
+    def opened(self) -> str:
+        """Return the page as long as not all were told."""
+        return replace(self.mark, state=MarkState.OPENED).put(self.page.body)
+
+
+class PullRequestDesk:
+    """The desk for one artifact in one repository; for one run, which looks for approvals before it asks for any."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        commits: Commits,
+        pulls: Pulls,
+        name: str,
+        channel: Reference,
+        settings: ApprovalConfig,
+    ) -> None:
+        self._repository, self._commits, self._pulls = repository, commits, pulls
+        self._name, self._channel, self._settings = name, channel, settings
+        self._branch = branch_name(name)
+        self._seen: Snapshot | None = None
+        self._judged: str | None = None  # the merge that was judged in this run
+
+    def granted(self, base: Digest) -> Granted | NotCounted | None:
+        """Return the yes that somebody gave to a step from `base`, judged now, or None where nobody did.
+
+        Raises:
+            InvalidLock: the lock file of the default branch is damaged.
+            ReleaseSourceError: GitHub does not answer, or not as it should.
+        """
+        self._seen = snapshot = self._look()
+        if (entry := claimed(base, self._channel, snapshot)) is None:
+            return None
+        asked = witnesses(entry, snapshot, self._settings)
+        team = self._settings.team
+        people = People(
+            {login: self._repository.permission(login) for login in asked},
+            frozenset(login for login in asked if team and self._repository.is_member(team, login)),
+        )
+        merged = merge_of(entry, snapshot)
+        self._judged = merged.url if merged else None
+        return judge(entry, snapshot, people, self._settings)
+
+    def ask(self, question: Question) -> Asked:
+        """Ask, or find that it was asked already; what was asked before of this artifact is superseded.
+
+        Raises:
+            InvalidLock: the lock file of the default branch is damaged.
+            HeadMoved: others keep moving the branch.
+            ReleaseSourceError: GitHub does not answer, or not as it should.
+        """
+        # What was seen before the step was rendered serves to open a pull request, or to find that nothing is to do.
+        seen, self._seen = self._seen, None
+        if seen and (asked := self._settled(seen, self._wish(seen, question))):
+            return asked
+        snapshot = seen if seen and seen.branch is None else self._look()
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._ask(snapshot, question)
+            except HeadMoved:
+                snapshot = self._look()
+        return self._ask(snapshot, question)
+
+    def withdraw(self, reason: str) -> None:
+        """Close whatever is still asked about this artifact, saying why; nothing there is nothing to do.
+
+        A branch that people changed stays; where they changed what it asks for, its pull request stays open too.
+
+        Raises:
+            ReleaseSourceError: GitHub does not answer, or not as it should.
+        """
+        seen, self._seen = self._seen, None
+        snapshot = seen if seen and seen.branch is None else self._look()
+        if (work := Work.of(snapshot, self._channel)) is None:
+            return
+        if pull := _open(snapshot):
+            if work.entry is None or work.is_altered:
+                return
+            self._close(pull, work.entry.request, snapshot, reason)
+        if not work.has_people and (pull or not _refused(snapshot)):
+            self._commits.delete_branch(self._branch)
+
+    def _look(self) -> Snapshot:
+        return self._repository.snapshot(self._branch, LOCK_FILE)
+
+    def _wish(self, snapshot: Snapshot, question: Question) -> _Wish:
+        request = Request.of(question.plan, question.step)
+        default = Lock.parse(snapshot.file)
+        there = default.find(self._channel)
+        # What was merged and did not count, or was used up, is asked for in a way that its old merge does not answer.
+        ask = there.ask + 1 if there and there.request == request else 1
+        settings = self._settings
+        page = Page(self._name, self._channel, question.step, question.notes, settings.approvals, settings.team)
+        return _Wish(Entry(request, ask), default, page)
+
+    def _settled(self, snapshot: Snapshot, wish: _Wish) -> Asked | None:
+        """Return what is to be said where nothing is to be done."""
+        there = wish.default.find(self._channel)
+        merged = merge_of(there, snapshot) if there and there.request == wish.entry.request else None
+        if merged and merged.url != self._judged:
+            return Asked(merged.url, AskedState.UNCHANGED, "it was merged just now; the next run takes it up")
+        pull, work = _open(snapshot), Work.of(snapshot, self._channel)
+        no = None if pull else _refused(snapshot)
+        if no and replace(no[1], state=MarkState.ASKED) == wish.mark:
+            remark = f"people closed it; reopen it, or delete the branch {self._branch}, and it is asked for again"
+            return Asked(no[0].url, AskedState.KEPT, remark)
+        if work and work.has_people and work.entry != wish.entry:
+            url = next((each.url for each in (pull, *snapshot.pulls) if each), "")
+            return Asked(url, AskedState.KEPT, self._kept(work, wish))
+        if pull and work and work.serves(wish.entry, wish.default) and _shows(pull, wish.page.title, wish.page.body):
+            return Asked(pull.url, AskedState.UNCHANGED)
+        return None
+
+    def _kept(self, work: Work, wish: _Wish) -> str:
+        asks = f"asks for {work.entry.request.version}" if work.entry else "asks for nothing"
+        return (
+            f"people changed the branch {self._branch}, which {asks}; {wish.entry.request.version} "
+            f"({wish.entry.request.target}) is asked for once the branch is merged or deleted"
+        )
+
+    def _ask(self, snapshot: Snapshot, question: Question) -> Asked:
+        wish = self._wish(snapshot, question)
+        if asked := self._settled(snapshot, wish):
+            return asked
+        head = self._write(snapshot, wish)
+        if pull := _open(snapshot):
+            self._update(replace(pull, head=head), wish, snapshot)
+            return Asked(pull.url, AskedState.UPDATED)
+        told = self._is_told
+        body = wish.opened if told else wish.page.body
+        draft = self._settings.draft
+        pull = self._pulls.open_pull(self._branch, snapshot.default_branch, wish.page.title, body, draft=draft)
+        if told:
+            self._dress(pull, wish, snapshot)
+        return Asked(pull.url, AskedState.OPENED)
+
+    @property
+    def _is_told(self) -> bool:
+        """Return whether anybody is to be told, or GitHub, once the pull request is open."""
+        settings = self._settings
+        people = settings.reviewers or settings.team_reviewers or settings.assignees
+        return bool(people or settings.labels or settings.auto_merge)
+
+    def _write(self, snapshot: Snapshot, wish: _Wish) -> str:
+        """Return the head of the branch, once it asks for what is wanted, and can be merged."""
+        work = Work.of(snapshot, self._channel)
+        if work and work.serves(wish.entry, wish.default):
+            return work.branch.head
+        trace = Trace.of(wish.entry, wish.default)
+        version = wish.entry.request.version
+        message = f"{one_line(f'Ask for Flux {version} for {self._name}', 100)}\n\n{trace}\n"
+        files = {LOCK_FILE: wish.default.with_entry(wish.entry).text.encode()}
+        if work and not work.is_merged and work.base != trace.base:
+            return self._commits.rebase_commit(self._branch, work.branch.head, snapshot.head, message, files)
+        head = snapshot.head
+        if work and work.base == trace.base:
+            head = work.branch.head
+            files = {LOCK_FILE: work.lock.with_entry(wish.entry).text.encode()}
+        else:
+            if work:  # merged, as one commit maybe, so that its own would come along
+                self._commits.delete_branch(self._branch)
+            self._commits.create_branch(self._branch, head)
+        return self._commits.commit(self._branch, head, message, files)
+
+    def _update(self, pull: PullRequest, wish: _Wish, snapshot: Snapshot) -> None:
+        """Bring the page up to date, and at last what it says of itself."""
+        old = Mark.find(pull.body)
+        if old and old.target != wish.mark.target:
+            self._comment(pull, snapshot, wish.mark, superseded(old, wish.mark, wish.entry.request.version))
+        opened = old is not None and old.state is MarkState.OPENED
+        body = wish.opened if opened else wish.page.body
+        if not _shows(pull, wish.page.title, body):
+            self._pulls.edit_pull(pull.number, title=wish.page.title, body=body)
+        if opened:
+            self._dress(pull, wish, snapshot)
+
+    def _dress(self, pull: PullRequest, wish: _Wish, snapshot: Snapshot) -> None:
+        """Tell those who shall answer, and at last that it was done."""
+        settings = self._settings
+        if settings.reviewers or settings.team_reviewers:
+            self._pulls.request_review(pull.number, settings.reviewers, settings.team_reviewers)
+        # What GitHub merged by itself and did not count would be merged so again and again.
+        if settings.auto_merge and wish.entry.ask == 1 and not pull.auto_merge:
+            self._pulls.enable_auto_merge(pull, snapshot.merge_method)
+        if settings.labels or settings.assignees:
+            self._pulls.dress(pull.number, settings.labels, settings.assignees, body=wish.page.body)
+        else:
+            self._pulls.edit_pull(pull.number, body=wish.page.body)
+
+    def _close(self, pull: PullRequest, request: Request, snapshot: Snapshot, reason: str) -> None:
+        """Close a pull request after a comment, and have its page say that no person did."""
+        mark = Mark(request.base, request.target, MarkState.WITHDRAWN)
+        self._comment(pull, snapshot, mark, withdrawn(mark, reason))
+        self._pulls.edit_pull(pull.number, body=mark.put(pull.body), state=PullState.CLOSED)
+
+    def _comment(self, pull: PullRequest, snapshot: Snapshot, mark: Mark, text: str) -> None:
+        """Write a comment, unless the last of ours has its mark: a run before may have been cut off after it."""
+        comments = self._pulls.comments(pull.number)
+        ours = [Mark.find(comment.body) for comment in comments if comment.author == snapshot.viewer]
+        if [found for found in ours if found][-1:] != [mark]:
+            self._pulls.comment(pull.number, text)
+
+
+def _open(snapshot: Snapshot) -> PullRequest | None:
+    return next((p for p in snapshot.pulls if p.state is PullState.OPEN and not p.cross_repository), None)
+
+
+def _refused(snapshot: Snapshot) -> tuple[PullRequest, Mark] | None:
+    """Return the pull request that people closed last, and what it asked for, while its branch is there."""
+    last = next((pull for pull in snapshot.pulls if not pull.cross_repository), None)
+    if snapshot.branch is None or last is None or last.state is not PullState.CLOSED:
+        return None
+    mark = Mark.find(last.body)
+    return (last, mark) if mark and mark.state is not MarkState.WITHDRAWN else None
+
+
+def _shows(pull: PullRequest, title: str, body: str) -> bool:
+    """Return whether a pull request has this page; who edits one in a browser makes other ends of lines."""
+    return pull.title == title and pull.body.replace("\r\n", "\n").strip() == body.strip()

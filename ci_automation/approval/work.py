@@ -1,0 +1,97 @@
+"""What is on the branch of a request: whose work it is, what it asks for, and whether git could merge it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from ci_automation.approval.lock import Entry, InvalidLock, Lock
+from ci_automation.artifact.digest import Digest
+from ci_automation.github.model import PullState
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.github.model import Actor, Branch, Commit, Snapshot
+
+_TRACE = re.compile(r"^Flux-Manifests-Request: (?P<asked>\S+) on (?P<base>\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What the message of a commit of ours says: which entry it set, and what the default branch had in that place."""
+
+    asked: str
+    base: str
+
+    @classmethod
+    def of(cls, entry: Entry, default: Lock) -> Self:
+        """Return the trace of a commit that sets `entry` in the lock file of the default branch."""
+        return cls(_key(entry), _place(default, entry.request.artifact))
+
+    @classmethod
+    def find(cls, commit: Commit, viewer: Actor) -> Self | None:
+        """Return the trace that a commit of ours has, or None where it is somebody else's."""
+        found = _TRACE.search(commit.message)
+        author = commit.author  # another bot with such a message is this program with the token that it had before
+        ours = author is None or author.is_bot or author.login.casefold() == viewer.login.casefold()
+        return cls(found["asked"], found["base"]) if found and ours else None
+
+    def __str__(self) -> str:
+        return f"Flux-Manifests-Request: {self.asked} on {self.base}"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A branch and what is on it since it left the default branch.
+
+    `base` is what the default branch had where it left, at the place of the artifact's entry: as long as that is the
+    same there, git can merge.
+    """
+
+    branch: Branch
+    lock: Lock
+    entry: Entry | None
+    base: str
+    is_merged: bool
+    has_people: bool  # commits of theirs, or a commit of ours that is not as it was
+    is_altered: bool  # what it asks for is not what a commit of ours set
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, artifact: Reference) -> Self | None:
+        """Return what is on the branch, or None where there is none."""
+        if (branch := snapshot.branch) is None:
+            return None
+        try:
+            lock = Lock.parse(branch.file)
+        except InvalidLock:
+            lock = Lock()
+        entry = lock.find(artifact)
+        traces = [Trace.find(commit, snapshot.viewer) for commit in branch.commits]
+        newest = next((trace for trace in traces if trace), None)
+        altered = bool(traces) and (entry is None or newest is None or _key(entry) != newest.asked)
+        merged = any(
+            pull.state is PullState.MERGED and pull.head == branch.head and not pull.cross_repository
+            for pull in snapshot.pulls
+        )
+        base = newest.base if newest else _place(lock, artifact)
+        return cls(branch, lock, entry, base, merged, (altered or None in traces) and not merged, altered)
+
+    def serves(self, wanted: Entry, default: Lock) -> bool:
+        """Return whether nothing has to be done on the branch for `wanted` to be asked for."""
+        if self.is_merged or self.entry != wanted:
+            return False
+        return self.has_people or self.base == Trace.of(wanted, default).base
+
+
+def _key(entry: Entry) -> str:
+    return f"{entry.request.key}.{entry.ask}"
+
+
+def _place(lock: Lock, artifact: Reference) -> str:
+    """Return what a lock file has in the place of an artifact's entry: a change of anything else there git merges.
+
+    Where there is no entry, that is the whole file: two entries that come to the same place conflict.
+    """
+    entry = lock.find(artifact)
+    return _key(entry) if entry else Digest.of(lock.text.encode()).short

@@ -1,0 +1,184 @@
+"""Asking by a run that waits in a protected environment: how it is started, and how it is found again.
+
+GitHub lets the job of a workflow wait for a person where its environment has required reviewers ("Reviewing
+deployments"), for 30 days. A run is found again by its title, which the workflow's `run-name` makes. What the people
+then say is judged in the job itself (`approved_run`).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ci_automation.approval.approved_run import how_to_protect, unprotected
+from ci_automation.approval.desk import Asked, AskedState
+from ci_automation.approval.dispatch import MOST_RUNS, midnight
+from ci_automation.approval.request import Request
+from ci_automation.errors import ReleaseSourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+
+    from ci_automation.approval.desk import Granted, Question
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.config.model import ApprovalConfig
+    from ci_automation.github.model import Run
+    from ci_automation.github.runs import Runs
+
+MEMORY = timedelta(days=62)  # a run can be repeated for 30 days, and then wait for another 30
+_WAITS = (1.0, 2.0, 4.0)  # seconds until GitHub lists a run that it did not name when it was started
+_LAST_WORDS = 5  # runs that are asked for what their reviewers said
+_EVENT = "workflow_dispatch"
+# Not `queued` or `in_progress`: such a run may have its yes, and a publication is never cancelled.
+_STILL_WAITS = frozenset({"waiting", "pending", "requested", "action_required"})
+_TITLE_END = re.compile(r" v[^ ]{1,64} \((?P<key>[0-9a-f]{16})\)")
+
+
+class UnprotectedEnvironment(ReleaseSourceError):
+    """The environment that is to wait for a person lets everything through."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"nobody would be asked: {reason}")
+        self.hint = how_to_protect(name)
+
+
+def run_title(request: Request) -> str:
+    """Return the title of the run that asks for `request`, as the `run-name` of approve.yaml makes it."""
+    return f"Approve {request.artifact} {request.version} ({request.key})"
+
+
+def inputs(request: Request) -> dict[str, str]:
+    """Return the inputs of approve.yaml."""
+    return {
+        "artifact": str(request.artifact),
+        "version": str(request.version),
+        "base": str(request.base),
+        "target": str(request.target),
+        "key": request.key,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the runs of an artifact are to one request: the one that asks for it, those to cancel, those that ended."""
+
+    asks: Run | None = None
+    outdated: tuple[Run, ...] = ()
+    ended: tuple[Run, ...] = ()  # newest first
+
+
+def standing(runs: Iterable[Run], channel: Reference, branch: str, key: str | None) -> Standing:
+    """Return what `runs` are to the request with `key` (None: to no request at all).
+
+    Only runs of the default branch are looked at: on another one, the workflow's file can make any title.
+    """
+    asking: list[Run] = []
+    outdated: list[Run] = []
+    ended: list[Run] = []
+    for run in sorted(runs, key=lambda run: run.id, reverse=True):
+        asked = _key(run.title, channel)
+        if asked is None or run.event != _EVENT or run.branch != branch:
+            continue
+        if asked == key:
+            (ended if run.status == "completed" else asking).append(run)
+        elif run.status in _STILL_WAITS:
+            outdated.append(run)
+    if not asking:
+        return Standing(None, tuple(outdated), tuple(ended))
+    # Two checks at the same moment may both have asked: the one that went on is kept, or the one that was first.
+    kept = min(asking, key=lambda run: (run.status in _STILL_WAITS, run.id))
+    twice = [run for run in asking if run is not kept and run.status in _STILL_WAITS]
+    return Standing(kept, (*outdated, *twice), tuple(ended))
+
+
+def _key(title: str, channel: Reference) -> str | None:
+    """Return the key in a title that asks about `channel`; a tag has no blanks, so no other address begins like it."""
+    start = f"Approve {channel}"
+    match = _TITLE_END.fullmatch(title.removeprefix(start)) if title.startswith(start) else None
+    return match["key"] if match else None
+
+
+class WorkflowDesk:
+    """The desk whose requests are runs of a workflow; the yes is given and judged in the run alone."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        server: str,
+        branch: str,
+        channel: Reference,
+        settings: ApprovalConfig,
+        clock: Callable[[], datetime],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._runs, self._server, self._branch = runs, server, branch
+        self._channel, self._settings = channel, settings
+        self._clock, self._sleep = clock, sleep
+
+    def granted(self, base: Digest) -> Granted | None:
+        """Return None: what is agreed to in a run is published by that run."""
+        del base
+        return None
+
+    def ask(self, question: Question) -> Asked:
+        """Start a run that waits, unless there is one; runs that ask for something else of this artifact are cancelled.
+
+        What a person rejected is not asked again as long as GitHub's list of the last two months shows it; what was
+        cancelled, or agreed to and then failed, is.
+
+        Raises:
+            UnprotectedEnvironment: the run would not wait for anybody.
+            ReleaseSourceError: GitHub failed or refused. A run whose start was not answered is found by the next check.
+        """
+        request = Request.of(question.plan, question.step)
+        found = self._standing(request.key)
+        self._cancel(found.outdated)
+        if found.asks:
+            return Asked(found.asks.url, AskedState.UNCHANGED)
+        if rejected := self._rejected(found.ended):
+            remark = "It was rejected, and is not asked again for two months, or until something else is there to ask. "
+            return Asked(
+                rejected.url, AskedState.KEPT, remark + "The workflow can be started by hand, with its inputs."
+            )
+        name = self._settings.environment
+        if reason := unprotected(self._runs.environment(name), name):
+            raise UnprotectedEnvironment(name, reason)
+        return self._start(request, found)
+
+    def withdraw(self, reason: str) -> None:
+        """Cancel the runs of this artifact that still wait; a cancelled run has no room for the reason."""
+        del reason
+        self._cancel(self._standing(None).outdated)
+
+    def _standing(self, key: str | None) -> Standing:
+        since = midnight(self._clock() - MEMORY)
+        runs = self._runs.runs(workflow=self._settings.workflow, event=_EVENT, since=since, limit=MOST_RUNS)
+        return standing(runs, self._channel, self._branch, key)
+
+    def _cancel(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            self._runs.cancel(run.id)
+
+    def _rejected(self, ended: tuple[Run, ...]) -> Run | None:
+        """Return the newest of the runs that people had a word on, if the word was no."""
+        for run in ended[:_LAST_WORDS]:
+            if said := self._runs.run_approvals(run.id):
+                return run if any(word.state == "rejected" for word in said) else None
+        return None
+
+    def _start(self, request: Request, before: Standing) -> Asked:
+        again = "It is asked again, since an earlier run ended without a no. Reject it to be asked no more."
+        remark = again if before.ended else ""
+        if started := self._runs.dispatch_workflow(self._settings.workflow, self._branch, inputs(request)):
+            return Asked(started.url, AskedState.OPENED, remark)
+        for wait in _WAITS:
+            self._sleep(wait)
+            if run := self._standing(request.key).asks:
+                return Asked(run.url, AskedState.OPENED, remark)
+        page = f"{self._server}/{self._runs.name}/actions/workflows/{self._settings.workflow}"
+        return Asked(page, AskedState.OPENED, remark)

@@ -1,0 +1,153 @@
+"""Which objects of a file name the artifact, and what each of them should say instead.
+
+An `OCIRepository` is looked for wherever it stands, in a list or among the resources of a ResourceSet too. Of what
+its `spec.ref` has, the digest outweighs the range, and the range the tag (source-controller, `OCIRepositoryRef`). The
+inputs of a ResourceSet have no schema, so they count only where one mapping has both the address and the pin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.consumers.model import Finding, Kind, is_digest, is_immutable_tag
+from ci_automation.consumers.tree import Mapping, Scalar, mappings, resolved
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+    from ci_automation.consumers.model import Published
+    from ci_automation.consumers.tree import File, Node
+
+_SOURCES = "source.toolkit.fluxcd.io/"
+_OPERATOR = "fluxcd.controlplane.io/"
+_PINS = ("digest", "semver", "tag")
+_ADDRESSES = ("url", "repository")
+_MERGE = "<<"
+
+
+def find(file: File, text: str, published: Published, governed: Container[Node | None]) -> tuple[Finding, ...]:
+    """Return what the objects of a file say of the artifact; `text` is what the file was read from.
+
+    `governed` are the scalars that have a setter comment: that decides about them, here they are passed over.
+    """
+    finder = _Finder(text, published, governed)
+    return tuple(finding for root in file.roots for each in mappings(root) for finding in finder.of(each))
+
+
+def unfit(scalar: Scalar, text: str) -> str:
+    """Return why the bytes of a scalar are not replaced, or nothing where they can be."""
+    written = text[scalar.start : scalar.end]
+    if scalar.marked:
+        return "it has an anchor or a tag"
+    if scalar.shared:
+        return "an alias stands for it too"
+    if scalar.style in ("|", ">"):
+        return "it is a block of text"
+    if "\n" in written or "\r" in written:
+        return "it goes over several lines"
+    return "" if written else "it has no value that could be replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class _Finder:
+    text: str
+    published: Published
+    governed: Container[Node | None]
+
+    def of(self, mapping: Mapping) -> Iterator[Finding]:
+        """Return what one mapping says of the artifact, if it is an object that does."""
+        version, kind, spec = mapping.text("apiVersion"), mapping.text("kind"), mapping.get("spec")
+        if not isinstance(spec, Mapping):
+            return
+        what = f"{kind} {_name(mapping)}".strip()
+        if kind == "OCIRepository" and version.startswith(_SOURCES) and self.published.is_at(spec.text("url")):
+            yield from self._source(spec, what)
+        if kind == "ResourceSet" and version.startswith(_OPERATOR) and (inputs := spec.get("inputs")):
+            for each in mappings(inputs):
+                if any(self.published.is_at(each.text(key), scheme=False) for key in _ADDRESSES):
+                    yield from self._input(each, what)
+
+    def _source(self, spec: Mapping, what: str) -> Iterator[Finding]:
+        ref = spec.get("ref")
+        if isinstance(ref, Mapping):
+            yield from self._pin(ref, f"{what} spec.ref")
+        elif not ref and spec.all(_MERGE):
+            yield self._left(spec, what, "what it refers to is merged into it by <<")
+        else:
+            yield self._tagged("", spec.line, f"{what} spec")
+
+    def _input(self, entry: Mapping, what: str) -> Iterator[Finding]:
+        if isinstance(ref := entry.get("ref"), Mapping):
+            yield from self._pin(ref, f"{what} spec.inputs ref")
+        if any(entry.all(key) for key in _PINS):
+            yield from self._pin(entry, f"{what} spec.inputs")
+
+    def _pin(self, ref: Mapping, what: str) -> Iterator[Finding]:
+        """Return what is to be done about one set of digest, range and tag: all of it, or nothing."""
+        if any(len(ref.all(key)) > 1 for key in _PINS):
+            yield self._left(ref, what, "a key is there twice")
+            return
+        if any(node in self.governed for key in _PINS for node in ref.all(key)):
+            return
+        if not all(isinstance(resolved(node), Scalar) for key in _PINS for node in ref.all(key)):
+            yield self._left(ref, what, "digest, semver and tag are texts, and one of them is none")
+            return
+        if ref.all(_MERGE):
+            yield self._left(ref, what, "a part of it is merged into it by <<")
+            return
+        digest, semver, tag = (ref.text(key) for key in _PINS)
+        ours = is_immutable_tag(tag)
+        if digest and tag and not ours and tag != self.published.channel.tag:
+            yield self._tagged(tag, ref.line, what)
+        elif digest and not is_digest(digest):
+            yield self._left(ref, f"{what}.digest", "it is not a digest")
+        elif digest:
+            yield from self._together(ref, what, ("digest", "tag") if ours else ("digest",))
+        elif semver:
+            yield Finding(ref.line, f"{what}.semver", Kind.SEMVER, semver)
+        elif ours:
+            yield from self._together(ref, what, ("tag",))
+        else:
+            yield self._tagged(tag, ref.line, what)
+
+    def _together(self, ref: Mapping, what: str, keys: tuple[str, ...]) -> Iterator[Finding]:
+        wanted = {"digest": str(self.published.digest), "tag": self.published.tag}
+        findings = [self._one(ref.all(key)[0], f"{what}.{key}", wanted[key]) for key in keys]
+        if left := [finding for finding in findings if finding.kind is Kind.LEFT]:
+            yield left[0]
+        else:
+            yield from findings
+
+    def _one(self, node: Node, what: str, wanted: str) -> Finding:
+        value = resolved(node)
+        if isinstance(value, Scalar) and (value is node or value.text == wanted):
+            return replacement(value, self.text, what, wanted)
+        return Finding(node.line, what, Kind.LEFT, new=wanted, reason="it is an alias")
+
+    def _tagged(self, tag: str, line: int, what: str) -> Finding:
+        tag = tag or "latest"  # what source-controller takes where nothing is said
+        kind = Kind.FOLLOWS if tag == self.published.channel.tag else Kind.OTHER
+        return Finding(line, f"{what}.tag", kind, tag)
+
+    def _left(self, mapping: Mapping, what: str, reason: str) -> Finding:
+        return Finding(mapping.line, what, Kind.LEFT, new=str(self.published.digest), reason=reason)
+
+
+def replacement(scalar: Scalar, text: str, what: str, wanted: str) -> Finding:
+    """Return what is to be done so that a scalar says what is wanted, in the quotes that it has."""
+    if scalar.text == wanted:
+        return Finding(scalar.line, what, Kind.CURRENT, wanted, wanted)
+    if reason := unfit(scalar, text):
+        return Finding(scalar.line, what, Kind.LEFT, scalar.text, wanted, reason)
+    quoted = len(scalar.style) if scalar.style in ("'", '"') else 0
+    span = scalar.start + quoted, scalar.end - quoted
+    return Finding(scalar.line, what, Kind.EDITED, scalar.text, wanted, span=span)
+
+
+def _name(mapping: Mapping) -> str:
+    metadata = mapping.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return ""
+    namespace, name = metadata.text("namespace"), metadata.text("name")
+    return f"{namespace}/{name}" if namespace else name

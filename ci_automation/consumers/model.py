@@ -1,0 +1,94 @@
+"""What a consumer should name, and what was found in the files that name it."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.reference import InvalidReference, OciRepository, Reference
+from ci_automation.flux.artifact import immutable_tag
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.flux.version import Version
+
+_IMMUTABLE = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z._-]*-[0-9a-f]{12}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class Kind(enum.StrEnum):
+    """How a place names the artifact."""
+
+    EDITED = "edited"
+    CURRENT = "current"  # pinned, and to what the channel has
+    FOLLOWS = "follows"  # names the channel, and so moves by itself
+    SEMVER = "semver"  # names a range, which the cluster resolves
+    OTHER = "other"  # names another tag of the same repository
+    LEFT = "left"  # should be edited, and is written in a way that is not
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a channel has now; `name` is what setter comments call the artifact by, its name in the configuration."""
+
+    name: str
+    channel: Reference
+    version: Version
+    digest: Digest
+
+    @property
+    def tag(self) -> str:
+        """Return the immutable tag of what the channel has."""
+        return immutable_tag(self.version, self.digest)
+
+    @property
+    def address(self) -> str:
+        """Return the repository as files write it, without a scheme."""
+        return str(self.channel.repository).partition("://")[2]
+
+    def is_at(self, text: str, *, scheme: bool = True) -> bool:
+        """Return whether `text` is the address of the artifact's repository; `scheme` where it must begin with oci://.
+
+        Hosts have no case (RFC 3986, section 3.2.2), and repositories are in lower case.
+        """
+        if not scheme and "://" not in text:
+            text = f"oci://{text}"
+        ours = self.channel.repository
+        try:
+            theirs = Reference.parse(text)
+        except InvalidReference:
+            return False
+        return (
+            isinstance(ours, OciRepository)
+            and isinstance(theirs.repository, OciRepository)
+            and (theirs.tag, theirs.digest) == (None, None)
+            and (theirs.repository.host.lower(), theirs.repository.path) == (ours.host.lower(), ours.path)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One place that names the artifact: where, as what, and what is to be done about it.
+
+    `what`, `old` and `reason` may hold text of the file, as it came.
+    """
+
+    line: int  # from 1
+    what: str
+    kind: Kind
+    old: str = ""
+    new: str = ""
+    reason: str = ""
+    span: tuple[int, int] = (0, 0)  # of the scalar that is edited, in characters
+
+
+def is_immutable_tag(text: str) -> bool:
+    """Return whether `text` has the form of our immutable tags, such as `v2.9.4-1a2b3c4d5e6f`."""
+    return bool(_IMMUTABLE.fullmatch(text))
+
+
+def is_digest(text: str) -> bool:
+    """Return whether `text` is a digest as registries write it."""
+    return bool(_DIGEST.fullmatch(text))

@@ -1,0 +1,164 @@
+"""A change offered to a repository as one pull request: what is wanted goes in, what is missing is done.
+
+Every step is found again by the next run, so that a run which ended in between is simply repeated: the commit by a key
+in its message, the pull request by its branch and by a mark in its text. People outweigh it: what they commit to the
+branch stays, and a pull request that one of them closed is not opened again for the same subject.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.github.model import PullState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ci_automation.github.commits import Commits
+    from ci_automation.github.model import Actor, Commit, PullRequest, Snapshot
+    from ci_automation.github.pulls import Pulls
+
+_TRAILER = "Flux-Manifests-Key"
+_KEY = re.compile(rf"^{_TRAILER}: (?P<key>[0-9a-f]+)$", re.MULTILINE)
+_MARK = re.compile(r"<!-- flux-manifests (?P<subject>[!-~]+) (?P<key>[0-9a-f]+) (?P<commit>[0-9a-f]+) -->")
+
+
+class ProposedState(enum.StrEnum):
+    """What became of a proposal."""
+
+    OPENED = "opened"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    KEPT = "kept"
+    DECLINED = "declined"
+    WITHDRAWN = "withdrawn"
+    NOTHING = "nothing"  # there was nothing to withdraw
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a pull request should be; `files` are those that it changes, with their whole content.
+
+    `subject` is what a person says no to by closing it. `key`, in hex digits, names the contents and what they were
+    made from: for another one the branch is written anew.
+    """
+
+    branch: str
+    subject: str
+    key: str
+    title: str
+    body: str
+    message: str
+    files: Mapping[str, bytes]
+
+    def text(self, commit: str) -> str:
+        """Return the body with the mark by which it is found again, and by which a `commit` that people amend is."""
+        return f"{self.body.rstrip()}\n\n<!-- flux-manifests {self.subject} {self.key} {commit} -->\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """What was done about a proposal, and where it can be seen; `remark` is for the person who reads the log."""
+
+    state: ProposedState
+    url: str = ""
+    remark: str = ""
+
+
+def propose(commits: Commits, pulls: Pulls, seen: Snapshot, proposal: Proposal) -> Proposed:
+    """Return what was done so that the repository, which was `seen` just now, has one pull request with the proposal.
+
+    Raises:
+        HeadMoved: somebody else wrote to the branch meanwhile.
+        ReleaseSourceError: as `GitHub.send`.
+    """
+    pull = _open(seen, proposal.branch)
+    if pull is None and (no := _declined(seen, proposal)):
+        return Proposed(ProposedState.DECLINED, no.url, "somebody closed the pull request")
+    commit, written = _written(seen)
+    wrote = written != proposal.key
+    if wrote and (people := _people(seen)):
+        url = pull.url if pull else ""
+        return Proposed(ProposedState.KEPT, url, f"{proposal.branch} has commits of {people}; delete it to start anew")
+    if wrote:
+        commit = _write(commits, seen, proposal)
+    if pull is None:
+        pull = pulls.open_pull(proposal.branch, seen.default_branch, proposal.title, proposal.text(commit))
+        return Proposed(ProposedState.OPENED, pull.url)
+    mark = _MARK.search(pull.body)
+    retold = mark is not None and (mark["subject"], mark["key"]) != (proposal.subject, proposal.key)
+    if retold:
+        pulls.edit_pull(pull.number, title=proposal.title, body=proposal.text(commit))
+    return Proposed(ProposedState.UPDATED if wrote or retold else ProposedState.UNCHANGED, pull.url)
+
+
+def withdraw(pulls: Pulls, seen: Snapshot, branch: str, reason: str) -> Proposed:
+    """Return what was done so that nothing is proposed any more; the text of a closed pull request says why.
+
+    One that people committed to, or whose text is none of ours, stays open. The branch stays.
+
+    Raises:
+        ReleaseSourceError: as `GitHub.send`.
+    """
+    pull = _open(seen, branch)
+    if pull is None:
+        return Proposed(ProposedState.NOTHING)
+    if not _MARK.search(pull.body) or _people(seen):
+        return Proposed(ProposedState.KEPT, pull.url, f"{reason}, but people changed the pull request; close it")
+    # Without the mark nobody takes it for a person's no.
+    body = f"**Closed: {reason}.**\n\n{_MARK.sub('', pull.body).rstrip()}\n"
+    pulls.edit_pull(pull.number, body=body, state=PullState.CLOSED)
+    return Proposed(ProposedState.WITHDRAWN, pull.url)
+
+
+def _open(seen: Snapshot, branch: str) -> PullRequest | None:
+    mine = (pull for pull in seen.pulls if pull.branch == branch and not pull.cross_repository)
+    return next((pull for pull in mine if pull.state is PullState.OPEN), None)
+
+
+def _declined(seen: Snapshot, proposal: Proposal) -> PullRequest | None:
+    """Return the pull request for the same subject that a person closed; ours have no mark once we close them."""
+    for pull in seen.pulls:
+        mark = _MARK.search(pull.body) if pull.state is PullState.CLOSED and not pull.cross_repository else None
+        if mark and mark["subject"] == proposal.subject:
+            return pull
+    return None
+
+
+def _key_of(commit: Commit, viewer: Actor) -> str:
+    """Return the key that a commit of ours has, or nothing where it is somebody's who may share our account."""
+    ours = commit.author is None or commit.author.login.casefold() == viewer.login.casefold()
+    found = _KEY.search(commit.message) if ours else None
+    return found["key"] if found else ""
+
+
+def _written(seen: Snapshot) -> tuple[str, str]:
+    """Return the commit that we wrote to the branch last, and its key; nothing where there is none."""
+    keys = ((commit.oid, _key_of(commit, seen.viewer)) for commit in (seen.branch.commits if seen.branch else ()))
+    return next(((oid, key) for oid, key in keys if key), ("", ""))
+
+
+def _people(seen: Snapshot) -> str:
+    """Return who else has commits on the branch that were not merged, or nothing."""
+    branch = seen.branch
+    if branch is None or any(pull.state is PullState.MERGED and pull.head == branch.head for pull in seen.pulls):
+        return ""
+    commit, key = _written(seen)
+    marks = (_MARK.search(pull.body) for pull in seen.pulls if not pull.cross_repository)
+    told = next(filter(None, marks), None)
+    amended = told is not None and told["key"] == key and told["commit"] != commit
+    others = {each.author.login if each.author else "" for each in branch.commits if not _key_of(each, seen.viewer)}
+    return ", ".join(sorted(filter(None, others))) or ("somebody" if others or amended else "")
+
+
+def _write(commits: Commits, seen: Snapshot, proposal: Proposal) -> str:
+    """Return the commit after which the branch differs from the default branch by the proposal's files alone."""
+    message = f"{proposal.message.rstrip()}\n\n{_TRAILER}: {proposal.key}\n"
+    if seen.branch is None:
+        commits.create_branch(proposal.branch, seen.head)
+    if seen.branch is None or seen.branch.head == seen.head:
+        return commits.commit(proposal.branch, seen.head, message, proposal.files)
+    return commits.rebase_commit(proposal.branch, seen.branch.head, seen.head, message, proposal.files)

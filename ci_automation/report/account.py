@@ -1,0 +1,140 @@
+"""What became of one artifact in a run, as the summary tells it to people and the outputs to programs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ci_automation.flux.artifact import immutable_tag
+from ci_automation.policy.decision import Decision
+from ci_automation.report.text import plain_text
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.flux.version import Version
+    from ci_automation.policy.plan import Plan, PlannedStep
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a channel is: the digest, and the version of Flux in it."""
+
+    version: Version
+    digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why something failed, and what to do next."""
+
+    message: str
+    code: str
+    hint: str = ""
+    exit_code: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What became of one artifact; what is not known, because the run failed before, is empty."""
+
+    name: str
+    channel: Reference
+    before: Standing | None = None
+    published: tuple[PlannedStep, ...] = ()
+    waiting: tuple[PlannedStep, ...] = ()
+    plan: Plan | None = None
+    approved_by: str = ""  # where something was published on an approval
+    approved_how: str = ""  # same: in words, with an address at their end
+    approval_url: str = ""
+    signed: bool = False
+    healed: bool = False
+    remarks: tuple[str, ...] = ()
+    trouble: Trouble | None = None
+
+    @property
+    def after(self) -> Standing | None:
+        """Return where the channel is now."""
+        if not self.published:
+            return self.before
+        return Standing(self.published[-1].new_version, self.published[-1].target)
+
+    @property
+    def pending(self) -> PlannedStep | None:
+        """Return the step that waits for a person, or else the one that is held back."""
+        asked = (step for step in self.waiting if step.decision is Decision.APPROVAL)
+        return next(asked, self.waiting[0] if self.waiting else None)
+
+    @property
+    def digest_url(self) -> str:
+        """Return the digest with its repository, as cosign and docker write it."""
+        if self.after is None:
+            return ""
+        return str(self.channel.at_digest(self.after.digest)).removeprefix("oci://")
+
+    def outputs(self, plan_file: str = "") -> dict[str, str | bool | None]:
+        """Return the outputs of the action about this artifact, but for the plan; None is what is not known."""
+        before, after, pending = self.before, self.after, self.pending
+        last = self.published[-1] if self.published else None
+        return {
+            "changed": last is not None,
+            "decision": str(last.decision) if last else None,
+            "reasons": _lines(last.reasons) if last else None,
+            "current-version": str(before.version) if before else None,
+            "target-version": str(after.version) if after else None,
+            "base-digest": str(before.digest) if before else None,
+            "digest": str(after.digest) if after else None,
+            "digest-url": self.digest_url or None,
+            "immutable-tag": immutable_tag(last.new_version, last.target) if last else None,
+            "signed": self.signed if after else None,
+            "healed": self.healed,
+            "approval-url": self.approval_url or None,
+            "pending-version": str(pending.new_version) if pending else None,
+            "pending-base-digest": str(pending.base) if pending else None,
+            "pending-digest": str(pending.target) if pending else None,
+            "pending-decision": str(pending.decision) if pending else None,
+            "pending-reasons": _lines(pending.reasons) if pending else None,
+            "plan-file": plan_file or None,
+        }
+
+    def to_json(self, plan_file: str = "") -> dict[str, Any]:
+        """Return the account as the output `artifacts` has it."""
+        trouble = self.trouble
+        return {
+            "name": self.name,
+            "artifact": str(self.channel),
+            **self.outputs(plan_file),
+            "plan": self.plan.to_json() if self.plan else None,
+            "error": {"code": trouble.code, "message": plain_text(trouble.message), "hint": plain_text(trouble.hint)}
+            if trouble
+            else None,
+        }
+
+
+def outputs(accounts: tuple[Account, ...], plan_files: dict[str, str], *, limit: int) -> dict[str, str]:
+    """Return the outputs of a run as texts; of several artifacts the single ones are empty.
+
+    A plan, or a list, longer than `limit` bytes is left out: the runner takes no more, and the file has the plan.
+    """
+    alone = accounts[0] if len(accounts) == 1 else Account("", accounts[0].channel) if accounts else None
+    values = alone.outputs(plan_files.get(alone.name, "")) if alone else {}
+    texts = {name: _text(value) for name, value in values.items()} if len(accounts) == 1 else dict.fromkeys(values, "")
+    texts["changed"] = _text(any(account.published for account in accounts))
+    texts["plan"] = _short(alone.plan.to_json() if alone and alone.plan else None, limit)
+    listed = [account.to_json(plan_files.get(account.name, "")) for account in accounts]
+    texts["artifacts"] = _short(listed, limit) or _short([{**each, "plan": None} for each in listed], limit)
+    return texts
+
+
+def _text(value: str | bool | None) -> str:  # noqa: FBT001  # any value of an output
+    return value if isinstance(value, str) else "" if value is None else str(value).lower()
+
+
+def _short(value: object, limit: int) -> str:
+    text = "" if value is None else json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    return text if len(text) <= limit else ""
+
+
+def _lines(reasons: tuple[str, ...]) -> str:
+    return "\n".join(plain_text(reason).replace("\n", " ") for reason in reasons)

@@ -1,0 +1,203 @@
+"""The pull request that asks for an approval: its title, and the page that a person decides on.
+
+Both are made of the step alone and know no time, so that what was asked already is found to be the same. The page's
+last line is for this program: it says what the page asks for, and whether that was brought to an end.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.flux.proof import Proof
+from ci_automation.report.markdown import code, table
+from ci_automation.report.quote import inline, one_line, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.flux.version import Version
+    from ci_automation.policy.plan import PlannedStep
+
+MAX_BODY = 60_000  # GitHub takes 65,536 characters
+_MAX_NOTES = 15_000
+_MAX_MARK = 200
+_ROWS, _FEW_ROWS = 30, 10  # of each table and list; few where they are so long that the page would be too large
+_MAX_CELL = 120
+_MAX_REASON = 300
+_MARK = re.compile(
+    r"<!-- flux-manifests (?P<state>[a-z]+) (?P<base>sha256:[0-9a-f]{64}) (?P<target>sha256:[0-9a-f]{64}) -->\s*\Z"
+)
+_PROOFS = {
+    Proof.KNOWN: "this version of the program was tested on this very release",
+    Proof.CALIBRATED: "it equals what Flux itself published and signed, byte for byte",
+    Proof.DELEGATED: "the release's own `flux` made it",
+    Proof.NONE: "**nothing**; it was allowed explicitly",
+}
+
+
+class MarkState(enum.StrEnum):
+    """How far the asking went."""
+
+    OPENED = "opened"  # those who shall answer were not all told
+    ASKED = "asked"
+    WITHDRAWN = "withdrawn"  # by this program, not by a person
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a page asks for, as its last line says it. People can edit that line: no approval hangs on it."""
+
+    base: Digest
+    target: Digest
+    state: MarkState = MarkState.ASKED
+
+    @classmethod
+    def find(cls, body: str) -> Self | None:
+        """Return the mark at the end of a page, or None where there is none."""
+        found = _MARK.search(body)
+        if not found or found["state"] not in set(MarkState):
+            return None
+        return cls(Digest.parse(found["base"]), Digest.parse(found["target"]), MarkState(found["state"]))
+
+    def put(self, body: str) -> str:
+        """Return a page with this mark at its end, instead of the one that it had."""
+        return f"{_MARK.sub('', body).rstrip()}\n\n{self}\n"
+
+    def __str__(self) -> str:
+        return f"<!-- flux-manifests {self.state} {self.base} {self.target} -->"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a person is asked: about which artifact, which step, and what it takes for a yes to count."""
+
+    name: str
+    channel: Reference
+    step: PlannedStep
+    notes: str = ""
+    approvals: int = 0
+    team: str | None = None
+
+    @property
+    def title(self) -> str:
+        """Return the title, one plain line."""
+        step = self.step
+        what = "changed content" if step.kind == "content" else f"{step.kind}, from {step.old_version}"
+        return one_line(f"Flux {step.new_version} for {self.name} ({what})")
+
+    @property
+    def body(self) -> str:
+        """Return the page, at most `MAX_BODY` characters of GitHub's Markdown."""
+        page = self._page(_ROWS)
+        if len(page) > MAX_BODY - _MAX_MARK:
+            page = self._page(_FEW_ROWS)
+        return Mark(self.step.base, self.step.target).put(page)
+
+    def _page(self, rows: int) -> str:
+        parts = (*self._question(rows), *_changes(self.step, rows), *self._answers(), self._notes())
+        return "\n\n".join(part for part in parts if part)
+
+    def _question(self, rows: int) -> tuple[str, ...]:
+        step = self.step
+        channel = code(one_line(str(self.channel), _MAX_REASON))
+        digests = [
+            ("now", str(step.old_version), code(str(step.base))),
+            ("after the merge", f"**{step.new_version}**", code(str(step.target))),
+        ]
+        return (
+            f"To merge this approves **Flux {step.new_version}** for {channel}: exactly the digests below, and once.",
+            table(("", "version", "digest"), digests),
+            "### Why a person is asked",
+            _listed(_inline(step.reasons, rows, _MAX_REASON)),
+        )
+
+    def _answers(self) -> tuple[str, ...]:
+        version = self.step.new_version
+        people = "people who may write to this repository"
+        people += f" and are in the team {code(self.team)}" if self.team else ""
+        reviews = f"{self.approvals} approving review{'s' if self.approvals > 1 else ''} of its last commit"
+        answers = (
+            (
+                f"**Yes**: merge it. The next run renders {version} again, compares both digests, and publishes, "
+                "signed, exactly what is asked for here, or nothing."
+            ),
+            "**No**: close it. The same is not asked for again as long as its branch is there.",
+            "**Later**: leave it open. A newer release takes its place here by itself.",
+        )
+        counts = (
+            f"A yes counts from {people}: from who merges{f', after {reviews}' if self.approvals else ''}; where "
+            "GitHub merges by itself, from who approved the last commit in a review. Commits of yours on this branch "
+            "are not overwritten; but nothing else than the digests above can be approved here."
+        )
+        return (
+            "### What to check",
+            _listed(_checks(self.step, notes=bool(self.notes.strip()))),
+            "### How to answer",
+            _listed(answers),
+            counts,
+        )
+
+    def _notes(self) -> str:
+        block = quote(self.notes, _MAX_NOTES)
+        if not block:
+            return ""
+        summary = f"Release notes of {self.step.new_version}, as upstream wrote them"
+        return f"<details>\n<summary>{summary}</summary>\n\n{block}\n\n</details>"
+
+
+def superseded(old: Mark, new: Mark, version: Version) -> str:
+    """Return the comment that tells that something else is asked for now, and nobody's word so far counts for it."""
+    return (
+        f"Superseded: this asks for {version}, {code(str(new.target))}, now, instead of {code(str(old.target))}. "
+        f"What was said to that does not count for it.\n\n{new}\n"
+    )
+
+
+def withdrawn(mark: Mark, reason: str) -> str:
+    """Return the comment with which a request is closed."""
+    return f"Withdrawn: {inline(reason, 2 * _MAX_REASON)}.\n\n{mark}\n"
+
+
+def _changes(step: PlannedStep, rows: int) -> tuple[str, ...]:
+    images = [(inline(i.controller, _MAX_CELL), _image(i.old), _image(i.new)) for i in step.images[:rows]]
+    return (
+        "### What changes",
+        table(("controller", "image now", "image after"), images) if images else "No image changes.",
+        f"And {len(step.images) - rows} images more." if len(step.images) > rows else "",
+        f"New: {', '.join(_inline(step.added, rows, _MAX_CELL))}." if step.added else "",
+        f"Gone: {', '.join(_inline(step.removed, rows, _MAX_CELL))}." if step.removed else "",
+        f"Why the rendering is believed to be Flux's own: {_PROOFS[step.proof]}.",
+    )
+
+
+def _checks(step: PlannedStep, *, notes: bool) -> list[str]:
+    checks = []
+    if step.removed:
+        checks.append("Nothing in use is gone: to prune a CRD deletes every object of its kind.")
+    if step.kind in {"minor", "major"}:
+        checks.append(
+            f"No manifest of yours needs an API version that Flux {step.new_version} does not serve any more, and none "
+            "is stored in such a version in a cluster."
+        )
+    checks.append("The reasons above are what you expect.")
+    if notes:
+        checks.append("The release notes below ask for nothing that is still to be done.")
+    return checks
+
+
+def _image(text: str) -> str:
+    return code(one_line(text, _MAX_CELL)) if text else "none"
+
+
+def _inline(texts: Sequence[str], rows: int, limit: int) -> list[str]:
+    more = [f"and {len(texts) - rows} more"] if len(texts) > rows else []
+    return [inline(text, limit) for text in texts[:rows]] + more
+
+
+def _listed(items: Iterable[str]) -> str:
+    return "\n".join(f"- {item}" for item in items)

@@ -1,0 +1,146 @@
+"""The summary of a run, for people: what became of each artifact, what waits, and how to approve it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.policy.decision import Decision
+from ci_automation.report.markdown import code, link, table
+from ci_automation.report.quote import inline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from ci_automation.policy.plan import PlannedStep
+    from ci_automation.report.account import Account, Trouble
+
+_MOST_ROWS = 60  # of one step's changes; a new minor release has about twenty
+_LONGEST = 600  # characters of one reason or error
+_HELD = {Decision.HOLD: "on hold", Decision.REFUSED: "refused"}
+_CUT = "_The rest is left out, for a summary has a limit; the outputs and the log have it all._"
+
+
+def summary(accounts: Sequence[Account], trouble: Trouble | None, limit: int, more: Sequence[str] = ()) -> str:
+    """Return the summary of a run in at most `limit` bytes: first one line for each artifact, then the details.
+
+    `trouble` is what ended the whole run, `more` are sections of Markdown that are made elsewhere. What does not fit is
+    left out from the end, in whole parts, and a last line says so.
+    """
+    parts = ["## Flux\n", *(f"- {verdict(account)}" for account in accounts), ""]
+    if trouble:
+        parts.append("\n\n".join(_trouble(trouble)) + "\n")
+    parts += [*(_details(account) for account in accounts), *more]
+    return _fitting(parts, limit)
+
+
+def verdict(account: Account) -> str:
+    """Return what became of an artifact, in one line."""
+    name = f"**{_name(account)}**"
+    did = [f"published {step.new_version}" for step in account.published]
+    if account.trouble:
+        before = f" after it had {' and '.join(did)}" if did else ""
+        return f"{name} failed{before}: {inline(account.trouble.message, _LONGEST)}"
+    if account.healed:
+        did.append("signed what was there again")
+    pending = account.pending
+    if pending is not None and pending.decision is Decision.APPROVAL:
+        where = link("waits for approval", account.approval_url) if account.approval_url else "waits for approval"
+        did.append(f"{pending.new_version} {where}")
+    elif pending is not None:
+        did.append(f"{pending.new_version} is {_HELD.get(pending.decision, 'not done yet')}")
+    if account.after is None:
+        return f"{name}: nothing to do"
+    return f"{name} is at Flux {account.after.version}: {'; '.join(did) or 'nothing to do'}"
+
+
+def _name(account: Account) -> str:
+    """Return what an artifact is called: by its name, or its address where it has none."""
+    return code(account.name) if account.name == str(account.channel) else inline(account.name)
+
+
+def _details(account: Account) -> str:
+    """Return the section of one artifact."""
+    blocks = [f"### {_name(account)}", *([code(str(account.channel))] if account.name != str(account.channel) else [])]
+    blocks += [*(_trouble(account.trouble) if account.trouble else ()), *_steps(account)]
+    if account.approved_by:
+        words, _, url = account.approved_how.rpartition(" ")
+        blocks.append(f"Approved by {inline(account.approved_by)}: {link(inline(words) or 'there', url)}.")
+    blocks += [*_to_approve(account), *_changes(account)]
+    if account.remarks:
+        blocks.append("\n".join(f"- {inline(remark, _LONGEST)}" for remark in account.remarks))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _trouble(trouble: Trouble) -> Iterator[str]:
+    yield f"**It failed** ({code(trouble.code)}): {inline(trouble.message, _LONGEST)}"
+    if trouble.hint:
+        yield f"What to do: {inline(trouble.hint, _LONGEST)}"
+
+
+def _steps(account: Account) -> Iterator[str]:
+    """Yield the table of what was there, what was published, what waits, and what was passed over."""
+    if account.before is None:
+        return
+    rows = [("was there", str(account.before.version), code(str(account.before.digest)), "")]
+    for step in account.published:
+        word = "published, approved" if step.decision is Decision.APPROVAL else "published"
+        rows.append(_row(word, step))
+    for step in account.waiting:
+        waits = "waits" if step is not account.pending else "**waits for approval**"
+        rows.append(_row(_HELD.get(step.decision, waits), step))
+    for passed in account.plan.passed_over if account.plan else ():
+        why = _reasons(passed.reasons)
+        rows.append((_HELD.get(passed.decision, "not taken"), str(passed.version), "", why))
+    yield table(("", "version", "digest", "why"), rows)
+
+
+def _row(word: str, step: PlannedStep) -> tuple[str, str, str, str]:
+    return word, str(step.new_version), code(str(step.target)), _reasons(step.reasons)
+
+
+def _reasons(reasons: Iterable[str]) -> str:
+    return "; ".join(inline(reason, _LONGEST) for reason in reasons)
+
+
+def _to_approve(account: Account) -> Iterator[str]:
+    pending = account.pending
+    if pending is None or pending.decision is not Decision.APPROVAL:
+        return
+    if account.approval_url:
+        yield f"To approve Flux {pending.new_version}: {link('say yes here', account.approval_url)}."
+    else:
+        yield (
+            f"To approve Flux {pending.new_version}: {code(f'flux-manifests apply PLAN --approve {pending.target}')}, "
+            "with the plan of this run."
+        )
+    yield f"A yes counts for {code(str(pending.target))} on top of {code(str(pending.base))}, and for nothing else."
+
+
+def _changes(account: Account) -> Iterator[str]:
+    """Yield what the published steps changed, and what the waiting one will."""
+    pending = (account.pending,) if account.pending else ()
+    for step in (*account.published, *pending):
+        rows = [("image", code(it.controller), code(it.old), code(it.new)) for it in step.images]
+        rows += [("new", inline(name), "", "") for name in step.added]
+        rows += [("**gone**", inline(name), "", "") for name in step.removed]
+        yield f"**{step.old_version} to {step.new_version}** ({step.kind}, rendering proven: {inline(str(step.proof))})"
+        if not rows:
+            yield "No image, controller or CRD changes."
+            continue
+        yield table(("", "what", "before", "after"), rows[:_MOST_ROWS])
+        if more := rows[_MOST_ROWS:]:
+            yield f"… and {len(more)} more"
+
+
+def _fitting(parts: Sequence[str], limit: int) -> str:
+    """Return as many whole parts as fit, each ended by a line feed."""
+    text: list[str] = []
+    used = 0
+    room = limit - len(_CUT.encode()) - 2
+    for number, part in enumerate(parts):
+        used += len(part.encode(errors="replace")) + 1
+        if used > (limit if number == len(parts) - 1 else room):
+            cut = f"\n{_CUT}\n"
+            return "\n".join([*text, cut]) if len(cut) <= limit else ""
+        text.append(part)
+    return "\n".join([*text, ""])

@@ -1,0 +1,713 @@
+"""Asking by pull request, on a GitHub with state: one branch, one pull request, and what people did stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.approval.desk import AskedState, Desk, Granted, NotCounted, Question
+from ci_automation.approval.lock import LOCK_FILE, Entry, InvalidLock, Lock
+from ci_automation.approval.pull_request import PullRequestDesk, branch_name
+from ci_automation.approval.request import Request
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Reference
+from ci_automation.config.model import ApprovalConfig
+from ci_automation.errors import Conflict, ReleaseSourceError
+from ci_automation.github.commits import Commits
+from ci_automation.github.pulls import Pulls
+from ci_automation.github.repository import Repository
+from tests.contract.desks import CHANNEL, client, die_everywhere, question
+from tests.fakes.forge import ACTIONS, Forge, Pull
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.fakes.forge import Repository as Fleet
+
+FLEET = "acme/fleet"
+BRANCH = "flux-manifests/production"
+BASE = Digest.of(b"base")
+PERMISSIONS = {"contents": "write", "pull_requests": "write"}
+PLAIN = ApprovalConfig()
+FULL = ApprovalConfig(
+    approvals=1, reviewers=("bob",), team_reviewers=("platform",), labels=("flux", "update"), assignees=("alice",),
+    auto_merge=True,
+)  # fmt: skip
+NEWER = question("v2.9.5")
+OTHER = Reference.parse("oci://ghcr.io/acme/flux-manifests:edge")
+
+
+def world(forge: Forge | None = None) -> Forge:
+    """Return a GitHub with a repository of two writers, one reader and a team."""
+    forge = forge or Forge()
+    fleet = forge.repository(FLEET)
+    for person, level in {"alice": "write", "bob": "admin", "eve": "read"}.items():
+        forge.user(person)
+        fleet.collaborators[person] = level
+    forge.team("acme/platform", ["bob"])
+    fleet.team_permissions["acme/platform"] = "write"
+    fleet.allow_auto_merge = True
+    return forge
+
+
+@pytest.fixture
+def forge() -> Iterator[Forge]:
+    with world() as running:
+        yield running
+
+
+@pytest.fixture
+def fleet(forge: Forge) -> Fleet:
+    return forge.repositories[FLEET]
+
+
+def desk(
+    forge: Forge, settings: ApprovalConfig = PLAIN, *, channel: Reference = CHANNEL, name: str = "production"
+) -> Desk:
+    """Return the desk of a run that begins now."""
+    github = client(forge, {**PERMISSIONS, "members": "read"}, FLEET)
+    return PullRequestDesk(
+        Repository(github, FLEET), Commits(github, FLEET), Pulls(github, FLEET), name, channel, settings
+    )
+
+
+def entry(asked: Question = NEWER, ask: int = 1) -> Entry:
+    return Entry(Request.of(asked.plan, asked.step), ask)
+
+
+def lock(fleet: Fleet, ref: str = "HEAD") -> Lock:
+    text = fleet.read(LOCK_FILE, ref)
+    return Lock.parse(None if text is None else text.decode())
+
+
+def state(forge: Forge) -> object:
+    """Return all that people see of the requests, without what differs between two worlds."""
+    fleet = forge.repositories[FLEET]
+    return (
+        [
+            (
+                p.state,
+                p.title,
+                p.body,
+                p.draft,
+                p.labels,
+                p.assignees,
+                p.asked,
+                p.asked_teams,
+                bool(p.auto_merge),
+                [(c.author, c.body) for c in p.comments],
+            )
+            for p in fleet.pulls
+        ],
+        {name: fleet.objects.files_at(sha).keys() for name, sha in fleet.branches.items()},
+        {name: fleet.read(LOCK_FILE, name) for name in fleet.branches},
+    )
+
+
+def spent(forge: Forge, act: Callable[[], object]) -> int:
+    """Return how many requests something takes."""
+    before = len(forge.requests)
+    act()
+    return len(forge.requests) - before
+
+
+def the_pull(fleet: Fleet) -> Pull:
+    (pull,) = fleet.pulls
+    return pull
+
+
+class TestAsking:
+    def test_a_pull_request_is_opened_that_changes_one_entry(self, forge: Forge, fleet: Fleet) -> None:
+        asked = desk(forge).ask(question())
+        pull = the_pull(fleet)
+        assert asked.state is AskedState.OPENED
+        assert asked.url == f"{forge.host}/acme/fleet/pull/{pull.number}"
+        assert (pull.title, pull.base, pull.branch, pull.author) == (
+            "Flux v2.9.4 for production (minor, from v2.8.8)", "main", BRANCH, ACTIONS
+        )  # fmt: skip
+        assert lock(fleet, BRANCH) == Lock().with_entry(entry(question()))
+        assert lock(fleet) == Lock()
+        (commit,) = fleet.commits(BRANCH)
+        assert commit.signed
+
+    def test_with_everybody_that_is_to_be_told(self, forge: Forge, fleet: Fleet) -> None:
+        fleet.protect("main", 1)
+        desk(forge, FULL).ask(question())
+        pull = the_pull(fleet)
+        assert (pull.labels, pull.assignees, pull.asked, pull.asked_teams) == (
+            ["flux", "update"], ["alice"], ["bob"], ["platform"]
+        )  # fmt: skip
+        assert pull.auto_merge
+        assert pull.body.endswith(f"<!-- flux-manifests asked {BASE} {Digest.of(b'v2.9.4')} -->\n")
+
+    def test_as_a_draft(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge, replace(PLAIN, draft=True)).ask(question())
+        assert the_pull(fleet).draft
+
+    def test_asking_takes_seven_requests_at_most_and_the_one_before(self, forge: Forge, fleet: Fleet) -> None:
+        fleet.protect("main", 1)
+        mine = desk(forge, FULL)
+        assert spent(forge, lambda: mine.granted(BASE)) == 1
+        assert spent(forge, lambda: mine.ask(question())) == 6
+        assert spent(forge, lambda: desk(forge, FULL).ask(question())) == 1
+
+    @pytest.mark.parametrize("settings", [PLAIN, FULL])
+    def test_to_ask_again_changes_nothing_and_takes_one_request(
+        self, forge: Forge, fleet: Fleet, settings: ApprovalConfig
+    ) -> None:
+        fleet.protect("main", 1)
+        first = desk(forge, settings).ask(question())
+        before = state(forge)
+        mine = desk(forge, settings)
+        assert spent(forge, lambda: mine.ask(question())) == 1
+        asked = desk(forge, settings).ask(question())
+        assert (asked.state, asked.url) == (AskedState.UNCHANGED, first.url)
+        assert state(forge) == before
+
+    def test_what_was_seen_when_approvals_were_looked_for_is_not_asked_for_again(self, forge: Forge) -> None:
+        desk(forge).ask(question())
+        mine = desk(forge)
+        assert mine.granted(BASE) is None
+        assert spent(forge, lambda: mine.ask(question())) == 0
+
+    def test_a_browser_that_changes_the_ends_of_lines_changes_nothing(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        the_pull(fleet).body = the_pull(fleet).body.replace("\n", "\r\n")
+        assert desk(forge).ask(question()).state is AskedState.UNCHANGED
+
+    def test_a_changed_page_is_brought_up_to_date(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        head = the_pull(fleet).head
+        asked = desk(forge).ask(replace(question(), notes="now there are some"))
+        assert asked.state is AskedState.UPDATED
+        assert "now there are some" in the_pull(fleet).body
+        assert the_pull(fleet).head == head
+
+    def test_two_artifacts_have_two_pull_requests(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        desk(forge, channel=OTHER, name="edge").ask(question(channel=OTHER))
+        assert [pull.branch for pull in fleet.pulls] == [BRANCH, "flux-manifests/edge"]
+
+    @pytest.mark.parametrize(
+        ("name", "branch"),
+        [
+            ("production", "flux-manifests/production"),
+            ("v1.2_x-Y", "flux-manifests/v1.2_x-Y"),
+            ("a..b", "flux-manifests/a-b-"),
+            ("a.lock", "flux-manifests/a-lock-"),
+            ("a.", "flux-manifests/a-"),
+            ("oci://ghcr.io/acme/x:production", "flux-manifests/oci-ghcr-io-acme-x-production-"),
+        ],
+    )
+    def test_every_name_has_a_branch_that_git_takes(self, name: str, branch: str) -> None:
+        assert branch_name(name).startswith(branch)
+        assert len(branch_name(name)) == len(branch) + (8 if branch.endswith("-") else 0)
+
+    def test_a_damaged_lock_file_is_an_error(self, forge: Forge, fleet: Fleet) -> None:
+        fleet.push("main", {LOCK_FILE: b"version: 7\n"}, "alice")
+        with pytest.raises(InvalidLock):
+            desk(forge).ask(question())
+        with pytest.raises(InvalidLock):
+            desk(forge).granted(BASE)
+
+    def test_auto_merge_that_the_repository_forbids_is_said_each_time(self, forge: Forge, fleet: Fleet) -> None:
+        fleet.allow_auto_merge = False
+        for _ in range(2):
+            with pytest.raises(ReleaseSourceError, match=r"[Aa]uto.?merge"):
+                desk(forge, FULL).ask(question())
+        assert the_pull(fleet).state == "OPEN"
+
+
+class TestSuperseding:
+    def test_a_newer_release_takes_the_place_with_one_comment(self, forge: Forge, fleet: Fleet) -> None:
+        first = desk(forge).ask(question())
+        asked = desk(forge).ask(NEWER)
+        pull = the_pull(fleet)
+        assert (asked.state, asked.url) == (AskedState.UPDATED, first.url)
+        assert pull.title == "Flux v2.9.5 for production (minor, from v2.8.8)"
+        assert lock(fleet, BRANCH) == Lock().with_entry(entry(NEWER))
+        (comment,) = pull.comments
+        assert comment.body.startswith("Superseded: this asks for v2.9.5")
+        desk(forge).ask(NEWER)
+        assert len(pull.comments) == 1
+
+    def test_there_and_back_again_is_two_comments(self, forge: Forge, fleet: Fleet) -> None:
+        for asked in (question(), NEWER, question(), question()):
+            desk(forge).ask(asked)
+        assert len(the_pull(fleet).comments) == 2
+
+    def test_another_base_alone_is_no_comment(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        moved = question()
+        moved = replace(moved, step=replace(moved.step, base=Digest.of(b"a patch came between")))
+        assert desk(forge).ask(moved).state is AskedState.UPDATED
+        assert the_pull(fleet).comments == []
+        assert lock(fleet, BRANCH) == Lock().with_entry(entry(moved))
+
+    def test_reviews_of_what_it_was_before_do_not_count(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        fleet.review(the_pull(fleet).number, "bob")
+        desk(forge).ask(NEWER)
+        fleet.merge(the_pull(fleet).number, "alice")
+        found = desk(forge, replace(PLAIN, approvals=1)).granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert "0 of 1" in found.reason
+
+    def test_a_neighbour_that_was_merged_meanwhile_is_kept(self, forge: Forge, fleet: Fleet) -> None:
+        """Two new entries come to the same place: git cannot merge them, so the branch is put on top of the other."""
+        desk(forge).ask(question())
+        desk(forge, channel=OTHER, name="edge").ask(question(channel=OTHER))
+        first, second = fleet.pulls
+        fleet.merge(second.number, "alice")
+        assert fleet.obstacle(first)[0] == "DIRTY"
+        assert desk(forge).ask(question()).state is AskedState.UPDATED
+        assert fleet.obstacle(first)[0] == "CLEAN"
+        fleet.merge(first.number, "alice")
+        assert lock(fleet).entries == (entry(question(channel=OTHER)), entry(question()))
+
+    def test_a_neighbour_that_changed_does_not_cost_the_reviews(self, forge: Forge, fleet: Fleet) -> None:
+        both = Lock().with_entry(entry(question("v2.8.9"))).with_entry(entry(question("v2.8.9", OTHER)))
+        fleet.push("main", {LOCK_FILE: both.text.encode()}, "alice")
+        desk(forge).ask(question())
+        head = the_pull(fleet).head
+        fleet.push("main", {LOCK_FILE: both.with_entry(entry(question(channel=OTHER))).text.encode()}, "alice")
+        assert desk(forge).ask(question()).state is AskedState.UNCHANGED
+        assert the_pull(fleet).head == head
+
+    def test_other_files_that_people_push_to_the_default_branch_do_not_matter(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        fleet.push("main", {"apps/a.yaml": b"a: 1\n"}, "alice")
+        assert desk(forge).ask(question()).state is AskedState.UNCHANGED
+        desk(forge).ask(NEWER)
+        fleet.merge(the_pull(fleet).number, "alice")
+        assert fleet.read("apps/a.yaml") == b"a: 1\n"
+
+
+class TestPeople:
+    def test_their_commits_beside_are_left_alone(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        fleet.push(BRANCH, {"NOTES.md": b"ours\n"}, "alice")
+        asked = desk(forge).ask(question())
+        assert asked.state is AskedState.UNCHANGED
+        assert fleet.read("NOTES.md", BRANCH) == b"ours\n"
+
+    @pytest.mark.parametrize(
+        "files",
+        [
+            pytest.param({"NOTES.md": b"ours\n"}, id="a file beside"),
+            pytest.param({LOCK_FILE: Lock().with_entry(entry(question("v2.9.0"))).text.encode()}, id="the entry"),
+            pytest.param({LOCK_FILE: None}, id="the lock file deleted"),
+            pytest.param({LOCK_FILE: b"x: ["}, id="the lock file damaged"),
+        ],
+    )
+    def test_what_they_changed_is_not_overwritten(
+        self, forge: Forge, fleet: Fleet, files: dict[str, bytes | None]
+    ) -> None:
+        first = desk(forge).ask(question())
+        head = fleet.push(BRANCH, files, "alice")
+        for _ in range(2):
+            asked = desk(forge).ask(NEWER)
+            assert (asked.state, asked.url) == (AskedState.KEPT, first.url)
+            assert f"people changed the branch {BRANCH}" in asked.remark
+        assert fleet.branches[BRANCH] == head
+        assert the_pull(fleet).title == "Flux v2.9.4 for production (minor, from v2.8.8)"
+        assert the_pull(fleet).comments == []
+
+    def test_an_entry_of_theirs_is_not_what_was_asked(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        fleet.push(BRANCH, {LOCK_FILE: Lock().with_entry(entry(question("v2.9.0"))).text.encode()}, "alice")
+        assert desk(forge).ask(question()).state is AskedState.KEPT
+
+    def test_comments_of_theirs_in_the_file_stay(self, forge: Forge, fleet: Fleet) -> None:
+        fleet.push("main", {LOCK_FILE: f"# ours\n{Lock().with_entry(entry(NEWER)).text}".encode()}, "alice")
+        desk(forge).ask(question())
+        assert lock(fleet, BRANCH).text.startswith("# ours\n")
+
+    def test_a_closed_pull_request_is_a_no(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        fleet.close(the_pull(fleet).number, "alice")
+        before = state(forge)
+        asked = desk(forge).ask(question())
+        assert asked.state is AskedState.KEPT
+        assert asked.remark.startswith("people closed it; reopen it, or delete the branch")
+        assert state(forge) == before
+
+    def test_a_no_is_for_that_release_alone(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        fleet.close(the_pull(fleet).number, "alice")
+        assert desk(forge).ask(NEWER).state is AskedState.OPENED
+        assert [pull.state for pull in fleet.pulls] == ["CLOSED", "OPEN"]
+        assert lock(fleet, BRANCH) == Lock().with_entry(entry(NEWER))
+
+    def test_a_no_is_taken_back_by_reopening(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        fleet.close(the_pull(fleet).number, "alice")
+        fleet.reopen(the_pull(fleet).number, "alice")
+        assert desk(forge).ask(question()).state is AskedState.UNCHANGED
+
+    def test_a_no_is_taken_back_by_deleting_the_branch(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        fleet.delete_branch(BRANCH, "alice")
+        assert desk(forge).ask(question()).state is AskedState.OPENED
+
+    def test_a_branch_with_their_commits_and_no_pull_request_is_kept(self, forge: Forge, fleet: Fleet) -> None:
+        fleet.push(BRANCH, {"NOTES.md": b"ours\n"}, "alice")
+        asked = desk(forge).ask(question())
+        assert (asked.state, asked.url) == (AskedState.KEPT, "")
+        assert fleet.pulls == []
+
+    def test_who_moves_the_branch_meanwhile_is_not_overwritten(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        moved: list[str] = []
+
+        def move(method: str, _path: str, body: object) -> None:
+            if method == "POST" and "createCommitOnBranch" in str(body) and not moved:
+                moved.append(fleet.push(BRANCH, {"NOTES.md": b"ours\n"}, "alice"))
+
+        forge.faults.append(move)  # it lets every request through
+        assert desk(forge).ask(NEWER).state is AskedState.KEPT
+        assert moved == [fleet.branches[BRANCH]]
+
+    def test_a_branch_that_never_rests_is_a_conflict(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        ours = fleet.branches[BRANCH]
+
+        def move(method: str, _path: str, body: object) -> None:
+            if method == "POST" and "createCommitOnBranch" in str(body):
+                fleet.push(BRANCH, {"NOTES.md": b"ours\n"}, "alice")
+            elif "viewer" in str(body):
+                fleet.move(BRANCH, ours, "alice", force=True)
+
+        forge.faults.append(move)
+        with pytest.raises(Conflict):
+            desk(forge).ask(NEWER)
+
+
+class TestGranted:
+    @pytest.fixture
+    def pull(self, forge: Forge, fleet: Fleet) -> Pull:
+        desk(forge).ask(question())
+        return the_pull(fleet)
+
+    def test_nothing_was_said_before_the_merge(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
+        fleet.review(pull.number, "bob")
+        assert desk(forge).granted(BASE) is None
+
+    @pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
+    def test_a_merge_is_a_yes_to_that_step(self, forge: Forge, fleet: Fleet, pull: Pull, how: str) -> None:
+        fleet.merge(pull.number, "alice", how)
+        mine = desk(forge)
+        found = mine.granted(BASE)
+        assert isinstance(found, Granted)
+        assert found.request == entry(question()).request
+        assert (found.approval.by, found.approval.at) == ("alice", pull.merged_at)
+        assert found.approval.how == f"pull request {forge.host}/acme/fleet/pull/{pull.number}"
+        assert desk(forge).granted(Digest.of(b"another base")) is None
+        assert desk(forge).granted(found.request.target) is None
+
+    def test_a_permission_that_was_revoked_is_none(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
+        fleet.merge(pull.number, "alice")
+        fleet.collaborators["alice"] = "read"
+        found = desk(forge).granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert "alice, who may not write" in found.reason
+
+    def test_a_merge_by_the_bot_is_nobodys_yes(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
+        fleet.merge(pull.number, ACTIONS)
+        assert isinstance(desk(forge).granted(BASE), NotCounted)
+
+    def test_what_github_merged_after_a_review_is_the_reviewers_yes(self, forge: Forge, fleet: Fleet) -> None:
+        fleet.protect("main", 1)
+        desk(forge, FULL).ask(question())
+        fleet.review(the_pull(fleet).number, "bob")
+        assert the_pull(fleet).merged_by == ACTIONS
+        found = desk(forge, FULL).granted(BASE)
+        assert isinstance(found, Granted)
+        assert found.approval.by == "bob"
+
+    def test_a_team_is_asked_for_its_members(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
+        fleet.merge(pull.number, "alice")
+        settings = replace(PLAIN, team="acme/platform")
+        assert isinstance(desk(forge, settings).granted(BASE), NotCounted)
+        forge.team("acme/platform", ["alice"])
+        assert isinstance(desk(forge, settings).granted(BASE), Granted)
+
+    @pytest.mark.parametrize(
+        ("wrote", "why"),
+        [
+            pytest.param(entry(NEWER), "the file was edited", id="another target"),
+            pytest.param(replace(entry(question()), ask=2), "the file was edited", id="another ask"),
+        ],
+    )
+    def test_an_edit_of_the_default_branch_is_none(
+        self, forge: Forge, fleet: Fleet, pull: Pull, wrote: Entry, why: str
+    ) -> None:
+        fleet.merge(pull.number, "alice")
+        fleet.push("main", {LOCK_FILE: lock(fleet).with_entry(wrote).text.encode()}, "bob")
+        found = desk(forge).granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert why in found.reason
+
+    def test_a_push_without_a_pull_request_is_none(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
+        fleet.push("main", {LOCK_FILE: fleet.read(LOCK_FILE, BRANCH)}, "bob")
+        assert pull.state == "OPEN"
+        assert isinstance(desk(forge).granted(BASE), NotCounted)
+
+    def test_a_merge_from_a_fork_is_none(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
+        fork = forge.fork(FLEET, "eve")
+        del fork.branches[BRANCH]
+        fork.push(BRANCH, {LOCK_FILE: fleet.read(LOCK_FILE, BRANCH)}, "eve")
+        opened = fleet.open_pull(f"eve:{BRANCH}", "eve")
+        fleet.merge(opened.number, "alice")
+        found = desk(forge).granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert "comes from a fork" in found.reason
+        assert pull.state == "OPEN"
+
+    def test_a_merge_of_another_branch_is_none(self, forge: Forge, fleet: Fleet) -> None:
+        fleet.push("sneaky", {LOCK_FILE: Lock().with_entry(entry(question())).text.encode()}, "bob")
+        fleet.merge(fleet.open_pull("sneaky", "bob").number, "bob")
+        assert isinstance(desk(forge).granted(BASE), NotCounted)
+
+    def test_a_merge_into_another_branch_is_none(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
+        fleet.push("dev", {"x": b""}, "alice")
+        fleet.close(pull.number, "alice")
+        fleet.merge(fleet.open_pull(BRANCH, "alice", base="dev").number, "alice")
+        assert desk(forge).granted(BASE) is None
+
+    def test_it_takes_one_request_where_nothing_was_said_and_one_for_each_person(
+        self, forge: Forge, fleet: Fleet, pull: Pull
+    ) -> None:
+        assert spent(forge, lambda: desk(forge).granted(BASE)) == 1
+        fleet.merge(pull.number, "alice")
+        assert spent(forge, lambda: desk(forge).granted(Digest.of(b"x"))) == 1
+        assert spent(forge, lambda: desk(forge).granted(BASE)) == 2
+
+
+class TestAskingAgain:
+    """What was merged and did not count, or was used up, is asked for in a new pull request."""
+
+    @pytest.mark.parametrize("how", ["merge", "squash"])
+    @pytest.mark.parametrize("deleted", [True, False])
+    def test_the_same_is_asked_for_anew_and_its_old_merge_does_not_answer(
+        self, forge: Forge, fleet: Fleet, how: str, *, deleted: bool
+    ) -> None:
+        fleet.delete_branch_on_merge = deleted
+        desk(forge).ask(question())
+        fleet.merge(the_pull(fleet).number, ACTIONS, how)
+        mine = desk(forge)
+        assert isinstance(mine.granted(BASE), NotCounted)
+        assert mine.ask(question()).state is AskedState.OPENED
+        _, second = fleet.pulls
+        assert lock(fleet, BRANCH) == lock(fleet).with_entry(entry(question(), ask=2))
+        assert fleet.obstacle(second)[0] == "CLEAN"
+        again = desk(forge)
+        assert isinstance(again.granted(BASE), NotCounted)
+        assert again.ask(question()).state is AskedState.UNCHANGED
+        fleet.merge(second.number, "alice", how)
+        found = desk(forge).granted(BASE)
+        assert isinstance(found, Granted)
+        assert found.approval.how.endswith(f"/{second.number}")
+
+    def test_what_github_merged_and_did_not_count_is_not_merged_by_it_again(self, forge: Forge, fleet: Fleet) -> None:
+        fleet.protect("main", 1)
+        desk(forge, FULL).ask(question())
+        fleet.collaborators["bob"] = "admin"
+        fleet.review(the_pull(fleet).number, "bob")
+        fleet.collaborators["bob"] = "read"
+        fleet.team_permissions.clear()
+        settings = replace(FULL, team_reviewers=(), reviewers=())
+        mine = desk(forge, settings)
+        assert isinstance(mine.granted(BASE), NotCounted)
+        assert mine.ask(question()).state is AskedState.OPENED
+        assert not fleet.pulls[1].auto_merge
+
+    def test_what_was_merged_just_now_is_left_to_the_next_run(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        mine = desk(forge)
+        assert mine.granted(BASE) is None
+        fleet.merge(the_pull(fleet).number, "alice")
+        assert mine.ask(NEWER).state is AskedState.OPENED  # something else than what was merged
+        fleet.close(fleet.pulls[1].number, "alice")
+        late = desk(forge)
+        asked = late.ask(question())
+        assert (asked.state, asked.remark) == (
+            AskedState.UNCHANGED, "it was merged just now; the next run takes it up"
+        )  # fmt: skip
+
+    @pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
+    def test_the_next_release_is_asked_for_on_the_same_branch(self, forge: Forge, fleet: Fleet, how: str) -> None:
+        desk(forge).ask(question())
+        fleet.push(BRANCH, {"NOTES.md": b"theirs\n"}, "alice")
+        fleet.merge(the_pull(fleet).number, "alice", how)
+        fleet.push("main", {"apps/a.yaml": b"a: 1\n"}, "alice")
+        assert desk(forge).ask(NEWER).state is AskedState.OPENED
+        assert fleet.obstacle(fleet.pulls[1])[0] == "CLEAN"
+        fleet.merge(fleet.pulls[1].number, "alice", how)
+        assert lock(fleet) == Lock().with_entry(entry(NEWER))
+        assert (fleet.read("NOTES.md"), fleet.read("apps/a.yaml")) == (b"theirs\n", b"a: 1\n")
+
+    def test_commits_after_the_merge_are_kept(self, forge: Forge, fleet: Fleet) -> None:
+        first = desk(forge).ask(question())
+        fleet.merge(the_pull(fleet).number, "alice")
+        fleet.push(BRANCH, {"NOTES.md": b"more\n"}, "alice")
+        asked = desk(forge).ask(NEWER)
+        assert (asked.state, asked.url) == (AskedState.KEPT, first.url)
+
+
+class TestWithdrawing:
+    def test_what_is_void_is_closed_with_a_comment_and_its_branch_deleted(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        desk(forge).withdraw("the channel is at v2.9.4 now; see #1")
+        pull = the_pull(fleet)
+        assert (pull.state, pull.closed_by) == ("CLOSED", ACTIONS)
+        (comment,) = pull.comments
+        assert comment.body.startswith(r"Withdrawn: the channel is at v2.9.4 now; see \# 1.")
+        assert BRANCH not in fleet.branches
+
+    def test_nothing_there_is_nothing_to_do(self, forge: Forge) -> None:
+        assert spent(forge, lambda: desk(forge).withdraw("nothing waits")) == 1
+        mine = desk(forge)
+        mine.granted(BASE)
+        assert spent(forge, lambda: mine.withdraw("nothing waits")) == 0
+
+    def test_what_was_withdrawn_can_be_asked_for_again(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        desk(forge).withdraw("a freeze is on")
+        assert desk(forge).ask(question()).state is AskedState.OPENED
+        assert [pull.state for pull in fleet.pulls] == ["CLOSED", "OPEN"]
+
+    def test_what_people_reopen_after_that_is_asked_for(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        head = fleet.branches[BRANCH]
+        desk(forge).withdraw("a freeze is on")
+        fleet.move(BRANCH, head, "alice")
+        fleet.reopen(the_pull(fleet).number, "alice")
+        assert desk(forge).ask(question()).state is AskedState.UPDATED
+        fleet.close(the_pull(fleet).number, "alice")
+        assert desk(forge).ask(question()).state is AskedState.KEPT
+
+    @pytest.mark.parametrize("how", ["merge", "squash"])
+    def test_a_branch_that_was_merged_is_cleared_away(self, forge: Forge, fleet: Fleet, how: str) -> None:
+        desk(forge).ask(question())
+        fleet.push(BRANCH, {"NOTES.md": b"theirs\n"}, "alice")
+        fleet.merge(the_pull(fleet).number, "alice", how)
+        desk(forge).withdraw("done")
+        assert BRANCH not in fleet.branches
+        assert the_pull(fleet).comments == []
+
+    def test_a_no_stays_a_no(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        fleet.close(the_pull(fleet).number, "alice")
+        desk(forge).withdraw("a freeze is on")
+        assert desk(forge).ask(question()).state is AskedState.KEPT
+
+    def test_a_branch_with_commits_of_people_stays(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        head = fleet.push(BRANCH, {"NOTES.md": b"ours\n"}, "alice")
+        desk(forge).withdraw("done")
+        assert the_pull(fleet).state == "CLOSED"
+        assert fleet.branches[BRANCH] == head
+
+    def test_what_people_ask_for_there_stays_open(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        fleet.push(BRANCH, {LOCK_FILE: Lock().with_entry(entry(question("v2.9.0"))).text.encode()}, "alice")
+        before = state(forge)
+        desk(forge).withdraw("done")
+        assert state(forge) == before
+
+    @pytest.mark.parametrize("body", ["", "rewritten by a person"])
+    def test_a_page_that_people_rewrote_is_closed_all_the_same(self, forge: Forge, fleet: Fleet, body: str) -> None:
+        desk(forge).ask(question())
+        the_pull(fleet).body = body
+        desk(forge).withdraw("done")
+        pull = the_pull(fleet)
+        assert (pull.state, len(pull.comments)) == ("CLOSED", 1)
+        assert pull.body.startswith(body)
+
+
+def test_an_enterprise_server_is_asked_in_the_same_way() -> None:
+    with Forge(flavour="ghes") as forge:
+        fleet = world(forge).repositories[FLEET]
+        desk(forge).ask(question())
+        desk(forge).ask(NEWER)
+        fleet.push("main", {LOCK_FILE: Lock().with_entry(entry(question(channel=OTHER))).text.encode()}, "alice")
+        desk(forge).ask(NEWER)
+        fleet.merge(the_pull(fleet).number, "alice")
+        assert isinstance(desk(forge).granted(BASE), Granted)
+        desk(forge).withdraw("done")
+        assert list(fleet.branches) == ["main"]
+
+
+class TestCrashes:
+    """A run that dies at any request, done or not done, and the next one: the same as without a death."""
+
+    @pytest.mark.parametrize("settings", [PLAIN, FULL, ApprovalConfig(reviewers=("bob",))])
+    def test_opening(self, settings: ApprovalConfig) -> None:
+        def make() -> Forge:
+            forge = world()
+            forge.repositories[FLEET].protect("main", 1)
+            return forge
+
+        def act(forge: Forge) -> None:
+            mine = desk(forge, settings)
+            mine.granted(BASE)
+            mine.ask(question())
+
+        assert die_everywhere(make, act, state) == {PLAIN: 4, FULL: 7}.get(settings, 6)
+
+    def test_superseding(self) -> None:
+        assert die_everywhere(asking(question(), FULL), lambda forge: desk(forge, FULL).ask(NEWER), state) == 5
+
+    def test_superseding_what_was_not_finished(self) -> None:
+        def make() -> Forge:
+            forge = asking(question(), FULL)()
+            pull = the_pull(forge.repositories[FLEET])
+            pull.body = pull.body.replace("flux-manifests asked", "flux-manifests opened")
+            pull.asked, pull.asked_teams, pull.labels, pull.assignees, pull.auto_merge = [], [], [], [], None
+            return forge
+
+        die_everywhere(make, lambda forge: desk(forge, FULL).ask(NEWER), state)
+
+    def test_asking_again_after_a_merge(self) -> None:
+        def make() -> Forge:
+            forge = asking(question())()
+            fleet = forge.repositories[FLEET]
+            fleet.merge(the_pull(fleet).number, ACTIONS, "squash")
+            return forge
+
+        def act(forge: Forge) -> None:
+            mine = desk(forge)
+            assert isinstance(mine.granted(BASE), NotCounted)
+            mine.ask(question())
+
+        die_everywhere(make, act, state)
+
+    def test_putting_the_branch_on_top_of_a_neighbour(self) -> None:
+        def make() -> Forge:
+            forge = asking(question())()
+            edge = Lock().with_entry(entry(question(channel=OTHER)))
+            forge.repositories[FLEET].push("main", {LOCK_FILE: edge.text.encode()}, "alice")
+            return forge
+
+        die_everywhere(make, lambda forge: desk(forge).ask(question()), state)
+
+    def test_withdrawing(self) -> None:
+        assert die_everywhere(asking(question(), FULL), lambda forge: desk(forge).withdraw("void"), state) == 5
+
+
+def asking(asked: Question, settings: ApprovalConfig = PLAIN) -> Callable[[], Forge]:
+    """Return what makes a world in which something was asked for already."""
+
+    def make() -> Forge:
+        forge = world()
+        if settings.auto_merge:
+            forge.repositories[FLEET].protect("main", 1)
+        with forge:
+            desk(forge, settings).ask(asked)
+        forge.requests.clear()
+        return forge
+
+    return make

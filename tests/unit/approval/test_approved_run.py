@@ -1,0 +1,151 @@
+"""What a yes in a run is worth, judged on values."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ci_automation.approval.approved_run import Person, RunFacts, judge_run
+from ci_automation.approval.desk import Granted, NotCounted
+from ci_automation.approval.request import Request
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Reference
+from ci_automation.attestation.record import Approval
+from ci_automation.config.model import ApprovalConfig
+from ci_automation.flux.version import Version
+from ci_automation.github.model import Actor, Environment, Run, RunApproval
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
+REQUEST = Request(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"base"), Digest.of(b"target"))
+ALICE, BOB, BOT = Actor("alice"), Actor("bob"), Actor("acme-flux[bot]", is_bot=True)
+RUN = Run(
+    7, "https://github.com/acme/fleet/actions/runs/7", "in_progress", None, "workflow_dispatch", "main", "", NOW, 1, BOT
+)
+PROTECTED = Environment("flux-manifests", 2, prevent_self_review=False, branch_policy=True)
+
+
+def said(actor: Actor = ALICE, state: str = "approved", *environments: str) -> RunApproval:
+    """Return what somebody said to the environment, or to others."""
+    return RunApproval(actor, state, environments or ("flux-manifests",))
+
+
+def facts(**changes: Any) -> RunFacts:
+    """Return a run that alice approved as it should be, with `changes`."""
+    values: dict[str, Any] = {
+        "event": "workflow_dispatch",
+        "ref": "refs/heads/main",
+        "branch": "main",
+        "run": RUN,
+        "environment": PROTECTED,
+        "said": (said(),),
+        "people": {"alice": Person("write")},
+    }
+    return RunFacts(**{**values, **changes})
+
+
+def judged(found: RunFacts, key: str = REQUEST.key, settings: ApprovalConfig | None = None) -> Granted | NotCounted:
+    """Return the judgement."""
+    return judge_run(REQUEST, key, found, settings or ApprovalConfig(), NOW)
+
+
+@pytest.mark.parametrize(
+    ("found", "key", "by"),
+    [
+        pytest.param(facts(), REQUEST.key, "alice", id="by somebody who may write"),
+        pytest.param(facts(people={"alice": Person("admin")}), REQUEST.key, "alice", id="by an administrator"),
+        pytest.param(facts(), "", "alice", id="of a run that was started by hand"),
+        pytest.param(
+            facts(run=replace(RUN, actor=ALICE)), "", "alice", id="of whoever started it, if GitHub allows that"
+        ),
+        pytest.param(facts(said=(said(ALICE, "approved", "eu", "Flux-Manifests"),)), "", "alice", id="in any case"),
+        pytest.param(facts(said=(said(), said())), "", "alice", id="in two attempts"),
+        pytest.param(facts(run=replace(RUN, actor=None)), REQUEST.key, "alice", id="though who asked is gone"),
+        pytest.param(facts(run=replace(RUN, attempt=2)), "", "alice", id="for an earlier attempt of the same run"),
+        pytest.param(
+            facts(said=(said(BOT), said(BOB), said())), "", "alice", id="besides others whose word does not count"
+        ),
+        pytest.param(
+            facts(said=(said(), said(BOB, "rejected", "eu"))), "", "alice", id="though another environment's was no"
+        ),
+    ],
+)
+def test_a_yes_counts(found: RunFacts, key: str, by: str) -> None:
+    how = "run https://github.com/acme/fleet/actions/runs/7"
+    assert judged(found, key) == Granted(REQUEST, Approval(by, how, NOW))
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        pytest.param(facts(event="push"), "started by push", id="another event"),
+        pytest.param(facts(event="repository_dispatch"), "started by repository_dispatch", id="a dispatch of others"),
+        pytest.param(facts(run=replace(RUN, event="push")), "workflow_dispatch", id="another event, says GitHub"),
+        pytest.param(facts(ref="refs/heads/feature"), "not of the default branch main", id="another branch"),
+        pytest.param(facts(ref="refs/tags/main"), "not of the default branch main", id="a tag with the branch's name"),
+        pytest.param(facts(ref="main"), "not of the default branch main", id="a ref without its kind"),
+        pytest.param(facts(ref=""), "not of the default branch main", id="outside of a run"),
+        pytest.param(facts(run=replace(RUN, branch="feature")), "default branch", id="another branch, says GitHub"),
+        pytest.param(facts(environment=None), "flux-manifests does not exist", id="no environment"),
+        pytest.param(
+            facts(environment=replace(PROTECTED, required_reviewers=0)),
+            "tick 'Required reviewers'",
+            id="an open environment",
+        ),
+        pytest.param(
+            facts(said=()), "nobody approved", id="let through by an administrator, or not in the environment"
+        ),
+        pytest.param(
+            facts(said=(said(ALICE, "approved", "eu"),)), "nobody approved", id="a yes to another environment"
+        ),
+        pytest.param(facts(said=(said(ALICE, "pending"),)), "nobody approved", id="no word yet"),
+        pytest.param(facts(said=(said(ALICE, "rejected"),)), "somebody rejected", id="a no"),
+        pytest.param(facts(said=(said(), said(BOB, "rejected"))), "somebody rejected", id="a yes and a no"),
+        pytest.param(facts(said=(said(BOB, "rejected"), said())), "somebody rejected", id="a no and a yes"),
+        pytest.param(facts(run=replace(RUN, actor=ALICE)), "alice approved it, and is who asked", id="who asked"),
+        pytest.param(facts(said=(said(BOT),)), r"acme-flux\[bot\] approved it, and is no person", id="the bot itself"),
+        pytest.param(
+            facts(people={"alice": Person("read")}),
+            "alice approved it, but may not write",
+            id="a permission that is gone",
+        ),
+        pytest.param(facts(people={}), "may not write", id="somebody of whom nothing is known"),
+    ],
+)
+def test_a_yes_does_not_count(found: RunFacts, reason: str) -> None:
+    verdict = judged(found)
+    assert isinstance(verdict, NotCounted)
+    assert verdict.request == REQUEST
+    assert re.search(reason, verdict.reason)
+
+
+def test_the_key_of_another_request_is_refused() -> None:
+    assert judged(facts(), "0" * 16) == NotCounted(REQUEST, "the key is that of another request")
+
+
+def test_where_a_team_is_named_only_its_members_count() -> None:
+    settings = ApprovalConfig(team="acme/platform")
+    outside = facts(people={"alice": Person("admin", member=False)})
+    assert judged(outside, settings=settings) == NotCounted(
+        REQUEST, "alice approved it, but is not in the team acme/platform"
+    )
+    assert isinstance(judged(outside), Granted)
+    assert isinstance(judged(facts(people={"alice": Person("write", member=True)}), settings=settings), Granted)
+
+
+def test_every_word_that_does_not_count_is_explained() -> None:
+    verdict = judged(facts(said=(said(BOT), said(BOB)), people={"bob": Person("read")}))
+    assert isinstance(verdict, NotCounted)
+    assert "acme-flux[bot] approved it" in verdict.reason
+    assert "bob approved it" in verdict.reason
+
+
+def test_another_environment_is_asked_for_by_its_name() -> None:
+    settings = ApprovalConfig(environment="release")
+    assert judged(facts(), settings=settings) == NotCounted(
+        REQUEST, "nobody approved this run in the environment release; it may have been let through"
+    )

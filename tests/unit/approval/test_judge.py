@@ -1,0 +1,239 @@
+"""Which merge is a yes: each way in which something only looks like one has its case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ci_automation.approval.desk import Granted, NotCounted
+from ci_automation.approval.judge import People, claimed, judge, merge_of, witnesses
+from ci_automation.approval.lock import Entry, InvalidLock, Lock
+from ci_automation.approval.request import Request
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Reference
+from ci_automation.attestation.record import Approval
+from ci_automation.config.model import ApprovalConfig
+from ci_automation.flux.version import Version
+from ci_automation.github.model import Actor, PullRequest, PullState, Review, Snapshot
+
+CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
+OTHER = Reference.parse("oci://ghcr.io/acme/flux-manifests:edge")
+BASE, TARGET, EVIL = (Digest.of(text) for text in (b"base", b"target", b"evil"))
+ENTRY = Entry(Request(CHANNEL, Version.parse("v2.9.4"), BASE, TARGET))
+OLDER = Version.parse("v2.9.3")
+LOCK = Lock().with_entry(ENTRY)
+MERGED = datetime(2026, 11, 21, 12, tzinfo=UTC)
+BOT = Actor("github-actions[bot]", is_bot=True)
+ALICE, BOB, EVE = Actor("alice"), Actor("bob"), Actor("eve")
+HEAD, OLD_HEAD = "b" * 40, "a" * 40
+PLAIN = ApprovalConfig()
+PEOPLE = People({"alice": "write", "bob": "admin", "eve": "read"}, frozenset({"alice", "bob"}))
+
+
+def changed(**fields: Any) -> Lock:
+    return Lock().with_entry(replace(ENTRY, request=replace(ENTRY.request, **fields)))
+
+
+def pull(**fields: Any) -> PullRequest:
+    plain = PullRequest(
+        id="PR_7", number=7, url="https://github.com/acme/fleet/pull/7", state=PullState.MERGED, draft=False, title="",
+        body="", branch="flux-manifests/production", base="main", head=HEAD, cross_repository=False, author=BOT,
+        merged_by=ALICE, merged_at=MERGED, merge_commit="c" * 40, merged_file=LOCK.text,
+    )  # fmt: skip
+    return replace(plain, **fields)
+
+
+def snapshot(*pulls: PullRequest, file: str | None = LOCK.text, viewer: Actor = BOT) -> Snapshot:
+    return Snapshot("main", "d" * 40, file, None, pulls, viewer)
+
+
+def review(author: Actor = BOB, state: str = "APPROVED", commit: str = HEAD, minute: int = 0) -> Review:
+    return Review(author, state, commit, MERGED - timedelta(hours=1) + timedelta(minutes=minute))
+
+
+def reason(found: Granted | NotCounted) -> str:
+    assert isinstance(found, NotCounted)
+    assert found.request == ENTRY.request
+    return found.reason
+
+
+class TestClaimed:
+    """What the default branch says now is no more than a claim, and without one there is nothing to judge."""
+
+    def test_the_entry_for_this_step_is_one(self) -> None:
+        assert claimed(BASE, CHANNEL, snapshot()) == ENTRY
+
+    @pytest.mark.parametrize(
+        ("file", "base", "channel"),
+        [
+            pytest.param(None, BASE, CHANNEL, id="no lock file: it was edited in the workspace alone"),
+            pytest.param(LOCK.text, EVIL, CHANNEL, id="a yes to another base"),
+            pytest.param(LOCK.text, BASE, OTHER, id="a yes to another artifact"),
+            pytest.param(LOCK.text, TARGET, CHANNEL, id="done already"),
+            pytest.param(changed(target=BASE).text, BASE, CHANNEL, id="a step to where the channel is"),
+        ],
+    )
+    def test_anything_else_is_none(self, file: str | None, base: Digest, channel: Reference) -> None:
+        assert claimed(base, channel, snapshot(pull(), file=file)) is None
+
+    def test_a_damaged_file_is_an_error(self) -> None:
+        with pytest.raises(InvalidLock):
+            claimed(BASE, CHANNEL, snapshot(file="version: 1\n"))
+
+
+class TestMergedByAPerson:
+    def test_the_merge_is_the_yes(self) -> None:
+        found = judge(ENTRY, snapshot(pull()), PEOPLE, PLAIN)
+        how = "pull request https://github.com/acme/fleet/pull/7"
+        assert found == Granted(ENTRY.request, Approval("alice", how, MERGED))
+
+    def test_the_merge_method_does_not_matter(self) -> None:
+        merged = Lock().with_entry(ENTRY).with_entry(replace(ENTRY, request=replace(ENTRY.request, artifact=OTHER)))
+        assert isinstance(judge(ENTRY, snapshot(pull(merged_file=merged.text)), PEOPLE, PLAIN), Granted)
+
+    @pytest.mark.parametrize(
+        ("merged", "why"),
+        [
+            pytest.param({"state": PullState.OPEN}, "did not ask for exactly these digests", id="not merged"),
+            pytest.param({"state": PullState.CLOSED}, "did not ask for exactly these digests", id="closed"),
+            pytest.param({"merged_file": None}, "did not ask for exactly these digests", id="without the file"),
+            pytest.param({"merged_file": "x: ["}, "did not ask for exactly these digests", id="with a damaged file"),
+            pytest.param(
+                {"merged_file": changed(target=EVIL).text}, "did not ask for exactly these", id="another target"
+            ),
+            pytest.param({"merged_file": changed(base=EVIL).text}, "did not ask for exactly these", id="another base"),
+            pytest.param({"merged_file": changed(version=OLDER).text}, "the file was edited", id="an edited one"),
+            pytest.param(
+                {"merged_file": Lock().with_entry(replace(ENTRY, ask=2)).text}, "the file was edited", id="another ask"
+            ),
+            pytest.param({"cross_repository": True}, "pull request 7 comes from a fork", id="from a fork"),
+            pytest.param({"base": "dev"}, "went into dev, which is not the default branch", id="into another branch"),
+            pytest.param({"merged_at": None}, "GitHub does not say when", id="at no time"),
+            pytest.param({"merged_by": EVE}, "was merged by eve, who may not write to the", id="a revoked permission"),
+            pytest.param({"merged_by": Actor("mallory")}, "mallory, who may not write", id="by somebody unknown"),
+            pytest.param({"merged_by": BOT}, "was merged by no person with 0 of 1 approving", id="by the bot"),
+            pytest.param({"merged_by": Actor("renovate[bot]", is_bot=True)}, "by no person", id="by another bot"),
+            pytest.param({"merged_by": None}, "was merged by no person", id="by an account that is gone"),
+        ],
+    )  # fmt: skip
+    def test_what_is_none(self, merged: dict[str, Any], why: str) -> None:
+        assert why in reason(judge(ENTRY, snapshot(pull(**merged)), PEOPLE, PLAIN))
+
+    def test_who_the_token_belongs_to_is_no_second_person(self) -> None:
+        found = judge(ENTRY, snapshot(pull(), viewer=Actor("Alice")), PEOPLE, PLAIN)
+        assert "was merged by no person" in reason(found)
+
+    def test_the_file_without_any_pull_request_was_pushed(self) -> None:
+        assert "the file was edited" in reason(judge(ENTRY, snapshot(), PEOPLE, PLAIN))
+
+    def test_what_was_merged_once_is_not_brought_back_by_a_push(self) -> None:
+        later = pull(number=6, merged_at=MERGED + timedelta(days=1), merged_file=changed(target=EVIL).text)
+        assert "the file was edited" in reason(judge(ENTRY, snapshot(pull(), later), PEOPLE, PLAIN))
+
+    def test_the_last_of_two_merges_counts_whatever_their_numbers_are(self) -> None:
+        later = pull(number=6, merged_at=MERGED + timedelta(days=1), merged_by=BOB)
+        assert merge_of(ENTRY, snapshot(pull(), later)) == later
+
+    def test_a_merge_from_a_fork_that_did_not_ask_for_it_does_not_come_between(self) -> None:
+        fork = pull(number=8, merged_at=MERGED + timedelta(days=1), merged_file=None, cross_repository=True)
+        assert isinstance(judge(ENTRY, snapshot(fork, pull()), PEOPLE, PLAIN), Granted)
+
+
+class TestReviews:
+    TWO = ApprovalConfig(approvals=2)
+    ONE = ApprovalConfig(approvals=1)
+
+    @pytest.mark.parametrize(
+        ("reviews", "settings", "counts"),
+        [
+            pytest.param((review(),), ONE, True, id="one of one"),
+            pytest.param((), ONE, False, id="none of one"),
+            pytest.param((review(), review(ALICE)), TWO, True, id="two of two, the merger among them"),
+            pytest.param((review(), review(minute=1)), TWO, False, id="one person twice"),
+            pytest.param((review(commit=OLD_HEAD),), ONE, False, id="of an earlier commit"),
+            pytest.param((review(commit=OLD_HEAD), review(minute=1)), ONE, True, id="again, of the last commit"),
+            pytest.param((review(EVE),), ONE, False, id="of somebody who may not write"),
+            pytest.param((review(BOT),), ONE, False, id="of the bot"),
+            pytest.param((review(state="COMMENTED"),), ONE, False, id="a comment"),
+            pytest.param((review(), review(state="COMMENTED", minute=1)), ONE, True, id="a comment after it"),
+            pytest.param((review(), review(state="CHANGES_REQUESTED", minute=1)), ONE, False, id="taken back"),
+            pytest.param((review(state="CHANGES_REQUESTED", minute=1), review()), ONE, False, id="in any order"),
+            pytest.param((review(state="DISMISSED"),), ONE, False, id="dismissed"),
+            pytest.param((review(state="CHANGES_REQUESTED"), review(minute=1)), ONE, True, id="given after all"),
+        ],
+    )
+    def test_as_many_as_are_wanted_of_the_last_commit(
+        self, reviews: tuple[Review, ...], settings: ApprovalConfig, *, counts: bool
+    ) -> None:
+        found = judge(ENTRY, snapshot(pull(reviews=reviews)), PEOPLE, settings)
+        assert isinstance(found, Granted) is counts
+        if not counts:
+            assert f"was merged by alice with {reason(found).count('1 of 2')} of {settings.approvals}" in reason(found)
+
+    def test_the_author_is_no_reviewer(self) -> None:
+        assert isinstance(judge(ENTRY, snapshot(pull(author=BOB, reviews=(review(),))), PEOPLE, self.ONE), NotCounted)
+
+    @pytest.mark.parametrize("merger", [BOT, None, Actor("merge-queue[bot]", is_bot=True)])
+    def test_what_github_merges_counts_by_its_reviews(self, merger: Actor | None) -> None:
+        for settings in (PLAIN, self.ONE):
+            found = judge(ENTRY, snapshot(pull(merged_by=merger, reviews=(review(),))), PEOPLE, settings)
+            assert isinstance(found, Granted)
+            assert found.approval.by == "bob"
+        both = pull(merged_by=merger, reviews=(review(), review(ALICE, minute=1)))
+        found = judge(ENTRY, snapshot(both), PEOPLE, self.TWO)
+        assert isinstance(found, Granted)
+        assert found.approval.by == "bob, alice"
+
+    def test_what_github_merges_without_reviews_is_nobodys_yes(self) -> None:
+        found = judge(ENTRY, snapshot(pull(merged_by=BOT, reviews=(review(EVE),))), PEOPLE, PLAIN)
+        assert reason(found) == (
+            "pull request 7 was merged by no person with 0 of 1 approving reviews of its last commit that count"
+        )
+
+
+class TestTeam:
+    TEAM = ApprovalConfig(team="acme/platform")
+
+    def test_a_member_counts(self) -> None:
+        assert isinstance(judge(ENTRY, snapshot(pull()), PEOPLE, self.TEAM), Granted)
+
+    def test_others_do_not(self) -> None:
+        people = replace(PEOPLE, members=frozenset({"bob"}))
+        assert "alice, who is not in the team acme/platform now" in reason(
+            judge(ENTRY, snapshot(pull()), people, self.TEAM)
+        )
+
+    def test_a_review_of_somebody_else_does_not(self) -> None:
+        people = replace(PEOPLE, members=frozenset({"alice"}))
+        one = replace(self.TEAM, approvals=1)
+        assert isinstance(judge(ENTRY, snapshot(pull(reviews=(review(),))), people, one), NotCounted)
+
+
+class TestWitnesses:
+    """Only about those whose word could count is GitHub asked."""
+
+    @pytest.mark.parametrize(
+        ("merged", "settings", "asked"),
+        [
+            pytest.param(pull(reviews=(review(),)), PLAIN, ("alice",), id="who merged"),
+            pytest.param(pull(reviews=(review(),)), ApprovalConfig(approvals=1), ("alice", "bob"), id="and reviewed"),
+            pytest.param(
+                pull(reviews=(review(), review(ALICE))), ApprovalConfig(approvals=1), ("alice", "bob"), id="1"
+            ),
+            pytest.param(
+                pull(reviews=(review(state="DISMISSED"),)), ApprovalConfig(approvals=1), ("alice",), id="gone"
+            ),
+            pytest.param(pull(merged_by=BOT, reviews=(review(),)), PLAIN, ("bob",), id="who let GitHub merge"),
+            pytest.param(pull(merged_by=BOT), PLAIN, (), id="nobody"),
+            pytest.param(pull(cross_repository=True), PLAIN, (), id="nobody of a fork"),
+            pytest.param(pull(merged_file=None), PLAIN, (), id="nobody of another request"),
+        ],
+    )
+    def test_they_are(self, merged: PullRequest, settings: ApprovalConfig, asked: tuple[str, ...]) -> None:
+        assert witnesses(ENTRY, snapshot(merged), settings) == asked
+
+    def test_what_is_not_known_of_somebody_is_no_permission(self) -> None:
+        assert isinstance(judge(ENTRY, snapshot(pull()), People({}), PLAIN), NotCounted)

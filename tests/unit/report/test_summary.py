@@ -1,0 +1,211 @@
+"""What a manager reads of a run, and what programs are told of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.flux.options import Options
+from ci_automation.flux.proof import Proof
+from ci_automation.flux.version import Version
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.plan import ImageChange, PassedOver, Plan, PlannedStep
+from ci_automation.report.account import Account, Standing, Trouble, outputs
+from ci_automation.report.summary import summary, verdict
+from tests.fakes.world import CHANNEL
+
+BASE, PATCHED, NEW = (Digest.of(text.encode()) for text in ("base", "patched", "new"))
+OLD, PATCH, MINOR = (Version.parse(text) for text in ("v2.8.7", "v2.8.8", "v2.9.4"))
+URL = "https://github.com/acme/fleet/pull/7"
+LIMIT = 1 << 20
+
+
+def step(old: Version, new: Version, decision: Decision, *reasons: str, images: int = 1) -> PlannedStep:
+    base, target = (BASE, PATCHED) if old == OLD else (PATCHED, NEW)
+    changes = tuple(ImageChange(f"controller-{number}", "r/c:v1", "r/c:v2") for number in range(images))
+    overlay = Digest.of(b"")
+    return PlannedStep(old, new, base, target, decision, reasons, Options(), overlay, overlay, Proof.KNOWN, changes)
+
+
+AUTO = step(OLD, PATCH, Decision.AUTO, "a patch release is taken by itself")
+ASKED = replace(step(PATCH, MINOR, Decision.APPROVAL, "a minor release needs approval"), removed=("Deployment/x",))
+HELD = step(PATCH, MINOR, Decision.HOLD, "too young")
+PLAN = Plan(CHANNEL, OLD, BASE, (AUTO, ASKED), (PassedOver(MINOR, Decision.REFUSED, ("no majors",)),))
+NOTHING = Account("production", CHANNEL, Standing(OLD, BASE), signed=True, plan=Plan(CHANNEL, OLD, BASE, ()))
+BOTH = replace(NOTHING, published=(AUTO,), waiting=(ASKED,), plan=PLAN, approval_url=URL)
+TROUBLE = Trouble("it moved from `a` to |b|", "channel-moved", "Run @octocat again.", 12)
+
+
+@pytest.mark.parametrize(
+    ("account", "line"),
+    [
+        pytest.param(NOTHING, "**production** is at Flux v2.8.7: nothing to do", id="nothing"),
+        pytest.param(
+            BOTH,
+            f"**production** is at Flux v2.8.8: published v2.8.8; v2.9.4 [waits for approval](<{URL}>)",
+            id="published, and asked",
+        ),
+        pytest.param(
+            replace(BOTH, approval_url=""),
+            "**production** is at Flux v2.8.8: published v2.8.8; v2.9.4 waits for approval",
+            id="nowhere to ask",
+        ),
+        pytest.param(
+            replace(NOTHING, waiting=(HELD,)), "**production** is at Flux v2.8.7: v2.9.4 is on hold", id="on hold"
+        ),
+        pytest.param(
+            replace(NOTHING, waiting=(replace(HELD, decision=Decision.AUTO),)),
+            "**production** is at Flux v2.8.7: v2.9.4 is not done yet",
+            id="cut off",
+        ),
+        pytest.param(
+            replace(NOTHING, healed=True),
+            "**production** is at Flux v2.8.7: signed what was there again",
+            id="healed",
+        ),
+        pytest.param(
+            Account("production", CHANNEL, trouble=TROUBLE),
+            r"**production** failed: it moved from \`a\` to \|b\|",
+            id="failed",
+        ),
+        pytest.param(
+            replace(BOTH, trouble=TROUBLE),
+            r"**production** failed after it had published v2.8.8: it moved from \`a\` to \|b\|",
+            id="failed half way",
+        ),
+        pytest.param(Account("production", CHANNEL), "**production**: nothing to do", id="not looked at"),
+        pytest.param(
+            replace(NOTHING, name=str(CHANNEL)), f"**`{CHANNEL}`** is at Flux v2.8.7: nothing to do", id="nameless"
+        ),
+    ],
+)
+def test_the_verdict_is_one_line(account: Account, line: str) -> None:
+    assert verdict(account) == line
+
+
+def test_the_summary_says_what_was_done_what_waits_and_how_to_approve_it() -> None:
+    text = summary([BOTH], None, LIMIT)
+    assert text.startswith("## Flux\n\n- **production** is at Flux v2.8.8: ")
+    for part in (
+        f"| was there | v2.8.7 | `{BASE}` |  |",
+        f"| published | v2.8.8 | `{PATCHED}` | a patch release is taken by itself |",
+        f"| **waits for approval** | v2.9.4 | `{NEW}` | a minor release needs approval |",
+        "| refused | v2.9.4 |  | no majors |",
+        f"To approve Flux v2.9.4: [say yes here](<{URL}>).",
+        f"A yes counts for `{NEW}` on top of `{PATCHED}`, and for nothing else.",
+        "**v2.8.7 to v2.8.8** (patch, rendering proven: known)",
+        "| image | `controller-0` | `r/c:v1` | `r/c:v2` |",
+        "| **gone** | Deployment/x |  |  |",
+    ):
+        assert part in text
+
+
+def test_without_a_place_to_ask_it_names_the_command() -> None:
+    assert f"`flux-manifests apply PLAN --approve {NEW}`" in summary([replace(BOTH, approval_url="")], None, LIMIT)
+
+
+def test_what_is_on_hold_is_not_asked_for() -> None:
+    later = replace(HELD, decision=Decision.APPROVAL)
+    text = summary([replace(NOTHING, waiting=(HELD,))], None, LIMIT)
+    assert "| on hold | v2.9.4 |" in text
+    assert "To approve" not in text
+    assert "| waits | v2.9.4 |" in summary([replace(NOTHING, waiting=(ASKED, later))], None, LIMIT)
+
+
+def test_who_approved_is_named() -> None:
+    account = replace(NOTHING, published=(ASKED,), approved_by="octocat", approved_how=f"pull request {URL}")
+    text = summary([account], None, LIMIT)
+    assert f"Approved by octocat: [pull request](<{URL}>)." in text
+    assert "| published, approved | v2.9.4 |" in text
+    text = summary([replace(account, approved_how="somehow")], None, LIMIT)
+    assert "Approved by octocat: there: `somehow`." in text
+
+
+def test_what_went_wrong_is_told_with_what_to_do() -> None:
+    text = summary([Account("a", CHANNEL, trouble=TROUBLE)], replace(TROUBLE, hint=""), LIMIT)
+    assert text.count("**It failed** (`channel-moved`): it moved from") == 2
+    assert text.count("What to do: Run @ octocat again") == 1
+
+
+def test_remarks_and_sections_of_others_come_last() -> None:
+    text = summary([replace(NOTHING, remarks=("see\nhere",))], None, LIMIT, ["### More\n"])
+    assert text.endswith("- see here\n\n### More\n\n")
+
+
+def test_a_step_that_changes_no_object_says_so_and_one_that_changes_many_is_cut() -> None:
+    assert "No image, controller or CRD changes." in summary(
+        [replace(NOTHING, published=(step(OLD, PATCH, Decision.AUTO, images=0),))], None, LIMIT
+    )
+    many = summary([replace(NOTHING, published=(step(OLD, PATCH, Decision.AUTO, images=75),))], None, LIMIT)
+    assert many.count("| image |") == 60
+    assert "… and 15 more" in many
+
+
+@pytest.mark.parametrize("limit", [0, 50, 120, 400, 3000, 20_000])
+def test_a_long_summary_is_cut_between_its_parts(limit: int) -> None:
+    accounts = [replace(BOTH, name=f"artifact-{number}") for number in range(20)]
+    text = summary(accounts, None, limit)
+    assert len(text.encode()) <= limit
+    whole = summary(accounts, None, LIMIT)
+    kept, _, note = text.partition("\n_The rest")
+    assert whole.startswith(kept)
+    assert not text or "is left out" in note
+    assert not kept or kept.endswith("\n")
+
+
+def test_a_summary_that_just_fits_is_whole() -> None:
+    whole = summary([BOTH], None, LIMIT)
+    assert summary([BOTH], None, len(whole.encode())) == whole
+    assert "is left out" in summary([BOTH], None, len(whole.encode()) - 1)
+
+
+def test_the_outputs_are_texts() -> None:
+    told = outputs((BOTH,), {"production": "plans/production.json"}, limit=LIMIT)
+    assert {name: told[name] for name in ("changed", "decision", "signed", "healed", "plan-file")} == {
+        "changed": "true",
+        "decision": "auto",
+        "signed": "true",
+        "healed": "false",
+        "plan-file": "plans/production.json",
+    }
+    assert told["digest-url"] == f"registry.example/acme/flux-manifests@{PATCHED}"
+    assert told["immutable-tag"] == f"v2.8.8-{PATCHED.hex[:12]}"
+    assert json.loads(told["plan"]) == PLAN.to_json()
+    assert json.loads(told["artifacts"]) == [BOTH.to_json("plans/production.json")]
+
+
+def test_what_is_not_known_is_empty() -> None:
+    failed = Account("production", CHANNEL, trouble=TROUBLE)
+    told = outputs((failed,), {}, limit=LIMIT)
+    assert {name for name, value in told.items() if value} == {"changed", "healed", "artifacts"}
+    assert json.loads(told["artifacts"])[0]["error"]["code"] == "channel-moved"
+    assert outputs((), {}, limit=LIMIT) == {"changed": "false", "plan": "", "artifacts": "[]"}
+
+
+def test_of_several_artifacts_only_what_is_of_all_is_told() -> None:
+    told = outputs((NOTHING, replace(BOTH, name="edge")), {}, limit=LIMIT)
+    assert {name for name, value in told.items() if value} == {"changed", "artifacts"}
+    assert told["changed"] == "true"
+    assert [it["changed"] for it in json.loads(told["artifacts"])] == [False, True]
+
+
+def test_what_is_too_long_for_an_output_is_left_out() -> None:
+    whole = outputs((BOTH,), {}, limit=LIMIT)
+    short = outputs((BOTH,), {}, limit=len(whole["plan"]) - 1)
+    assert short["plan"] == ""
+    assert json.loads(short["artifacts"])[0]["plan"] is None
+    assert outputs((BOTH,), {}, limit=10)["artifacts"] == ""
+
+
+def test_reasons_are_one_line_each() -> None:
+    account = replace(NOTHING, waiting=(replace(ASKED, reasons=("a\nb", "c\x1b")),))
+    assert account.outputs()["pending-reasons"] == "a b\nc\N{REPLACEMENT CHARACTER}"
+
+
+def test_what_is_asked_goes_before_what_is_held() -> None:
+    assert replace(NOTHING, waiting=(HELD, ASKED)).pending is ASKED
+    assert replace(NOTHING, waiting=(HELD,)).pending is HELD
+    assert NOTHING.pending is None
