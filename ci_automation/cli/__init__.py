@@ -41,6 +41,7 @@ COMMANDS = {
     "sync-manifests": "Print the objects by which a cluster follows and verifies a channel.",
     "mirror": "Fill a directory with verified releases, for sites without a way to GitHub.",
     "config": "Check the configuration file, or print its JSON schema.",
+    "action": "Do the work of the GitHub Action, whose inputs are the options.",
 }
 
 
@@ -102,7 +103,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.close()  # the reader is gone, and Python would complain at exit
         return 1
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last line of defence
-        failure = _failure(error, verbose="-v" in arguments or "--verbose" in arguments)
+        failure = failure_of(error, verbose="-v" in arguments or "--verbose" in arguments)
         _report(failure, as_json=_wants_json(arguments))
         return failure.exit_code
     return code if isinstance(code, int) else 0
@@ -118,7 +119,8 @@ class Failure:
     exit_code: int
 
 
-def _failure(error: BaseException, *, verbose: bool) -> Failure:
+def failure_of(error: BaseException, *, verbose: bool) -> Failure:
+    """Return what is told about an error, whatever it is."""
     if isinstance(error, click.Abort) and error.__cause__ is not None:
         error = error.__cause__  # click makes one of Ctrl-C, and of the end of any file
     match error:

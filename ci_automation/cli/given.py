@@ -13,6 +13,7 @@ from ci_automation.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ci_automation.cli.logins import Logins
     from ci_automation.config.model import Config
     from ci_automation.flux.release import ReleaseSource
     from ci_automation.signing.sigstore.keyless import KeylessSigner
@@ -54,6 +55,8 @@ class Given:
     unsafe_unproven_rendering: bool = False
     output: str = "text"
     verbose: bool = False
+    logins: Logins | None = field(default=None, repr=False)  # to registries, from the inputs of the action
+    github_token: str | None = field(default=None, repr=False)  # same; without it the environment's
     keyless: dict[TrustRoot, KeylessSigner] = field(default_factory=dict, compare=False, repr=False)  # of this run
 
     @classmethod
@@ -112,11 +115,28 @@ def release_source(given: Given, config: Config | None) -> ReleaseSource:
     from ci_automation.github.client import GitHub
 
     api = place.api_url or GITHUB_API
-    return GitHubSource(GitHub(_github_token(api), api), f"{place.owner}/{place.repository}")
+    client = GitHub(_github_token(api, given), api, say=_say_aloud, ca_bundle=certificates())
+    return GitHubSource(client, f"{place.owner}/{place.repository}")
 
 
-def _github_token(api: str) -> str | None:
-    """Return the token for `api`, if the environment's is meant for it: one of an enterprise server stays there."""
+def certificates() -> str | None:
+    """Return the file of the certificates to trust in place of the usual ones, if the environment names one."""
+    from ci_automation.registry.network import Network
+
+    return Network.from_environment(os.environ).ca_bundle
+
+
+def _say_aloud(text: str) -> None:
+    """Tell of a wait, which is long."""
+    import click
+
+    from ci_automation.report.text import plain_text
+
+    click.echo(plain_text(text), err=True)
+
+
+def _github_token(api: str, given: Given) -> str | None:
+    """Return the token for `api`, if the one that is there is meant for it: one of an enterprise server stays there."""
     if os.environ.get("GITHUB_API_URL", GITHUB_API).rstrip("/") != api.rstrip("/"):
         return None
-    return os.environ.get("GITHUB_TOKEN") or os.environ.get("GH_TOKEN") or None
+    return given.github_token or os.environ.get("GITHUB_TOKEN") or os.environ.get("GH_TOKEN") or None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def registry(reference: Reference, artifact: ArtifactConfig | None, given: Given) -> Registry:
-    """Return the registry, with credentials from named variables, or else from docker's configuration."""
+    """Return the registry, with credentials from named variables, the job's logins, or docker's configuration."""
     if not isinstance(reference.repository, OciRepository):
         return open_registry(reference)
     from ci_automation.config.model import CredentialsConfig
@@ -27,6 +27,8 @@ def registry(reference: Reference, artifact: ArtifactConfig | None, given: Given
 
     explicit = Path(given.registry_config) if given.registry_config else None
     source: CredentialSource = DockerConfig.find(os.environ, Path.home(), explicit)
+    if given.logins:
+        source = given.logins.before(source, os.environ)
     if artifact and artifact.credentials != CredentialsConfig():
         pull, push = (
             Variables(login.username_variable, login.password_variable) if login else None

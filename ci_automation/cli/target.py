@@ -57,6 +57,7 @@ class Target:
     channel: Reference
     ports: Ports
     intent: Intent
+    configured: ArtifactConfig | None = None
 
 
 def targets(artifact: str | None, given: Given) -> tuple[Target, ...]:
@@ -143,7 +144,7 @@ def _target(what: ArtifactConfig | Reference, config: Config | None, given: Give
         config_digest=config.digest if config else None,
         run=this_run(os.environ),
     )
-    return Target(artifact.name if artifact else str(channel), channel, ports, intent)
+    return Target(artifact.name if artifact else str(channel), channel, ports, intent, artifact)
 
 
 def _ports(

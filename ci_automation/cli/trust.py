@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from ci_automation.actions.commands import hide
 from ci_automation.config.model import (
     SigningConfig,
     SigningMode,
@@ -56,19 +58,32 @@ def signer(artifact: ArtifactConfig | None, given: Given) -> Signer | None:
                 given.keyless[root] = KeylessSigner(root, ambient(os.environ, exchange, _mask), exchange)
             return given.keyless[root]
         case SigningMode.KEY | SigningMode.KMS:
+            from ci_automation.signing.keys.kms import is_kms
             from ci_automation.signing.keys.locations import open_private_key
             from ci_automation.signing.signer import KeySigner
 
             location = given.key or (artifact.signing.key if artifact else None)
             assert location is not None  # noqa: S101  # for the type checker: checked where it was given
+            if is_kms(location):
+                _log_in_as_the_job()
             return KeySigner(open_private_key(location, os.environ, Path()))
 
 
+@cache
+def _log_in_as_the_job() -> None:
+    """Let the clouds' libraries find identity tokens of this job, where it may have some, for as long as we run."""
+    from ci_automation.registry.network import Network
+    from ci_automation.registry.providers.libraries import variables
+    from ci_automation.registry.services import Exchange
+
+    folder = tempfile.TemporaryDirectory(prefix="flux-manifests-")
+    atexit.register(folder.cleanup)
+    exchange = Exchange(Network.from_environment(os.environ))
+    os.environ.update(variables(os.environ, Path(folder.name), exchange, _mask))
+
+
 def _mask(secret: str) -> None:
-    """Let the runner of GitHub Actions hide a secret in the log: it reads such lines, and shows them to nobody."""
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        for line in filter(str.strip, secret.splitlines()):  # each by itself: a command ends with its line
-            click.echo(f"::add-mask::{line.replace('%', '%25')}", err=True)
+    hide(secret, runner=os.environ.get("GITHUB_ACTIONS") == "true")
 
 
 def trusted(artifact: ArtifactConfig | None, given: Given, signing: Signer | None) -> Trusted | None:

@@ -147,11 +147,12 @@ class NamedVariables:
 
 @dataclass(frozen=True, slots=True)
 class DockerConfig:
-    """Docker's configuration file (`man docker-config-json`), read when the first registry asks."""
+    """Docker's configuration file (`man docker-config-json`), read when the first registry asks, or its `text`."""
 
     path: Path
     environment: Mapping[str, str] = field(repr=False)
     must_exist: bool = False
+    text: str | None = field(default=None, repr=False)  # in place of the file's, which `path` names in messages then
 
     @classmethod
     def find(cls, environment: Mapping[str, str], home: Path, explicit: Path | None = None) -> Self:
@@ -179,8 +180,7 @@ class DockerConfig:
 
     def _read(self) -> dict[str, Any]:
         try:
-            with self.path.open("rb") as file:
-                raw = file.read(_MAX_CONFIG_BYTES + 1)
+            raw = self._bytes()
             value = json.loads(raw) if len(raw) <= _MAX_CONFIG_BYTES else None
         except FileNotFoundError:
             if self.must_exist:
@@ -195,6 +195,12 @@ class DockerConfig:
         if not isinstance(value, dict):
             raise InvalidRegistryConfig(self.path, "it is not a JSON object of a docker configuration's size")
         return value
+
+    def _bytes(self) -> bytes:
+        if self.text is not None:
+            return self.text.encode()
+        with self.path.open("rb") as file:
+            return file.read(_MAX_CONFIG_BYTES + 1)
 
     def _stored(self, config: Mapping[str, Any], names: frozenset[str]) -> Credential | None:
         entries = dict(_section(self.path, config, "auths"))

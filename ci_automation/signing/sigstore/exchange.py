@@ -1,4 +1,4 @@
-"""HTTP to the services that keyless signing needs: capped, timed, redirected nowhere, and repeated a few times.
+"""HTTP to the services that keyless signing needs, by what all services are asked by.
 
 The clients in sigstore know no time limit, repeat nothing, follow redirects and read `.netrc`; what they send is plain
 JSON, so it is sent from here.
@@ -6,30 +6,18 @@ JSON, so it is sent from here.
 
 from __future__ import annotations
 
-import ssl
-from contextlib import closing
-from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
-from urllib.parse import unquote, urlsplit
 
 from ci_automation.errors import SigningError
-from ci_automation.registry.exchange import Answer
-from ci_automation.registry.network import Network, Origin, UnsafeAddress
-from ci_automation.registry.retry import Again, Deadline, Patience, retry_after
+from ci_automation.registry import services
+from ci_automation.registry.network import Origin, UnsafeAddress
+from ci_automation.registry.services import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from ci_automation.registry.exchange import Answer
 
-    import urllib3
-
-_CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0  # Rekor v2 answers when the entry is in the log, and no sooner
-_CHUNK = 64 << 10
-_BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
-_HEADERS = {"User-Agent": "flux-manifests", "Accept-Encoding": "identity"}
-_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+__all__ = ["Call", "Exchange"]
 
 
 class ServiceFailed(SigningError):
@@ -80,25 +68,10 @@ class UnsafeService(SigningError):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One request; `cap` is how many bytes its answer may have, `secrets` what the other side is shown."""
+class Exchange(services.Exchange):
+    """Whoever sends calls to the services of a Sigstore: over TLS alone, but for this machine."""
 
-    method: str
-    url: str
-    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS, repr=False)
-    body: bytes | None = field(default=None, repr=False)
-    cap: int = 1 << 20
-    secrets: frozenset[str] = field(default=frozenset(), repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """Whoever sends calls: through which proxy, and with how much patience."""
-
-    network: Network = field(default_factory=Network)
-    patience: Patience = field(default_factory=lambda: Patience(seconds=120.0))
-
-    def ask(self, call: Call, failed: type[ServiceFailed]) -> Answer:
+    def ask(self, call: Call, failed: type[ServiceFailed]) -> Answer:  # type: ignore[override]  # one kind of error
         """Return the answer to `call`, read to its end, whatever its status but those that ask for patience.
 
         Raises:
@@ -106,53 +79,8 @@ class Exchange:
             MissingCertificates: the file of them that the environment names is not there.
             ServiceFailed: of the kind `failed`; no answer came, or only busy ones.
         """
-        origin = checked_origin(call.url, failed.name)
-        attempts = 0
-
-        def attempt(deadline: Deadline) -> Answer:
-            nonlocal attempts
-            attempts += 1
-            answer = self._sent(call, origin, deadline, failed, attempts)
-            if answer.status in _BUSY:
-                error = failed(origin.host, f"it answered {answer.complaint()}", attempts)
-                raise Again(error, retry_after(answer, deadline.clock))
-            return answer
-
-        return self.patience.run(attempt)
-
-    def _sent(
-        self, call: Call, origin: Origin, deadline: Deadline, failed: type[ServiceFailed], attempts: int
-    ) -> Answer:
-        import urllib3
-
-        proxy = self.network.proxy_for(origin)
-        left = max(deadline.left, 0.01)
-        try:
-            response = _pool(proxy, self.network.ca_bundle).request(
-                call.method,
-                call.url,
-                body=call.body,
-                headers={**_HEADERS, **call.headers},
-                timeout=urllib3.Timeout(connect=min(_CONNECT_SECONDS, left), read=min(_READ_SECONDS, left)),
-                retries=False,
-                redirect=False,
-                preload_content=False,
-            )
-            body = bytearray()
-            with closing(response):
-                while piece := response.read1(_CHUNK):
-                    body += piece
-                    if len(body) > call.cap:
-                        raise failed(origin.host, f"its answer has more than {call.cap} bytes", attempts)
-                    if deadline.left <= 0:
-                        raise failed(origin.host, "it took longer than is allowed", attempts)
-        except (urllib3.exceptions.HTTPError, OSError, UnicodeError) as error:
-            # Not chained: these texts have URLs with queries in them, and a proxy's password.
-            reason, hopeless = _in_words(error)
-            failure = failed(origin.host, reason, attempts)
-            raise (failure if hopeless else Again(failure)) from None
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status, headers, bytes(body), call.url, call.secrets)
+        checked_origin(call.url, failed.name)
+        return services.Exchange.ask(self, call, failed)
 
 
 def checked_origin(url: str, what: str) -> Origin:
@@ -168,42 +96,3 @@ def checked_origin(url: str, what: str) -> Origin:
     if origin.scheme != "https" and not origin.is_loopback:
         raise UnsafeService(what, f"{origin.host} would be spoken to without TLS")
     return origin
-
-
-@cache
-def _pool(proxy: str | None, ca_bundle: str | None) -> urllib3.PoolManager:
-    import certifi
-    import urllib3
-
-    if ca_bundle is not None and not Path(ca_bundle).exists():
-        from ci_automation.registry.transport import MissingCertificates
-
-        raise MissingCertificates(ca_bundle)
-    certificates = ca_bundle or certifi.where()
-    if proxy is None:
-        return urllib3.PoolManager(ca_certs=certificates)
-    user, at, _ = urlsplit(proxy).netloc.rpartition("@")
-    headers = urllib3.make_headers(proxy_basic_auth=unquote(user)) if at else None
-    return urllib3.ProxyManager(proxy, proxy_headers=headers, ca_certs=certificates)
-
-
-def _in_words(error: BaseException) -> tuple[str, bool]:
-    """Return what a failure of the network means, and whether it is there to stay."""
-    from urllib3 import exceptions
-
-    cause = error.reason if isinstance(error, exceptions.MaxRetryError) and error.reason else error
-    inner = cause.args[-1] if cause.args else None
-    if isinstance(cause, exceptions.SSLError) and isinstance(inner, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {inner.verify_message}", True
-    words: tuple[tuple[type[BaseException], str, bool], ...] = (
-        (exceptions.SSLError, "it does not speak TLS", True),
-        (exceptions.NameResolutionError, "its name cannot be resolved", False),
-        (exceptions.ProxyError, "the proxy on the way to it fails", False),
-        (exceptions.NewConnectionError, "nothing listens there", False),  # which is a time-out only by its class
-        (exceptions.TimeoutError, "it does not answer in time", False),
-        (exceptions.LocationValueError, "this is no address of a host", True),
-        (UnicodeError, "this is no address of a host", True),
-    )
-    return next(
-        ((text, stays) for kind, text, stays in words if isinstance(cause, kind)), ("the connection broke", False)
-    )

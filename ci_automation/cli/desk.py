@@ -1,0 +1,216 @@
+"""This GitHub as a job sees it, and the desk at which the approvals of one artifact are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ci_automation.cli.given import certificates
+from ci_automation.config.model import ApprovalConfig, ApprovalVia
+from ci_automation.errors import Error, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ci_automation.actions.job import Job
+    from ci_automation.actions.values import Inputs
+    from ci_automation.approval.desk import Asked, Desk, Granted, NotCounted, Question
+    from ci_automation.approval.dispatch import Sender
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.cli.target import Target
+    from ci_automation.github.app import AppTokens
+    from ci_automation.github.client import GitHub
+
+
+class NoRepository(UsageError):
+    """Something is asked of GitHub, and it is not known of which repository."""
+
+    hint = "Run it in GitHub Actions, which sets GITHUB_REPOSITORY; or with approval: none."
+
+    def __init__(self) -> None:
+        super().__init__("it is not known in which repository approvals are asked for: GITHUB_REPOSITORY is not set")
+
+
+class NoToken(UsageError):
+    """Something is asked of GitHub, and there is no token."""
+
+    hint = "Leave the input github-token at its default, or set it, or app-id and app-private-key; or approval: none."
+
+    def __init__(self) -> None:
+        super().__init__("there is no token for GitHub: the input github-token is empty")
+
+
+class NoReceiver(UsageError):
+    """An approval is to be asked for in another repository, and none is named."""
+
+    hint = "Set approval.repository: OWNER/NAME in the configuration."
+
+    def __init__(self) -> None:
+        super().__init__("approvals are asked for by repository dispatch, and no repository is named")
+
+
+def now() -> datetime:
+    """Return the present moment."""
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class Hub:
+    """This GitHub: who asks (a token, or an App), of which repository, and who hears of it."""
+
+    inputs: Inputs = field(repr=False)
+    job: Job
+    say: Callable[[str], None]
+    hide: Callable[[str], None]
+    _app: AppTokens | None = field(default=None, repr=False)
+    _branch: str = ""
+
+    @property
+    def repository(self) -> str:
+        """Return the repository that the job runs in.
+
+        Raises:
+            NoRepository: it runs in none.
+        """
+        if not self.job.repository:
+            raise NoRepository
+        return self.job.repository
+
+    def client(self, repository: str | None = None, **permissions: str) -> GitHub:
+        """Return a new client for a repository, whose token goes to the API of this GitHub alone.
+
+        The token of an App is for that repository and these permissions; any other has the rights that it has.
+
+        Raises:
+            NoRepository, NoToken: there is nobody to be.
+            ReleaseSourceError: the App gets no token.
+        """
+        name = repository or self.repository
+        if not self.inputs.app_id:
+            if not self.inputs.github_token:
+                raise NoToken
+            return self._open(self.inputs.github_token, "github-token")
+        from ci_automation.github.app import App, AppTokens
+
+        if self._app is None:
+            app = App(str(self.inputs.app_id), self.inputs.app_private_key)
+            self._app = AppTokens(app, self.job.api, mask=self.hide, say=self.say, ca_bundle=certificates())
+        return self._open(self._app.token(name, permissions), "the GitHub App")
+
+    def _open(self, token: str, name: str) -> GitHub:
+        from ci_automation.github.client import GitHub
+
+        return GitHub(token, self.job.api, token_name=name, say=self.say, ca_bundle=certificates())
+
+    @property
+    def sender(self) -> Sender:
+        """Return who sends events: this repository, in this run."""
+        from ci_automation.approval.dispatch import Sender
+
+        return Sender(self.repository, self.job.url)
+
+    def default_branch(self) -> str:
+        """Return the repository's default branch: from the event that the runner wrote, or else as GitHub says.
+
+        Raises:
+            ReleaseSourceError: GitHub failed or refused.
+        """
+        if not self._branch:
+            match self.job.payload():
+                case {"repository": {"default_branch": str(branch), "full_name": str(name)}} if name == self.repository:
+                    self._branch = branch
+                case _ if self.job.event == "schedule":  # which there is on the default branch alone
+                    self._branch = self.job.ref.removeprefix("refs/heads/")
+                case _:
+                    self._branch = self._asked_branch()
+        return self._branch
+
+    def _asked_branch(self) -> str:
+        from ci_automation.github.errors import UnexpectedGitHubAnswer
+
+        answer = self.client(metadata="read").get(f"/repos/{self.repository}")
+        match answer.value if answer else None:
+            case {"default_branch": str(branch)}:
+                return branch
+        raise UnexpectedGitHubAnswer(f"GitHub does not say what the default branch of {self.repository} is")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A desk that GitHub is asked about only where the checked out lock file lets the channel be moved.
+
+    What is merged after the checkout is found by the next run, or by the one that the merge starts.
+    """
+
+    desk: Desk
+    workspace: Path
+    channel: Reference
+
+    def granted(self, base: Digest) -> Granted | NotCounted | None:
+        """Return the yes that somebody gave to a step from `base`; what the file says is never believed."""
+        from ci_automation.approval.lock import LOCK_FILE, Lock
+
+        if (self.workspace / ".git/info/sparse-checkout").exists() or not (self.workspace / ".git").exists():
+            return self.desk.granted(base)
+        try:
+            entry = Lock.parse((self.workspace / LOCK_FILE).read_text(encoding="utf-8")).find(self.channel)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, Error):
+            return self.desk.granted(base)  # which says what is wrong with it
+        return self.desk.granted(base) if entry and entry.request.base == base else None
+
+    def ask(self, question: Question) -> Asked:
+        """Ask."""
+        return self.desk.ask(question)
+
+    def withdraw(self, reason: str) -> None:
+        """Close what is still asked."""
+        self.desk.withdraw(reason)
+
+
+def settings_of(goal: Target) -> ApprovalConfig:
+    """Return what is configured about the approvals of an artifact."""
+    return goal.configured.approval if goal.configured else ApprovalConfig()
+
+
+def desk(goal: Target, hub: Hub) -> Desk | None:
+    """Return the desk of an artifact: as the configuration says, else the input, or none.
+
+    Raises:
+        UsageError: it is not known of which repository, as whom, or where.
+        ReleaseSourceError: GitHub failed or refused.
+    """
+    from ci_automation.github.runs import Runs
+
+    settings = settings_of(goal)
+    match settings.via or ApprovalVia(hub.inputs.approval):
+        case ApprovalVia.NONE:
+            return None
+        case ApprovalVia.PULL_REQUEST:
+            from ci_automation.approval.pull_request import PullRequestDesk
+            from ci_automation.github.commits import Commits
+            from ci_automation.github.pulls import Pulls
+            from ci_automation.github.repository import Repository
+
+            rights = {"contents": "write", "pull_requests": "write"} | ({"members": "read"} if settings.team else {})
+            client, name = hub.client(**rights), hub.repository
+            places = Repository(client, name), Commits(client, name), Pulls(client, name)
+            asking = PullRequestDesk(*places, goal.name, goal.channel, settings)
+            place = hub.job.workspace if hub.inputs.command == "update" else None
+            return Checkout(asking, place, goal.channel) if place else asking
+        case ApprovalVia.WORKFLOW_DISPATCH:
+            from ci_automation.approval.workflow_run import WorkflowDesk
+
+            runs = Runs(hub.client(actions="write"), hub.repository)
+            return WorkflowDesk(runs, hub.job.server, hub.default_branch(), goal.channel, settings, now)
+        case ApprovalVia.REPOSITORY_DISPATCH:
+            from ci_automation.approval.dispatch import RepositoryDispatchDesk
+
+            if settings.repository is None:
+                raise NoReceiver
+            receiver = Runs(hub.client(settings.repository, contents="write", actions="read"), settings.repository)
+            return RepositoryDispatchDesk(receiver, hub.job.server, hub.sender, now)

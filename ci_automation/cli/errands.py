@@ -1,0 +1,278 @@
+"""What the action does, by its input `command`; each returns the code that the run ends with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ci_automation.approval.request import Request
+from ci_automation.artifact.digest import Digest
+from ci_automation.cli.desk import Hub, desk, now, settings_of
+from ci_automation.cli.given import Given, configuration
+from ci_automation.cli.output import print_table
+from ci_automation.cli.step import APPROVAL_NEEDED, goals, trouble_of
+from ci_automation.config import DEFAULT_PATH
+from ci_automation.errors import PolicyRefused, UsageError
+from ci_automation.flows.approved import apply_granted
+from ci_automation.flows.base import read_base
+from ci_automation.flows.observe import observe
+from ci_automation.flows.records import read
+from ci_automation.flows.tend import ApprovalNotCounted, Tended, take_up, tend
+from ci_automation.flux.version import Version
+from ci_automation.policy.decision import Decision
+from ci_automation.report.account import Account, Standing
+from ci_automation.report.text import plan_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from ci_automation.actions.commands import Level
+    from ci_automation.actions.values import Inputs
+    from ci_automation.cli.step import Step
+    from ci_automation.cli.target import Target
+    from ci_automation.flows.update import Outcome
+    from ci_automation.github.client import GitHub
+    from ci_automation.github.runs import Runs
+
+
+class NoConfiguration(UsageError):
+    """The artifacts of the configuration are asked for, and there is none."""
+
+    hint = f"Write {DEFAULT_PATH}, or name another file with the input config; the checkout must be there."
+
+    def __init__(self) -> None:
+        super().__init__("there is no configuration")
+
+
+class CheckSilent(PolicyRefused):
+    """The scheduled check does not run any more."""
+
+    def __init__(self, problem: str, issue: str) -> None:
+        super().__init__(problem)
+        self.hint = f"See {issue}"
+
+
+def update(inputs: Inputs, step: Step) -> int:
+    """Take up what was approved, publish what happens by itself, and ask for what waits."""
+    hub = _hub(inputs, step)
+
+    def flow(goal: Target) -> Account:
+        by_hand = step.job.event != "schedule"
+        tended = tend(goal.channel, goal.ports, goal.intent, desk(goal, hub), thorough=by_hand)
+        return _announced(_account(goal, tended, step), hub, goal, step)
+
+    return _for_each(flow, inputs, step)
+
+
+def apply(inputs: Inputs, step: Step) -> int:
+    """Take up what was approved, and do nothing else."""
+    hub = _hub(inputs, step)
+
+    def flow(goal: Target) -> Account:
+        asking = desk(goal, hub)
+        tended = take_up(goal.channel, goal.ports, goal.intent, asking) if asking else Tended()
+        return _announced(_account(goal, tended, step), hub, goal, step)
+
+    return _for_each(flow, inputs, step)
+
+
+def approve(inputs: Inputs, step: Step) -> int:
+    """Publish what the inputs name, if the run that this job is in was approved."""
+    hub = _hub(inputs, step)
+
+    def flow(goal: Target) -> Account:
+        from ci_automation.approval.approved_run import JobFacts, approved_run
+        from ci_automation.approval.desk import NotCounted
+        from ci_automation.github.repository import Repository
+        from ci_automation.github.runs import Runs
+
+        version, base, target = Version.parse(inputs.version), Digest.parse(inputs.base), Digest.parse(inputs.target)
+        request = Request(goal.channel, version, base, target)
+        job = JobFacts(int(step.job.run_id or 0), step.job.event, step.job.ref, hub.default_branch())
+        settings = settings_of(goal)
+        rights = {"actions": "read"} | ({"members": "read"} if settings.team else {})
+        client = hub.client(**rights)
+        runs, repository = Runs(client, hub.repository), Repository(client, hub.repository)
+        found = approved_run(request, inputs.request_key, job, runs, repository, settings, now())
+        if isinstance(found, NotCounted):
+            raise ApprovalNotCounted(found)
+        done = apply_granted(found, goal.ports, goal.intent)
+        return _announced(_account(goal, Tended(granted=found, applied=done), step), hub, goal, step)
+
+    return _for_each(flow, inputs, step)
+
+
+def consumers(inputs: Inputs, step: Step) -> int:
+    """Open pull requests in the repositories that pin what the channels have, if it is signed by somebody trusted."""
+    from ci_automation.consumers.model import Published
+    from ci_automation.flows.consumers import update_consumers
+    from ci_automation.report.consumers import summary
+
+    hub = _hub(inputs, step)
+    codes = [0]
+
+    def connect(name: str) -> GitHub:
+        return hub.client(name, contents="write", pull_requests="write")
+
+    def flow(goal: Target) -> Account:
+        observed = observe(goal.channel, goal.ports)
+        version = observed.version or read_base(observed, goal.ports, goal.intent).version
+        places = goal.configured.consumers if goal.configured else ()
+        report = update_consumers(Published(goal.name, goal.channel, version, observed.digest), places, connect)
+        for outcome in report.repositories:
+            level: Level = "error" if outcome.exit_code else "notice"
+            step.tell(level, f"{outcome.repository}: {outcome.state} {outcome.url} {outcome.remark}".strip())
+        codes.append(report.exit_code)
+        step.more.append(summary(report))
+        if goal.ports.trusted is None:
+            step.tell("warning", f"{goal.name}: its signature was not checked: neither a key nor an identity is given")
+        return Account(goal.name, goal.channel, Standing(version, observed.digest), signed=observed.trust == "verified")
+
+    return max(_for_each(flow, inputs, step), *codes)
+
+
+def watch(inputs: Inputs, step: Step) -> int:
+    """Look whether the scheduled check still runs, and fail where it does not.
+
+    Raises:
+        CheckSilent: it does not.
+    """
+    from ci_automation.flows.watch import watch as look
+    from ci_automation.github.issues import Issues
+    from ci_automation.github.runs import Runs
+
+    hub = _hub(inputs, step)
+    client = hub.client(actions="write", issues="write")
+    runs, issues = Runs(client, hub.repository), Issues(client, hub.repository)
+    watched = look(runs, issues, inputs.workflow, hub.default_branch(), timedelta(days=inputs.max_age_days), now())
+    if watched.enabled:
+        step.tell("warning", f"{inputs.workflow} had been switched off for inactivity, and is switched on again")
+    if watched.failed:
+        raise CheckSilent(watched.problem, watched.issue)
+    step.say(f"{inputs.workflow} succeeded within the last {inputs.max_age_days} days")
+    return 0
+
+
+def matrix(inputs: Inputs, step: Step) -> int:
+    """Hand over the names of the configured artifacts, for a matrix of jobs.
+
+    Raises:
+        NoConfiguration: nothing is configured.
+    """
+    config = configuration(Given(config=inputs.config or None))
+    if config is None:
+        raise NoConfiguration
+    names = [inputs.artifact] if inputs.artifact else [artifact.name for artifact in config.artifacts]
+    step.matrix = json.dumps([config.find(name).name for name in names])
+    step.say(f"the artifacts: {', '.join(names)}")
+    return 0
+
+
+ERRANDS: dict[str, Callable[[Inputs, Step], int]] = {
+    "update": update,
+    "apply": apply,
+    "approve": approve,
+    "consumers": consumers,
+    "watch": watch,
+    "matrix": matrix,
+}
+
+
+def _hub(inputs: Inputs, step: Step) -> Hub:
+    return Hub(inputs, step.job, step.say, step.hide)
+
+
+def _for_each(flow: Callable[[Target], Account], inputs: Inputs, step: Step) -> int:
+    code = step.each(goals(inputs, step), flow)
+    waits = any(it.pending and it.pending.decision is Decision.APPROVAL for it in step.accounts)
+    return APPROVAL_NEEDED if inputs.exit_code and waits and not code else code
+
+
+def _account(goal: Target, tended: Tended, step: Step) -> Account:
+    """Return what became of an artifact, after the log was told."""
+    outcomes = [outcome for outcome in (tended.applied, tended.outcome) if outcome is not None]
+    for outcome in outcomes:
+        print_table(plan_table(outcome.plan, outcome.done, outcome.start))
+    remarks = tuple(_remarks(goal, tended, outcomes))
+    for remark in remarks:
+        step.tell("warning", f"{goal.name}: {remark}")
+    approval = tended.granted.approval if tended.granted and tended.applied else None
+    published = tuple(step for it in outcomes for step in it.plan.steps[it.start : it.done])
+    account = Account(
+        goal.name,
+        goal.channel,
+        before=Standing(outcomes[0].plan.current_version, outcomes[0].plan.current) if outcomes else None,
+        published=published,
+        waiting=outcomes[-1].waiting if outcomes else (),
+        plan=outcomes[-1].plan if outcomes else None,
+        approved_by=approval.by if approval else "",
+        approved_how=approval.how if approval else "",
+        approval_url=tended.asked.url if tended.asked else "",
+        signed=_signed(goal, outcomes, published=bool(published)),
+        healed=any(outcome.healed for outcome in outcomes),
+        remarks=remarks,
+        trouble=trouble_of(tended.failed) if tended.failed else None,
+    )
+    if account.approval_url and account.pending:
+        step.tell("notice", f"{goal.name}: {account.pending.new_version} waits for approval at {account.approval_url}")
+    elif not (published or account.pending):
+        step.say(f"{goal.name}: nothing to do")
+    return account
+
+
+def _signed(goal: Target, outcomes: list[Outcome], *, published: bool) -> bool:
+    """Return whether what the channel has now bears a signature that this run verified."""
+    if published:
+        return not goal.intent.unsafe_unsigned
+    return any(outcome.healed or outcome.trust in {"verified", "adopted"} for outcome in outcomes)
+
+
+def _remarks(goal: Target, tended: Tended, outcomes: list[Outcome]) -> Iterator[str]:
+    """Yield what a person must not miss besides the steps."""
+    if tended.refused:
+        yield f"the approval of {tended.refused.request.version} does not count: {tended.refused.reason}"
+    if tended.asked and tended.asked.remark:
+        yield tended.asked.remark
+    if any(outcome.trust == "not checked" for outcome in outcomes):
+        yield "the signature of what was there was not checked: neither a key nor an identity is given"
+    if tended.changed and goal.intent.unsafe_unsigned:
+        yield "it was published unsigned: clusters that verify will refuse it"
+
+
+def _publication(account: Account, goal: Target, step: Step) -> tuple[Request, datetime] | None:
+    """Return what this run published last and when, by its record: a re-run tells what it had no time to tell."""
+    standing = account.after
+    if standing is None or not (account.published or step.job.attempt > 1):
+        return None
+    if goal.ports.trusted is None:  # nothing is signed, and so nothing recorded
+        last = account.published[-1] if account.published else None
+        return (Request(goal.channel, last.new_version, last.base, last.target), now()) if last else None
+    for record in reversed(read(goal.ports.registry, goal.channel, standing.digest, goal.ports.trusted)):
+        if record.is_for(goal.channel) and (account.published or record.run == step.job.url):
+            base = record.previous or record.digest
+            return Request(goal.channel, record.version, base, record.digest), record.at
+    return None
+
+
+def _announced(account: Account, hub: Hub, goal: Target, step: Step) -> Account:
+    """Tell the configured repositories of what was published; one that cannot be told fails nothing."""
+    repositories = goal.configured.announce if goal.configured else ()
+    if not repositories or (told := _publication(account, goal, step)) is None:
+        return account
+    from ci_automation.approval.dispatch import Dispatch, Told, announce
+    from ci_automation.github.runs import Runs
+
+    def receiver(name: str) -> Runs:
+        return Runs(hub.client(name, contents="write", actions="read"), name)
+
+    dispatch = Dispatch.telling(*told, hub.sender)
+    words = {Told.SENT: "was told", Told.KNOWN: "knows it already", Told.FAILED: "was not told"}
+    remarks = []
+    for delivery in announce(dispatch, repositories, receiver, hub.job.server, now()):
+        text = f"{delivery.repository} {words[delivery.told]}. {delivery.remark}".strip()
+        step.tell("warning" if delivery.told is Told.FAILED else "notice", f"{goal.name}: {text}")
+        remarks.append(text)
+    return replace(account, remarks=(*account.remarks, *remarks))

@@ -1,0 +1,169 @@
+"""Logins to registries, from the action's inputs: each for the registry that it is meant for, and for no other."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.reference import OciRepository
+from ci_automation.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from ci_automation.actions.job import Job
+    from ci_automation.actions.values import Inputs
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.registry.credentials import Credential, Credentials, CredentialSource
+
+GHCR = "ghcr.io"
+_PUBLIC_SERVER = "https://github.com"
+_SECRETS = frozenset({"auth", "password", "identitytoken", "registrytoken"})  # of docker's config.json
+
+
+class OneLoginForSeveralRegistries(UsageError):
+    """A user and password are given, and the artifacts of the run are in several registries."""
+
+    hint = "Use the input docker-config, or name variables under `credentials` in the configuration, or an artifact."
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        super().__init__(f"registry-password is for one registry, and the artifacts are in {', '.join(hosts)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Logins:
+    """What the inputs say of credentials: a login or a provider for `hosts`, a docker configuration, and GitHub's."""
+
+    hosts: frozenset[str] = frozenset()
+    login: tuple[str, str] | None = field(default=None, repr=False)
+    docker_config: str = field(default="", repr=False)
+    provider: str = ""
+    github: tuple[str, str] | None = field(default=None, repr=False)  # the actor and the token, for ghcr.io
+    hide: Callable[[str], None] = field(default=lambda _: None, repr=False)
+
+    def before(self, otherwise: CredentialSource, environment: Mapping[str, str]) -> CredentialSource:
+        """Return where credentials come from: these logins, and `otherwise` for whom they are not."""
+        from ci_automation.registry.credentials import DockerConfig
+
+        source: CredentialSource = _Either(otherwise, _OneUser(frozenset({GHCR}), self.github))
+        if self.provider:
+            source = _Provided(self, environment, source)
+        if self.docker_config:
+            source = _Either(DockerConfig(Path("docker-config"), environment, text=self.docker_config), source)
+        return _Either(_OneUser(self.hosts, self.login), source)
+
+
+@dataclass(frozen=True, slots=True)
+class _OneUser:
+    """One user, of some registries alone."""
+
+    hosts: frozenset[str]
+    login: tuple[str, str] | None = field(repr=False)
+
+    def for_host(self, host: str) -> Credentials:
+        """Return the user's credentials, to read and to write alike, or none."""
+        from ci_automation.registry.credentials import Credential, Credentials
+
+        return Credentials.both(Credential.of(*self.login)) if self.login and host in self.hosts else Credentials()
+
+
+@dataclass(frozen=True, slots=True)
+class _Provided:
+    """A cloud's own credentials, for those of the registries that are the cloud's; each is logged in to once."""
+
+    logins: Logins
+    environment: Mapping[str, str] = field(repr=False)
+    otherwise: CredentialSource
+    known: dict[str, Credential] = field(default_factory=dict, repr=False)
+
+    def for_host(self, host: str) -> Credentials:
+        """Return fresh credentials, to read and to write alike, or what is known otherwise.
+
+        Raises:
+            NotOfProvider: it is the one registry that the login can be meant for, and not of the provider.
+            Error: the provider gives none.
+        """
+        from ci_automation.registry.credentials import Credentials
+        from ci_automation.registry.providers import login
+        from ci_automation.registry.providers.cloud import NotOfProvider
+
+        if host not in self.logins.hosts:
+            return self.otherwise.for_host(host)
+        if host not in self.known:
+            try:
+                self.known[host] = login(self.logins.provider, host, self.environment, mask=self.logins.hide)
+            except NotOfProvider:
+                if len(self.logins.hosts) == 1:
+                    raise
+                return self.otherwise.for_host(host)
+        return Credentials.both(self.known[host])
+
+
+@dataclass(frozen=True, slots=True)
+class _Either:
+    """One place to look, and another where that one knows nothing."""
+
+    first: CredentialSource
+    second: CredentialSource
+
+    def for_host(self, host: str) -> Credentials:
+        """Return what the first place knows, or else the second."""
+        from ci_automation.registry.credentials import Credentials
+
+        found = self.first.for_host(host)
+        return found if found != Credentials() else self.second.for_host(host)
+
+
+def logins(inputs: Inputs, job: Job, channels: Iterable[Reference], hide: Callable[[str], None]) -> Logins:
+    """Return the logins for the registries of `channels`; `hide` is told each secret before it is used.
+
+    Raises:
+        OneLoginForSeveralRegistries: it cannot be said which of them the password is for.
+    """
+    hosts = sorted({it.repository.host for it in channels if isinstance(it.repository, OciRepository)})
+    if inputs.registry_password and len(hosts) > 1:
+        raise OneLoginForSeveralRegistries(hosts)
+    for secret in secrets_in(inputs.docker_config):
+        hide(secret)
+    # A token of an enterprise server is nothing to ghcr.io, which belongs to github.com.
+    public = job.server == _PUBLIC_SERVER and job.actor and inputs.github_token
+    return Logins(
+        hosts=frozenset(hosts),
+        login=(inputs.registry_username, inputs.registry_password) if inputs.registry_password else None,
+        docker_config=inputs.docker_config,
+        provider=inputs.provider,
+        github=(job.actor, inputs.github_token) if public else None,
+        hide=hide,
+    )
+
+
+def secrets_in(docker_config: str) -> tuple[str, ...]:
+    """Return the secrets in the text of a docker configuration; where it is none, all of it is one."""
+    if not docker_config:
+        return ()
+    try:
+        return tuple(dict.fromkeys(_secrets(json.loads(docker_config), "")))
+    except (ValueError, RecursionError):
+        return (docker_config,)
+
+
+def _secrets(value: object, key: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _secrets(inner, str(name).lower())
+    elif isinstance(value, str) and value and key in _SECRETS:
+        yield value
+        if key == "auth" and (password := _password(value)):
+            yield password
+
+
+def _password(auth: str) -> str:
+    """Return the password in docker's base64 form of NAME:PASSWORD, or nothing."""
+    try:
+        return base64.b64decode(auth, validate=True).decode().partition(":")[2].rstrip("\0")
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

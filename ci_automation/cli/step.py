@@ -1,0 +1,242 @@
+"""One run of the action: which artifacts it is about, what became of each, and what is handed over to later steps."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ci_automation.actions.commands import annotation, group, hide
+from ci_automation.actions.files import append, output_text, room_for_summary
+from ci_automation.actions.inputs import INPUTS, OUTPUTS
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Reference
+from ci_automation.cli.given import Given, configuration
+from ci_automation.cli.logins import logins
+from ci_automation.cli.target import NothingNamed, targets
+from ci_automation.config import DEFAULT_PATH
+from ci_automation.errors import Error, UsageError
+from ci_automation.report.account import Account, Trouble, outputs
+from ci_automation.report.summary import summary
+from ci_automation.report.text import plain_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ci_automation.actions.commands import Level, Log
+    from ci_automation.actions.job import Job
+    from ci_automation.actions.values import Inputs
+    from ci_automation.cli.target import Target
+    from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.report.adoption import Adoption
+
+APPROVAL_NEEDED = 3
+PLANS = "flux-manifests-plans"
+_OPTION = re.compile(r"--([a-z-]+[a-z])")
+_NAMES = frozenset(each.name for each in INPUTS)
+_MAX_VALUE = 100 << 10  # a later step may put it into a variable, and Linux takes 128 KiB of one (`execve`)
+
+
+class NotOurArtifact(UsageError):
+    """An event is about an artifact that this repository does not keep."""
+
+    hint = "An event can only name what the configuration, or the input artifact, has. Nothing was done."
+
+    def __init__(self, named: Reference) -> None:
+        super().__init__(f"the event that started this run is about {named}, which is none of the artifacts here")
+
+
+@dataclass(slots=True)
+class Step:
+    """One run of the action, and what is known of it so far."""
+
+    job: Job
+    log: Log
+    accounts: list[Account] = field(default_factory=list)
+    matrix: str = ""
+    more: list[str] = field(default_factory=list)  # sections of the summary, in Markdown
+    plan_files: dict[str, str] = field(default_factory=dict)
+    ended_by: Trouble | None = None  # what ended the whole run
+
+    def say(self, text: str) -> None:
+        """Print lines for people."""
+        self.log.write(f"{plain_text(text)}\n")
+
+    def hide(self, secret: str) -> None:
+        """Let the runner hide a secret from now on."""
+        hide(secret, runner=self.job.runner)
+
+    def tell(self, level: Level, text: str, title: str = "") -> None:
+        """Say something that must not be missed: on the page of the run, and in the log."""
+        self.log.command(annotation(level, plain_text(text), title=title))
+        if not self.job.runner:
+            self.say(f"{level}: {text}")
+
+    def fail(self, why: Trouble, of: str = "") -> None:
+        """Say why something failed, and what to do."""
+        text = f"{of}: {why.message}" if of else why.message
+        self.tell("error", f"{text}\n{why.hint}".strip(), f"flux-manifests: {why.code}")
+
+    def each(self, goals: tuple[Target, ...], flow: Callable[[Target], Account]) -> int:
+        """Run a flow on each artifact, and return the highest code; one that fails keeps no other from being done."""
+        for goal in goals:
+            if len(goals) > 1:
+                with group(self.log, goal.name):
+                    account = self._one(goal, flow)
+            else:
+                account = self._one(goal, flow)
+            self.accounts.append(account)
+            if account.trouble:  # outside of the group, which is folded
+                self.fail(account.trouble, goal.name if len(goals) > 1 else "")
+        return max((it.trouble.exit_code for it in self.accounts if it.trouble), default=0)
+
+    def _one(self, goal: Target, flow: Callable[[Target], Account]) -> Account:
+        try:
+            return flow(goal)
+        except Error as error:
+            return Account(goal.name, goal.channel, trouble=trouble_of(error))
+
+    def hand_over(self) -> None:
+        """Write what is known: the plans, the outputs, and the summary.
+
+        Raises:
+            CommandFileUnwritable: a file of the runner's cannot be written.
+        """
+        self._write_plans()
+        values = dict.fromkeys((each.name for each in OUTPUTS), "")
+        values |= outputs(tuple(self.accounts), self.plan_files, limit=_MAX_VALUE) | {"matrix": self.matrix}
+        append(self.job.output, output_text(values))
+        if self.accounts or self.ended_by:
+            room = room_for_summary(self.job.summary)
+            append(self.job.summary, summary(self.accounts, self.ended_by, room, self.more))
+
+    def _write_plans(self) -> None:
+        """Write each plan into the workspace: the one folder whose path is the same inside of the container and out."""
+        if self.job.workspace is None:
+            return
+        from ci_automation.flows.files import write_file
+
+        folder = self.job.workspace / PLANS
+        for number, account in enumerate(self.accounts, 1):
+            if account.plan is None:
+                continue
+            slug = re.sub(r"[^A-Za-z0-9._-]+", "-", account.name)[:60].strip("-.") or "artifact"
+            file = f"{slug}.json" if len(self.accounts) == 1 else f"{number}-{slug}.json"
+            try:
+                folder.mkdir(exist_ok=True)
+                (folder / ".gitignore").write_text("*\n")  # no later step commits it by accident
+                write_file(folder / file, account.plan.to_text().encode())
+            except (OSError, Error) as error:
+                self.tell("warning", f"the plan of {account.name} cannot be written: {error}")
+                continue
+            self.plan_files[account.name] = f"{PLANS}/{file}"
+
+
+def trouble_of(error: Error) -> Trouble:
+    """Return why something failed."""
+    return trouble(str(error), error.code, error.hint, error.exit_code)
+
+
+def trouble(message: str, code: str, hint: str, exit_code: int) -> Trouble:
+    """Return why something failed; the hint names inputs, where it is written for the command line."""
+    hint = _OPTION.sub(lambda it: f"the input {it[1]}" if it[1] in _NAMES else it[0], hint)
+    return Trouble(message, code, hint, exit_code)
+
+
+def goals(inputs: Inputs, step: Step) -> tuple[Target, ...]:
+    """Return the artifacts that the run is about: the one that is named, the one that an event asks for, or all.
+
+    Raises:
+        UsageError: an input, the configuration, or the event cannot be used.
+    """
+    given = _given(inputs)
+    config = configuration(given)
+    if inputs.command == "approve":
+        _require_ours(Reference.parse_channel(inputs.artifact) if ":" in inputs.artifact else None, config)
+    artifact = _asked_for(inputs.artifact, config, step.job) or inputs.artifact or None
+    given = replace(given, logins=logins(inputs, step.job, _channels(artifact, config), step.hide))
+    found = targets(artifact, given)
+    _require_own_subjects(inputs, given, step.job)
+    return tuple(
+        replace(goal, ports=replace(goal.ports, say=step.say, confirm=_adopts(inputs, step))) for goal in found
+    )
+
+
+def _given(inputs: Inputs) -> Given:
+    names = ("attestations", "accept_identity_change", "public_key", "identity", "identity_regexp", "verbose")
+    texts = ("config", "signing", "key", "signature_format", "issuer", "trust_config", "components_file", "releases")
+    return Given.of(
+        {name: getattr(inputs, name) for name in names}
+        | {name: getattr(inputs, name) or None for name in texts}
+        | ({"config": None} if inputs.config == str(DEFAULT_PATH) else {})  # said or not: it is read if it is there
+        | {"adopt": bool(inputs.adopt), "yes": bool(inputs.adopt), "github_token": inputs.github_token or None}
+    )
+
+
+def _channels(artifact: str | None, config: Config | None) -> tuple[Reference, ...]:
+    """Return the channels that the run is about; a name that means none is told of by `targets`."""
+    if artifact is None and config is None:
+        raise NothingNamed
+    known = config.artifacts if config else ()
+    named = tuple(it.channel for it in known if artifact in (None, it.name, str(it.channel)))
+    return named or ((Reference.parse_channel(artifact),) if artifact and ":" in artifact else ())
+
+
+def _asked_for(artifact: str, config: Config | None, job: Job) -> str | None:
+    """Return the artifact that an event of ours asks for; it narrows the run to one that is here, and adds none.
+
+    Raises:
+        NotOurArtifact: it is none of those here.
+        InvalidDispatch: the event says that it is one of ours, and is none.
+    """
+    if job.event != "repository_dispatch":
+        return None
+    from ci_automation.approval.dispatch import Dispatch, EventType
+
+    event = job.payload()
+    if event.get("action") not in tuple(EventType):
+        return None
+    asked = Dispatch.parse(event).request.artifact
+    known: list[tuple[str, Reference]] = [(it.name, it.channel) for it in _artifacts(config)]
+    if artifact and not any(artifact in (name, str(channel)) for name, channel in known):
+        known.append((artifact, Reference.parse_channel(artifact)))
+    for name, channel in known:
+        if channel == asked and artifact in ("", name, str(channel)):
+            return name
+    raise NotOurArtifact(asked)
+
+
+def _require_ours(named: Reference | None, config: Config | None) -> None:
+    """Check that what somebody dispatched by hand is an artifact of the configuration, where there is one.
+
+    Raises:
+        NotOurArtifact: it is not.
+    """
+    if named and config and named not in {artifact.channel for artifact in config.artifacts}:
+        raise NotOurArtifact(named)
+
+
+def _artifacts(config: Config | None) -> tuple[ArtifactConfig, ...]:
+    return config.artifacts if config else ()
+
+
+def _require_own_subjects(inputs: Inputs, given: Given, job: Job) -> None:
+    """Check under which name this run signs keyless, before anything is done."""
+    if inputs.accept_shared_subject:
+        return
+    from ci_automation.actions.subject import require_own_subject
+
+    for signer in given.keyless.values():
+        require_own_subject(signer.who.subject, job)
+
+
+def _adopts(inputs: Inputs, step: Step) -> Callable[[Adoption], bool]:
+    """Return who answers whether to adopt: the input did, for one digest."""
+
+    def ask(adoption: Adoption) -> bool:
+        from ci_automation.report.adoption import adoption_text
+
+        step.say(adoption_text(adoption))
+        return adoption.digest == Digest.parse(inputs.adopt)
+
+    return ask

@@ -1,0 +1,54 @@
+"""Logins to the registries of clouds, from the job's identity token or from credentials in the environment.
+
+Which host is whose follows Flux's `--provider` (fluxcd/pkg, `auth`): ECR, ACR, Artifact Registry. The clouds' own
+libraries are not needed: each login is one to four plain requests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.registry.providers.cloud import Cloud, NotOfProvider, Provider, https, unmasked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ci_automation.registry.credentials import Credential
+    from ci_automation.registry.providers.cloud import Mask
+    from ci_automation.registry.services import Exchange
+
+
+def login(
+    provider: str,
+    host: str,
+    environment: Mapping[str, str],
+    *,
+    mask: Mask = unmasked,
+    exchange: Exchange | None = None,
+    where: Callable[[str], str] = https,
+) -> Credential:
+    """Return a credential for the registry at `host`, fresh from the provider: aws, azure or gcp.
+
+    `mask` is told each secret before it is used, so that whoever keeps the log of the run hides it. The credential is
+    good for an hour at least, or as long as the machine's own account says, and is not renewed.
+
+    Raises:
+        NotOfProvider: the host is not one of the provider's registries.
+        NoCloudIdentity: the environment does not say who this is; the hint says what to set.
+        CloudLoginFailed: a service on the way refuses, fails, or cannot be reached.
+    """
+    from ci_automation.registry.network import Network
+    from ci_automation.registry.providers import aws, azure, google
+    from ci_automation.registry.services import Exchange
+
+    named = Provider(provider)
+    cloud = Cloud(named, environment, exchange or Exchange(Network.from_environment(environment)), mask, where)
+    names, ask = {
+        Provider.AWS: (aws.REGISTRY, aws.login),
+        Provider.AZURE: (azure.REGISTRY, azure.login),
+        Provider.GCP: (google.REGISTRY, google.login),
+    }[named]
+    registry = names.fullmatch(host)
+    if registry is None:
+        raise NotOfProvider(named, host)
+    return ask(cloud, registry)

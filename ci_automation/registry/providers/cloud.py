@@ -1,0 +1,244 @@
+"""What the logins of all clouds share: who this is, how a service is asked, and what can go wrong."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from ci_automation.errors import RegistryError, UsageError
+from ci_automation.registry.exchange import parsed_json, printable
+from ci_automation.registry.network import Origin, UnsafeAddress
+from ci_automation.registry.services import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ci_automation.registry.exchange import Answer
+    from ci_automation.registry.services import Exchange
+
+Mask = Callable[[str], None]
+URL_VARIABLE, REQUEST_VARIABLE = "ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
+FORM = "application/x-www-form-urlencoded"
+_MAX_FILE_BYTES = 64 << 10
+_XML_ERROR = re.compile(r"<Code>([^<]{1,100})</Code>\s*<Message>([^<]{1,1000})</Message>")
+_SECRET = re.compile(r"[\x21-\x7e]+")  # fit for a header, and for one line of a log that is to hide it
+# The services that a cloud has for its own machines: at addresses that no router forwards, without TLS.
+_OF_THE_MACHINE = frozenset(
+    {"169.254.170.2", "169.254.170.23", "fd00:ec2::23", "169.254.169.254", "metadata.google.internal"}
+)
+
+
+class Provider(enum.StrEnum):
+    """Whose registry it is, as Flux's `--provider` has it."""
+
+    AWS = "aws"
+    AZURE = "azure"
+    GCP = "gcp"
+
+
+_REGISTRIES = {
+    Provider.AWS: "ACCOUNT.dkr.ecr.REGION.amazonaws.com",
+    Provider.AZURE: "NAME.azurecr.io",
+    Provider.GCP: "REGION-docker.pkg.dev or gcr.io",
+}
+_SETTINGS = {
+    Provider.AWS: (
+        "Give the job `permissions: {id-token: write}` and the variable AWS_ROLE_ARN, the role that trusts GitHub's "
+        "identity provider; or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+    ),
+    Provider.AZURE: (
+        "Give the job `permissions: {id-token: write}` and the variables AZURE_CLIENT_ID and AZURE_TENANT_ID, of the "
+        "application that has a federated credential for this job; or set AZURE_CLIENT_SECRET too."
+    ),
+    Provider.GCP: (
+        "Give the job `permissions: {id-token: write}` and the variable GOOGLE_WORKLOAD_IDENTITY_PROVIDER "
+        "(projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/NAME), and GOOGLE_SERVICE_ACCOUNT "
+        "where the job is to become one; or name a file in GOOGLE_APPLICATION_CREDENTIALS."
+    ),
+}
+
+
+class NotOfProvider(UsageError):
+    """The registry is not one of the provider that the login was asked of."""
+
+    def __init__(self, provider: Provider, host: str) -> None:
+        super().__init__(f"{host} is no registry of the provider {provider}")
+        self.hint = (
+            f"Registries of {provider} are like {_REGISTRIES[provider]}. For another one leave out `provider`, and "
+            "give `registry-username` and `registry-password`."
+        )
+
+
+class NoCloudIdentity(UsageError):
+    """The environment does not say who logs in to a cloud, or says it in a way that cannot be used."""
+
+    def __init__(self, provider: Provider, reason: str) -> None:
+        super().__init__(f"nothing to log in to {provider} with: {reason}")
+        self.hint = _SETTINGS[provider]
+
+
+class CloudLoginFailed(RegistryError):
+    """A service that a login to a cloud needs refuses, fails, or cannot be reached."""
+
+    def __init__(self, provider: Provider, service: str, host: str, problem: str, attempts: int = 1) -> None:
+        tried = f", the last of {attempts} attempts" if attempts > 1 else ""
+        super().__init__(f"the login to {provider} failed: {service} at {host}: {problem}{tried}")
+        self.hint = (
+            "Where it refuses, compare what it trusts with what this job is: repository, branch and environment are in "
+            f"the subject of the job's identity token. {_SETTINGS[provider]}"
+        )
+
+
+def unmasked(_: str) -> None:
+    """Hide nothing: nobody keeps a log that could be told to."""
+
+
+def https(host: str) -> str:
+    """Return where the services of a cloud are."""
+    return f"https://{host}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """One provider, seen from this environment; `where` is there for tests, whose services are on loopback."""
+
+    provider: Provider
+    environment: Mapping[str, str] = field(repr=False)
+    exchange: Exchange
+    mask: Mask
+    where: Callable[[str], str] = https
+
+    def value(self, name: str) -> str:
+        """Return a variable's text without blanks around it; nothing where it is not set."""
+        return self.environment.get(name, "").strip()
+
+    def missing(self, reason: str) -> NoCloudIdentity:
+        """Return the error that this environment does not say who logs in."""
+        return NoCloudIdentity(self.provider, reason)
+
+    def failed(self, service: str, host: str, problem: str) -> CloudLoginFailed:
+        """Return the error that a service does not do its part."""
+        return CloudLoginFailed(self.provider, service, host, problem)
+
+    def secret(self, text: str, service: str, host: str) -> str:
+        """Return a secret that a service gave, now masked.
+
+        Raises:
+            CloudLoginFailed: it is none that could be shown to anybody.
+        """
+        if not _SECRET.fullmatch(text):
+            raise self.failed(service, host, "its answer has something else in place of a secret")
+        self.mask(text)
+        return text
+
+    def ask(self, service: str, call: Call) -> Answer:
+        """Return the answer of a service, whatever its status.
+
+        Raises:
+            NoCloudIdentity: the address is not one that a secret may be sent to.
+            CloudLoginFailed: no answer came.
+        """
+        try:
+            origin = Origin.of(call.url)
+        except UnsafeAddress as reason:
+            raise self.missing(f"the address of {service} is refused: {reason}") from None
+        if origin.scheme != "https" and not origin.is_loopback and origin.name not in _OF_THE_MACHINE:
+            raise self.missing(f"{service} at {origin.host} would be spoken to without TLS")
+
+        def failed(host: str, problem: str, attempts: int) -> CloudLoginFailed:
+            return CloudLoginFailed(self.provider, service, host, problem, attempts)
+
+        return self.exchange.ask(call, failed)
+
+    def json(self, service: str, call: Call) -> Any:  # noqa: ANN401  # it is JSON, and looked at by match
+        """Return the JSON of a service's answer.
+
+        Raises:
+            CloudLoginFailed: it refuses, or answers something else.
+        """
+        return parsed_json(self.body(service, call))
+
+    def body(self, service: str, call: Call) -> bytes:
+        """Return what a service answers.
+
+        Raises:
+            CloudLoginFailed: it refuses.
+        """
+        answer = self.ask(service, call)
+        if answer.status != HTTPStatus.OK:
+            raise self.failed(service, answer.host, f"it answered {complaint(answer)}")
+        return answer.body
+
+    def file(self, variable: str) -> str:
+        """Return the text of the file that a variable names.
+
+        Raises:
+            NoCloudIdentity: it cannot be read.
+        """
+        return self.text_of(self.value(variable), variable)
+
+    def text_of(self, path: str, variable: str) -> str:
+        """Return the text of a file that `variable` led to.
+
+        Raises:
+            NoCloudIdentity: it cannot be read.
+        """
+        try:
+            with Path(path).open("rb") as file:
+                data = file.read(_MAX_FILE_BYTES + 1)
+            text = data.decode().strip() if len(data) <= _MAX_FILE_BYTES else ""
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            raise self.missing(f"{path}, by {variable}, cannot be read: {reason}") from None
+        if not text:
+            raise self.missing(f"{path}, by {variable}, is empty or too large")
+        return text
+
+    def job_token(self, audience: str) -> str:
+        """Return an identity token of this job for `audience` (GitHub, "OpenID Connect reference").
+
+        Raises:
+            NoCloudIdentity: the job may not ask for one.
+            CloudLoginFailed: it asks, and gets none.
+        """
+        if not (self.value(URL_VARIABLE) and self.value(REQUEST_VARIABLE)):
+            raise self.missing("the job gets no identity token, for it lacks the permission id-token: write")
+        request_token, parts = self.value(REQUEST_VARIABLE), urlsplit(self.value(URL_VARIABLE))
+        query = [(name, text) for name, text in parse_qsl(parts.query, keep_blank_values=True) if name != "audience"]
+        call = Call(
+            "GET",
+            urlunsplit(parts._replace(query=urlencode([*query, ("audience", audience)]))),
+            {"Authorization": f"bearer {request_token}", "Accept": "application/json"},
+            secrets=frozenset({request_token}),
+        )
+        service = "GitHub's identity token endpoint"
+        match self.json(service, call):
+            case {"value": str(text)}:
+                return self.secret(text, service, parts.netloc)
+        raise self.failed(service, parts.netloc, "its answer has no token")
+
+
+def complaint(answer: Answer) -> str:
+    """Return what a service complains of, as registries do, or as Google does, or as AWS STS does, in XML."""
+    text = answer.body.decode(errors="replace")
+    match parsed_json(answer.body):
+        case {"error": {"status": str(code), "message": str(message)}}:
+            pass
+        case None if said := _XML_ERROR.search(text):
+            code, message = said[1], said[2]
+        case _:
+            return str(answer.complaint())
+    for secret in sorted(answer.secrets, key=len, reverse=True):
+        code, message = code.replace(secret, "***"), message.replace(secret, "***")
+    return printable(f"{answer.status} {code}: {message}")
+
+
+def form(**values: str) -> bytes:
+    """Return the body of a form; empty values are left out."""
+    return urlencode({name: text for name, text in values.items() if text}).encode()

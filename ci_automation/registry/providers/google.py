@@ -1,0 +1,208 @@
+"""Artifact Registry: an access token, by workload identity federation, a credentials file, or the machine's account.
+
+References: Google, "Workload Identity Federation" (AIP-4117), "Service account credentials" (AIP-4112), "Application
+Default Credentials" (AIP-4110), and "Set up authentication for Docker", which names the user.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ci_automation.registry.credentials import Credential
+from ci_automation.registry.exchange import parsed_json
+from ci_automation.registry.providers.cloud import FORM, CloudLoginFailed, form
+from ci_automation.registry.services import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ci_automation.registry.providers.cloud import Cloud
+
+REGISTRY = re.compile(r"(?:[a-z0-9-]+\.)?gcr\.io|[a-z0-9-]+-docker\.pkg\.dev")
+_USER = "oauth2accesstoken"
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_STS_HOST, _OAUTH_HOST, _IAM_HOST = "sts.googleapis.com", "oauth2.googleapis.com", "iamcredentials.googleapis.com"
+_STS, _OAUTH, _IAM, _METADATA = "Google's STS", "Google's OAuth", "Google's IAM", "Google's metadata server"
+_METADATA_HOST = "metadata.google.internal"
+_JWT = "urn:ietf:params:oauth:token-type:jwt"
+_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
+_POOL = re.compile(r"projects/[0-9]{1,30}/locations/global/workloadIdentityPools/[^/\s]{1,100}/providers/[^/\s]{1,100}")
+_ACCOUNT = re.compile(r"[A-Za-z0-9.-]{1,100}@[A-Za-z0-9.-]{1,100}\.gserviceaccount\.com")
+_IMPERSONATION = re.compile(
+    rf"https://{re.escape(_IAM_HOST)}/v1/projects/-/serviceAccounts/(?P<account>[^/:]+):generateAccessToken"
+)
+_LIFETIME = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Federation:
+    """A pool that knows tokens of others, and the service account to become, if any."""
+
+    audience: str
+    account: str = ""
+
+
+def login(cloud: Cloud, registry: re.Match[str]) -> Credential:
+    """Return the credential for any registry of Google's, which is good for an hour.
+
+    Raises:
+        NoCloudIdentity: nothing says who this is.
+        CloudLoginFailed: Google refuses.
+    """
+    del registry  # one token serves them all
+    if cloud.value(_FILE):
+        token = _by_file(cloud)
+    elif pool := cloud.value("GOOGLE_WORKLOAD_IDENTITY_PROVIDER"):
+        federation = federated(cloud, pool)
+        token = _exchanged(cloud, federation, cloud.job_token(f"https:{federation.audience}"))
+    else:
+        token = _of_machine(cloud)
+    return Credential(_USER, token)
+
+
+def federated(cloud: Cloud, pool: str) -> Federation:
+    """Return the federation that the variables name.
+
+    Raises:
+        NoCloudIdentity: they name none.
+    """
+    account = cloud.value("GOOGLE_SERVICE_ACCOUNT")
+    if not _POOL.fullmatch(pool):
+        raise cloud.missing("GOOGLE_WORKLOAD_IDENTITY_PROVIDER is not the full name of a provider")
+    if account and not _ACCOUNT.fullmatch(account):
+        raise cloud.missing("GOOGLE_SERVICE_ACCOUNT is not the address of a service account")
+    return Federation(f"//iam.googleapis.com/{pool}", account)
+
+
+def credentials_file(federation: Federation, token_file: str) -> dict[str, object]:
+    """Return what a credentials file says (AIP-4117) of a federation whose tokens are in a file."""
+    text: dict[str, object] = {
+        "type": "external_account",
+        "audience": federation.audience,
+        "subject_token_type": _JWT,
+        "token_url": f"https://{_STS_HOST}/v1/token",
+        "credential_source": {"file": token_file},
+    }
+    if federation.account:
+        text["service_account_impersonation_url"] = (
+            f"https://{_IAM_HOST}/v1/projects/-/serviceAccounts/{federation.account}:generateAccessToken"
+        )
+    return text
+
+
+def _exchanged(cloud: Cloud, federation: Federation, subject: str) -> str:
+    body = form(
+        grant_type="urn:ietf:params:oauth:grant-type:token-exchange",
+        audience=federation.audience,
+        scope=_SCOPE,
+        requested_token_type="urn:ietf:params:oauth:token-type:access_token",  # noqa: S106 - a kind of token
+        subject_token_type=_JWT,
+        subject_token=subject,
+    )
+    call = Call(
+        "POST", f"{cloud.where(_STS_HOST)}/v1/token", {"Content-Type": FORM}, body, secrets=frozenset({subject})
+    )
+    token = _access_token(cloud, _STS, _STS_HOST, call)
+    if not federation.account:
+        return token
+    url = f"{cloud.where(_IAM_HOST)}/v1/projects/-/serviceAccounts/{federation.account}:generateAccessToken"
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    wish = json.dumps({"scope": [_SCOPE]}).encode()
+    match cloud.json(_IAM, Call("POST", url, headers, wish, secrets=frozenset({token}))):
+        case {"accessToken": str(impersonated)}:
+            return cloud.secret(impersonated, _IAM, _IAM_HOST)
+    raise cloud.failed(_IAM, _IAM_HOST, "its answer has no token")
+
+
+def _by_file(cloud: Cloud) -> str:
+    match parsed_json(cloud.file(_FILE).encode()):
+        case {"type": "service_account", "client_email": str(email), "private_key": str(key)}:
+            return _by_key(cloud, email, key)
+        case {"type": "external_account", "audience": str(audience), "credential_source": dict(source), **rest}:
+            return _exchanged(cloud, _of_file(cloud, audience, rest), _subject(cloud, source))
+    raise cloud.missing(f"the file that {_FILE} names is neither of type service_account nor external_account")
+
+
+def _of_file(cloud: Cloud, audience: str, rest: Mapping[Any, Any]) -> Federation:
+    """Return the federation of a file; it may name no other services than Google's own."""
+    if rest.get("subject_token_type") != _JWT or rest.get("token_url") != f"https://{_STS_HOST}/v1/token":
+        raise cloud.missing(f"the file that {_FILE} names is for another kind of token, or for another service")
+    if (url := rest.get("service_account_impersonation_url")) is None:
+        return Federation(audience)
+    match = _IMPERSONATION.fullmatch(str(url))
+    if match is None or not _ACCOUNT.fullmatch(match["account"]):
+        raise cloud.missing(f"the file that {_FILE} names impersonates by another service than Google's")
+    return Federation(audience, match["account"])
+
+
+def _subject(cloud: Cloud, source: Mapping[Any, Any]) -> str:
+    """Return the token that the file says where to find (AIP-4117, "File-sourced", "URL-sourced")."""
+    match source:
+        case {"url": str(url)}:
+            headers = source.get("headers") or {}
+            if not isinstance(headers, dict) or not all(isinstance(text, str) for text in headers.values()):
+                raise cloud.missing(f"the file that {_FILE} names has headers that are none")
+            service, host = f"the address in the file of {_FILE}", urlsplit(url).netloc
+            words = frozenset(word for text in headers.values() for word in text.split())
+            text = cloud.body(service, Call("GET", url, headers, secrets=words)).decode(errors="replace")
+        case {"file": str(path)}:
+            service, host, text = f"the file that {_FILE} names", "this machine", cloud.text_of(path, _FILE)
+        case _:
+            raise cloud.missing(f"the file that {_FILE} names has its token from a source that is not known here")
+    match source.get("format"):
+        case {"type": "json", "subject_token_field_name": str(name)}:
+            value = parsed_json(text.encode())
+            text = value.get(name, "") if isinstance(value, dict) else ""
+    return cloud.secret(str(text).strip(), service, host)
+
+
+def _by_key(cloud: Cloud, email: str, key: str) -> str:
+    """Return a token for a service account's own key: a JWT that it signs (RFC 7523)."""
+    from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        private = load_pem_private_key(key.encode(), None)
+    except (ValueError, TypeError):
+        raise cloud.missing(f"the file that {_FILE} names holds no private key") from None
+    if not isinstance(private, RSAPrivateKey):
+        raise cloud.missing(f"the file that {_FILE} names holds another key than Google gives")
+    now = int(cloud.exchange.patience.clock.now())
+    claims = {"iss": email, "scope": _SCOPE, "aud": f"https://{_OAUTH_HOST}/token", "iat": now, "exp": now + _LIFETIME}
+    unsigned = b".".join(_base64url(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT"}, claims))
+    assertion = (unsigned + b"." + _base64url(private.sign(unsigned, PKCS1v15(), SHA256()))).decode()
+    cloud.mask(assertion)
+    body = form(grant_type="urn:ietf:params:oauth:grant-type:jwt-bearer", assertion=assertion)
+    url = f"{cloud.where(_OAUTH_HOST)}/token"
+    call = Call("POST", url, {"Content-Type": FORM}, body, secrets=frozenset({assertion}))
+    return _access_token(cloud, _OAUTH, _OAUTH_HOST, call)
+
+
+def _of_machine(cloud: Cloud) -> str:
+    """Return the token of the machine's own account, on a runner in Google's cloud; elsewhere nobody answers."""
+    host = cloud.value("GCE_METADATA_HOST") or _METADATA_HOST
+    path = "computeMetadata/v1/instance/service-accounts/default/token"
+    url = f"{cloud.where(host).replace('https://', 'http://', 1)}/{path}"
+    once = replace(cloud, exchange=replace(cloud.exchange, patience=replace(cloud.exchange.patience, attempts=1)))
+    try:
+        return _access_token(once, _METADATA, host, Call("GET", url, {"Metadata-Flavor": "Google"}))
+    except CloudLoginFailed as error:
+        raise cloud.missing(f"neither GOOGLE_WORKLOAD_IDENTITY_PROVIDER nor {_FILE} is set; {error}") from None
+
+
+def _access_token(cloud: Cloud, service: str, host: str, call: Call) -> str:
+    match cloud.json(service, call):
+        case {"access_token": str(token)}:
+            return cloud.secret(token, service, host)
+    raise cloud.failed(service, host, "its answer has no token")
+
+
+def _base64url(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
