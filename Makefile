@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types unit real bench lock clean
+.PHONY: help setup demo image test lint types unit real bench lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -22,6 +22,19 @@ $(STAMP): requirements/dev.txt pyproject.toml
 demo: $(STAMP)  ## show the whole job on an embedded registry (RELEASES=DIR: on real releases)
 	@$(BIN)/flux-manifests demo $(if $(RELEASES),--releases $(RELEASES))
 
+# ENGINE=docker, IMAGE=NAME:TAG, and BUILD for more of the builder's options, such as --build-arg BASE=...
+ENGINE    ?= podman
+IMAGE     ?= flux-manifests:dev
+KUSTOMIZE := build/image/kustomize
+
+image: $(KUSTOMIZE)  ## build the action's image, and with the tag's ending -kms the one for cloud key services
+	$(ENGINE) build $(BUILD) --build-context kustomize=$(<D) --tag $(IMAGE) .
+	$(ENGINE) build $(BUILD) --build-context kustomize=$(<D) --build-arg REQUIREMENTS=kms --tag $(IMAGE)-kms .
+
+# From its sources, which Go's checksum database vouches for.
+$(KUSTOMIZE): Makefile
+	GOBIN=$(CURDIR)/$(@D) CGO_ENABLED=0 go install -trimpath -ldflags '-s -w' sigs.k8s.io/kustomize/kustomize/v5@v5.8.2
+
 test: lint types unit  ## every check and test that needs no other program
 
 lint: $(STAMP)  ## style and the arrows between the rooms
@@ -37,7 +50,7 @@ unit: $(STAMP)  ## unit, contract and end-to-end tests; 100 % of the branches of
 	$(BIN)/coverage report --include='ci_automation/artifact/*,ci_automation/policy/*,ci_automation/report/*,ci_automation/flux/*' --omit='ci_automation/flux/sources/*' --fail-under=100
 	@$(BIN)/python tests/left_out.py
 
-real: $(STAMP)  ## the same against real registries, cosign, flux and a cluster's control plane (needs Go and release data)
+real: $(STAMP)  ## the same against real registries, cosign, flux, a cluster's control plane and containers (needs Go, podman and release data)
 	$(BIN)/python tests/real/peers.py
 	$(BIN)/pytest tests/real
 
@@ -48,6 +61,8 @@ bench: $(STAMP)  ## the figures of the README, beside the real programs'
 lock:  ## renew the locked dependencies (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --custom-compile-command 'make lock' pyproject.toml -o requirements/runtime.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --group dev -c requirements/runtime.txt pyproject.toml requirements/build.in -o requirements/dev.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --extra kms -c requirements/runtime.txt -c requirements/dev.txt pyproject.toml -o requirements/kms.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url -c requirements/dev.txt requirements/build.in -o requirements/build.txt
 
 clean:  ## remove what setup and tests made
 	rm -rf $(VENV) .coverage .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist

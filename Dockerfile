@@ -1,0 +1,52 @@
+# The image of the action. Its builder is podman, buildah or docker with BuildKit; nothing but Python packages is fetched.
+#
+#   BASE          any image with glibc, Python 3.11 or newer and its venv module; a release pins it by digest
+#   REQUIREMENTS  runtime, or kms: with the clients of the cloud key services
+#   --build-context kustomize=DIR   the folder with the program `kustomize`; without it the image has none
+ARG BASE=docker.io/library/python:3.13-slim-trixie
+ARG REQUIREMENTS=runtime
+
+FROM scratch AS kustomize
+
+FROM ${BASE} AS tools
+WORKDIR /source
+COPY requirements/build.txt requirements/
+RUN python3 -m venv /tools \
+ && /tools/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: -r requirements/build.txt \
+ && python3 -m venv --without-pip /opt/venv
+
+# The dependencies have a layer of their own, which a change of the project leaves as it is. Bytecode is compiled here,
+# for a container would do it anew in every run, and so that each build writes the same: without the sources' times,
+# with one hash seed, in one process.
+FROM tools AS dependencies
+ARG REQUIREMENTS
+COPY requirements/${REQUIREMENTS}.txt requirements/
+RUN /tools/bin/python -m pip --python /opt/venv/bin/python install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: -r requirements/${REQUIREMENTS}.txt \
+ && PYTHONHASHSEED=0 /opt/venv/bin/python -m compileall -q -j 1 --invalidation-mode unchecked-hash /opt/venv/lib
+
+FROM tools AS project
+COPY pyproject.toml README.md ./
+COPY ci_automation ci_automation
+RUN /tools/bin/python -m pip wheel --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
+ && /tools/bin/python -m pip --python /opt/venv/bin/python install --quiet --disable-pip-version-check --no-index --no-deps --no-compile --no-warn-script-location --root /project /wheels/*.whl \
+ && PYTHONHASHSEED=0 /opt/venv/bin/python -m compileall -q -j 1 --invalidation-mode unchecked-hash -s /project /project/opt/venv/lib
+
+FROM dependencies AS bill
+ARG REQUIREMENTS
+COPY --from=project /project/ /
+COPY --from=kustomize / /opt/flux-manifests/bin/
+COPY image/sbom.py image/
+RUN mkdir -p /bill/opt/flux-manifests \
+ && /tools/bin/python image/sbom.py /opt/venv /opt/flux-manifests/bin ${REQUIREMENTS} > /bill/opt/flux-manifests/sbom.json
+
+FROM ${BASE}
+LABEL org.opencontainers.image.title="flux-manifests" \
+      org.opencontainers.image.description="Keeps Flux itself current on a fleet of clusters that read it from a signed OCI artifact." \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=kustomize / /opt/flux-manifests/bin/
+COPY --from=dependencies /opt/venv /opt/venv
+COPY --from=project /project/ /
+COPY --from=bill /bill/ /
+# A job's environment is the container's: -I, and absolute paths, leave no say in what runs to PYTHONPATH, PATH or the
+# files of the workspace.
+ENTRYPOINT ["/opt/venv/bin/python", "-I", "-u", "-m", "ci_automation"]

@@ -1,0 +1,387 @@
+"""The workflows: clean for actionlint and zizmor, narrow in what they may, and true to the action that they use."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from ci_automation.actions.inputs import COMMANDS, INPUTS, OUTPUTS
+from ci_automation.approval.dispatch import EventType
+from ci_automation.approval.request import Request
+from ci_automation.approval.workflow_run import inputs, run_title
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Reference
+from ci_automation.config.model import ApprovalConfig
+from ci_automation.flux.version import Version
+from tests.real.peers import peer
+from tests.real.processes import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+Node = dict[str, Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+CALLED = [ROOT / ".github/workflows" / f"{name}.yaml" for name in ("update", "apply", "approve", "fleet")]
+OWN = [ROOT / ".github/workflows" / f"{name}.yaml" for name in ("ci", "release")]
+COPIED = sorted((ROOT / "workflows").rglob("*.yaml"))
+USERS = [*CALLED, *COPIED]
+ALL = [*USERS, *OWN]
+ACTION = "acme/ci-automation"
+PUBLISHING = {"update", "apply", "approve"}
+# What a job may write to, and nothing else: the registry, what asks, and the proof of who signs.
+GRANTS = {
+    "actions": {"read", "write"},
+    "contents": {"read", "write"},
+    "id-token": {"write"},
+    "issues": {"write"},
+    "packages": {"read", "write"},
+    "pull-requests": {"read", "write"},
+}
+
+
+def named(path: Path) -> str:
+    """Return what a file is called in the output of the tests."""
+    return str(path.relative_to(ROOT))
+
+
+each = pytest.mark.parametrize("path", ALL, ids=named)
+each_of_users = pytest.mark.parametrize("path", USERS, ids=named)
+each_called = pytest.mark.parametrize("path", CALLED, ids=named)
+
+
+def workflow(path: Path) -> Node:
+    """Return a workflow; YAML 1.1 takes its `on` for a boolean."""
+    read: dict[Any, Any] = yaml.safe_load(path.read_text())
+    return {"on" if key is True else str(key): value for key, value in read.items()}
+
+
+def triggers(of: Node) -> Node:
+    """Return the events that start a workflow, with what it says of each."""
+    return {name: value or {} for name, value in of["on"].items()}
+
+
+def jobs(path: Path) -> Iterator[tuple[str, Node]]:
+    """Yield the jobs of a workflow by their names."""
+    yield from workflow(path)["jobs"].items()
+
+
+def steps(path: Path) -> Iterator[tuple[str, Node, Node]]:
+    """Yield the steps of a workflow, each with its job and that job's name."""
+    for name, job in jobs(path):
+        for step in job.get("steps", ()):
+            yield name, job, step
+
+
+def command_of(job: Node) -> str:
+    """Return the command of the action that a job runs, or of the workflow that it calls; nothing if neither."""
+    if "uses" in job:
+        return Path(job["uses"].partition("@")[0]).stem
+    for step in job["steps"]:
+        if str(step.get("uses", "")).startswith(f"{ACTION}@"):
+            return str(step.get("with", {}).get("command", "update"))
+    return ""
+
+
+class TestLints:
+    def test_actionlint_finds_nothing(self) -> None:
+        assert run([peer("actionlint"), "-no-color", "-shellcheck=", "-pyflakes=", *ALL]) == ""
+
+    def test_zizmor_finds_nothing_even_when_it_is_pedantic(self) -> None:
+        arguments = ["--offline", "--pedantic", "--no-progress", "--no-exit-codes", "--format=plain"]
+        done = subprocess.run(
+            [peer("zizmor"), *arguments, *ALL, ROOT / "action.yml", ROOT / ".github/dependabot.yml"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "No findings to report" in done.stdout, done.stdout
+
+    def test_zizmor_would_find_something(self, tmp_path: Path) -> None:
+        bad = tmp_path / ".github/workflows/bad.yaml"
+        bad.parent.mkdir(parents=True)
+        bad.write_text(CALLED[0].read_text().replace("permissions: {}", "permissions: write-all"))
+        done = subprocess.run(
+            [peer("zizmor"), "--offline", "--pedantic", "--no-progress", "--format=plain", bad],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode
+        assert "excessive-permissions" in done.stdout
+
+
+class TestRights:
+    @each
+    def test_a_workflow_has_none_and_each_job_says_its_own(self, path: Path) -> None:
+        assert workflow(path)["permissions"] == {}
+        for name, job in jobs(path):
+            assert isinstance(job.get("permissions"), dict), f"{name} of {named(path)}"
+
+    @each
+    def test_each_right_has_its_reason_beside_it(self, path: Path) -> None:
+        rights = re.findall(r"^ +(?:[a-z-]+): (?:read|write)\b.*$", path.read_text(), re.MULTILINE)
+        assert rights
+        assert [line for line in rights if not re.search(r" # \S", line)] == []
+
+    @each_of_users
+    def test_nothing_may_more_than_publish_and_ask(self, path: Path) -> None:
+        for _, job in jobs(path):
+            assert {
+                name: right for name, right in job["permissions"].items() if right not in GRANTS.get(name, ())
+            } == {}
+
+    @pytest.mark.parametrize("path", COPIED, ids=named)
+    def test_a_caller_grants_exactly_what_the_called_workflow_asks_for(self, path: Path) -> None:
+        for _, job in jobs(path):
+            if "uses" not in job:
+                continue
+            wanted: dict[str, str] = {}
+            for _, inner in jobs(ROOT / job["uses"].partition("@")[0].removeprefix(f"{ACTION}/")):
+                for right, level in inner["permissions"].items():
+                    wanted[right] = max(level, wanted.get(right, "read"))  # "write" comes after "read"
+            assert job["permissions"] == wanted
+
+    @each_of_users
+    def test_nobody_elses_code_runs_with_secrets(self, path: Path) -> None:
+        assert {"pull_request", "pull_request_target", "workflow_run", "issue_comment"}.isdisjoint(
+            triggers(workflow(path))
+        )
+
+    @each
+    def test_secrets_are_passed_by_name(self, path: Path) -> None:
+        assert all(isinstance(job.get("secrets", {}), dict) for _, job in jobs(path))
+
+    @each
+    def test_the_checkout_leaves_no_token_behind(self, path: Path) -> None:
+        for _, _, step in steps(path):
+            if str(step.get("uses", "")).startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False
+
+    @each
+    def test_no_text_of_others_becomes_a_part_of_a_script(self, path: Path) -> None:
+        assert [step["run"] for _, _, step in steps(path) if "${{" in step.get("run", "")] == []
+
+    def test_the_checks_of_this_repository_run_for_forks_without_any_secret(self) -> None:
+        ci = workflow(OWN[0])
+        assert all(job["permissions"] == {"contents": "read"} for job in ci["jobs"].values())
+        assert "secrets." not in OWN[0].read_text()
+
+    def test_a_release_reads_no_cache(self) -> None:
+        assert not re.search(r"actions/cache|cache-from|cache:", OWN[1].read_text())
+        assert all("environment" in job for name, job in jobs(OWN[1]) if name != "test")
+
+
+class TestPins:
+    @each
+    def test_what_is_used_is_named_by_a_commit(self, path: Path) -> None:
+        used = [step["uses"] for _, _, step in steps(path) if "uses" in step]
+        used += [job["uses"] for _, job in jobs(path) if "uses" in job]
+        assert used
+        assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", each)] == []
+
+    @each_of_users
+    def test_a_user_needs_nothing_but_the_checkout_and_this_action(self, path: Path) -> None:
+        used = {step["uses"].partition("@")[0] for _, _, step in steps(path) if "uses" in step}
+        assert used <= {"actions/checkout", ACTION}
+
+    @each_of_users
+    def test_the_action_is_pinned_to_a_commit_of_this_repository_everywhere_the_same(self, path: Path) -> None:
+        pins = set(re.findall(rf"{ACTION}[^ @]*@([0-9a-f]{{40}})", path.read_text()))
+        assert pins == set(re.findall(rf"{ACTION}@([0-9a-f]{{40}})", CALLED[0].read_text()))
+        if run(["git", "-C", ROOT, "rev-parse", "--is-shallow-repository"]).strip() == "false":
+            (pin,) = pins
+            run(["git", "-C", ROOT, "merge-base", "--is-ancestor", pin, "HEAD"])
+
+
+class TestConcurrency:
+    @each_of_users
+    def test_one_publication_at_a_time_and_none_is_cancelled(self, path: Path) -> None:
+        assert "concurrency" not in workflow(path)
+        for name, job in jobs(path):
+            if command_of(job) in PUBLISHING and "uses" not in job:
+                group = job["concurrency"]
+                assert group["group"].startswith("flux-manifests-"), name
+                assert group["cancel-in-progress"] is False
+
+    @each_of_users
+    def test_what_waits_for_a_person_or_only_reads_holds_no_group(self, path: Path) -> None:
+        for name, job in jobs(path):
+            if name in {"gate", "list"} or "uses" in job:
+                assert "concurrency" not in job, name
+
+    def test_each_way_to_publish_an_artifact_is_in_the_same_group(self) -> None:
+        def group(path: str) -> str:
+            (found,) = (job["concurrency"]["group"] for _, job in jobs(ROOT / path) if command_of(job) in PUBLISHING)
+            return str(found)
+
+        def with_artifact(text: str) -> str:
+            return re.sub(
+                r"\$\{\{ (inputs|matrix)\.artifact \}\}", "oci://ghcr.io/acme/flux-manifests:production", text
+            )
+
+        paths = [*(named(path) for path in CALLED), "workflows/flux.yaml", "workflows/flux-by-dispatch.yaml"]
+        paths += ["workflows/approve.yaml", "workflows/requested.yaml", "workflows/fleet.yaml"]
+        assert len({with_artifact(group(path)) for path in paths}) == 1
+
+    @pytest.mark.parametrize("path", [CALLED[2], ROOT / "workflows/approve.yaml"], ids=named)
+    def test_an_approval_is_waited_for_in_a_job_that_can_do_nothing(self, path: Path) -> None:
+        parts = dict(jobs(path))
+        assert parts["gate"]["permissions"] == {}
+        assert "uses" not in str(parts["gate"]["steps"])
+        assert "secrets" not in str(parts["gate"])
+        assert parts["publish"]["needs"] == "gate"
+        assert "if" not in parts["publish"]
+
+    def test_the_jobs_of_a_fleet_have_the_secrets_of_their_own_artifact_alone(self) -> None:
+        for path in (CALLED[3], ROOT / "workflows/fleet.yaml"):
+            update = dict(jobs(path))["update"]
+            assert "matrix.artifact" in update["environment"]
+            assert update["steps"][-1]["with"]["artifact"] == "${{ matrix.artifact }}"
+            assert update["strategy"]["fail-fast"] is False
+
+
+class TestWhatTheyGiveToTheAction:
+    @each_of_users
+    def test_each_value_is_an_input_of_it(self, path: Path) -> None:
+        known = {each.name: each for each in INPUTS}
+        for _, _, step in steps(path):
+            if not str(step.get("uses", "")).startswith(f"{ACTION}@"):
+                continue
+            given: Mapping[str, object] = step.get("with", {})
+            assert set(given) <= set(known)
+            assert given.get("command", "update") in COMMANDS
+            for name, value in given.items():
+                if (choices := known[name].choices) and value and "${{" not in str(value):
+                    assert value in choices, name
+
+    @each_of_users
+    def test_each_output_that_is_read_is_one_of_it(self, path: Path) -> None:
+        read = set(re.findall(r"steps\.\w+\.outputs\.([\w-]+)", path.read_text()))
+        assert read <= {each.name for each in OUTPUTS}
+
+    @pytest.mark.parametrize("path", COPIED, ids=named)
+    def test_what_a_caller_gives_a_workflow_is_an_input_of_that(self, path: Path) -> None:
+        for _, job in jobs(path):
+            if "uses" in job:
+                called = triggers(workflow(ROOT / job["uses"].partition("@")[0].removeprefix(f"{ACTION}/")))
+                wanted = called["workflow_call"]["inputs"]
+                assert set(job["with"]) <= set(wanted)
+                assert {name for name, each in wanted.items() if each.get("required")} <= set(job["with"])
+                assert set(job["secrets"]) <= set(called["workflow_call"]["secrets"])
+
+    @each_called
+    def test_an_input_means_the_same_in_all_of_them(self, path: Path) -> None:
+        ours = triggers(workflow(path))["workflow_call"]["inputs"]
+        known = triggers(workflow(CALLED[0]))["workflow_call"]["inputs"]
+        assert {name: each for name, each in ours.items() if name in known and known[name] != each} == {}
+
+    @each_called
+    def test_every_input_and_secret_is_used(self, path: Path) -> None:
+        text = path.read_text()
+        call = triggers(workflow(path))["workflow_call"]
+        assert [name for name in call["inputs"] if not re.search(rf"inputs\.{name}\b(?!-)", text)] == []
+        assert [name for name in call["secrets"] if f"secrets.{name} " not in text] == []
+
+    @each_called
+    def test_they_sign_keyless_only_where_the_shared_subject_is_accepted(self, path: Path) -> None:
+        call = triggers(workflow(path))["workflow_call"]["inputs"]
+        assert call["accept-shared-subject"]["default"] is False
+        assert call["key"]["default"] == "env://COSIGN_KEY"
+        for _, job, step in steps(path):
+            if command_of(job) in PUBLISHING and str(step.get("uses", "")).startswith(f"{ACTION}@"):
+                assert step["with"]["key"] == "${{ !inputs.accept-shared-subject && inputs.key || '' }}"
+
+    @pytest.mark.parametrize("path", ["workflows/approve.yaml", "workflows/with-key/approve.yaml"])
+    def test_the_run_that_asks_is_started_with_what_it_takes_and_found_by_its_title(self, path: str) -> None:
+        channel = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
+        request = Request(channel, Version.parse("2.9.4"), Digest.of(b"base"), Digest.of(b"target"))
+        given, approve = inputs(request), workflow(ROOT / path)
+        assert set(triggers(approve)["workflow_dispatch"]["inputs"]) == set(given)
+        title = re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda match: given[match[1]], approve["run-name"])
+        assert title == run_title(request)
+
+    def test_the_environment_that_waits_is_the_one_that_is_judged(self) -> None:
+        wanted = ApprovalConfig()
+        assert wanted.workflow == "approve.yaml"
+        assert dict(jobs(ROOT / "workflows/approve.yaml"))["gate"]["environment"] == wanted.environment
+        assert triggers(workflow(CALLED[2]))["workflow_call"]["inputs"]["gate"]["default"] == wanted.environment
+
+    @pytest.mark.parametrize(
+        ("path", "event"),
+        [
+            pytest.param("workflows/requested.yaml", EventType.UPDATE_REQUESTED, id="an update is wanted"),
+            pytest.param("workflows/consumers.yaml", EventType.PUBLISHED, id="one was published"),
+        ],
+    )
+    def test_an_event_of_another_repository_starts_a_run_and_says_nothing_to_it(
+        self, path: str, event: EventType
+    ) -> None:
+        received = workflow(ROOT / path)
+        assert triggers(received)["repository_dispatch"] == {"types": [str(event)]}
+        assert "github.event.client_payload.key" in received["run-name"]
+        assert "client_payload" not in str(received["jobs"])
+
+
+class TestTheMarketplace:
+    """What GitHub asks of an action that it lists ("Metadata syntax", "Publishing actions in GitHub Marketplace")."""
+
+    @pytest.fixture
+    def metadata(self) -> Node:
+        read: Node = yaml.safe_load((ROOT / "action.yml").read_text())
+        return read
+
+    def test_has_a_name_an_author_and_a_short_description(self, metadata: Node) -> None:
+        assert metadata["name"]
+        assert metadata["author"]
+        assert 0 < len(metadata["description"]) <= 125
+
+    def test_has_a_color_and_an_icon_that_it_knows(self, metadata: Node) -> None:
+        colors = {"white", "black", "yellow", "blue", "green", "orange", "red", "purple", "gray-dark"}
+        assert metadata["branding"]["color"] in colors
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", metadata["branding"]["icon"])
+
+
+def test_a_release_names_the_image_by_digest_and_itself_by_a_commit(tmp_path: Path) -> None:
+    """The script of release.yaml, on a copy of this repository."""
+    for part in (".github", "workflows", "docs", "README.md", "action.yml"):
+        (shutil.copytree if (ROOT / part).is_dir() else shutil.copyfile)(ROOT / part, tmp_path / part)
+
+    def git(*arguments: str) -> str:
+        who = ["-c", "user.name=tests", "-c", "user.email=tests@example.com"]
+        return run(["git", "-C", tmp_path, *who, *arguments]).strip()
+
+    git("init", "--quiet")
+    git("add", "--all")
+    git("commit", "--quiet", "--message", "the sources")
+    released = git("rev-parse", "HEAD")
+    digests = {"v1.2.3": f"sha256:{'a' * 64}", "v1.2.3-kms": f"sha256:{'b' * 64}"}
+    (script,) = (step["run"] for _, _, step in steps(OWN[1]) if step.get("name") == "Write the digests and the pins")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "GITHUB_SHA": released,
+        "IMAGE": "ghcr.io/acme/ci-automation",
+        "VERSION": "v1.2.3",
+        "RUNTIME": digests["v1.2.3"],
+        "KMS": digests["v1.2.3-kms"],
+    }
+    subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    for tag, digest in digests.items():
+        first = git("rev-parse", f"{tag}^")
+        assert git("rev-parse", f"{tag}^^") == released
+        assert git("diff", "--name-only", released, first) == "action.yml"
+        image = yaml.safe_load(git("show", f"{tag}:action.yml"))["runs"]["image"]
+        assert image == f"docker://ghcr.io/acme/ci-automation@{digest}"
+        changed = set(git("diff", "--name-only", first, tag).splitlines())
+        assert {named(path) for path in USERS} <= changed
+        for path in USERS:
+            pins = re.findall(rf"{ACTION}[^ @]*@([0-9a-f]{{40}}) # (\S+)", git("show", f"{tag}:{named(path)}"))
+            assert set(pins) == {(first, tag)}
