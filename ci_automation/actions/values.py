@@ -20,7 +20,7 @@ _SHOWN = 80
 class InvalidInput(UsageError):
     """Inputs of the action cannot be used; all that is wrong with them, one line each."""
 
-    hint = "The inputs are described in action.yml, and in docs/action-reference.md."
+    hint = "The inputs are described in action.yml, and in the README."
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(problems))

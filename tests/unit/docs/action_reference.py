@@ -1,4 +1,4 @@
-"""What `action.yml` and the reference say of inputs and outputs, made from the one list in the code.
+"""What `action.yml` and the README say of inputs and outputs, made from the one list in the code.
 
 python -m tests.unit.docs.action_reference        # writes both anew
 """
@@ -12,7 +12,7 @@ from ci_automation.actions.inputs import INPUTS, OUTPUTS, Input, Kind
 from ci_automation.report.markdown import table
 
 ROOT = Path(__file__).parents[3]
-ACTION, REFERENCE = ROOT / "action.yml", ROOT / "docs/action-reference.md"
+ACTION, REFERENCE = ROOT / "action.yml", ROOT / "README.md"
 _BEGIN, _END = "inputs and outputs: made from ci_automation/actions/inputs.py", "end of inputs and outputs"
 
 
@@ -29,14 +29,14 @@ def action_section() -> str:
 
 
 def reference_section() -> str:
-    """Return the inputs and outputs as the reference has them."""
+    """Return the inputs and outputs as the README has them."""
     inputs = [(f"`{it.name}`", _code(it.expression or it.default), _described(it)) for it in INPUTS]
     outputs = [(f"`{it.name}`", it.description) for it in OUTPUTS]
     return "\n\n".join(
         [
-            "## Inputs",
+            "### Inputs",
             table(("input", "default", "what it is"), inputs),
-            "## Outputs",
+            "### Outputs",
             table(("output", "what it is"), outputs),
         ]
     )
@@ -67,7 +67,7 @@ def action_file() -> str:
 
 
 def reference_file() -> str:
-    """Return the reference as it should be."""
+    """Return the README as it should be."""
     return made_anew(REFERENCE.read_text(), f"\n{reference_section()}\n", f"<!-- {_BEGIN} -->", f"<!-- {_END} -->")
 
 

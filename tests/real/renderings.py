@@ -1,0 +1,79 @@
+"""What people see in a pull request and in the summary of a run, of real releases, as the documents show it.
+
+python -m tests.real.renderings        # writes them into the documents anew
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.tree import File, Tree
+from ci_automation.flows.init import init
+from ci_automation.flows.ports import Intent, Ports
+from ci_automation.flows.update import update
+from ci_automation.flux.sources.directory import DirectorySource
+from ci_automation.flux.version import Version
+from ci_automation.report.account import Account, Standing
+from ci_automation.report.request import Page
+from ci_automation.report.summary import summary
+from ci_automation.signing.signer import KeySigner
+from tests.fakes.registry import InMemoryRegistry
+from tests.fakes.world import NOW, signing_key
+from tests.real.peers import ROOT, flux_releases
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ci_automation.flows.update import Outcome
+
+CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
+PULL = "https://github.com/acme/fleet/pull/7"
+DOCUMENTS = ("README.md",)
+_PLACE = re.compile(r"<!-- rendering: (?P<name>[a-z ]+) -->\n.*?<!-- end of rendering -->\n", re.DOTALL)
+_LIMIT = 1 << 20
+
+
+def renderings(releases: Path) -> dict[str, str]:
+    """Return the Markdown of each, by its name."""
+    signer = KeySigner(signing_key())
+    ports = Ports(InMemoryRegistry(), DirectorySource(releases), signer, signer.trusted)
+    overlay = Tree((File("kustomization.yaml", b"resources: [flux-system/gotk-components.yaml]\n"),))
+    init(CHANNEL, Version.parse("v2.8.5"), ports, Intent(now=NOW, overlay=overlay))
+    asked = update(CHANNEL, ports, Intent(now=NOW))
+    (step,) = asked.waiting
+    page = Page("production", CHANNEL, step)
+    return {
+        "pull request": f"**{page.title}**\n\n{re.sub('<!--.*?-->', '', page.body).strip()}",
+        "summary": summary((_account(asked),), None, _LIMIT).strip(),
+    }
+
+
+def _account(outcome: Outcome) -> Account:
+    plan = outcome.plan
+    return Account(
+        "production",
+        CHANNEL,
+        before=Standing(plan.current_version, plan.current),
+        published=plan.steps[: outcome.done],
+        waiting=outcome.waiting,
+        plan=plan,
+        approval_url=PULL,
+        signed=True,
+    )
+
+
+def document(name: str, made: dict[str, str]) -> str:
+    """Return a document with its renderings made anew."""
+
+    def place(match: re.Match[str]) -> str:
+        quoted = "\n".join(f"> {line}".rstrip() for line in made[match["name"]].splitlines())
+        return f"<!-- rendering: {match['name']} -->\n{quoted}\n<!-- end of rendering -->\n"
+
+    return _PLACE.sub(place, (ROOT / name).read_text())
+
+
+if __name__ == "__main__":
+    for each in DOCUMENTS:
+        (ROOT / each).write_text(document(each, renderings(flux_releases())))
