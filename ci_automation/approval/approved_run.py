@@ -8,14 +8,15 @@ the registry is that its credentials belong to the environment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.approval.desk import Granted, NotCounted
+from ci_automation.approval.people import People
 from ci_automation.attestation.record import Approval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from datetime import datetime
 
     from ci_automation.approval.request import Request
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ci_automation.github.runs import Runs
 
 _EVENT = "workflow_dispatch"
-_WRITERS = frozenset({"admin", "maintain", "write"})
 
 
 def unprotected(environment: Environment | None, name: str) -> str:
@@ -42,14 +42,6 @@ def how_to_protect(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
-    """What somebody may do in the repository now, and whether they are in the team that counts."""
-
-    permission: str
-    member: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class RunFacts:
     """What is known of the run that a job is in: from the runner (`event`, `ref`), and from GitHub (the rest)."""
 
@@ -59,7 +51,7 @@ class RunFacts:
     run: Run
     environment: Environment | None
     said: tuple[RunApproval, ...]
-    people: Mapping[str, Person] = field(default_factory=dict)  # those who approved, by login
+    people: People  # those who approved
 
 
 def judge_run(
@@ -105,12 +97,8 @@ def _why_not(actor: Actor, key: str, facts: RunFacts, settings: ApprovalConfig) 
     # A run with a key was started by a check, with whose token ever: a machine's account looks like a person's.
     if key and facts.run.actor is not None and facts.run.actor.login == actor.login:
         return f"{actor.login} approved it, and is who asked; a run started by hand has no key"
-    person = facts.people.get(actor.login, Person("none", member=False))
-    if person.permission not in _WRITERS:
-        return f"{actor.login} approved it, but may not write to the repository"
-    if settings.team and not person.member:
-        return f"{actor.login} approved it, but is not in the team {settings.team}"
-    return ""
+    lacking = facts.people.lacking(actor.login, settings.team)
+    return f"{actor.login} approved it, but {lacking}" if lacking else ""
 
 
 def _approvers(said: Iterable[RunApproval], environment: str) -> tuple[Actor, ...]:
@@ -148,12 +136,8 @@ def approved_run(
         ReleaseSourceError: GitHub failed or refused.
     """
     said = runs.run_approvals(job.run)
-    team = settings.team
-    persons = {
-        actor.login: Person(repository.permission(actor.login), team is None or repository.is_member(team, actor.login))
-        for actor in _approvers(said, settings.environment)
-        if not actor.is_bot
-    }
+    persons = (actor.login for actor in _approvers(said, settings.environment) if not actor.is_bot)
+    people = People.of(persons, settings.team, repository)
     environment = runs.environment(settings.environment)
-    facts = RunFacts(job.event, job.ref, job.branch, runs.run(job.run), environment, said, persons)
+    facts = RunFacts(job.event, job.ref, job.branch, runs.run(job.run), environment, said, people)
     return judge_run(request, key, facts, settings, now)

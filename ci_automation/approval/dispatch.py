@@ -249,7 +249,7 @@ def _deliver(
             return Delivery(name, Told.KNOWN, run.url, _ended(run))
     except (GitHubDenied, NotOnGitHub) as error:
         waits = ()
-        remark = f"Its runs cannot be read, so that this event is sent at every check: {error}. {error.hint}"
+        remark = f"Its runs cannot be read, so that this event may be sent again: {error}. {error.hint}"
     receiver.dispatch_event(dispatch.type, dispatch.to_payload())
     for wait in waits:
         sleep(wait)
@@ -257,7 +257,7 @@ def _deliver(
             return Delivery(name, Told.SENT, run.url)
         remark = (
             f"No run of {name} has {dispatch.key} in its title yet. A workflow there needs `client_payload.key` in its "
-            "`run-name`; without that, this event is sent at every check."
+            "`run-name`; without that, this event may be sent again."
         )
     return Delivery(name, Told.SENT, f"{server}/{name}/actions", remark.strip())
 

@@ -7,7 +7,6 @@ reviews of exactly the merged commit by such people. Branch rules and CODEOWNERS
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -17,25 +16,15 @@ from ci_automation.attestation.record import Approval
 from ci_automation.github.model import PullState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ci_automation.approval.lock import Entry
+    from ci_automation.approval.people import People
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
     from ci_automation.github.model import Actor, PullRequest, Snapshot
 
-_MAY_WRITE = frozenset({"admin", "write"})
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _OPINIONS = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
-
-
-@dataclass(frozen=True, slots=True)
-class People:
-    """What GitHub says now of those whose word could count: their permissions, and who of them is in the team."""
-
-    permissions: Mapping[str, str]
-    members: frozenset[str] = frozenset()
 
 
 def claimed(base: Digest, channel: Reference, snapshot: Snapshot) -> Entry | None:
@@ -91,13 +80,15 @@ def _verdict(pull: PullRequest, snapshot: Snapshot, people: People, settings: Ap
     if pull.merged_at is None:
         return "was merged, and GitHub does not say when"
     merger = _merger(pull, snapshot)
-    if merger and (lacking := _lacking(merger, people, settings)):
+    if merger and (lacking := people.lacking(merger, settings.team)):
         return f"was merged by {merger}, who {lacking}"
-    approving = [login for login in _approving(pull, snapshot) if not _lacking(login, people, settings)]
+    approving = [login for login in _approving(pull, snapshot) if not people.lacking(login, settings.team)]
     needed = _reviews_needed(pull, snapshot, settings)
     if len(approving) < needed:
         by = f"by {merger}" if merger else "by no person"
         return f"was merged {by} with {len(approving)} of {needed} approving reviews of its last commit that count"
+    if again := snapshot.open_pull:  # the file lost the entry since, and has it back without a word of anybody's
+        return f"was merged before pull request {again.number}, which asks anew, was opened"
     return Approval(merger or ", ".join(approving), f"pull request {pull.url}", pull.merged_at)
 
 
@@ -107,15 +98,6 @@ def _out_of_place(pull: PullRequest, snapshot: Snapshot) -> str:
         return "comes from a fork"
     if pull.base != snapshot.default_branch:
         return f"went into {pull.base}, which is not the default branch"
-    return ""
-
-
-def _lacking(login: str, people: People, settings: ApprovalConfig) -> str:
-    """Return what somebody lacks, whose word does not count."""
-    if people.permissions.get(login) not in _MAY_WRITE:
-        return "may not write to the repository now"
-    if settings.team and login not in people.members:
-        return f"is not in the team {settings.team} now"
     return ""
 
 

@@ -7,16 +7,16 @@ it speaks of. What people did is never overwritten.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ci_automation.approval.desk import Asked, AskedState
-from ci_automation.approval.judge import People, claimed, judge, merge_of, witnesses
+from ci_automation.approval.judge import claimed, judge, merge_of, witnesses
 from ci_automation.approval.lock import LOCK_FILE, Entry, Lock
+from ci_automation.approval.people import People
 from ci_automation.approval.request import Request
 from ci_automation.approval.work import Trace, Work
+from ci_automation.github.commits import branch_name
 from ci_automation.github.errors import HeadMoved
 from ci_automation.github.model import PullState
 from ci_automation.report.quote import one_line
@@ -33,15 +33,6 @@ if TYPE_CHECKING:
     from ci_automation.github.repository import Repository
 
 _ATTEMPTS = 3
-_SAFE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-]))*")
-
-
-def branch_name(name: str) -> str:
-    """Return the branch for an artifact of that name; a name that git would not take gets a hash for the rest of it."""
-    if _SAFE.fullmatch(name) and not name.endswith(".lock"):
-        return f"flux-manifests/{name}"
-    letters = re.sub(r"[^A-Za-z0-9]+", "-", name)[:60].strip("-")
-    return f"flux-manifests/{letters}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +81,7 @@ class PullRequestDesk:
         self._seen = snapshot = self._look()
         if (entry := claimed(base, self._channel, snapshot)) is None:
             return None
-        asked = witnesses(entry, snapshot, self._settings)
-        team = self._settings.team
-        people = People(
-            {login: self._repository.permission(login) for login in asked},
-            frozenset(login for login in asked if team and self._repository.is_member(team, login)),
-        )
+        people = People.of(witnesses(entry, snapshot, self._settings), self._settings.team, self._repository)
         merged = merge_of(entry, snapshot)
         self._judged = merged.url if merged else None
         return judge(entry, snapshot, people, self._settings)
@@ -132,7 +118,7 @@ class PullRequestDesk:
         snapshot = seen if seen and seen.branch is None else self._look()
         if (work := Work.of(snapshot, self._channel)) is None:
             return
-        if pull := _open(snapshot):
+        if pull := snapshot.open_pull:
             if work.entry is None or work.is_altered:
                 return
             self._close(pull, work.entry.request, snapshot, reason)
@@ -158,7 +144,7 @@ class PullRequestDesk:
         merged = merge_of(there, snapshot) if there and there.request == wish.entry.request else None
         if merged and merged.url != self._judged:
             return Asked(merged.url, AskedState.UNCHANGED, "it was merged just now; the next run takes it up")
-        pull, work = _open(snapshot), Work.of(snapshot, self._channel)
+        pull, work = snapshot.open_pull, Work.of(snapshot, self._channel)
         no = None if pull else _refused(snapshot)
         if no and replace(no[1], state=MarkState.ASKED) == wish.mark:
             remark = f"people closed it; reopen it, or delete the branch {self._branch}, and it is asked for again"
@@ -182,7 +168,7 @@ class PullRequestDesk:
         if asked := self._settled(snapshot, wish):
             return asked
         head = self._write(snapshot, wish)
-        if pull := _open(snapshot):
+        if pull := snapshot.open_pull:
             self._update(replace(pull, head=head), wish, snapshot)
             return Asked(pull.url, AskedState.UPDATED)
         told = self._is_told
@@ -205,6 +191,8 @@ class PullRequestDesk:
         work = Work.of(snapshot, self._channel)
         if work and work.serves(wish.entry, wish.default):
             return work.branch.head
+        if not work or work.entry != wish.entry:
+            self._hold_back(snapshot.open_pull)
         trace = Trace.of(wish.entry, wish.default)
         version = wish.entry.request.version
         message = f"{one_line(f'Ask for Flux {version} for {self._name}', 100)}\n\n{trace}\n"
@@ -220,6 +208,15 @@ class PullRequestDesk:
                 self._commits.delete_branch(self._branch)
             self._commits.create_branch(self._branch, head)
         return self._commits.commit(self._branch, head, message, files)
+
+    def _hold_back(self, pull: PullRequest | None) -> None:
+        """Let GitHub not merge, in the name of a person who told it to, what that person has not seen.
+
+        It would: auto-merge stays on when somebody who may write pushes. Where it is configured, reviews of the last
+        commit are what counts.
+        """
+        if pull and pull.auto_merge and not self._settings.auto_merge:
+            self._pulls.disable_auto_merge(pull)
 
     def _update(self, pull: PullRequest, wish: _Wish, snapshot: Snapshot) -> None:
         """Bring the page up to date, and at last what it says of itself."""
@@ -260,17 +257,11 @@ class PullRequestDesk:
             self._pulls.comment(pull.number, text)
 
 
-def _open(snapshot: Snapshot) -> PullRequest | None:
-    return next((p for p in snapshot.pulls if p.state is PullState.OPEN and not p.cross_repository), None)
-
-
 def _refused(snapshot: Snapshot) -> tuple[PullRequest, Mark] | None:
-    """Return the pull request that people closed last, and what it asked for, while its branch is there."""
-    last = next((pull for pull in snapshot.pulls if not pull.cross_repository), None)
-    if snapshot.branch is None or last is None or last.state is not PullState.CLOSED:
-        return None
-    mark = Mark.find(last.body)
-    return (last, mark) if mark and mark.state is not MarkState.WITHDRAWN else None
+    """Return the pull request that people closed, and what it asked for."""
+    pull = snapshot.refused_pull
+    mark = Mark.find(pull.body) if pull else None
+    return (pull, mark) if pull and mark and mark.state is not MarkState.WITHDRAWN else None
 
 
 def _shows(pull: PullRequest, title: str, body: str) -> bool:

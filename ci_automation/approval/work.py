@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Self
 
 from ci_automation.approval.lock import Entry, InvalidLock, Lock
 from ci_automation.artifact.digest import Digest
-from ci_automation.github.model import PullState
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
@@ -32,10 +31,8 @@ class Trace:
     @classmethod
     def find(cls, commit: Commit, viewer: Actor) -> Self | None:
         """Return the trace that a commit of ours has, or None where it is somebody else's."""
-        found = _TRACE.search(commit.message)
-        author = commit.author  # another bot with such a message is this program with the token that it had before
-        ours = author is None or author.is_bot or author.login.casefold() == viewer.login.casefold()
-        return cls(found["asked"], found["base"]) if found and ours else None
+        found = _TRACE.search(commit.message) if commit.may_be_of(viewer) else None
+        return cls(found["asked"], found["base"]) if found else None
 
     def __str__(self) -> str:
         return f"Flux-Manifests-Request: {self.asked} on {self.base}"
@@ -70,10 +67,7 @@ class Work:
         traces = [Trace.find(commit, snapshot.viewer) for commit in branch.commits]
         newest = next((trace for trace in traces if trace), None)
         altered = bool(traces) and (entry is None or newest is None or _key(entry) != newest.asked)
-        merged = any(
-            pull.state is PullState.MERGED and pull.head == branch.head and not pull.cross_repository
-            for pull in snapshot.pulls
-        )
+        merged = snapshot.is_merged
         base = newest.base if newest else _place(lock, artifact)
         return cls(branch, lock, entry, base, merged, (altered or None in traces) and not merged, altered)
 

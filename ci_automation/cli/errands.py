@@ -12,7 +12,8 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.cli.desk import Hub, desk, now, settings_of
 from ci_automation.cli.given import Given, configuration
 from ci_automation.cli.output import print_table
-from ci_automation.cli.step import APPROVAL_NEEDED, goals, trouble_of
+from ci_automation.cli.results import APPROVAL_NEEDED
+from ci_automation.cli.step import goals, trouble_of
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.approved import apply_granted
@@ -60,8 +61,9 @@ def update(inputs: Inputs, step: Step) -> int:
     hub = _hub(inputs, step)
 
     def flow(goal: Target) -> Account:
-        by_hand = step.job.event != "schedule"
-        tended = tend(goal.channel, goal.ports, goal.intent, desk(goal, hub), thorough=by_hand)
+        # A re-run finishes what the attempt before had no time for; to look each hour would cost a request.
+        thorough = step.job.event != "schedule" or step.job.attempt > 1
+        tended = tend(goal.channel, goal.ports, goal.intent, desk(goal, hub), thorough=thorough)
         return _announced(_account(goal, tended, step), hub, goal, step)
 
     return _for_each(flow, inputs, step)
@@ -236,6 +238,8 @@ def _remarks(goal: Target, tended: Tended, outcomes: list[Outcome]) -> Iterator[
         yield f"the approval of {tended.refused.request.version} does not count: {tended.refused.reason}"
     if tended.asked and tended.asked.remark:
         yield tended.asked.remark
+    if goal.intent.adopt and any(outcome.trust == "verified" for outcome in outcomes):
+        yield "there is nothing to adopt: leave adopt out, or a channel that is moved back to that digest is believed"
     if any(outcome.trust == "not checked" for outcome in outcomes):
         yield "the signature of what was there was not checked: neither a key nor an identity is given"
     if tended.changed and goal.intent.unsafe_unsigned:
@@ -244,13 +248,15 @@ def _remarks(goal: Target, tended: Tended, outcomes: list[Outcome]) -> Iterator[
 
 def _publication(account: Account, goal: Target, step: Step) -> tuple[Request, datetime] | None:
     """Return what this run published last and when, by its record: a re-run tells what it had no time to tell."""
-    standing = account.after
-    if standing is None or not (account.published or step.job.attempt > 1):
+    if not (account.published or step.job.attempt > 1):
+        return None
+    digest = account.after.digest if account.after else goal.ports.registry.resolve(goal.channel)
+    if digest is None:
         return None
     if goal.ports.trusted is None:  # nothing is signed, and so nothing recorded
         last = account.published[-1] if account.published else None
         return (Request(goal.channel, last.new_version, last.base, last.target), now()) if last else None
-    for record in reversed(read(goal.ports.registry, goal.channel, standing.digest, goal.ports.trusted)):
+    for record in reversed(read(goal.ports.registry, goal.channel, digest, goal.ports.trusted)):
         if record.is_for(goal.channel) and (account.published or record.run == step.job.url):
             base = record.previous or record.digest
             return Request(goal.channel, record.version, base, record.digest), record.at

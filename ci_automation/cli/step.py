@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.report.adoption import Adoption
 
-APPROVAL_NEEDED = 3
 PLANS = "flux-manifests-plans"
 _OPTION = re.compile(r"--([a-z-]+[a-z])")
 _NAMES = frozenset(each.name for each in INPUTS)

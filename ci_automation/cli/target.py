@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ci_automation.actions.job import Job
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.given import configuration, release_source
 from ci_automation.cli.output import confirmation, progress
@@ -194,9 +195,8 @@ def _signature_format(artifact: ArtifactConfig | None, given: Given) -> Signatur
 
 def this_run(environment: Mapping[str, str]) -> Run:
     """Return which run of GitHub Actions this is, by the variables that the runner sets; elsewhere an empty one."""
-    server, repository, run = (environment.get(f"GITHUB_{it}", "") for it in ("SERVER_URL", "REPOSITORY", "RUN_ID"))
-    url = f"{server}/{repository}/actions/runs/{run}" if server and repository and run else ""
-    return Run(url, environment.get("GITHUB_ACTOR", ""), environment.get("GITHUB_WORKFLOW_REF", ""))
+    job = Job.of(environment)
+    return Run(job.url, job.actor)
 
 
 class PlanForAnotherArtifact(UsageError):

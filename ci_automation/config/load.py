@@ -141,7 +141,8 @@ def _contradictions(document: Document, file: sections.File) -> list[Problem]:
         problems.append(document.problem(("apiUrl",), "is for a github: source alone"))
     seen: dict[object, Path] = {}
     for index, artifact in enumerate(file.artifacts):
-        for key, value in (("name", artifact.name), ("url", artifact.url)):
+        # Names are those of environments, too, which have no case: two artifacts would share credentials.
+        for key, value in (("name", artifact.name.casefold()), ("url", artifact.url)):
             here: Path = ("artifacts", index, key)
             if (first := seen.setdefault((key, value), here)) is not here:
                 problems.append(document.problem(here, f"is the same as that of artifacts[{first[1]}]"))

@@ -7,7 +7,7 @@ inputs of a ResourceSet have no schema, so they count only where one mapping has
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ci_automation.consumers.model import Finding, Kind, is_digest, is_immutable_tag
@@ -54,6 +54,7 @@ class _Finder:
     text: str
     published: Published
     governed: Container[Node | None]
+    passed: set[Node] = field(default_factory=set)  # in inputs: what is in one ResourceSet in another is found once
 
     def of(self, mapping: Mapping) -> Iterator[Finding]:
         """Return what one mapping says of the artifact, if it is an object that does."""
@@ -64,7 +65,7 @@ class _Finder:
         if kind == "OCIRepository" and version.startswith(_SOURCES) and self.published.is_at(spec.text("url")):
             yield from self._source(spec, what)
         if kind == "ResourceSet" and version.startswith(_OPERATOR) and (inputs := spec.get("inputs")):
-            for each in mappings(inputs):
+            for each in mappings(inputs, self.passed):
                 if any(self.published.is_at(each.text(key), scheme=False) for key in _ADDRESSES):
                     yield from self._input(each, what)
 

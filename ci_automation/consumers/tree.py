@@ -104,11 +104,15 @@ def resolved(node: Node) -> Value:
     return node.target if isinstance(node, Alias) else node
 
 
-def mappings(node: Node) -> Iterator[Mapping]:
-    """Return every mapping in a node, itself included, each once; keys are not looked into."""
+def mappings(node: Node, passed: set[Node] | None = None) -> Iterator[Mapping]:
+    """Return every mapping in a node, itself included, each once; keys are not looked into, nor what was `passed`."""
+    passed = set() if passed is None else passed
     waiting = [node]
     while waiting:
         here = waiting.pop()
+        if here in passed:
+            continue
+        passed.add(here)
         if isinstance(here, Mapping):
             yield here
             waiting += reversed(here.items[1::2])

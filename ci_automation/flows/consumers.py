@@ -12,10 +12,10 @@ from ci_automation.consumers.edit import MAX_BYTES, Edited, edit
 from ci_automation.consumers.model import Finding, Kind, Published
 from ci_automation.consumers.outcome import ConsumersReport, FileOutcome, RepositoryOutcome, State
 from ci_automation.errors import Error, UsageError
-from ci_automation.flows.consumer_files import contents
-from ci_automation.flows.proposal import Proposal, Proposed, ProposedState, propose, withdraw
-from ci_automation.github.commits import Commits
+from ci_automation.github.commits import Commits, branch_name
 from ci_automation.github.errors import RateLimited
+from ci_automation.github.files import Files
+from ci_automation.github.proposal import Proposal, Proposed, ProposedState, propose, withdraw
 from ci_automation.github.pulls import Pulls
 from ci_automation.github.repository import Repository
 from ci_automation.report.consumers import body, message, title
@@ -67,13 +67,6 @@ def update_consumers(
     return ConsumersReport(published, tuple(outcomes))
 
 
-def consumer_branch(artifact: str) -> str:
-    """Return the branch on which an artifact's changes are offered; names of artifacts may be no names of branches."""
-    if ".." in artifact or artifact.endswith((".", ".lock")):
-        artifact = f"{artifact.replace('.', '-')}-{hashlib.sha256(artifact.encode()).hexdigest()[:8]}"
-    return f"flux-manifests/consumer-{artifact}"
-
-
 def _grouped(consumers: Iterable[ConsumerConfig]) -> dict[str, tuple[str, ...]]:
     """Return the paths by repository, of which there is one pull request; GitHub's names have no case."""
     names: dict[str, str] = {}
@@ -89,14 +82,15 @@ class _Consumer:
     """One repository that names the artifact."""
 
     def __init__(self, client: GitHub, name: str, published: Published) -> None:
-        self._client, self._repository, self._published = client, Repository(client, name), published
+        self._published = published
+        self._repository, self._files = Repository(client, name), Files(client, name)
         self._commits, self._pulls = Commits(client, name), Pulls(client, name)
 
     def update(self, paths: tuple[str, ...]) -> RepositoryOutcome:
         """Return what became of it."""
-        branch = consumer_branch(self._published.name)
+        branch = branch_name(self._published.name, "consumer-")
         seen = self._repository.snapshot(branch, _ANY_FILE)
-        listed = [entry for entry in self._repository.files(seen.head, paths) if entry[0].endswith(_SUFFIXES)]
+        listed = [entry for entry in self._files.listed(seen.head, paths) if entry[0].endswith(_SUFFIXES)]
         if len(listed) > MAX_FILES:
             raise TooManyConsumerFiles(self._repository.name, len(listed))
         edits = dict(self._edits(seen.head, listed))
@@ -106,12 +100,12 @@ class _Consumer:
         if changed:
             done = propose(self._commits, self._pulls, seen, self._proposal(branch, changed, files))
         else:
-            done = withdraw(self._pulls, seen, branch, "nothing is left to be changed")
+            done = withdraw(self._pulls, seen, "nothing is left to be changed")
         return RepositoryOutcome(self._repository.name, _state(done), done.url, done.remark, files)
 
     def _edits(self, commit: str, listed: list[tuple[str, str]]) -> Iterator[tuple[str, Edited]]:
         """Yield what became of those blobs that name the artifact."""
-        for sha, data in contents(self._client, self._repository, commit, listed):
+        for sha, data in self._files.contents(commit, listed):
             if data is None:
                 reason = f"it is larger than {MAX_BYTES >> 20} MiB"
                 yield sha, Edited(b"", (Finding(1, "file", Kind.LEFT, reason=reason),))

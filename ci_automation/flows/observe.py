@@ -88,7 +88,7 @@ def observe(channel: Reference, ports: Ports) -> Observed:
 
 
 def accept_both(signing: Trusted, trusted: Trusted) -> str:
-    """Return what a cluster's verify block has to say to accept either."""
+    """Return what a cluster's verify block has to say to accept either of two keys, or of two identities."""
     if isinstance(signing, TrustedKeys) or isinstance(trusted, TrustedKeys):
         return "put the new public key beside the old one in the Secret of verify.secretRef"
     issuers = "|".join(dict.fromkeys(match.issuer for it in (trusted, signing) for match in it.matches))

@@ -70,7 +70,6 @@ class Run:
 
     url: str = ""
     actor: str = ""
-    workflow: str = ""
 
 
 @dataclass(frozen=True, slots=True)

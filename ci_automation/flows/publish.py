@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
 
+_ACCEPT = "--accept-identity-change"
+
 
 class ImmutableTagTaken(Conflict):
     """An immutable tag points at another digest than the one it is named after."""
@@ -68,10 +70,13 @@ class IdentityChange(VerificationFailed):
             if isinstance(signing, TrustedIdentities)
             else ""
         )
-        self.hint = (
-            f"If it shall change: first let the clusters accept both ({accept_both(signing, trusted)}), then run once "
-            f"with --accept-identity-change.{workflow}"
-        )
+        way = f"first let the clusters accept both ({accept_both(signing, trusted)}), then run once with {_ACCEPT}"
+        if isinstance(signing, TrustedIdentities) is not isinstance(trusted, TrustedIdentities):
+            way = (
+                f"run once with {_ACCEPT}, then change the clusters' verify block; it takes a key or an identity, "
+                "never both, and until then they stay at what they have"
+            )
+        self.hint = f"If it shall change: {way}.{workflow}"
 
 
 class ClusterWouldRefuse(VerificationFailed):

@@ -49,8 +49,8 @@ def tend(channel: Reference, ports: Ports, intent: Intent, desk: Desk | None, *,
     """Bring `channel` as far as policy and approvals allow, and ask for the next step that waits for a person.
 
     An approval that does not count, or not any more, keeps nothing from being done: it is told in `refused`. What goes
-    wrong after something is known, or was done, is in `failed`. Where
-    nothing waits, what was asked before is withdrawn if something was published, or if the run is `thorough`.
+    wrong after something is known, or was done, is in `failed`. Where nothing waits, what was asked before is withdrawn
+    if something was published, or if the run is `thorough`.
     """
     tended = _take_up(channel, ports, intent, desk) if desk is not None else Tended()
     try:

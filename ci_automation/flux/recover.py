@@ -91,11 +91,10 @@ def recover(text: str) -> Recovered:
     deployments = images(text)
     components = head["components"].split(",") if head else [name for name in COMPONENTS if name in deployments]
     controllers = _of_kind("Deployment", text)
-    registry = _found(_IMAGE, controllers, "no controller image")
-    defaults, tolerations = Options(), _TOLERATIONS.search(controllers)
-    secret, watch, level, domain = (
-        match[1] if (match := pattern.search(controllers)) else None
-        for pattern in (_PULL_SECRET, _WATCH_ALL, _LOG_LEVEL, _DOMAIN)
+    defaults = Options()
+    secret, watch, level, domain, tolerations = (
+        match[1] if (match := pattern.search(controllers)) else ""
+        for pattern in (_PULL_SECRET, _WATCH_ALL, _LOG_LEVEL, _DOMAIN, _TOLERATIONS)
     )
     try:
         return Recovered(
@@ -103,15 +102,13 @@ def recover(text: str) -> Recovered:
             Options(
                 components=tuple(components),
                 namespace=_found(_NAME, _of_kind("Namespace", text), "no Namespace"),
-                registry=registry,
-                image_pull_secret=_plain(secret or ""),
+                registry=_found(_IMAGE, controllers, "no controller image"),
+                image_pull_secret=_plain(secret),
                 watch_all_namespaces=watch != "false",
                 network_policy="\nkind: NetworkPolicy\n" in text,
                 log_level=level or defaults.log_level,
                 cluster_domain=domain or defaults.cluster_domain,
-                toleration_keys=tuple(_plain(key) for key in re.findall(r"- key: (\S+)", tolerations[1]))
-                if tolerations
-                else (),
+                toleration_keys=tuple(_plain(key) for key in re.findall(r"- key: (\S+)", tolerations)),
             ),
             generated=head is not None,
         )

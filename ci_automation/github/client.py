@@ -12,27 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import github  # noqa: TID251  # this is the module that may
 from github.Requester import HTTPRequestsConnectionClass, RequestsResponse  # noqa: TID251  # same
 
-from ci_automation.github.errors import (
-    GitHubDenied,
-    InvalidApiUrl,
-    InvalidToken,
-    UnexpectedGitHubAnswer,
-)
-from ci_automation.github.exchange import (
-    PATIENCE,
-    TIMEOUT,
-    USER_AGENT,
-    Origin,
-    Patience,
-    Reply,
-    receive,
-    session,
-)
+from ci_automation.github.errors import GitHubDenied, InvalidApiUrl, InvalidToken, UnexpectedGitHubAnswer
+from ci_automation.github.exchange import PATIENCE, TIMEOUT, USER_AGENT, Origin, Patience, Reply, receive, session
 from ci_automation.github.graphql import mutated, queried
 from ci_automation.github.refusals import REDIRECTS, Asker
 from ci_automation.github.waiting import Waiting
@@ -45,9 +31,7 @@ if TYPE_CHECKING:
 PUBLIC_API = "https://api.github.com"
 _MAX_ANSWER_BYTES = 32 << 20  # a page of a hundred releases with their notes has 5 MB
 _MAXREDIRECTS = 5
-_MAX_TAGS = 4  # a tag may be of a tag
 _TOKEN = re.compile(r"[!-~]{1,4096}")
-_SHA = re.compile(r"[0-9a-f]{40}")
 _DONE = frozenset({200, 201, 202, 204})
 _JWT = re.compile(r"eyJ[\w-]+(?:\.[\w-]+){2}")  # what an App is itself; its installations' tokens look otherwise
 _MUTATION = re.compile(r"\{\s*(\w+)")
@@ -210,25 +194,6 @@ class GitHub:
             raise self._asker.refused(reply, what)
         return Answer(reply.json(what) if reply.body else None, has_next=False)
 
-    def tag_commit(self, repository: str, tag: str) -> str | None:
-        """Return the commit that a tag, annotated or not, stands for, or None where there is no such tag.
-
-        Raises:
-            GitHubUnreachable, GitHubDenied, RateLimited, UnexpectedGitHubAnswer, GitHubAnswerTooLarge: as they say.
-        """
-        path = f"/repos/{repository}/git/ref/tags/{quote(tag, safe='')}"
-        for _ in range(_MAX_TAGS):
-            if (answer := self.get(path)) is None:
-                return None
-            target = answer.value.get("object") if isinstance(answer.value, dict) else None
-            kind, sha = (target.get("type"), target.get("sha")) if isinstance(target, dict) else (None, None)
-            if kind not in {"commit", "tag"} or not isinstance(sha, str) or not _SHA.fullmatch(sha):
-                raise UnexpectedGitHubAnswer(f"GET {self.host}{path} was answered with neither a commit nor a tag")
-            if kind == "commit":
-                return sha
-            path = f"/repos/{repository}/git/tags/{sha}"
-        raise UnexpectedGitHubAnswer(f"the tag {tag} of {repository} is a tag of a tag of a tag without end")
-
     def asset(self, repository: str, identity: int, limit: int) -> bytes:
         """Return the bytes of a release's asset, at most `limit`; the token goes to the API's host alone.
 
@@ -251,7 +216,8 @@ class GitHub:
         if self._asker.token and Origin.of(url) == self._origin:
             headers["Authorization"] = f"token {self._asker.token}"
         response = self._session.get(url, headers=headers, timeout=TIMEOUT, allow_redirects=False, stream=True)
-        return receive(response, limit, what)
+        reply = receive(response, limit, what)
+        return reply if reply.status == HTTPStatus.OK else self._asker.unheard(reply)
 
     def _redirected(self, url: str, reply: Reply, what: str) -> str:
         """Return where an answer sends a download to: over TLS, unless GitHub itself is on this machine."""
@@ -279,7 +245,7 @@ class GitHub:
             try:
                 self._requester.requestJson(verb, url, None, {**headers}, body, self._connection)
             except _Received as received:
-                return received.reply
+                return self._asker.unheard(received.reply)
             except (github.GithubException, AssertionError) as error:
                 raise UnexpectedGitHubAnswer(f"{what} cannot be asked: {type(error).__name__}") from None
             raise AssertionError("the connection always raises")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -20,6 +22,18 @@ mutation($input: CreateCommitOnBranchInput!) {
 }
 """
 _PLAIN = "100644"
+_SAFE = re.compile(r"(?!consumer-)[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-]))*(?<!\.lock)")
+
+
+def branch_name(artifact: str, kind: str = "") -> str:
+    """Return the branch for one kind of pull request about an artifact; `kind` is nothing, or `consumer-`.
+
+    A name that git would not take, or that begins like a kind, gets a hash for what is left out of it.
+    """
+    if not _SAFE.fullmatch(artifact):
+        letters = re.sub(r"[^A-Za-z0-9]+", "-", artifact)[:60].strip("-")
+        artifact = f"{letters}-{hashlib.sha256(artifact.encode()).hexdigest()[:8]}"
+    return f"flux-manifests/{kind}{artifact}"
 
 
 class Commits:

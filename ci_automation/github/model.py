@@ -1,10 +1,10 @@
 """What GitHub knows of a repository, as values: nothing in here asks, and nothing in here is a mapping.
 
-Five small doors ask for them, each made with a client and a name, `Commits(client, "acme/fleet")`:
-`Repository` (snapshot, permission, is_member, files, blob), `Commits` (create_branch, delete_branch, commit,
-rebase_commit), `Pulls` (open_pull, edit_pull, comment, comments, dress, request_review, enable_auto_merge), `Runs`
-(dispatch_workflow, runs, run, cancel, run_approvals, environment, dispatch_event, workflow_state, enable_workflow) and
-`Issues` (open_issue, issues, close_issue).
+Six small doors ask for them, each made with a client and a name, `Commits(client, "acme/fleet")`:
+`Repository` (snapshot, tag_commit, permission, is_member), `Files` (listed, contents, blob), `Commits` (create_branch,
+delete_branch, commit, rebase_commit), `Pulls` (open_pull, edit_pull, comment, comments, dress, request_review,
+enable_auto_merge), `Runs` (dispatch_workflow, runs, run, cancel, run_approvals, environment, dispatch_event,
+workflow_state, enable_workflow) and `Issues` (open_issue, issues, close_issue).
 """
 
 from __future__ import annotations
@@ -42,6 +42,11 @@ class Commit:
     oid: str
     author: Actor | None
     message: str
+
+    def may_be_of(self, viewer: Actor) -> bool:
+        """Return whether we may have made it, as whom we are now, or as the bot that had our token before."""
+        author = self.author
+        return author is None or author.is_bot or author.login.casefold() == viewer.login.casefold()
 
 
 class PullState(enum.StrEnum):
@@ -103,6 +108,28 @@ class Snapshot:
     pulls: tuple[PullRequest, ...]
     viewer: Actor  # who we are
     merge_method: str = "MERGE"  # or SQUASH, REBASE: what the repository offers first
+
+    @property
+    def own_pulls(self) -> tuple[PullRequest, ...]:
+        """Return the pull requests that are not of a fork."""
+        return tuple(pull for pull in self.pulls if not pull.cross_repository)
+
+    @property
+    def open_pull(self) -> PullRequest | None:
+        """Return the open pull request from the branch."""
+        return next((pull for pull in self.own_pulls if pull.state is PullState.OPEN), None)
+
+    @property
+    def refused_pull(self) -> PullRequest | None:
+        """Return the last pull request if it was closed and its branch left: who deletes the branch takes that back."""
+        last = next(iter(self.own_pulls), None)
+        return last if self.branch and last and last.state is PullState.CLOSED else None
+
+    @property
+    def is_merged(self) -> bool:
+        """Return whether the branch, as it is, was merged."""
+        merged = {pull.head for pull in self.own_pulls if pull.state is PullState.MERGED}
+        return self.branch is not None and self.branch.head in merged
 
 
 @dataclass(frozen=True, slots=True)

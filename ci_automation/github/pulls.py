@@ -9,13 +9,18 @@ from ci_automation.github.errors import GitHubRefused, UnexpectedGitHubAnswer
 from ci_automation.github.model import Comment, PullRequest, PullState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ci_automation.github.client import GitHub
 
 _AUTO_MERGE = """
 mutation($input: EnablePullRequestAutoMergeInput!) {
   enablePullRequestAutoMerge(input: $input) { pullRequest { number autoMergeRequest { enabledAt } } }
+}
+"""
+_NO_AUTO_MERGE = """
+mutation($input: DisablePullRequestAutoMergeInput!) {
+  disablePullRequestAutoMerge(input: $input) { pullRequest { number autoMergeRequest { enabledAt } } }
 }
 """
 _MANY_COMMENTS = 300
@@ -112,10 +117,23 @@ class Pulls:
             ReleaseSourceError: as `GitHub.mutate`.
         """
         asked = {"pullRequestId": pull.id, "expectedHeadOid": pull.head, "mergeMethod": merge_method}
-        data = self._client.mutate(_AUTO_MERGE, {"input": asked})
+        self._auto_merge(_AUTO_MERGE, "enablePullRequestAutoMerge", pull, asked, wanted=True)
+
+    def disable_auto_merge(self, pull: PullRequest) -> None:
+        """Have GitHub no longer merge a pull request by itself, whoever told it to.
+
+        Raises:
+            GitHubRefused: nobody told it to, or it was merged.
+            ReleaseSourceError: as `GitHub.mutate`.
+        """
+        self._auto_merge(_NO_AUTO_MERGE, "disablePullRequestAutoMerge", pull, {"pullRequestId": pull.id}, wanted=False)
+
+    def _auto_merge(
+        self, mutation: str, name: str, pull: PullRequest, asked: Mapping[str, object], *, wanted: bool
+    ) -> None:
         what = f"auto-merge of {pull.url}"
-        enabled = Fields(data, what).fields("enablePullRequestAutoMerge").fields("pullRequest")
-        if not enabled.has("autoMergeRequest"):
+        changed = Fields(self._client.mutate(mutation, {"input": asked}), what).fields(name).fields("pullRequest")
+        if changed.has("autoMergeRequest") is not wanted:
             raise UnexpectedGitHubAnswer(f"{what} was answered as if it was not asked for")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ _NEEDED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"/issues/"), "issues=write; pull_requests=write"),
     (re.compile(r"/collaborators/"), "metadata=read"),
     (re.compile(r"/orgs/"), "members=read"),
-    (re.compile(r"enablePullRequestAutoMerge"), "contents=write,pull_requests=write"),
+    (re.compile(r"(?:en|dis)ablePullRequestAutoMerge"), "contents=write,pull_requests=write"),
     (re.compile(r""), "contents=write"),
 )
 
@@ -51,6 +51,13 @@ class Asker:
     token: str | None = field(repr=False)
     token_name: str
 
+    def unheard(self, reply: Reply) -> Reply:
+        """Return an answer without the token, which a server, or something between, may repeat anywhere in it."""
+        if self.token is None:
+            return reply
+        headers = {name: text.replace(self.token, "***") for name, text in reply.headers.items()}
+        return replace(reply, headers=headers, body=reply.body.replace(self.token.encode(), b"***"))
+
     def denied(self, reply: Reply, what: str, said: str) -> GitHubDenied:
         """Return the error for a read that was refused."""
         if self.token is None:
@@ -61,14 +68,14 @@ class Asker:
         wanted = reply.headers.get("x-accepted-github-permissions") or reply.headers.get("x-accepted-oauth-scopes")
         rights = printable(wanted) if wanted else _known(what, "read")
         return GitHubDenied(
-            f"{what} was refused with the token of {self.token_name}: {self._clean(said)}",
+            f"{what} was refused with the token of {self.token_name}: {said}",
             f"It may have expired, be of another host, or lack rights; it needs {rights}. {_line(reply, what, 'read')} "
             f"A public repository is read without a token too: unset {self.token_name} for that.",
         )
 
     def refused(self, reply: Reply, what: str) -> Error:
         """Return the error for a write that was not done, named `what` with its path in it."""
-        said = self._clean(reply.message)
+        said = reply.message
         if reply.status in REDIRECTS:
             return RepositoryRenamed(what, reply.status)
         if reply.status == HTTPStatus.UNAUTHORIZED:
@@ -91,12 +98,7 @@ class Asker:
             return PullRequestsForbidden(what)
         if "archived" in said:
             return RepositoryArchived(what)
-        return PermissionMissing(
-            f"{what} was refused with the token of {self.token_name}: {self._clean(said)}", _line(reply, what)
-        )
-
-    def _clean(self, said: str) -> str:
-        return said.replace(self.token, "***") if self.token else said
+        return PermissionMissing(f"{what} was refused with the token of {self.token_name}: {said}", _line(reply, what))
 
 
 def _line(reply: Reply, what: str, level: str = "write") -> str:

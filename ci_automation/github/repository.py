@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
 from typing import TYPE_CHECKING
 
 from ci_automation.github.answers import Fields, one, require_name, segment
-from ci_automation.github.errors import EmptyRepository, NotOnGitHub, TeamHidden, TooManyFiles, UnexpectedGitHubAnswer
+from ci_automation.github.errors import EmptyRepository, NotOnGitHub, TeamHidden, UnexpectedGitHubAnswer
 from ci_automation.github.model import Actor, Branch, Commit, PullRequest, PullState, Review, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from ci_automation.github.client import GitHub
 
@@ -54,7 +51,7 @@ fragment Pull on PullRequest {
   }
 }
 """
-_MODES = frozenset({"100644", "100755"})
+_MAX_TAGS = 4  # a tag may be of a tag
 
 
 class Repository:
@@ -101,6 +98,26 @@ class Repository:
             merge_method=repository.text("viewerDefaultMergeMethod"),
         )
 
+    def tag_commit(self, tag: str) -> str | None:
+        """Return the commit that a tag, annotated or not, stands for, or None where there is no such tag.
+
+        Raises:
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        path = f"/repos/{self.name}/git/ref/tags/{segment(tag)}"
+        for _ in range(_MAX_TAGS):
+            if (answer := self._client.get(path)) is None:
+                return None
+            what = f"GET {self._client.host}{path}"
+            target = Fields(answer.value, what).fields("object")
+            kind, sha = target.text("type"), target.oid("sha")
+            if kind == "commit":
+                return sha
+            if kind != "tag":
+                raise UnexpectedGitHubAnswer(f"{what} was answered with neither a commit nor a tag")
+            path = f"/repos/{self.name}/git/tags/{sha}"
+        raise UnexpectedGitHubAnswer(f"the tag {tag} of {self.name} is a tag of a tag of a tag without end")
+
     def permission(self, login: str) -> str:
         """Return what somebody may do: `admin`, `write`, `read` or `none` (`maintain` is `write`, `triage` is `read`).
 
@@ -128,72 +145,6 @@ class Repository:
             if self._client.get(path) is None:  # else nobody could ever approve, without a word why
                 raise TeamHidden(team) from None
             return False
-
-    def files(self, ref: str, paths: Iterable[str] = ()) -> tuple[tuple[str, str], ...]:
-        """Return path and blob SHA of the files of a commit, sorted, below `paths`, or all; no links, no submodules.
-
-        Raises:
-            NotOnGitHub: there is no such commit.
-            TooManyFiles: there are more than GitHub lists at once.
-            ReleaseSourceError: as `GitHub.get`.
-        """
-        below = tuple(path.strip("/") for path in paths)
-        root = self._tree(ref, recursive=True)
-        if not root.flag("truncated"):
-            found = set(_files(root, ""))
-            return tuple(sorted(item for item in found if not below or any(_is_below(item[0], path) for path in below)))
-        if not below:
-            raise TooManyFiles(self.name, "")
-        return tuple(sorted({item for path in below for item in self._files_at(ref, path)}))
-
-    def blob(self, sha: str) -> bytes:
-        """Return the content that a blob SHA stands for.
-
-        Raises:
-            NotOnGitHub: there is no such blob.
-            UnexpectedGitHubAnswer: the content is another.
-            ReleaseSourceError: as `GitHub.get`.
-        """
-        found = one(self._client, f"/repos/{self.name}/git/blobs/{segment(sha)}")
-        try:
-            content = base64.b64decode(found.text("content"))
-        except (binascii.Error, ValueError):
-            content = b""
-        header = b"blob %d\0" % len(content)
-        if hashlib.sha1(header + content, usedforsecurity=False).hexdigest() != sha:
-            raise UnexpectedGitHubAnswer(f"the blob {sha} of {self.name} was answered with another content")
-        return content
-
-    def _tree(self, sha: str, *, recursive: bool) -> Fields:
-        return one(self._client, f"/repos/{self.name}/git/trees/{segment(sha)}" + ("?recursive=1" if recursive else ""))
-
-    def _files_at(self, ref: str, path: str) -> Iterator[tuple[str, str]]:
-        """Yield the files below one path, walking down to it, of a tree that is too large to be listed."""
-        sha, walked = ref, ""
-        for name in path.split("/"):
-            entries = {entry.text("path"): entry for entry in self._tree(sha, recursive=False).each("tree")}
-            if (entry := entries.get(name)) is None:
-                return
-            walked = f"{walked}{name}"
-            if entry.text("type") != "tree":
-                if walked == path and entry.text("mode") in _MODES:
-                    yield path, entry.oid("sha")
-                return
-            sha, walked = entry.oid("sha"), f"{walked}/"
-        tree = self._tree(sha, recursive=True)
-        if tree.flag("truncated"):
-            raise TooManyFiles(self.name, path)
-        yield from _files(tree, walked)
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return not folder or path == folder or path.startswith(f"{folder}/")
-
-
-def _files(tree: Fields, folder: str) -> Iterator[tuple[str, str]]:
-    for entry in tree.each("tree"):
-        if entry.text("mode") in _MODES:
-            yield folder + entry.text("path"), entry.oid("sha")
 
 
 def _text(commit: Fields) -> str | None:

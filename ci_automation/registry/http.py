@@ -22,7 +22,7 @@ from ci_automation.registry.port import (
     TagMoved,
     UnexpectedAnswer,
 )
-from ci_automation.registry.referrers import merge, referrers_tag
+from ci_automation.registry.referrers import is_no_api, merge, referrers_tag
 from ci_automation.registry.wire import Wire, stated_digest, unexpected
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _MANIFESTS = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_LIST)
 _BYTES = "application/octet-stream"
 _OK, _ACCEPTED, _NOT_FOUND = 200, 202, 404
 _STORED = frozenset({200, 201, 202, 204})  # 201 by the spec; not every registry is exact
-_NO_REFERRERS = frozenset({404, 400, 406})  # as go-containerregistry, and so Flux and cosign, take it
 _UNKNOWN_BLOB = "MANIFEST_BLOB_UNKNOWN"
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
@@ -175,7 +174,7 @@ class HttpRegistry:
         what = f"the referrers of {subject}"
         request = self._wire.request("GET", subject, f"referrers/{subject.digest}").accepting(OCI_INDEX)
         for number, answer in enumerate(self._wire.pages(request, what)):
-            if number == 0 and _is_no_api(answer):
+            if number == 0 and is_no_api(answer):
                 # Some that have the API say 404 for a digest that they do not know.
                 self._has_no_referrers = answer.status != _NOT_FOUND or subject in self._there
                 return None
@@ -289,11 +288,6 @@ def _tags(answer: Answer, what: str) -> list[str]:
         case {"tags": None} if answer.status == _OK:
             return []
     raise unexpected(answer, what)
-
-
-def _is_no_api(answer: Answer) -> bool:
-    """Return whether Flux and cosign would read the tag after this answer of the referrers API to them."""
-    return answer.status in _NO_REFERRERS or (answer.status == _OK and answer.headers.get("content-type") != OCI_INDEX)
 
 
 def _listed(answer: Answer, what: str) -> tuple[Descriptor, ...]:

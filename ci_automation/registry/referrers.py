@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from ci_automation.artifact.manifest import OCI_INDEX
 from ci_automation.registry.port import ReferrerLost, TagMoved
 
 if TYPE_CHECKING:
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
     from ci_automation.artifact.index import Index
     from ci_automation.artifact.manifest import Descriptor
     from ci_automation.artifact.reference import Reference
+    from ci_automation.registry.exchange import Answer
     from ci_automation.registry.retry import Clock
 
 MAX_MERGES = 5
+_OK = 200
+_NO_API = frozenset({404, 400, 406})  # as go-containerregistry, and so Flux and cosign, take it
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 
 
@@ -37,6 +41,11 @@ class IndexStore(Protocol):
 def referrers_tag(reference: Reference, digest: Digest) -> Reference:
     """Return the tag that lists the referrers of `digest`."""
     return reference.at_tag(f"sha256-{digest.hex}")
+
+
+def is_no_api(answer: Answer) -> bool:
+    """Return whether Flux and cosign would read the tag after this answer of the referrers API to them."""
+    return answer.status in _NO_API or (answer.status == _OK and answer.headers.get("content-type") != OCI_INDEX)
 
 
 def merge(store: IndexStore, tag: Reference, entry: Descriptor, clock: Clock) -> None:

@@ -34,8 +34,8 @@ _LEFT_ALONE = {
     Kind.LEFT: "has to be changed by hand",
 }
 _NOTE = """\
-To merge this pull request moves what reads these files to that digest. To close it says no to this digest; the next \
-one is asked again. What people commit to this branch is not overwritten."""
+To merge this pull request moves what reads these files to that digest. To close it says no to this digest, \
+as long as its branch is there; the next one is asked again. What people commit to this branch is not overwritten."""
 
 
 def title(published: Published) -> str:

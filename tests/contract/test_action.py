@@ -397,6 +397,9 @@ def test_only_the_digest_that_is_named_is_adopted(runner: Runner) -> None:
     ran = runner.run(**theirs, adopt=base)
     assert (ran.code, ran.outputs["signed"], ran.outputs["healed"]) == (0, "true", "true"), ran
     assert "gotk-components.yaml is what Flux" in ran.log
+    assert ran.said("warning") == []
+    again = runner.run(**theirs, adopt=base)  # as it would be believed again, were the channel moved back to it
+    assert any("leave adopt out" in said for said in again.said("warning"))
 
 
 def test_an_approval_is_for_an_artifact_that_is_configured(runner: Runner) -> None:

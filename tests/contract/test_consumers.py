@@ -14,9 +14,10 @@ from ci_automation.config.model import ConsumerConfig
 from ci_automation.consumers.model import Kind, Published
 from ci_automation.consumers.outcome import ConsumersReport, State
 from ci_automation.flows import consumers as flow
-from ci_automation.flows.consumers import consumer_branch, update_consumers
+from ci_automation.flows.consumers import update_consumers
 from ci_automation.flux.version import Version
 from ci_automation.github.client import GitHub
+from ci_automation.github.commits import branch_name
 from ci_automation.github.exchange import Patience
 from tests.fakes.forge.faults import LOST, RESET, Fault, after, nth
 from tests.fakes.forge.forge import Forge
@@ -179,11 +180,14 @@ def test_who_closes_the_pull_request_says_no_to_that_digest_alone(forge: Forge, 
     assert state(run(forge, NEWER)) is State.UNCHANGED
 
 
-def test_deleting_the_branch_is_closing_it(forge: Forge, east: Repository) -> None:
+def test_a_no_is_taken_back_by_deleting_the_branch(forge: Forge, east: Repository) -> None:
     run(forge, NEW)
+    east.close(1, "ann")
+    (outcome,) = run(forge, NEW).repositories
+    assert outcome.remark == f"people closed it; reopen it, or delete the branch {BRANCH}, and it is offered again"
     east.delete_branch(BRANCH, "ann")
-    assert state(run(forge, NEW)) is State.DECLINED
-    assert state(run(forge, NEWER)) is State.OPENED
+    assert state(run(forge, NEW)) is State.OPENED
+    assert opened(east).number == 2
 
 
 def test_what_people_commit_to_the_branch_is_never_overwritten(forge: Forge, east: Repository) -> None:
@@ -478,15 +482,16 @@ def test_a_crash_after_any_request_ends_in_the_same_state(act: str, fault: Fault
     [
         pytest.param("production", BRANCH, id="a name"),
         pytest.param("Prod_1.2", "flux-manifests/consumer-Prod_1.2", id="all that git takes"),
-        pytest.param("a..b", "flux-manifests/consumer-a--b-", id="two dots"),
+        pytest.param("a..b", "flux-manifests/consumer-a-b-", id="two dots"),
         pytest.param("a.lock", "flux-manifests/consumer-a-lock-", id="the end of git's own files"),
-        pytest.param("a.", "flux-manifests/consumer-a--", id="a dot at the end"),
+        pytest.param("a.", "flux-manifests/consumer-a-", id="a dot at the end"),
     ],
 )
 def test_every_name_of_an_artifact_makes_a_branch_of_its_own(name: str, branch: str) -> None:
-    assert consumer_branch(name).startswith(branch)
-    others = {consumer_branch(other) for other in ("a..b", "a--b", "a.lock", "a-lock", "a.", "a-") if other != name}
-    assert consumer_branch(name) not in others
+    assert branch_name(name, "consumer-").startswith(branch)
+    names = ("a..b", "a--b", "a-b", "a.lock", "a-lock", "a.", "a-")
+    assert branch_name(name, "consumer-") not in {branch_name(other, "consumer-") for other in names if other != name}
+    assert branch_name(name, "consumer-") != branch_name(f"consumer-{name}")  # where approvals are asked for
 
 
 def test_a_pull_request_of_a_fork_is_nobodys_no(forge: Forge, east: Repository) -> None:

@@ -121,7 +121,7 @@ class TestAsking:
             asked = ask(forge, {"contents": "write"}, slept)
             assert asked.state is AskedState.OPENED
             assert asked.url == "https://github.com/acme/decider/actions"
-            assert "sent at every check" in asked.remark
+            assert "may be sent again" in asked.remark
             assert "actions" in asked.remark
             assert not slept
         assert len(sent(forge)) == 2

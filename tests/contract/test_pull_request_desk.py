@@ -9,13 +9,13 @@ import pytest
 
 from ci_automation.approval.desk import AskedState, Desk, Granted, NotCounted, Question
 from ci_automation.approval.lock import LOCK_FILE, Entry, InvalidLock, Lock
-from ci_automation.approval.pull_request import PullRequestDesk, branch_name
+from ci_automation.approval.pull_request import PullRequestDesk
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.errors import Conflict, ReleaseSourceError
-from ci_automation.github.commits import Commits
+from ci_automation.github.commits import Commits, branch_name
 from ci_automation.github.pulls import Pulls
 from ci_automation.github.repository import Repository
 from tests.contract.desks import CHANNEL, client, die_everywhere, question
@@ -198,6 +198,7 @@ class TestAsking:
             ("a..b", "flux-manifests/a-b-"),
             ("a.lock", "flux-manifests/a-lock-"),
             ("a.", "flux-manifests/a-"),
+            ("consumer-production", "flux-manifests/consumer-production-"),
             ("oci://ghcr.io/acme/x:production", "flux-manifests/oci-ghcr-io-acme-x-production-"),
         ],
     )

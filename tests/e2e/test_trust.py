@@ -239,6 +239,7 @@ class TestIdentityChange:
         desk.init()
         ran = desk.run("update", CHANNEL, *TRUSTED, *OWN, "--output", "json")
         assert (ran.code, ran.error["code"]) == (10, "identity-change")
+        assert "verify block; it takes a key or an identity, never both" in ran.error["hint"]
         desk.ok("update", CHANNEL, *TRUSTED, *OWN, "--accept-identity-change")
         assert desk.run("verify", CHANNEL, *TRUSTED).code == 10
         plan = json.loads(desk.ok("plan", CHANNEL, *NAMED, "--output", "json").out)["plan"]

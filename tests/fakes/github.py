@@ -168,7 +168,7 @@ class FakeGitHub:
         releases: list[dict[str, Any]] = json.loads((self.folder / "releases.json").read_text())
         for release in releases:
             release["created_at"] = release.get("created_at") or release["published_at"] or "2999-01-01T00:00:00Z"
-            release["body"] = f"Release notes of {release['tag_name']}"
+            release["body"] = release.get("body") or f"Release notes of {release['tag_name']}"
             for asset in release["assets"]:
                 asset["id"] = int(hashlib.sha256(f"{release['tag_name']}/{asset['name']}".encode()).hexdigest()[:8], 16)
         return sorted(releases, key=lambda release: str(release["created_at"]), reverse=True)

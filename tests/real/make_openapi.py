@@ -105,7 +105,7 @@ OPERATIONS = (
 # What the double knows of GraphQL; input types, enums and scalars come along as they are needed.
 FIELDS = {
     "Query": "id node nodes rateLimit repository viewer",
-    "Mutation": "createCommitOnBranch enablePullRequestAutoMerge",
+    "Mutation": "createCommitOnBranch disablePullRequestAutoMerge enablePullRequestAutoMerge",
     "Node": "id",
     "Actor": "login url",
     "GitObject": "id oid repository abbreviatedOid",
@@ -170,6 +170,7 @@ FIELDS = {
     "ReleaseAsset": "name",
     "ReleaseAssetConnection": "nodes pageInfo totalCount",
     "CreateCommitOnBranchPayload": "clientMutationId commit ref",
+    "DisablePullRequestAutoMergePayload": "actor clientMutationId pullRequest",
     "EnablePullRequestAutoMergePayload": "actor clientMutationId pullRequest",
 }
 _TAKEN_ALONG = (EnumTypeDefinitionNode, InputObjectTypeDefinitionNode, ScalarTypeDefinitionNode)

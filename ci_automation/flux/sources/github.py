@@ -29,6 +29,7 @@ from ci_automation.flux.release import (
     successors_complete,
 )
 from ci_automation.flux.sources.rest import creation, field, listing, listings
+from ci_automation.github.repository import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -96,7 +97,7 @@ class GitHubSource:
         if release.problem:
             raise ReleaseIncomplete(version, release.problem)
         assets = self._identities(answer.value)
-        if (commit := self._client.tag_commit(self._repository, str(version))) is None:
+        if (commit := Repository(self._client, self._repository).tag_commit(str(version))) is None:
             raise UnknownCommit(version, f"{self._where} has no tag {version}")
         names = proof_names(version)
         files = ReleaseFiles(

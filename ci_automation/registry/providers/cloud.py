@@ -9,21 +9,20 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlencode, urlsplit
 
 from ci_automation.errors import RegistryError, UsageError
 from ci_automation.registry.exchange import parsed_json, printable
+from ci_automation.registry.job_token import REQUEST_VARIABLE, URL_VARIABLE, token_call
 from ci_automation.registry.network import Origin, UnsafeAddress
-from ci_automation.registry.services import Call
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.registry.exchange import Answer
-    from ci_automation.registry.services import Exchange
+    from ci_automation.registry.services import Call, Exchange
 
 Mask = Callable[[str], None]
-URL_VARIABLE, REQUEST_VARIABLE = "ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
 FORM = "application/x-www-form-urlencoded"
 _MAX_FILE_BYTES = 64 << 10
 _XML_ERROR = re.compile(r"<Code>([^<]{1,100})</Code>\s*<Message>([^<]{1,1000})</Message>")
@@ -209,19 +208,13 @@ class Cloud:
         """
         if not (self.value(URL_VARIABLE) and self.value(REQUEST_VARIABLE)):
             raise self.missing("the job gets no identity token, for it lacks the permission id-token: write")
-        request_token, parts = self.value(REQUEST_VARIABLE), urlsplit(self.value(URL_VARIABLE))
-        query = [(name, text) for name, text in parse_qsl(parts.query, keep_blank_values=True) if name != "audience"]
-        call = Call(
-            "GET",
-            urlunsplit(parts._replace(query=urlencode([*query, ("audience", audience)]))),
-            {"Authorization": f"bearer {request_token}", "Accept": "application/json"},
-            secrets=frozenset({request_token}),
-        )
+        url = self.value(URL_VARIABLE)
+        call = token_call(url, self.value(REQUEST_VARIABLE), audience)
         service = "GitHub's identity token endpoint"
         match self.json(service, call):
             case {"value": str(text)}:
-                return self.secret(text, service, parts.netloc)
-        raise self.failed(service, parts.netloc, "its answer has no token")
+                return self.secret(text, service, urlsplit(url).netloc)
+        raise self.failed(service, urlsplit(url).netloc, "its answer has no token")
 
 
 def complaint(answer: Answer) -> str:

@@ -6,8 +6,9 @@ import json
 import os
 from typing import TYPE_CHECKING
 
+from ci_automation.registry.job_token import REQUEST_VARIABLE
 from ci_automation.registry.providers import aws, azure, google
-from ci_automation.registry.providers.cloud import REQUEST_VARIABLE, Cloud, Provider, unmasked
+from ci_automation.registry.providers.cloud import Cloud, Provider, unmasked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,6 +7,7 @@ JSON, so it is sent from here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar
 
 from ci_automation.errors import SigningError
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from ci_automation.registry.exchange import Answer
 
 __all__ = ["Call", "Exchange"]
+
+JSON = {"Content-Type": "application/json", "Accept": "application/json"}
+_DONE = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
 
 
 class ServiceFailed(SigningError):
@@ -81,6 +85,16 @@ class Exchange(services.Exchange):
         """
         checked_origin(call.url, failed.name)
         return services.Exchange.ask(self, call, failed)
+
+
+def require_done(answer: Answer, failed: type[ServiceFailed]) -> None:
+    """Check that a service did what it was asked for.
+
+    Raises:
+        ServiceFailed: of the kind `failed`; it did not.
+    """
+    if answer.status not in _DONE:
+        raise failed(answer.host, f"it answered {answer.complaint()}")
 
 
 def checked_origin(url: str, what: str) -> Origin:

@@ -7,16 +7,12 @@ and it cannot be held to a time limit.
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.errors import SigningError
-from ci_automation.registry.exchange import parsed_json
 from ci_automation.signing.bundle import BUNDLE_TYPE, PAYLOAD_TYPE, Envelope
 from ci_automation.signing.legacy import (
     CERTIFICATE_ANNOTATION,
@@ -25,20 +21,22 @@ from ci_automation.signing.legacy import (
     SIGNATURE_ANNOTATION,
 )
 from ci_automation.signing.signer import SignatureUnusable
-from ci_automation.signing.sigstore.certified import Rejected, certificate_of_pem, identity_of
+from ci_automation.signing.sigstore.certified import Rejected
 from ci_automation.signing.sigstore.exchange import (
+    JSON,
     Call,
     Exchange,
-    FulcioFailed,
     RekorFailed,
-    ServiceFailed,
     TimestampFailed,
+    require_done,
 )
+from ci_automation.signing.sigstore.fulcio import issued
 from ci_automation.signing.sigstore.instance import NoSigningServices
 from ci_automation.signing.sigstore.rekor import (
     UnreadableEntry,
     bundle_entry_of_answer,
     bundle_entry_of_v2_answer,
+    compact,
     dsse_proposal,
     encoded,
     entry_of_rekor_answer,
@@ -50,11 +48,9 @@ from ci_automation.signing.trust import IdentityMatch, TrustedIdentities
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.x509 import Certificate
-
     from ci_automation.registry.exchange import Answer
     from ci_automation.signing.sigstore.certified import Certified
+    from ci_automation.signing.sigstore.fulcio import Certificate
     from ci_automation.signing.sigstore.instance import Services
     from ci_automation.signing.sigstore.oidc import Tokens
     from ci_automation.signing.sigstore.root import TrustRoot
@@ -64,59 +60,7 @@ T = TypeVar("T")
 
 _SHORTEST_LIFE = 60.0  # seconds that a certificate must have left: the log has to take the entry within them
 _UUID = re.compile(r"[0-9a-f]{64}(?:[0-9a-f]{16})?")
-_DONE = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
-_TOKEN_REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
-_JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 _STAMP = {"Content-Type": "application/timestamp-query", "Accept": "application/timestamp-reply"}
-
-
-class TokenRefused(SigningError):
-    """Fulcio does not take the identity token."""
-
-    hint = (
-        "It may have expired, or its issuer is not one that this Sigstore instance knows: a GitHub Enterprise Server "
-        "needs an instance of its own (--trust-config). Nothing was tagged."
-    )
-
-    def __init__(self, host: str, identity: Identity, said: str) -> None:
-        super().__init__(f"Fulcio at {host} refuses the identity token of {identity}: {said}")
-
-
-class OtherIdentity(SigningError):
-    """A certificate names another than its token promised."""
-
-    hint = "Nothing was signed. Whoever is to trust these signatures has to be told the certificate's identity."
-
-    def __init__(self, expected: Identity, found: Identity) -> None:
-        super().__init__(f"the certificate is for {found}, and the token was for {expected}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Certificate:
-    """A key that lives for minutes, and Fulcio's word on whose it is; `chain` is PEM."""
-
-    key: EllipticCurvePrivateKey = field(repr=False)
-    certificate: Certificate
-    chain: str
-    identity: Identity
-
-    @property
-    def pem(self) -> str:
-        from cryptography.hazmat.primitives.serialization import Encoding
-
-        return self.certificate.public_bytes(Encoding.PEM).decode()
-
-    @property
-    def der(self) -> bytes:
-        from cryptography.hazmat.primitives.serialization import Encoding
-
-        return self.certificate.public_bytes(Encoding.DER)
-
-    def sign(self, message: bytes) -> bytes:
-        from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
-        from cryptography.hazmat.primitives.hashes import SHA256
-
-        return self.key.sign(message, ECDSA(SHA256()))
 
 
 class KeylessSigner:
@@ -130,7 +74,7 @@ class KeylessSigner:
         self._root, self._tokens, self._rekor = root, tokens, rekor
         self._exchange = exchange or Exchange(root.network)
         self._lock = Lock()
-        self._held: _Certificate | None = None
+        self._held: Certificate | None = None
 
     @property
     def who(self) -> Identity:
@@ -187,7 +131,7 @@ class KeylessSigner:
         }
         material: dict[str, Any] = {"certificate": {"rawBytes": encoded(held.der)}}
         if self._rekor == 1:
-            answer = self._logged(services, dsse_proposal(_compact(envelope), held.pem))
+            answer = self._logged(services, dsse_proposal(compact(envelope), held.pem))
             material["tlogEntries"] = [_read(bundle_entry_of_answer, answer)]
         else:
             stamps = self._stamped(services, signature)  # first, since the log's is the last word
@@ -197,59 +141,28 @@ class KeylessSigner:
                 "rfc3161Timestamps": [{"signedTimestamp": encoded(stamp)} for stamp in stamps]
             }
         bundle = {"mediaType": BUNDLE_TYPE, "verificationMaterial": material, "dsseEnvelope": envelope}
-        raw = _compact(bundle).encode()
+        raw = compact(bundle).encode()
         _require_good(lambda: self._root.verify_bundle(raw))
         return raw
 
-    def _certificate(self, services: Services) -> _Certificate:
+    def _certificate(self, services: Services) -> Certificate:
         """Return the certificate that is held as long as it lives, else a new one."""
         now = self._exchange.patience.clock.now()
         with self._lock:
             held = self._held
             if held is None or held.certificate.not_valid_after_utc.timestamp() - now < _SHORTEST_LIFE:
-                self._held = held = self._issued(services.fulcio)
+                self._held = held = issued(services.fulcio, self._tokens.token(), self._exchange)
             return held
-
-    def _issued(self, fulcio: str) -> _Certificate:
-        """Return a new certificate (Fulcio's `docs/certificate-issuance.md`, `fulcio.proto`)."""
-        from cryptography.hazmat.primitives.asymmetric import ec
-
-        key, token = ec.generate_private_key(ec.SECP256R1()), self._tokens.token()
-        call = Call(
-            "POST",
-            f"{fulcio.rstrip('/')}/api/v2/signingCert",
-            {**_JSON, "Authorization": f"Bearer {token.text}"},
-            _compact({"certificateSigningRequest": encoded(_request(key))}).encode(),
-            secrets=token.secrets,
-        )
-        answer = self._exchange.ask(call, FulcioFailed)
-        if answer.status in _TOKEN_REFUSED:
-            raise TokenRefused(answer.host, token.identity, str(answer.complaint()))
-        _require_done(answer, FulcioFailed)
-        match parsed_json(answer.body):
-            case {"signedCertificateEmbeddedSct": {"chain": {"certificates": [str(leaf), *above]}}} if above:
-                pass
-            case _:
-                raise FulcioFailed(answer.host, "its answer has no certificate that is in the certificate log")
-        try:
-            certificate = certificate_of_pem(leaf)
-            named = identity_of(certificate)
-        except Rejected as error:
-            raise FulcioFailed(answer.host, f"its certificate cannot be used: {error.reason}") from None
-        if named != token.identity:
-            raise OtherIdentity(token.identity, named)
-        chain = "".join(f"{str(each).strip()}\n" for each in above)
-        return _Certificate(key, certificate, chain, named)
 
     def _logged(self, services: Services, proposal: bytes) -> Answer:
         """Return the log's answer with the entry for `proposal`, also where an earlier attempt has left it there."""
-        answer = self._exchange.ask(Call("POST", services.entries, _JSON, proposal), RekorFailed)
+        answer = self._exchange.ask(Call("POST", services.entries, JSON, proposal), RekorFailed)
         if answer.status == HTTPStatus.CONFLICT:
             uuid = answer.headers.get("location", "").rpartition("/")[2]
             if not _UUID.fullmatch(uuid):
                 raise RekorFailed(answer.host, "it has the entry already, and does not say where")
-            answer = self._exchange.ask(Call("GET", f"{services.entries}/{uuid}", _JSON), RekorFailed)
-        _require_done(answer, RekorFailed)
+            answer = self._exchange.ask(Call("GET", f"{services.entries}/{uuid}", JSON), RekorFailed)
+        require_done(answer, RekorFailed)
         return answer
 
     def _stamped(self, services: Services, signature: bytes) -> list[bytes]:
@@ -262,7 +175,7 @@ class KeylessSigner:
         stamps = []
         for url in services.timestamps:
             answer = self._exchange.ask(Call("POST", url, _STAMP, request), TimestampFailed)
-            _require_done(answer, TimestampFailed)
+            require_done(answer, TimestampFailed)
             try:
                 decode_timestamp_response(answer.body)
             except ValueError:
@@ -283,27 +196,8 @@ def _require_good(verify: Callable[[], Certified]) -> None:
         raise SignatureUnusable(error.reason) from None
 
 
-def _request(key: EllipticCurvePrivateKey) -> bytes:
-    """Return a certificate request as PEM; its subject is empty, since Fulcio takes it from the token."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
-    return builder.sign(key, SHA256()).public_bytes(Encoding.PEM)
-
-
-def _require_done(answer: Answer, failed: type[ServiceFailed]) -> None:
-    if answer.status not in _DONE:
-        raise failed(answer.host, f"it answered {answer.complaint()}")
-
-
 def _read(parse: Callable[[bytes], T], answer: Answer) -> T:
     try:
         return parse(answer.body)
     except UnreadableEntry as reason:
         raise RekorFailed(answer.host, f"its answer is no entry: {reason}") from None
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ci_automation.errors import SigningError
 from ci_automation.registry.exchange import parsed_json
+from ci_automation.registry.job_token import REQUEST_VARIABLE, URL_VARIABLE, token_call
 from ci_automation.registry.network import Network
-from ci_automation.signing.sigstore.exchange import Call, Exchange, TokenServiceFailed, checked_origin
+from ci_automation.signing.sigstore.exchange import Exchange, TokenServiceFailed, checked_origin
 from ci_automation.signing.trust import Identity
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ci_automation.registry.retry import Clock
 
 TOKEN_VARIABLE = "SIGSTORE_ID_TOKEN"  # noqa: S105  # the name of a variable
-URL_VARIABLE, REQUEST_VARIABLE = "ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
 AUDIENCE = "sigstore"
 GITHUB, GITHUB_SERVER = "https://token.actions.githubusercontent.com", "https://github.com"
 _MAX_TOKEN_BYTES = 64 << 10
@@ -144,8 +143,8 @@ class GitHubTokens:
 
     def __init__(self, url: str, request_token: str, exchange: Exchange, server: str | None, mask: Mask) -> None:
         checked_origin(url, f"{TokenServiceFailed.name} ({URL_VARIABLE})")
-        self._url = _with_audience(url)
-        self._request_token, self._exchange, self._server, self._mask = request_token, exchange, server, mask
+        self._call = token_call(url, request_token, AUDIENCE)
+        self._exchange, self._server, self._mask = exchange, server, mask
         self._held: Token | None = None
 
     def token(self) -> Token:
@@ -160,9 +159,7 @@ class GitHubTokens:
         return self._held
 
     def _asked(self) -> Token:
-        headers = {"Authorization": f"bearer {self._request_token}", "Accept": "application/json"}
-        call = Call("GET", self._url, headers, cap=_MAX_TOKEN_BYTES, secrets=frozenset({self._request_token}))
-        answer = self._exchange.ask(call, TokenServiceFailed)
+        answer = self._exchange.ask(self._call, TokenServiceFailed)
         if answer.status != _OK:
             raise TokenServiceFailed(answer.host, f"it answered {answer.complaint()}")
         match parsed_json(answer.body):
@@ -225,9 +222,3 @@ def _identity(claims: Mapping[str, Any], issuer: str, server: str | None) -> Ide
         case {"email": str(email), "email_verified": True | "true"}:
             return Identity(issuer, email)
     return Identity(issuer, claims["sub"])
-
-
-def _with_audience(url: str) -> str:
-    parts = urlsplit(url)
-    query = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name != "audience"]
-    return urlunsplit(parts._replace(query=urlencode([*query, ("audience", AUDIENCE)])))

@@ -66,7 +66,7 @@ class LogEntry:
             "logIndex": self.log_index,
             "logID": self.log_id,
         }
-        return _compact({"SignedEntryTimestamp": self.promise, "Payload": payload})
+        return compact({"SignedEntryTimestamp": self.promise, "Payload": payload})
 
     @property
     def signed_bytes(self) -> bytes:
@@ -171,13 +171,13 @@ def hashedrekord_proposal(digest: Digest, signature: bytes, certificate_pem: str
             "publicKey": {"content": encoded(certificate_pem.encode())},
         },
     }
-    return _compact({"apiVersion": "0.0.1", "kind": "hashedrekord", "spec": spec}).encode()
+    return compact({"apiVersion": "0.0.1", "kind": "hashedrekord", "spec": spec}).encode()
 
 
 def dsse_proposal(envelope: str, certificate_pem: str) -> bytes:
     """Return what is sent to Rekor v1 for a DSSE envelope (rekor `dsse` v0.0.1)."""
     content = {"envelope": envelope, "verifiers": [encoded(certificate_pem.encode())]}
-    return _compact({"apiVersion": "0.0.1", "kind": "dsse", "spec": {"proposedContent": content}}).encode()
+    return compact({"apiVersion": "0.0.1", "kind": "dsse", "spec": {"proposedContent": content}}).encode()
 
 
 def v2_proposal(digest: Digest, signature: bytes, certificate_der: bytes) -> bytes:
@@ -187,7 +187,7 @@ def v2_proposal(digest: Digest, signature: bytes, certificate_der: bytes) -> byt
         "digest": encoded(bytes.fromhex(digest.hex)),
         "signature": {"content": encoded(signature), "verifier": verifier},
     }
-    return _compact({"hashedRekordRequestV002": request}).encode()
+    return compact({"hashedRekordRequestV002": request}).encode()
 
 
 def encoded(data: bytes) -> str:
@@ -230,5 +230,6 @@ def _json(text: str | bytes) -> Any:  # noqa: ANN401 - it is JSON, and looked at
         raise UnreadableEntry("it is not JSON") from None
 
 
-def _compact(value: object) -> str:
+def compact(value: object) -> str:
+    """Return JSON without a blank, as the services take it."""
     return json.dumps(value, separators=(",", ":"))

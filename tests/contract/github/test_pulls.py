@@ -172,6 +172,16 @@ class TestAutoMerge:
         with pytest.raises(UnexpectedGitHubAnswer):
             pulls.enable_auto_merge(pull)
 
+    def test_what_a_person_switched_on_is_switched_off(self, fleet: double.Repository, pulls: Pulls) -> None:
+        fleet.allow_auto_merge = True
+        fleet.protect("main", reviews=1)
+        pull = opened(pulls)
+        fleet.enable_auto_merge(pull.number, "ada")
+        pulls.disable_auto_merge(pull)
+        assert fleet.pull(pull.number).auto_merge is None
+        with pytest.raises(GitHubRefused):
+            pulls.disable_auto_merge(pull)
+
     def test_a_head_that_was_not_seen_is_not_merged(self, fleet: double.Repository, pulls: Pulls) -> None:
         fleet.allow_auto_merge = True
         fleet.protect("main", reviews=1)

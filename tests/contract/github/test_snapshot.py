@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.github.errors import EmptyRepository, NotOnGitHub, TeamHidden, TooManyFiles, UnexpectedGitHubAnswer
+from ci_automation.github.files import Files
 from ci_automation.github.model import Actor, PullState, Review
 from ci_automation.github.repository import Repository
 from tests.contract.github.conftest import BRANCH, FLEET, LOCK
@@ -26,6 +27,11 @@ BOT = Actor(ACTIONS, is_bot=True)
 @pytest.fixture
 def repository(client: GitHub) -> Repository:
     return Repository(client, FLEET)
+
+
+@pytest.fixture
+def files(client: GitHub) -> Files:
+    return Files(client, FLEET)
 
 
 @pytest.fixture
@@ -255,41 +261,37 @@ class TestFiles:
     )
     @pytest.mark.parametrize("largest", [100_000, 5], ids=["at once", "by walking"])
     def test_they_are_those_below_the_paths(
-        self, forge: Forge, fleet: double.Repository, repository: Repository, paths: tuple[str, ...], found: list[str],
+        self, forge: Forge, fleet: double.Repository, files: Files, paths: tuple[str, ...], found: list[str],
         largest: int,
     ) -> None:  # fmt: skip
         forge.largest_tree = largest
-        assert [path for path, _ in repository.files(fleet.head, paths)] == found
+        assert [path for path, _ in files.listed(fleet.head, paths)] == found
 
-    def test_without_paths_they_are_all(self, fleet: double.Repository, repository: Repository) -> None:
-        paths = [path for path, _ in repository.files(fleet.head)]
+    def test_without_paths_they_are_all(self, fleet: double.Repository, files: Files) -> None:
+        paths = [path for path, _ in files.listed(fleet.head)]
         assert paths == sorted(paths)
         assert {"README.md", LOCK, "apps/a.yaml"} <= set(paths)
 
-    def test_more_than_can_be_listed_is_an_error(
-        self, forge: Forge, fleet: double.Repository, repository: Repository
-    ) -> None:
+    def test_more_than_can_be_listed_is_an_error(self, forge: Forge, fleet: double.Repository, files: Files) -> None:
         forge.largest_tree = 5
         with pytest.raises(TooManyFiles, match="the root"):
-            repository.files(fleet.head)
+            files.listed(fleet.head)
         fleet.push("main", {f"apps/{number}.yaml": b"" for number in range(9)}, "ada")
         with pytest.raises(TooManyFiles, match="apps"):
-            repository.files(fleet.head, ["apps"])
+            files.listed(fleet.head, ["apps"])
 
     @pytest.mark.parametrize("content", [b"a: 1\n", b"", b"\0\xff\r\n", b"x" * 100_000])
-    def test_content_is_byte_for_byte(self, fleet: double.Repository, repository: Repository, content: bytes) -> None:
+    def test_content_is_byte_for_byte(self, fleet: double.Repository, files: Files, content: bytes) -> None:
         fleet.push("main", {"apps/c": content}, "ada")
-        ((_, sha),) = repository.files(fleet.head, ["apps/c"])
-        assert repository.blob(sha) == content
+        ((_, sha),) = files.listed(fleet.head, ["apps/c"])
+        assert files.blob(sha) == content
 
-    def test_content_that_is_another_is_refused(
-        self, forge: Forge, fleet: double.Repository, repository: Repository
-    ) -> None:
-        ((_, sha),) = repository.files(fleet.head, ["apps"])
+    def test_content_that_is_another_is_refused(self, forge: Forge, fleet: double.Repository, files: Files) -> None:
+        ((_, sha),) = files.listed(fleet.head, ["apps"])
         for content in ("ZXZpbA==", "*"):
             forge.faults = [times(1, Fault(200, {"content": content, "encoding": "base64"}))]
             with pytest.raises(UnexpectedGitHubAnswer, match="another content"):
-                repository.blob(sha)
+                files.blob(sha)
 
 
 class TestAnswersThatAreNone:

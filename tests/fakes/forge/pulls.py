@@ -201,6 +201,17 @@ class Pulls(Branches):
             raise Refused(422, f"Pull request Pull request is in {status}")
         pull.auto_merge = AutoMerge(by, how, self.now())
 
+    def disable_auto_merge(self, number: int) -> None:
+        """Let a pull request not be merged by itself any more.
+
+        Raises:
+            Refused: nobody wanted it to be.
+        """
+        pull = self.pull(number)
+        if pull.auto_merge is None or pull.state != "OPEN":
+            raise Refused(422, "Pull request Can't disable auto-merge for this pull request")
+        pull.auto_merge = None
+
     def merge(self, number: int, by: str, how: str = "merge", head: str = "", message: str = "") -> str:
         """Merge a pull request and return the commit that the base branch then has; `how` may be `squash` or `rebase`.
 

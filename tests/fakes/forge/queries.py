@@ -82,6 +82,7 @@ class _Root:
         """Return what a document can start with."""
         mutations: dict[str, Callable[[Json], Json]] = {
             "createCommitOnBranch": self._create_commit,
+            "disablePullRequestAutoMerge": self._disable_auto_merge,
             "enablePullRequestAutoMerge": self._enable_auto_merge,
         }
 
@@ -174,6 +175,12 @@ class _Root:
         sha = repo.objects.commit(changed, [expected], by, repo.web_flow, message, signed=True)
         repo.move(branch, sha, self.token.login)
         return {"commit": self.nodes.commit(repo, sha), "ref": self.nodes.ref(repo, branch)}
+
+    def _disable_auto_merge(self, given: Json) -> Json:
+        repo, pull = self._pull(given["pullRequestId"])
+        self._may(repo, "contents=write,pull_requests=write")
+        repo.disable_auto_merge(pull.number)
+        return {"actor": self.nodes.actor(self.token.login), "pullRequest": self.nodes.pull(repo, pull)}
 
     def _enable_auto_merge(self, given: Json) -> Json:
         repo, pull = self._pull(given["pullRequestId"])

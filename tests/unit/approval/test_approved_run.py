@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from ci_automation.approval.approved_run import Person, RunFacts, judge_run
+from ci_automation.approval.approved_run import RunFacts, judge_run
 from ci_automation.approval.desk import Granted, NotCounted
+from ci_automation.approval.people import People
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
@@ -43,7 +44,7 @@ def facts(**changes: Any) -> RunFacts:
         "run": RUN,
         "environment": PROTECTED,
         "said": (said(),),
-        "people": {"alice": Person("write")},
+        "people": People({"alice": "write"}),
     }
     return RunFacts(**{**values, **changes})
 
@@ -57,7 +58,7 @@ def judged(found: RunFacts, key: str = REQUEST.key, settings: ApprovalConfig | N
     ("found", "key", "by"),
     [
         pytest.param(facts(), REQUEST.key, "alice", id="by somebody who may write"),
-        pytest.param(facts(people={"alice": Person("admin")}), REQUEST.key, "alice", id="by an administrator"),
+        pytest.param(facts(people=People({"alice": "admin"})), REQUEST.key, "alice", id="by an administrator"),
         pytest.param(facts(), "", "alice", id="of a run that was started by hand"),
         pytest.param(
             facts(run=replace(RUN, actor=ALICE)), "", "alice", id="of whoever started it, if GitHub allows that"
@@ -109,11 +110,11 @@ def test_a_yes_counts(found: RunFacts, key: str, by: str) -> None:
         pytest.param(facts(run=replace(RUN, actor=ALICE)), "alice approved it, and is who asked", id="who asked"),
         pytest.param(facts(said=(said(BOT),)), r"acme-flux\[bot\] approved it, and is no person", id="the bot itself"),
         pytest.param(
-            facts(people={"alice": Person("read")}),
+            facts(people=People({"alice": "read"})),
             "alice approved it, but may not write",
             id="a permission that is gone",
         ),
-        pytest.param(facts(people={}), "may not write", id="somebody of whom nothing is known"),
+        pytest.param(facts(people=People({})), "may not write", id="somebody of whom nothing is known"),
     ],
 )
 def test_a_yes_does_not_count(found: RunFacts, reason: str) -> None:
@@ -129,16 +130,17 @@ def test_the_key_of_another_request_is_refused() -> None:
 
 def test_where_a_team_is_named_only_its_members_count() -> None:
     settings = ApprovalConfig(team="acme/platform")
-    outside = facts(people={"alice": Person("admin", member=False)})
+    outside = facts(people=People({"alice": "admin"}))
     assert judged(outside, settings=settings) == NotCounted(
-        REQUEST, "alice approved it, but is not in the team acme/platform"
+        REQUEST, "alice approved it, but is not in the team acme/platform now"
     )
     assert isinstance(judged(outside), Granted)
-    assert isinstance(judged(facts(people={"alice": Person("write", member=True)}), settings=settings), Granted)
+    inside = facts(people=People({"alice": "write"}, frozenset({"alice"})))
+    assert isinstance(judged(inside, settings=settings), Granted)
 
 
 def test_every_word_that_does_not_count_is_explained() -> None:
-    verdict = judged(facts(said=(said(BOT), said(BOB)), people={"bob": Person("read")}))
+    verdict = judged(facts(said=(said(BOT), said(BOB)), people=People({"bob": "read"})))
     assert isinstance(verdict, NotCounted)
     assert "acme-flux[bot] approved it" in verdict.reason
     assert "bob approved it" in verdict.reason

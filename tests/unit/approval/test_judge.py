@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from ci_automation.approval.desk import Granted, NotCounted
-from ci_automation.approval.judge import People, claimed, judge, merge_of, witnesses
+from ci_automation.approval.judge import claimed, judge, merge_of, witnesses
 from ci_automation.approval.lock import Entry, InvalidLock, Lock
+from ci_automation.approval.people import People
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
@@ -132,6 +133,12 @@ class TestMergedByAPerson:
     def test_what_was_merged_once_is_not_brought_back_by_a_push(self) -> None:
         later = pull(number=6, merged_at=MERGED + timedelta(days=1), merged_file=changed(target=EVIL).text)
         assert "the file was edited" in reason(judge(ENTRY, snapshot(pull(), later), PEOPLE, PLAIN))
+
+    def test_what_is_asked_anew_was_taken_back(self) -> None:
+        again = pull(number=8, state=PullState.OPEN, merged_by=None, merged_at=None, merged_file=None)
+        assert "merged before pull request 8, which asks anew" in reason(
+            judge(ENTRY, snapshot(again, pull()), PEOPLE, PLAIN)
+        )
 
     def test_the_last_of_two_merges_counts_whatever_their_numbers_are(self) -> None:
         later = pull(number=6, merged_at=MERGED + timedelta(days=1), merged_by=BOB)

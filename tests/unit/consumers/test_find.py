@@ -262,3 +262,23 @@ def test_a_mapping_that_is_input_and_object_is_edited_once() -> None:
     item = "".join(f"    {line}\n" for line in source(f"ref: {{digest: {OLD_DIGEST}}}").splitlines())
     text = inputs(f"\n  -\n{item}")
     assert edited(text) == text.replace(OLD_DIGEST, DIGEST)
+
+
+_SET = "{{kind: ResourceSet, apiVersion: fluxcd.controlplane.io/v1, spec: {{inputs: {}}}}}"
+
+
+def test_what_many_resource_sets_share_is_found_once() -> None:
+    """Or a file of a megabyte would have hundreds of millions of places."""
+    place = f"{{repository: {URL.removeprefix('oci://')}, digest: latest}}"
+    text = f"[{_SET.format(f'&i [{place}]')}, {', '.join([_SET.format('*i')] * 20)}]"
+    assert [kind for kind, _, _ in found(text)] == ["left"]
+
+
+def test_what_is_in_one_resource_set_in_another_is_found_once() -> None:
+    """Or a file of a megabyte would have as many places as it has levels, times all that they hold."""
+    place = f"{{repository: {URL.removeprefix('oci://')}, digest: {OLD_DIGEST}}}"
+    text = place
+    for _ in range(20):
+        text = _SET.format(f"[{text}]")
+    assert [kind for kind, _, _ in found(text)] == ["edited"]
+    assert edited(text) == text.replace(OLD_DIGEST, DIGEST)

@@ -47,8 +47,8 @@ def test_the_pull_request_to_the_letter() -> None:
 | --- | --- | --- | --- |
 | clusters/east/flux.yaml | 40 | setter comment production:digest | it is an alias |
 
-To merge this pull request moves what reads these files to that digest. To close it says no to this digest; the next \
-one is asked again. What people commit to this branch is not overwritten.
+To merge this pull request moves what reads these files to that digest. To close it says no to this digest, \
+as long as its branch is there; the next one is asked again. What people commit to this branch is not overwritten.
 """
     )
 

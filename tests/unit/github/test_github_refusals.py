@@ -140,7 +140,7 @@ def test_without_a_token_one_is_asked_for() -> None:
 
 @given(st.sampled_from([301, 401, 403, 404, 422, 499]), st.text(max_size=40), st.text(max_size=40))
 def test_no_error_shows_the_token_or_breaks_a_line(status: int, before: str, needs: str) -> None:
-    error = ASKER.refused(reply(status, f"{before}{TOKEN}\x1b[31m\n", needs), PULLS)
+    error = ASKER.refused(ASKER.unheard(reply(status, f"{before}{TOKEN}\x1b[31m\n", needs)), PULLS)
     assert TOKEN not in f"{error}{error.hint}{error!r}{ASKER!r}"
     assert f"{error}{error.hint}".isprintable()
 

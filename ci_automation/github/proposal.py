@@ -2,7 +2,8 @@
 
 Every step is found again by the next run, so that a run which ended in between is simply repeated: the commit by a key
 in its message, the pull request by its branch and by a mark in its text. People outweigh it: what they commit to the
-branch stays, and a pull request that one of them closed is not opened again for the same subject.
+branch stays, and a pull request that one of them closed is not opened again for the same subject, as long as its
+branch is there.
 """
 
 from __future__ import annotations
@@ -75,9 +76,10 @@ def propose(commits: Commits, pulls: Pulls, seen: Snapshot, proposal: Proposal) 
         HeadMoved: somebody else wrote to the branch meanwhile.
         ReleaseSourceError: as `GitHub.send`.
     """
-    pull = _open(seen, proposal.branch)
+    pull = seen.open_pull
     if pull is None and (no := _declined(seen, proposal)):
-        return Proposed(ProposedState.DECLINED, no.url, "somebody closed the pull request")
+        remark = f"people closed it; reopen it, or delete the branch {proposal.branch}, and it is offered again"
+        return Proposed(ProposedState.DECLINED, no.url, remark)
     commit, written = _written(seen)
     wrote = written != proposal.key
     if wrote and (people := _people(seen)):
@@ -95,7 +97,7 @@ def propose(commits: Commits, pulls: Pulls, seen: Snapshot, proposal: Proposal) 
     return Proposed(ProposedState.UPDATED if wrote or retold else ProposedState.UNCHANGED, pull.url)
 
 
-def withdraw(pulls: Pulls, seen: Snapshot, branch: str, reason: str) -> Proposed:
+def withdraw(pulls: Pulls, seen: Snapshot, reason: str) -> Proposed:
     """Return what was done so that nothing is proposed any more; the text of a closed pull request says why.
 
     One that people committed to, or whose text is none of ours, stays open. The branch stays.
@@ -103,7 +105,7 @@ def withdraw(pulls: Pulls, seen: Snapshot, branch: str, reason: str) -> Proposed
     Raises:
         ReleaseSourceError: as `GitHub.send`.
     """
-    pull = _open(seen, branch)
+    pull = seen.open_pull
     if pull is None:
         return Proposed(ProposedState.NOTHING)
     if not _MARK.search(pull.body) or _people(seen):
@@ -114,24 +116,15 @@ def withdraw(pulls: Pulls, seen: Snapshot, branch: str, reason: str) -> Proposed
     return Proposed(ProposedState.WITHDRAWN, pull.url)
 
 
-def _open(seen: Snapshot, branch: str) -> PullRequest | None:
-    mine = (pull for pull in seen.pulls if pull.branch == branch and not pull.cross_repository)
-    return next((pull for pull in mine if pull.state is PullState.OPEN), None)
-
-
 def _declined(seen: Snapshot, proposal: Proposal) -> PullRequest | None:
     """Return the pull request for the same subject that a person closed; ours have no mark once we close them."""
-    for pull in seen.pulls:
-        mark = _MARK.search(pull.body) if pull.state is PullState.CLOSED and not pull.cross_repository else None
-        if mark and mark["subject"] == proposal.subject:
-            return pull
-    return None
+    mark = _MARK.search(seen.refused_pull.body) if seen.refused_pull else None
+    return seen.refused_pull if mark and mark["subject"] == proposal.subject else None
 
 
 def _key_of(commit: Commit, viewer: Actor) -> str:
     """Return the key that a commit of ours has, or nothing where it is somebody's who may share our account."""
-    ours = commit.author is None or commit.author.login.casefold() == viewer.login.casefold()
-    found = _KEY.search(commit.message) if ours else None
+    found = _KEY.search(commit.message) if commit.may_be_of(viewer) else None
     return found["key"] if found else ""
 
 
@@ -144,10 +137,10 @@ def _written(seen: Snapshot) -> tuple[str, str]:
 def _people(seen: Snapshot) -> str:
     """Return who else has commits on the branch that were not merged, or nothing."""
     branch = seen.branch
-    if branch is None or any(pull.state is PullState.MERGED and pull.head == branch.head for pull in seen.pulls):
+    if branch is None or seen.is_merged:
         return ""
     commit, key = _written(seen)
-    marks = (_MARK.search(pull.body) for pull in seen.pulls if not pull.cross_repository)
+    marks = (_MARK.search(pull.body) for pull in seen.own_pulls)
     told = next(filter(None, marks), None)
     amended = told is not None and told["key"] == key and told["commit"] != commit
     others = {each.author.login if each.author else "" for each in branch.commits if not _key_of(each, seen.viewer)}

@@ -1,0 +1,40 @@
+"""Whose word counts: that of people who may write to the repository now and, where a team is named, are in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ci_automation.github.repository import Repository
+
+_MAY_WRITE = frozenset({"admin", "write"})
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """What GitHub says now of those whose word could count: their permissions, and who of them is in the team."""
+
+    permissions: Mapping[str, str]
+    members: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, logins: Iterable[str], team: str | None, repository: Repository) -> Self:
+        """Return what GitHub says of them.
+
+        Raises:
+            TeamHidden: there is no such team, or the token may not see it.
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        permissions = {login: repository.permission(login) for login in logins}
+        return cls(permissions, frozenset(login for login in permissions if team and repository.is_member(team, login)))
+
+    def lacking(self, login: str, team: str | None) -> str:
+        """Return what somebody lacks whose word does not count, or nothing."""
+        if self.permissions.get(login) not in _MAY_WRITE:
+            return "may not write to the repository now"
+        if team and login not in self.members:
+            return f"is not in the team {team} now"
+        return ""

@@ -1,0 +1,141 @@
+"""What somebody tries who may write to a repository, or to nothing: no yes counts for what its giver has not seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.approval.desk import AskedState, Granted, NotCounted
+from ci_automation.approval.lock import LOCK_FILE
+from ci_automation.config.document import InvalidConfig
+from ci_automation.config.load import parse
+from ci_automation.errors import Error
+from ci_automation.github.client import GitHub
+from ci_automation.github.exchange import Patience
+from tests.contract.desks import question
+from tests.contract.test_pull_request_desk import (
+    BASE,
+    BRANCH,
+    FULL,
+    NEWER,
+    desk,
+    entry,
+    lock,
+    the_pull,
+    world,
+)
+from tests.fakes.forge.faults import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.fakes.forge import Forge
+    from tests.fakes.forge import Repository as Fleet
+
+
+@pytest.fixture
+def forge() -> Iterator[Forge]:
+    with world() as running:
+        yield running
+
+
+@pytest.fixture
+def fleet(forge: Forge) -> Fleet:
+    return forge.repositories["acme/fleet"]
+
+
+class TestMergingLater:
+    """GitHub keeps what a person told it to merge, and merges in that person's name whatever the branch has by then."""
+
+    def test_does_not_approve_what_took_the_place_of_what_was_seen(self, forge: Forge, fleet: Fleet) -> None:
+        fleet.protect("main", 1)
+        desk(forge).ask(question())
+        fleet.enable_auto_merge(the_pull(fleet).number, "alice")
+        assert desk(forge).ask(NEWER).state is AskedState.UPDATED
+        fleet.review(the_pull(fleet).number, "bob")
+        assert the_pull(fleet).state == "OPEN"
+        assert desk(forge).granted(BASE) is None
+
+    def test_is_not_taken_back_where_nothing_else_is_asked_for(self, forge: Forge, fleet: Fleet) -> None:
+        fleet.protect("main", 1)
+        desk(forge).ask(question())
+        fleet.enable_auto_merge(the_pull(fleet).number, "alice")
+        desk(forge).ask(replace(question(), notes="now there are some"))
+        assert the_pull(fleet).auto_merge
+
+    def test_goes_on_where_it_is_configured_and_reviews_of_the_last_commit_count(
+        self, forge: Forge, fleet: Fleet
+    ) -> None:
+        fleet.protect("main", 1)
+        desk(forge, FULL).ask(question())
+        fleet.review(the_pull(fleet).number, "eve")
+        desk(forge, FULL).ask(NEWER)
+        assert the_pull(fleet).auto_merge
+        fleet.review(the_pull(fleet).number, "bob")
+        assert the_pull(fleet).state == "MERGED"
+        assert isinstance(desk(forge, FULL).granted(BASE), Granted)
+
+
+class TestTakingAYesBack:
+    """A merge that was undone is asked for anew, and then the new request alone can be agreed to."""
+
+    @pytest.fixture
+    def undone(self, forge: Forge, fleet: Fleet) -> bytes:
+        """Return the lock file that was merged, and then reverted by a person."""
+        desk(forge).ask(question())
+        fleet.merge(the_pull(fleet).number, "alice")
+        text = fleet.read(LOCK_FILE) or b""
+        fleet.push("main", {LOCK_FILE: None}, "bob", "Revert")
+        assert desk(forge).granted(BASE) is None
+        return text
+
+    def test_is_not_undone_by_a_push_of_the_same_file(self, forge: Forge, fleet: Fleet, undone: bytes) -> None:
+        desk(forge).ask(question())
+        fleet.push("main", {LOCK_FILE: undone}, "bob", "Once more")
+        mine = desk(forge)
+        found = mine.granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert "merged before pull request 2, which asks anew" in found.reason
+        mine.ask(question())
+        assert lock(fleet, BRANCH).entries == (entry(question(), ask=2),)
+
+    @pytest.mark.usefixtures("undone")
+    def test_does_not_keep_the_new_request_from_being_merged(self, forge: Forge, fleet: Fleet) -> None:
+        desk(forge).ask(question())
+        fleet.merge(2, "bob")
+        found = desk(forge).granted(BASE)
+        assert isinstance(found, Granted)
+        assert found.approval.by == "bob"
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 409, 422, 451, 500])
+def test_a_token_that_the_server_repeats_is_repeated_to_nobody(forge: Forge, status: int) -> None:
+    token = forge.token("actions", "acme/fleet", {"contents": "write"})
+    words = {"message": f"no {token}", "errors": [{"message": f"no {token}", "type": "FORBIDDEN"}]}
+    fault = Fault(status, words, {"x-accepted-github-permissions": f"contents=write; {token}", "location": token})
+    forge.faults.append(lambda *_: fault)
+    github = GitHub(token, forge.url, patience=Patience(attempts=1, sleep=lambda _: None))
+    asks = (
+        lambda: github.graphql("query { viewer { login } }", {}),
+        lambda: github.mutate("mutation { x }", {}),
+        lambda: github.get("/repos/acme/fleet"),
+        lambda: github.send("POST", "/repos/acme/fleet/pulls", {}),
+        lambda: github.send("PATCH", "/repos/acme/fleet/pulls/1", {}),
+        lambda: github.asset("acme/fleet", 1, 1000),
+    )
+    said = []
+    for ask in asks:
+        try:
+            ask()
+        except Error as error:
+            said.append(f"{error} {error.hint}")
+    assert said
+    assert not any(token in text for text in said)
+
+
+def test_two_names_that_one_environment_has_are_refused() -> None:
+    text = "version: 1\nartifacts:\n- {name: prod, url: 'layout:a:p'}\n- {name: Prod, url: 'layout:b:p'}\n"
+    with pytest.raises(InvalidConfig, match=r"artifacts\[1\]\.name: is the same as that of artifacts\[0\]"):
+        parse(text.encode(), "flux-manifests.yaml")
