@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.target import Target
     from ci_automation.github.app import AppTokens
     from ci_automation.github.client import GitHub
+    from ci_automation.github.waiting import Spent
 
 
 class NoRepository(UsageError):
@@ -67,6 +68,7 @@ class Hub:
     hide: Callable[[str], None]
     _app: AppTokens | None = field(default=None, repr=False)
     _branch: str = ""
+    _spent: Spent | None = None
 
     @property
     def repository(self) -> str:
@@ -102,8 +104,11 @@ class Hub:
 
     def _open(self, token: str, name: str) -> GitHub:
         from ci_automation.github.client import GitHub
+        from ci_automation.github.waiting import Spent
 
-        return GitHub(token, self.job.api, token_name=name, say=self.say, ca_bundle=certificates())
+        self._spent = self._spent or Spent()
+        ca = certificates()
+        return GitHub(token, self.job.api, token_name=name, say=self.say, ca_bundle=ca, spent=self._spent)
 
     @property
     def sender(self) -> Sender:

@@ -117,6 +117,7 @@ def consumers(inputs: Inputs, step: Step) -> int:
     codes = [0]
 
     def connect(name: str) -> GitHub:
+        step.say(f"looking into {name}")
         return hub.client(name, contents="write", pull_requests="write")
 
     def flow(goal: Target) -> Account:

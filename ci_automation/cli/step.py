@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from ci_automation.report.summary import summary
 from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ci_automation.actions.commands import Level, Log
     from ci_automation.actions.job import Job
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 PLANS = "flux-manifests-plans"
 _OPTION = re.compile(r"--([a-z-]+[a-z])")
 _NAMES = frozenset(each.name for each in INPUTS)
+_SECRET_VARIABLES = ("COSIGN_PASSWORD", "VAULT_TOKEN")
 _MAX_VALUE = 100 << 10  # a later step may put it into a variable, and Linux takes 128 KiB of one (`execve`)
 
 
@@ -150,6 +152,8 @@ def goals(inputs: Inputs, step: Step) -> tuple[Target, ...]:
     """
     given = _given(inputs)
     config = configuration(given)
+    for secret in _secrets_of_the_job(inputs, config):
+        step.hide(secret)
     if inputs.command == "approve":
         _require_ours(Reference.parse_channel(inputs.artifact) if ":" in inputs.artifact else None, config)
     artifact = _asked_for(inputs.artifact, config, step.job) or inputs.artifact or None
@@ -159,6 +163,17 @@ def goals(inputs: Inputs, step: Step) -> tuple[Target, ...]:
     return tuple(
         replace(goal, ports=replace(goal.ports, say=step.say, confirm=_adopts(inputs, step))) for goal in found
     )
+
+
+def _secrets_of_the_job(inputs: Inputs, config: Config | None) -> Iterator[str]:
+    """Yield the secrets that the job's variables hold: the runner knows only those that are secrets of GitHub's."""
+    logins_named = [
+        it for artifact in _artifacts(config) for it in (artifact.credentials.pull, artifact.credentials.push)
+    ]
+    keys = [inputs.key, *(artifact.signing.key for artifact in _artifacts(config))]
+    names = [*_SECRET_VARIABLES, *(login.password_variable for login in logins_named if login)]
+    names += [key.removeprefix("env://") for key in keys if key and key.startswith("env://")]
+    yield from filter(None, map(os.environ.get, dict.fromkeys(names)))
 
 
 def _given(inputs: Inputs) -> Given:

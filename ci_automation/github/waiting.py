@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -23,13 +24,23 @@ _SECONDARY_LIMIT = 60.0  # seconds to wait where GitHub does not say how long
 _UNPACED = 10  # writes that a job may do at once: GitHub asks for a pause between them where they are many
 
 
-class Waiting:
-    """The waits of one client, all of them told through `say`."""
+@dataclass(slots=True)
+class Spent:
+    """What the clients of one run waited and wrote together: GitHub counts by who asks, and not by repository."""
 
-    def __init__(self, patience: Patience, host: str, hint: str, say: Callable[[str], None]) -> None:
+    waited: float = 0.0  # seconds for limits
+    writes: int = 0
+    last: float = 0.0  # when the last write was
+
+
+class Waiting:
+    """The waits of one client, all of them told through `say`; what it waits and writes is counted in `spent`."""
+
+    def __init__(
+        self, patience: Patience, host: str, hint: str, say: Callable[[str], None], spent: Spent | None = None
+    ) -> None:
         self._patience, self._host, self._hint, self._say = patience, host, hint, say
-        self._budget = patience.budget
-        self._writes, self._last = 0, 0.0
+        self._spent = spent or Spent()
 
     def persist(self, send: Callable[[], Reply], what: str, *, once: bool = False) -> Reply:
         """Return the answer to a request: repeated a few times on resets, time-outs, 429 and most 5xx.
@@ -70,11 +81,12 @@ class Waiting:
 
     def pace(self) -> None:
         """Wait before a write, once there were a few, until the one before is a moment ago."""
-        self._writes += 1
-        since = self._patience.now() - self._last
-        if self._writes > _UNPACED and since < self._patience.pace:
+        spent = self._spent
+        spent.writes += 1
+        since = self._patience.now() - spent.last
+        if spent.writes > _UNPACED and since < self._patience.pace:
             self._patience.sleep(self._patience.pace - max(since, 0.0))
-        self._last = self._patience.now()
+        spent.last = self._patience.now()
 
     def limited(self, reply: Reply) -> RateLimited:
         """Return the error that says when GitHub takes requests again."""
@@ -85,9 +97,9 @@ class Waiting:
         self._patience.sleep(seconds)
 
     def _spend(self, wait: float, *, give_up: bool) -> None:
-        if give_up or wait > min(self._patience.longest_wait, self._budget):
+        if give_up or wait > min(self._patience.longest_wait, self._patience.budget - self._spent.waited):
             raise self._limited(wait)
-        self._budget -= wait
+        self._spent.waited += wait
         self._sleep(wait, f"{self._host} takes no more requests for now")
 
     def _limited(self, wait: float) -> RateLimited:

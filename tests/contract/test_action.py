@@ -320,6 +320,23 @@ def test_secrets_are_hidden_before_anything_else_is_said(runner: Runner) -> None
     assert ran.log.splitlines()[2].startswith("::add-mask::")
 
 
+def test_secrets_in_variables_are_hidden_too(runner: Runner) -> None:
+    pem = (runner.workspace / "cosign.key").read_text()
+    runner.variables.update(
+        SIGN="", OWN_KEY=pem, COSIGN_PASSWORD="canary-password", PULLS="me", PULLS_WITH="canary-pull"
+    )
+    configure(
+        runner,
+        "name: a, url: 'layout:registry:production', signing: {mode: key, key: 'env://OWN_KEY'}, "
+        "credentials: {pull: {usernameVariable: PULLS, passwordVariable: PULLS_WITH}}",
+    )
+    ran = runner.run(releases="releases", approval="none")
+    assert (ran.code, ran.outputs["changed"]) == (0, "true"), ran
+    hidden = ran.said("add-mask")
+    assert {"canary-password", "canary-pull", *pem.split("\n")[1:-2]} <= set(hidden)
+    assert all(line.startswith("::add-mask::") for line in ran.log.splitlines()[: len(hidden)])
+
+
 def test_outside_of_github_actions_no_command_is_given(runner: Runner) -> None:
     runner.variables.update(GITHUB_ACTIONS="", GITHUB_OUTPUT="", GITHUB_STEP_SUMMARY="", GITHUB_WORKSPACE="")
     ran = runner.run(**OWN, github_token="canary-token")

@@ -11,7 +11,7 @@ import urllib3
 
 from ci_automation.github.errors import AnswerLost, GitHubUnreachable, RateLimited
 from ci_automation.github.exchange import Patience, Reply
-from ci_automation.github.waiting import Waiting
+from ci_automation.github.waiting import Spent, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,14 +39,13 @@ def broken() -> Exception:
 class Line:
     """A line to GitHub, on which answers and failures come as laid down; the clock goes on by what is waited."""
 
-    def __init__(self, *answers: Reply | Exception, **patience: Any) -> None:
+    def __init__(self, *answers: Reply | Exception, spent: Spent | None = None, **patience: Any) -> None:
         self.answers = list(answers)
         self.said: list[str] = []
         self.waited: list[float] = []
         self.now = 1_000_000.0
-        self.waiting = Waiting(
-            Patience(sleep=self.sleep, now=lambda: self.now, **patience), "api.github.com", "Wait.", self.said.append
-        )
+        patient = Patience(sleep=self.sleep, now=lambda: self.now, **patience)
+        self.waiting = Waiting(patient, "api.github.com", "Wait.", self.said.append, spent)
 
     def sleep(self, seconds: float) -> None:
         """Let the time go by."""
@@ -130,6 +129,15 @@ class TestTheBudget:
             line.post()
         assert line.waited == [25, 25]
 
+    def test_the_clients_of_a_run_share_it(self) -> None:
+        spent = Spent()
+        one, other = Line(limited(25), DONE, limited(25), DONE, spent=spent), Line(limited(25), spent=spent)
+        one.post()
+        one.post()
+        with pytest.raises(RateLimited):
+            other.post()
+        assert other.waited == []
+
     @pytest.mark.parametrize(
         ("seconds", "budget"), [(31, 60.0), (11, 10.0)], ids=["longer than one may be", "longer than is left"]
     )
@@ -190,6 +198,13 @@ class TestThePace:
         line.now += 5
         line.waiting.pace()
         assert line.waited == [1, 0.25]
+
+    def test_the_clients_of_a_run_share_it(self) -> None:
+        spent = Spent()
+        one, other = Line(spent=spent), Line(spent=spent)
+        self.write(one, 6)
+        self.write(other, 5)
+        assert (one.waited, other.waited) == ([], [1])
 
     def test_a_clock_that_was_set_back_holds_up_for_a_second_at_most(self) -> None:
         line = Line()

@@ -1,0 +1,141 @@
+"""What a run of the whole action asks of GitHub, and what it says while it waits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.github.client import GitHub
+from ci_automation.github.exchange import Patience
+from tests.contract.scene import EVERYTHING, LOCK, MINOR, PATCH, PINS, Scene, staged, template
+from tests.fakes.forge import Fault, times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.fakes.forge.exchange import Request
+
+WAYS = {
+    "pull request": EVERYTHING,
+    "run": "{via: workflow-dispatch}",
+    "event": "{via: repository-dispatch, repository: acme/apps}",
+}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return template(tmp_path_factory.mktemp("template"))
+
+
+@pytest.fixture
+def scene(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Scene]:
+    with staged(source, tmp_path / "scene", monkeypatch, capsys) as made:
+        del made.own["releases"]  # GitHub has them
+        yield made
+
+
+def of_releases(request: Request) -> bool:
+    """Return whether a request is about the files of a release, once it was listed."""
+    if request.path == "/graphql":
+        return "r0:release(tagName:" in request.body["query"]
+    return request.method == "GET" and request.path.startswith("/repos/fluxcd/flux2/")
+
+
+def spent(scene: Scene, **inputs: str) -> list[Request]:
+    """Return what a run asks for, the files of releases aside."""
+    before = len(scene.forge.requests)
+    ran = scene.run(**inputs)
+    assert ran.code == 0, ran
+    return [request for request in scene.forge.requests[before:] if not of_releases(request)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_check_that_finds_nothing_asks_once(scene: Scene, way: str) -> None:
+    scene.configure(approval=WAYS[way], policy="{minor: auto}", more=", announce: [acme/apps]")
+    assert scene.run().outputs["target-version"] == MINOR
+    before = len(scene.forge.requests)
+    assert len(spent(scene)) == 1
+    assert len(scene.forge.requests) - before == 1
+
+
+def test_a_check_after_an_approval_was_used_asks_once(scene: Scene) -> None:
+    scene.configure(approval=EVERYTHING)
+    scene.run()
+    scene.fleet.review(1, "ben", "APPROVED")
+    scene.pushed()
+    assert scene.run("apply").outputs["target-version"] == MINOR
+    assert scene.fleet.read(LOCK)
+    scene.runner.event("schedule", {})
+    before = len(scene.forge.requests)
+    scene.run()
+    assert len(scene.forge.requests) - before == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_asking_for_one_approval_takes_eight_requests_at_most(scene: Scene, way: str) -> None:
+    scene.configure(approval=WAYS[way])
+    requests = spent(scene)
+    assert scene.fleet.pulls or scene.fleet.runs or scene.apps.dispatched
+    assert len(requests) <= 8, [f"{request.method} {request.path}" for request in requests]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_asked_already_is_found_with_two(scene: Scene, way: str) -> None:
+    scene.configure(approval=WAYS[way])
+    scene.run()
+    assert len(spent(scene)) <= 2
+
+
+def test_a_newer_request_takes_eight_at_most(scene: Scene) -> None:
+    scene.offer("v2.98.5", PATCH)
+    scene.configure(approval=EVERYTHING, policy="{patch: approval}")
+    scene.run()
+    scene.offer("v2.98.5", PATCH, MINOR)
+    scene.configure(approval=EVERYTHING)
+    requests = spent(scene)
+    assert len(requests) <= 8, [f"{request.method} {request.path}" for request in requests]
+
+
+def test_many_repositories_are_written_to_at_a_pace_that_github_takes(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, pauses = [1e9], []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        clock[0] += seconds
+
+    patient = {**(GitHub.__init__.__kwdefaults__ or {}), "patience": Patience(sleep=sleep, now=lambda: clock[0])}
+    monkeypatch.setattr(GitHub.__init__, "__kwdefaults__", patient)
+    names = [f"acme/r{number}" for number in range(8)]
+    for name in names:
+        scene.forge.repository(name, {"flux/source.yaml": PINS}).collaborators["keeper"] = "write"
+    scene.configure(more=f", consumers: [{', '.join(f'{{repository: {name}}}' for name in names)}]")
+    assert scene.run("consumers").code == 0
+    assert [len(scene.forge.repositories[name].pulls) for name in names] == [1] * 8
+    assert pauses == [1.0] * (3 * 8 - 10)  # the first ten writes of a run are not held up
+
+
+@pytest.mark.parametrize("part", ["/graphql", "/pulls", "/requested_reviewers"])
+def test_a_wait_is_told(scene: Scene, part: str) -> None:
+    limited = Fault(429, {"message": "You have exceeded a secondary rate limit."}, {"Retry-After": "7"})
+    scene.forge.faults.append(times(1, limited, "POST", part))
+    scene.configure(approval=EVERYTHING)
+    ran = scene.run()
+    assert ran.code == 0, ran
+    waits = [line for line in ran.log.splitlines() if "takes no more requests for now" in line]
+    assert [line.endswith("; asking again in 7 s") for line in waits] == [True]
+
+
+def test_a_limit_that_lasts_is_not_waited_for(scene: Scene) -> None:
+    limited = Fault(429, {"message": "You have exceeded a secondary rate limit."}, {"Retry-After": "3600"})
+    scene.forge.faults.append(times(9, limited, "POST", "/pulls"))
+    scene.configure(approval=EVERYTHING)
+    ran = scene.run()
+    assert (ran.code, ran.outputs["target-version"]) == (21, PATCH), ran
+    assert "asking again" not in ran.log
+    assert scene.fleet.pulls == []

@@ -1,0 +1,214 @@
+"""Wherever a run of the action dies, a re-run ends as if it had not, and nothing is asked or told twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+import requests
+
+from tests.contract.scene import EVERYTHING, FIRST, MINOR, PATCH, Scene, staged, template
+from tests.fakes.forge import LOST, RESET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.fakes.forge import Fault
+    from tests.fakes.forge.exchange import Request
+
+ANNOUNCE = ", announce: [acme/apps]"
+
+
+class Killed(BaseException):
+    """The process is gone: nothing of it is caught, and nothing is done after it."""
+
+
+@dataclass
+class Death:
+    """How a run ends at its n-th request, which GitHub does or does not."""
+
+    number: int
+    fault: Fault
+    lasts: bool = False  # GitHub is gone from then on
+    kills: bool = False  # and so is the run
+    struck: bool = field(default=False, init=False)
+    _seen: int = field(default=0, init=False)
+
+    def __call__(self, _verb: str, _path: str, _body: object) -> Fault | None:
+        self._seen += 1
+        self.struck = self.struck or self._seen == self.number
+        if self._seen == self.number:
+            return self.fault
+        return RESET if self.lasts and self._seen > self.number else None
+
+
+def writes(request: Request) -> bool:
+    """Return whether a request changes something: what only reads is asked again where its answer is lost."""
+    if request.path == "/graphql":
+        return str(request.body["query"]).startswith("mutation")
+    return request.method != "GET"
+
+
+WAYS: dict[str, tuple[Callable[[Request], bool], Callable[[int], Death]]] = {
+    "it is killed": (lambda _: True, lambda number: Death(number, LOST, kills=True)),
+    "GitHub is gone": (lambda _: True, lambda number: Death(number, RESET, lasts=True)),
+    "an answer is lost": (writes, lambda number: Death(number, LOST)),
+}
+
+
+def was_asked(scene: Scene) -> None:
+    """Let the minor have been asked for by pull request, from the patch."""
+    scene.configure(approval=EVERYTHING, more=ANNOUNCE)
+    assert scene.run().code == 0
+
+
+def a_patch_and_a_minor(scene: Scene) -> dict[str, str]:
+    del scene.own["releases"]  # so that the releases are GitHub's too
+    scene.configure(approval=EVERYTHING, more=ANNOUNCE)
+    return {}
+
+
+def merged(scene: Scene) -> dict[str, str]:
+    was_asked(scene)
+    scene.fleet.review(1, "ben", "APPROVED")
+    assert scene.fleet.pulls[0].state == "MERGED"  # by itself
+    return {}
+
+
+def merged_and_pushed(scene: Scene) -> dict[str, str]:
+    merged(scene)
+    scene.pushed()
+    return {"command": "apply"}
+
+
+def something_newer(scene: Scene) -> dict[str, str]:
+    scene.offer(FIRST, PATCH)
+    scene.configure(approval=EVERYTHING, policy="{patch: approval}", more=ANNOUNCE)
+    assert scene.run().code == 0
+    scene.offer(FIRST, PATCH, MINOR)
+    scene.configure(approval=EVERYTHING, more=ANNOUNCE)
+    return {}
+
+
+def nothing_waits_any_more(scene: Scene) -> dict[str, str]:
+    was_asked(scene)
+    scene.configure(approval=EVERYTHING, policy="{minor: auto}", more=ANNOUNCE)
+    return {}
+
+
+BY_RUN = "{via: workflow-dispatch}"
+
+
+def a_run_is_wanted(scene: Scene) -> dict[str, str]:
+    scene.configure(approval=BY_RUN, more=ANNOUNCE)
+    return {}
+
+
+def another_run_is_wanted(scene: Scene) -> dict[str, str]:
+    scene.offer(FIRST, PATCH)
+    scene.configure(approval=BY_RUN, policy="{patch: approval}", more=ANNOUNCE)
+    assert scene.run().code == 0
+    scene.offer(FIRST, PATCH, MINOR)
+    scene.configure(approval=BY_RUN, more=ANNOUNCE)
+    return {}
+
+
+def a_run_was_approved(scene: Scene) -> dict[str, str]:
+    scene.configure(approval=BY_RUN, more=ANNOUNCE)
+    assert scene.run().code == 0
+    scene.forge.approve(scene.fleet.runs[-1].id, "ada")
+    return {"command": "approve", **scene.approving()}
+
+
+def another_repository_decides(scene: Scene) -> dict[str, str]:
+    scene.configure(approval="{via: repository-dispatch, repository: acme/apps}", more=ANNOUNCE)
+    return {}
+
+
+def others_pin_it(scene: Scene) -> dict[str, str]:
+    scene.configure(more=", consumers: [{repository: acme/apps}]")
+    return {"command": "consumers"}
+
+
+def the_check_is_silent(_: Scene) -> dict[str, str]:
+    return {"command": "watch", "workflow": "flux.yaml"}
+
+
+ACTS: dict[str, Callable[[Scene], dict[str, str]]] = {
+    each.__name__.replace("_", " "): each
+    for each in (
+        a_patch_and_a_minor,
+        merged,
+        merged_and_pushed,
+        something_newer,
+        nothing_waits_any_more,
+        a_run_is_wanted,
+        another_run_is_wanted,
+        a_run_was_approved,
+        another_repository_decides,
+        others_pin_it,
+        the_check_is_silent,
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return template(tmp_path_factory.mktemp("template"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("act", ACTS)
+def test_wherever_it_dies_a_re_run_ends_the_same(
+    act: str,
+    way: str,
+    source: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    strikes, make = WAYS[way]
+    with staged(source, tmp_path / "whole", monkeypatch, capsys) as scene:
+        inputs = ACTS[act](scene)
+        before = len(scene.forge.requests)
+        ran = scene.run(**inputs)
+        wanted, asked = scene.pictures, scene.forge.requests[before:]
+    numbers = [number for number, request in enumerate(asked, 1) if strikes(request)]
+    assert numbers, ran
+    for number in numbers:
+        with staged(source, tmp_path / str(number), monkeypatch, capsys) as scene:
+            inputs = ACTS[act](scene)
+            _die(scene, inputs, make(number), monkeypatch)
+            scene.runner.variables["GITHUB_RUN_ATTEMPT"] = "2"
+            ran = scene.run(**inputs)
+            died_at = f"request {number} of {len(asked)}, {asked[number - 1].method} {asked[number - 1].path}"
+            assert scene.pictures == wanted, f"{died_at}: {ran}"
+
+
+def _die(scene: Scene, inputs: dict[str, str], death: Death, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a job to its death."""
+    scene.forge.faults.append(death)
+    with monkeypatch.context() as patch:
+        _mortal(patch, death)
+        try:
+            scene.run(**inputs)
+        except Killed:
+            assert death.kills
+    assert death.struck
+    scene.forge.faults.clear()
+
+
+def _mortal(patch: pytest.MonkeyPatch, death: Death) -> None:
+    """Let the process end where it should: at the request, whatever the program would do about its failure."""
+    send = requests.Session.send
+
+    def mortal(self: requests.Session, *given: object, **more: object) -> requests.Response:
+        try:
+            return send(self, *given, **more)  # type: ignore[arg-type]
+        finally:
+            if death.struck and death.kills:
+                raise Killed
+
+    patch.setattr(requests.Session, "send", mortal)
