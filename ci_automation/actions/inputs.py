@@ -176,7 +176,7 @@ OUTPUTS = (
     Output("plan", "The whole plan as JSON"),
     Output("plan-file", "The file with the plan, relative to the workspace, for later steps"),
     Output("artifacts", "All of these for each artifact, as a JSON list, with its name, address and error"),
-    Output("matrix", "For matrix: the names of the configured artifacts, as a JSON list"),
+    Output("matrix", "For matrix: the configured artifacts as a JSON list of {name, artifact}, the address"),
 )
 
 # These are of all artifacts together; the others are empty where there are several.

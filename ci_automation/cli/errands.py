@@ -160,7 +160,7 @@ def watch(inputs: Inputs, step: Step) -> int:
 
 
 def matrix(inputs: Inputs, step: Step) -> int:
-    """Hand over the names of the configured artifacts, for a matrix of jobs.
+    """Hand over the names and addresses of the configured artifacts, for a matrix of jobs.
 
     Raises:
         NoConfiguration: nothing is configured.
@@ -168,9 +168,9 @@ def matrix(inputs: Inputs, step: Step) -> int:
     config = configuration(Given(config=inputs.config or None))
     if config is None:
         raise NoConfiguration
-    names = [inputs.artifact] if inputs.artifact else [artifact.name for artifact in config.artifacts]
-    step.matrix = json.dumps([config.find(name).name for name in names])
-    step.say(f"the artifacts: {', '.join(names)}")
+    found = (config.find(inputs.artifact),) if inputs.artifact else config.artifacts
+    step.matrix = json.dumps([{"name": artifact.name, "artifact": str(artifact.channel)} for artifact in found])
+    step.say(f"the artifacts: {', '.join(artifact.name for artifact in found)}")
     return 0
 
 

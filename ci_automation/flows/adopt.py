@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 class NotAdopted(VerificationFailed):
     """A person was asked whether to trust an artifact, and did not say yes."""
 
-    hint = "Look at what was listed. To say yes without being asked, for example in a job, add --yes to --adopt."
+    hint = (
+        "Look at what was listed. To say yes, answer so, or add --yes; in the action, adopt has to be that very digest."
+    )
 
     def __init__(self, channel: Reference) -> None:
         super().__init__(f"{channel} is not trusted, and was not adopted")

@@ -28,7 +28,7 @@ class NotOurs(VerificationFailed):
 
     hint = (
         "Nothing was signed. Find out who wrote it: `history` lists what is signed. "
-        "If it is yours, `update --adopt` shows every file and asks."
+        "If it is yours, take it over with --adopt, which shows every file first."
     )
 
     def __init__(self, observed: Observed) -> None:

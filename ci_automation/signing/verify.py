@@ -31,7 +31,7 @@ class Unsigned(VerificationFailed):
 
     hint = (
         "`update` and `check --heal` sign it again where it is provably yours. If it is and cannot be proven, "
-        "`update --adopt` shows every file and asks."
+        "To take it over, use --adopt, which shows every file first."
     )
 
     def __init__(self, reference: Reference) -> None:

@@ -347,11 +347,14 @@ def test_outside_of_github_actions_no_command_is_given(runner: Runner) -> None:
     assert "error: exit-code: it is true or false" in ran.log
 
 
-def test_the_matrix_is_the_names_of_the_artifacts(runner: Runner) -> None:
+A, B = ({"name": name, "artifact": f"layout:{name}:b"} for name in "ab")
+
+
+def test_the_matrix_is_the_artifacts_by_name_and_address(runner: Runner) -> None:
     configure(runner, "name: a, url: 'layout:a:b'", "name: b, url: 'layout:b:b'")
     ran = runner.run(command="matrix")
-    assert (ran.code, json.loads(ran.outputs["matrix"])) == (0, ["a", "b"])
-    assert json.loads(runner.run(command="matrix", artifact="b").outputs["matrix"]) == ["b"]
+    assert (ran.code, json.loads(ran.outputs["matrix"])) == (0, [A, B])
+    assert json.loads(runner.run(command="matrix", artifact="b").outputs["matrix"]) == [B]
     assert runner.run(command="matrix", config="nowhere.yaml").code == 2
 
 

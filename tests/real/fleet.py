@@ -171,7 +171,7 @@ class Fleet:
     @staticmethod
     def of(artifact: str, done: Acted) -> Acted:
         """Return the job of one artifact, of a run that has a job for each."""
-        own = (entry for entry in done.entries if (entry.get("matrix") or {}).get("artifact") == artifact)
+        own = (entry for entry in done.entries if (entry.get("matrix") or {}).get("name") == artifact)
         return replace(done, entries=tuple(own))
 
     def state(self) -> dict[str, object]:

@@ -49,7 +49,7 @@ def test_a_fleet_has_a_job_for_each_artifact_which_takes_up_its_own_approval_alo
     fleet.use("fleet.yaml", "flux.yaml")
     first = fleet.run("flux.yaml", "schedule")
     assert first.code == 0, first.text
-    assert json.loads(first.outputs("list", "list")["matrix"]) == ["production", "staging"]
+    assert json.loads(first.outputs("list", "list")["matrix"])[0]["name"] == "production"
     (production,) = json.loads(fleet.of("production", first).outputs("update", "")["artifacts"])
     (staging,) = json.loads(fleet.of("staging", first).outputs("update", "")["artifacts"])
     assert (production["name"], production["target-version"]) == ("production", "v2.9.4")

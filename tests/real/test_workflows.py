@@ -35,6 +35,7 @@ COPIED = sorted((ROOT / "workflows").rglob("*.yaml"))
 USERS = [*CALLED, *COPIED]
 ALL = [*USERS, *OWN]
 ACTION = "acme/ci-automation"
+PIN = re.compile(rf"{ACTION}[^ @]*@([0-9a-f]{{40}})")
 PUBLISHING = {"update", "apply", "approve"}
 # What a job may write to, and nothing else: the registry, what asks, and the proof of who signs.
 GRANTS = {
@@ -194,11 +195,24 @@ class TestPins:
 
     @each_of_users
     def test_the_action_is_pinned_to_a_commit_of_this_repository_everywhere_the_same(self, path: Path) -> None:
-        pins = set(re.findall(rf"{ACTION}[^ @]*@([0-9a-f]{{40}})", path.read_text()))
-        assert pins == set(re.findall(rf"{ACTION}@([0-9a-f]{{40}})", CALLED[0].read_text()))
+        (pin,) = set(PIN.findall(path.read_text()))
+        alike = CALLED[0] if path in CALLED else ROOT / "workflows/flux.yaml"
+        assert {pin} == set(PIN.findall(alike.read_text()))
         if run(["git", "-C", ROOT, "rev-parse", "--is-shallow-repository"]).strip() == "false":
-            (pin,) = pins
             run(["git", "-C", ROOT, "merge-base", "--is-ancestor", pin, "HEAD"])
+
+    def test_what_a_user_names_leads_to_the_action(self) -> None:
+        if run(["git", "-C", ROOT, "rev-parse", "--is-shallow-repository"]).strip() == "true":
+            pytest.skip("the history is not here")
+
+        def at(commit: str, path: str) -> str:
+            return run(["git", "-C", ROOT, "show", f"{commit}:{path}"])
+
+        (pin,) = set(PIN.findall((ROOT / "workflows/flux.yaml").read_text()))
+        for path in CALLED:
+            (inner,) = set(PIN.findall(at(pin, named(path))))
+            for commit in (pin, inner):
+                assert yaml.safe_load(at(commit, "action.yml"))["runs"]["using"] == "docker"
 
 
 class TestConcurrency:
@@ -243,7 +257,7 @@ class TestConcurrency:
     def test_the_jobs_of_a_fleet_have_the_secrets_of_their_own_artifact_alone(self) -> None:
         for path in (CALLED[3], ROOT / "workflows/fleet.yaml"):
             update = dict(jobs(path))["update"]
-            assert "matrix.artifact" in update["environment"]
+            assert "matrix.name" in update["environment"]
             assert update["steps"][-1]["with"]["artifact"] == "${{ matrix.artifact }}"
             assert update["strategy"]["fail-fast"] is False
 
@@ -294,7 +308,7 @@ class TestWhatTheyGiveToTheAction:
     def test_they_sign_keyless_only_where_the_shared_subject_is_accepted(self, path: Path) -> None:
         call = triggers(workflow(path))["workflow_call"]["inputs"]
         assert call["accept-shared-subject"]["default"] is False
-        assert call["key"]["default"] == "env://COSIGN_KEY"
+        assert call["key"]["default"] == ""  # the configuration's, which an input would outweigh
         for _, job, step in steps(path):
             if command_of(job) in PUBLISHING and str(step.get("uses", "")).startswith(f"{ACTION}@"):
                 assert step["with"]["key"] == "${{ !inputs.accept-shared-subject && inputs.key || '' }}"
@@ -375,13 +389,12 @@ def test_a_release_names_the_image_by_digest_and_itself_by_a_commit(tmp_path: Pa
     }
     subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=environment, check=True, capture_output=True)
     for tag, digest in digests.items():
-        first = git("rev-parse", f"{tag}^")
-        assert git("rev-parse", f"{tag}^^") == released
+        first, second = git("rev-parse", f"{tag}^^"), git("rev-parse", f"{tag}^")
+        assert git("rev-parse", f"{first}^") == released
         assert git("diff", "--name-only", released, first) == "action.yml"
         image = yaml.safe_load(git("show", f"{tag}:action.yml"))["runs"]["image"]
         assert image == f"docker://ghcr.io/acme/ci-automation@{digest}"
-        changed = set(git("diff", "--name-only", first, tag).splitlines())
-        assert {named(path) for path in USERS} <= changed
         for path in USERS:
             pins = re.findall(rf"{ACTION}[^ @]*@([0-9a-f]{{40}}) # (\S+)", git("show", f"{tag}:{named(path)}"))
-            assert set(pins) == {(first, tag)}
+            assert set(pins) == {(first if path in CALLED else second, tag)}
+        assert {named(path) for path in CALLED} <= set(git("diff", "--name-only", first, second).splitlines())

@@ -46,7 +46,9 @@ class KmsClientMissing(SigningError):
 
     def __init__(self, service: _Service) -> None:
         super().__init__(f"{service.name} needs a client library that is not installed")
-        self.hint = f"pip install 'flux-manifests[{service.extra}]'"
+        self.hint = (
+            f"Install it in the sources with pip install '.[{service.extra}]', or use the image that ends in -kms."
+        )
 
 
 class KmsFailed(SigningError):

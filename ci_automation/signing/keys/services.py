@@ -37,7 +37,6 @@ class Refused(Exception):
 
 def open_aws(place: Place, environment: Mapping[str, str]) -> Opened:
     """Return a key of AWS KMS; only digests of what is signed are sent. A key's ARN says its region."""
-    del environment  # credentials, region and endpoint are found by boto3, in its own order
     from boto3.session import Session
     from botocore.config import Config
     from cryptography.hazmat.primitives.serialization import load_der_public_key
@@ -49,7 +48,9 @@ def open_aws(place: Place, environment: Mapping[str, str]) -> Opened:
         retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
     )
     endpoint = f"https://{host}" if host else None
-    client = Session().client("kms", region_name=place["region"] or None, endpoint_url=endpoint, config=patience)
+    # boto3 finds credentials and endpoint, in its own order; of the two names for a region it knows the other one.
+    region = place["region"] or environment.get("AWS_REGION") or None
+    client = Session().client("kms", region_name=region, endpoint_url=endpoint, config=patience)
     _require_safe(client.meta.endpoint_url)
     answer = client.get_public_key(KeyId=key)
     public = PublicKey.of(load_der_public_key(answer["PublicKey"]), key)
