@@ -165,7 +165,7 @@ def test_a_called_workflow_signs_keyless_only_where_its_shared_subject_is_accept
     fleet.begin("v2.9.0", *own, releases=flux_releases, subject=subject)
     fleet.configure(*fleet.up_to_2_9_3)
     before = fleet.state()["tags"]
-    fleet.use("with-key/flux.yaml", "flux.yaml", {ENVIRONMENT: 'key: ""'})
+    fleet.use("with-key/flux.yaml", "flux.yaml", {"key: env://COSIGN_KEY": 'key: ""'})
     refused = fleet.run("flux.yaml", "schedule", subject=subject)
     assert refused.code == 1
     assert "every caller of that workflow signs with the same name" in refused.text
