@@ -58,5 +58,4 @@ def _issue(found: Fields) -> Issue:
         url=found.text("html_url"),
         title=found.text("title"),
         body=found.maybe_text("body") or "",
-        author=found.actor("user"),
     )

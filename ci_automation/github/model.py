@@ -65,7 +65,6 @@ class PullRequest:
     number: int
     url: str
     state: PullState
-    draft: bool
     title: str
     body: str
     branch: str  # the name of the head branch
@@ -75,9 +74,7 @@ class PullRequest:
     author: Actor | None = None  # None: the account is gone
     merged_by: Actor | None = None
     merged_at: datetime | None = None
-    merge_commit: str | None = None
     merged_file: str | None = None
-    labels: tuple[str, ...] = ()
     reviews: tuple[Review, ...] = ()
     auto_merge: bool = False
 
@@ -136,7 +133,6 @@ class Snapshot:
 class Comment:
     """A comment on a pull request or an issue."""
 
-    id: int
     author: Actor | None
     body: str
 
@@ -149,7 +145,6 @@ class Issue:
     url: str
     title: str
     body: str
-    author: Actor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +159,7 @@ class Run:
     branch: str | None
     title: str  # what `run-name` made
     created_at: datetime
-    attempt: int
     actor: Actor | None
-    workflow: str = ""  # the path of its file, `.github/workflows/approve.yaml`
-    commit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,5 +185,3 @@ class Environment:
 
     name: str
     required_reviewers: int
-    prevent_self_review: bool
-    branch_policy: bool

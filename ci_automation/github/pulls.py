@@ -84,9 +84,7 @@ class Pulls:
             ReleaseSourceError: as `GitHub.get`.
         """
         found = listed(self._client, f"/repos/{self.name}/issues/{number}/comments", limit=_MANY_COMMENTS)
-        return tuple(
-            Comment(comment.number("id"), comment.actor("user"), comment.maybe_text("body") or "") for comment in found
-        )
+        return tuple(Comment(comment.actor("user"), comment.maybe_text("body") or "") for comment in found)
 
     def dress(
         self, number: int, labels: Iterable[str] = (), assignees: Iterable[str] = (), *, body: str | None = None
@@ -146,7 +144,6 @@ def _pull(found: Fields) -> PullRequest:
         number=found.number("number"),
         url=found.text("html_url"),
         state=PullState(found.text("state").upper()),
-        draft=found.flag("draft"),
         title=found.text("title"),
         body=found.maybe_text("body") or "",
         branch=head.text("ref"),
@@ -154,6 +151,5 @@ def _pull(found: Fields) -> PullRequest:
         head=head.oid("sha"),
         cross_repository=home is None or home.number("id") != base.fields("repo").number("id"),
         author=found.actor("user"),
-        labels=tuple(label.text("name") for label in found.each("labels")),
         auto_merge=found.has("auto_merge"),
     )

@@ -41,10 +41,9 @@ fragment File on Commit {
   file(path: $file) { object { ... on Blob { text isTruncated } } }
 }
 fragment Pull on PullRequest {
-  id number url state isDraft title body headRefName baseRefName headRefOid isCrossRepository mergedAt
+  id number url state title body headRefName baseRefName headRefOid isCrossRepository mergedAt
   author { login __typename }
   mergedBy { login __typename }
-  labels(first: 50) { nodes { name } }
   autoMergeRequest { enabledAt }
   latestOpinionatedReviews(first: 100, writersOnly: true) {
     nodes { state submittedAt author { login __typename } commit { oid } }
@@ -193,7 +192,6 @@ def _pull(node: Fields) -> PullRequest:
         number=node.number("number"),
         url=node.text("url"),
         state=PullState(node.text("state")),
-        draft=node.flag("isDraft"),
         title=node.text("title"),
         body=node.text("body"),
         branch=node.text("headRefName"),
@@ -203,9 +201,7 @@ def _pull(node: Fields) -> PullRequest:
         author=node.actor("author"),
         merged_by=node.actor("mergedBy"),
         merged_at=node.time("mergedAt") if node.has("mergedAt") else None,
-        merge_commit=merge.oid("oid") if merge else None,
         merged_file=_text(merge) if merge else None,
-        labels=tuple(label.text("name") for label in node.nodes("labels")),
         reviews=tuple(_reviews(node)),
         auto_merge=node.has("autoMergeRequest"),
     )

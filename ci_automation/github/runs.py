@@ -135,8 +135,6 @@ class Runs:
         return Environment(
             name=found.text("name"),
             required_reviewers=sum(len(rule.each("reviewers")) for rule in asking if rule.has("reviewers")),
-            prevent_self_review=any(rule.is_set("prevent_self_review") for rule in asking),
-            branch_policy=found.has("deployment_branch_policy"),
         )
 
     def dispatch_event(self, event_type: str, payload: Mapping[str, object]) -> None:
@@ -179,8 +177,5 @@ def _run(found: Fields) -> Run:
         branch=found.maybe_text("head_branch"),
         title=found.text("display_title"),
         created_at=found.time("created_at"),
-        attempt=found.number("run_attempt") if found.has("run_attempt") else 1,
         actor=found.actor("actor"),
-        workflow=found.text("path").partition("@")[0],
-        commit=found.oid("head_sha"),
     )

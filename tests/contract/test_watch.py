@@ -187,7 +187,7 @@ class TestCrashes:
         assert die_everywhere(begun, look, issues) >= 5
 
 
-RUN = Run(7, "https://x.example/7", "completed", "success", "schedule", "main", "Update", NOW, 1, None)
+RUN = Run(7, "https://x.example/7", "completed", "success", "schedule", "main", "Update", NOW, None)
 
 
 @pytest.mark.parametrize(

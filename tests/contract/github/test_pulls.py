@@ -48,7 +48,7 @@ class TestOpening:
         pull = opened(pulls, draft=draft)
         there = fleet.pull(pull.number)
         assert (there.title, there.body, there.branch, there.base) == ("Flux v2.9.4", "Please.", BRANCH, "main")
-        assert (pull.state, pull.draft, pull.author) == (PullState.OPEN, draft, BOT)
+        assert (pull.state, there.draft, pull.author) == (PullState.OPEN, draft, BOT)
         assert (pull.head, pull.cross_repository) == (fleet.branches[BRANCH], False)
 
     def test_the_same_is_seen_by_a_snapshot(self, client: GitHub, pulls: Pulls) -> None:

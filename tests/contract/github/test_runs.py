@@ -85,8 +85,7 @@ class TestFinding:
         there = fleet.dispatch("approve.yaml", "main", INPUTS, "ada")
         run = runs.run(there.id)
         assert (run.status, run.conclusion, run.event, run.branch) == ("queued", None, "workflow_dispatch", "main")
-        assert (run.title, run.created_at, run.attempt, run.actor) == (there.title, there.created, 1, Actor("ada"))
-        assert (run.workflow, run.commit) == (".github/workflows/approve.yaml", fleet.head)
+        assert (run.title, run.created_at, run.actor) == (there.title, there.created, Actor("ada"))
         assert run.url.endswith(f"/{FLEET}/actions/runs/{run.id}")
         assert runs.runs() == (run,)
 
@@ -163,9 +162,9 @@ class TestApprovals:
     @pytest.mark.parametrize(
         ("reviewers", "self_review", "branches", "expected"),
         [
-            pytest.param([], False, None, Environment("prod/eu", 0, False, False), id="unprotected"),
-            pytest.param(["ada", "grace"], False, None, Environment("prod/eu", 2, False, False), id="two people"),
-            pytest.param(["ada"], True, "protected", Environment("prod/eu", 1, True, True), id="all of it"),
+            pytest.param([], False, None, Environment("prod/eu", 0), id="unprotected"),
+            pytest.param(["ada", "grace"], False, None, Environment("prod/eu", 2), id="two people"),
+            pytest.param(["ada"], True, "protected", Environment("prod/eu", 1), id="all of it"),
         ],
     )
     def test_how_an_environment_is_protected_is_told(  # a table

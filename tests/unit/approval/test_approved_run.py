@@ -25,9 +25,9 @@ CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 REQUEST = Request(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"base"), Digest.of(b"target"))
 ALICE, BOB, BOT = Actor("alice"), Actor("bob"), Actor("acme-flux[bot]", is_bot=True)
 RUN = Run(
-    7, "https://github.com/acme/fleet/actions/runs/7", "in_progress", None, "workflow_dispatch", "main", "", NOW, 1, BOT
+    7, "https://github.com/acme/fleet/actions/runs/7", "in_progress", None, "workflow_dispatch", "main", "", NOW, BOT
 )
-PROTECTED = Environment("flux-manifests", 2, prevent_self_review=False, branch_policy=True)
+PROTECTED = Environment("flux-manifests", 2)
 
 
 def said(actor: Actor = ALICE, state: str = "approved", *environments: str) -> RunApproval:
@@ -66,7 +66,6 @@ def judged(found: RunFacts, key: str = REQUEST.key, settings: ApprovalConfig | N
         pytest.param(facts(said=(said(ALICE, "approved", "eu", "Flux-Manifests"),)), "", "alice", id="in any case"),
         pytest.param(facts(said=(said(), said())), "", "alice", id="in two attempts"),
         pytest.param(facts(run=replace(RUN, actor=None)), REQUEST.key, "alice", id="though who asked is gone"),
-        pytest.param(facts(run=replace(RUN, attempt=2)), "", "alice", id="for an earlier attempt of the same run"),
         pytest.param(
             facts(said=(said(BOT), said(BOB), said())), "", "alice", id="besides others whose word does not count"
         ),

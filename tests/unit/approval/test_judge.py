@@ -40,9 +40,9 @@ def changed(**fields: Any) -> Lock:
 
 def pull(**fields: Any) -> PullRequest:
     plain = PullRequest(
-        id="PR_7", number=7, url="https://github.com/acme/fleet/pull/7", state=PullState.MERGED, draft=False, title="",
+        id="PR_7", number=7, url="https://github.com/acme/fleet/pull/7", state=PullState.MERGED, title="",
         body="", branch="flux-manifests/production", base="main", head=HEAD, cross_repository=False, author=BOT,
-        merged_by=ALICE, merged_at=MERGED, merge_commit="c" * 40, merged_file=LOCK.text,
+        merged_by=ALICE, merged_at=MERGED, merged_file=LOCK.text,
     )  # fmt: skip
     return replace(plain, **fields)
 

@@ -34,7 +34,7 @@ THEIRS = Commit("e" * 40, ALICE, "Tidy up")
 def seen(*commits: Commit, file: str | None = LOCK.text, merged: str | None = None, fork: bool = False) -> Snapshot:
     branch = Branch("flux-manifests/production", HEAD, file, commits)
     pulls = () if merged is None else (
-        PullRequest("id", 7, "url", PullState.MERGED, False, "", "", branch.name, "main", merged, fork),
+        PullRequest("id", 7, "url", PullState.MERGED, "", "", branch.name, "main", merged, fork),
     )  # fmt: skip
     return Snapshot("main", "d" * 40, None, branch, pulls, BOT)
 

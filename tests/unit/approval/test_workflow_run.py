@@ -35,7 +35,6 @@ def run(number: int = 1, request: Request = REQUEST, **changes: Any) -> Run:
         "branch": "main",
         "title": run_title(request),
         "created_at": datetime(2026, 11, 21, 12, tzinfo=UTC),
-        "attempt": 1,
         "actor": BOT,
     }
     return Run(**{**values, **changes})
