@@ -1,4 +1,4 @@
-"""What several contract tests meet: a Sigstore on this machine, and its roots."""
+"""What several contract tests meet: a Sigstore on this machine and its roots, and a fleet on a double of GitHub."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from tests.fakes.sigstore import LocalSigstore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.contract.scene import Scene
 
 
 @pytest.fixture(scope="module")
@@ -26,3 +29,22 @@ def root(local: LocalSigstore, tmp_path_factory: pytest.TempPathFactory) -> Trus
     path = tmp_path_factory.mktemp("root") / "trusted_root.json"
     path.write_bytes(local.trusted_root)
     return TrustRoot.from_file(path)
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return what scenes are copies of: releases, and a workspace with a channel."""
+    from tests.contract.scene import template
+
+    return template(tmp_path_factory.mktemp("stage"))
+
+
+@pytest.fixture
+def scene(
+    stage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Scene]:
+    """Yield a fleet repository on a double of GitHub, and a job of it."""
+    from tests.contract.scene import staged
+
+    with staged(stage, tmp_path / "scene", monkeypatch, capsys) as made:
+        yield made

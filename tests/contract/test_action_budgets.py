@@ -8,13 +8,10 @@ import pytest
 
 from ci_automation.github.client import GitHub
 from ci_automation.github.exchange import Patience
-from tests.contract.scene import EVERYTHING, LOCK, MINOR, PATCH, PINS, Scene, staged, template
+from tests.contract.scene import EVERYTHING, LOCK, MINOR, PATCH, PINS, Scene
 from tests.fakes.forge import Fault, times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.fakes.forge.exchange import Request
 
 WAYS = {
@@ -24,18 +21,10 @@ WAYS = {
 }
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return template(tmp_path_factory.mktemp("template"))
-
-
 @pytest.fixture
-def scene(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Scene]:
-    with staged(source, tmp_path / "scene", monkeypatch, capsys) as made:
-        del made.own["releases"]  # GitHub has them
-        yield made
+def scene(scene: Scene) -> Scene:
+    del scene.own["releases"]  # GitHub has them
+    return scene
 
 
 def of_releases(request: Request) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
-from tests.contract.scene import EVERYTHING, FIRST, MINOR, PATCH, Scene, staged, template
+from tests.contract.scene import EVERYTHING, FIRST, MINOR, PATCH, Scene, staged
 from tests.fakes.forge import LOST, RESET
 
 if TYPE_CHECKING:
@@ -154,23 +154,18 @@ ACTS: dict[str, Callable[[Scene], dict[str, str]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return template(tmp_path_factory.mktemp("template"))
-
-
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("act", ACTS)
 def test_wherever_it_dies_a_re_run_ends_the_same(
     act: str,
     way: str,
-    source: Path,
+    stage: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     strikes, make = WAYS[way]
-    with staged(source, tmp_path / "whole", monkeypatch, capsys) as scene:
+    with staged(stage, tmp_path / "whole", monkeypatch, capsys) as scene:
         inputs = ACTS[act](scene)
         before = len(scene.forge.requests)
         ran = scene.run(**inputs)
@@ -178,7 +173,7 @@ def test_wherever_it_dies_a_re_run_ends_the_same(
     numbers = [number for number, request in enumerate(asked, 1) if strikes(request)]
     assert numbers, ran
     for number in numbers:
-        with staged(source, tmp_path / str(number), monkeypatch, capsys) as scene:
+        with staged(stage, tmp_path / str(number), monkeypatch, capsys) as scene:
             inputs = ACTS[act](scene)
             _die(scene, inputs, make(number), monkeypatch)
             scene.runner.variables["GITHUB_RUN_ATTEMPT"] = "2"

@@ -12,12 +12,11 @@ from markdown_it import MarkdownIt
 
 from ci_automation.actions.inputs import OUTPUTS
 from tests.contract.hostile_registry import HostileRegistry, Reply
-from tests.contract.scene import MINOR, PATCH, Scene, staged, template
+from tests.contract.scene import MINOR, PATCH, Scene
 from tests.fakes.forge import Fault, times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from markdown_it.token import Token
 
@@ -33,18 +32,10 @@ KNOWN = {"error", "warning", "notice", "add-mask"}
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return template(tmp_path_factory.mktemp("template"))
-
-
 @pytest.fixture
-def scene(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Scene]:
-    with staged(source, tmp_path / "scene", monkeypatch, capsys) as made:
-        made.fleet.protections.clear()
-        yield made
+def scene(scene: Scene) -> Scene:
+    scene.fleet.protections.clear()
+    return scene
 
 
 def acting(markdown: str) -> list[str]:

@@ -10,12 +10,11 @@ import pytest
 
 from ci_automation.approval.lock import Lock
 from ci_automation.artifact.reference import Reference
-from tests.contract.scene import BRANCH, CHANNEL, FIRST, LOCK, MINOR, PATCH, Scene, staged, template
+from tests.contract.scene import BRANCH, CHANNEL, FIRST, LOCK, MINOR, PATCH, Scene
 from tests.fakes.forge import ACTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
     from tests.fakes.runner import Ran
 
@@ -32,18 +31,10 @@ class Refusal:
     said: str
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return template(tmp_path_factory.mktemp("template"))
-
-
 @pytest.fixture
-def scene(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Scene]:
-    with staged(source, tmp_path / "scene", monkeypatch, capsys) as made:
-        made.fleet.protections.clear()
-        yield made
+def scene(scene: Scene) -> Scene:
+    scene.fleet.protections.clear()
+    return scene
 
 
 def asked(scene: Scene, approval: str = "{via: pull-request}") -> Ran:
