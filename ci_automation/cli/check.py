@@ -10,8 +10,8 @@ from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
 from ci_automation.cli.results import finish, for_each
 from ci_automation.cli.target import Target, targets
-from ci_automation.flows.heal import plan_healed
 from ci_automation.flows.planning import make_plan
+from ci_automation.flows.publication.heal import plan_healed
 from ci_automation.flows.update import Outcome
 
 

@@ -19,7 +19,7 @@ from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.approved import apply_granted
 from ci_automation.flows.base import read_base
 from ci_automation.flows.observe import observe
-from ci_automation.flows.records import read
+from ci_automation.flows.publication.records import read
 from ci_automation.flows.tend import ApprovalNotCounted, Tended, take_up, tend
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision

@@ -11,13 +11,13 @@ from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
 from ci_automation.cli.output import print_json, print_table, print_text
 from ci_automation.cli.target import reading, reading_intent
-from ci_automation.flows.rederive import rederive
+from ci_automation.flows.rendering.rederive import rederive
 from ci_automation.flows.verify import verify
 from ci_automation.report.text import Table, plain_text
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.rederive import Derivation
+    from ci_automation.flows.rendering.rederive import Derivation
     from ci_automation.flows.verify import Verification
     from ci_automation.signing.trust import Identity
 

@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.config import schema as sections
 from ci_automation.config.document import MAX_BYTES, Document, InvalidConfig, Path, Problem, read
+from ci_automation.config.merge import artifact, merged
 from ci_automation.config.model import (
     FIRST_WITH_BUNDLES,
     ApprovalConfig,
     ApprovalVia,
     ArtifactConfig,
     Config,
-    ConsumerConfig,
-    CredentialsConfig,
     DirectorySource,
-    GitHubSource,
-    Login,
-    SigningConfig,
     SigningMode,
-    Source,
-    UpstreamConfig,
-    VerifyConfig,
 )
 from ci_automation.config.schema import schema
 from ci_automation.config.values import KMS_SCHEMES
-from ci_automation.policy.freeze import Freeze, time_zone
-from ci_automation.policy.model import STEPS, Policy, SignatureFormat
+from ci_automation.policy.model import SignatureFormat
 
 if TYPE_CHECKING:
     import pathlib
@@ -92,7 +84,7 @@ def parse(data: bytes, file: str) -> Config:
         document.problems += _contradictions(document, parsed)
     if document.problems or parsed is None:
         raise InvalidConfig(document.problems)
-    return replace(_config(parsed), digest=Digest.of(data))
+    return replace(merged(parsed), digest=Digest.of(data))
 
 
 def _problem(document: Document, details: ErrorDetails) -> Problem:
@@ -140,22 +132,22 @@ def _contradictions(document: Document, file: sections.File) -> list[Problem]:
     if file.api_url is not None and isinstance(file.source, DirectorySource):
         problems.append(document.problem(("apiUrl",), "is for a github: source alone"))
     seen: dict[object, Path] = {}
-    for index, artifact in enumerate(file.artifacts):
+    for index, named in enumerate(file.artifacts):
         # Names are those of environments, too, which have no case: two artifacts would share credentials.
-        for key, value in (("name", artifact.name.casefold()), ("url", artifact.url)):
+        for key, value in (("name", named.name.casefold()), ("url", named.url)):
             here: Path = ("artifacts", index, key)
             if (first := seen.setdefault((key, value), here)) is not here:
                 problems.append(document.problem(here, f"is the same as that of artifacts[{first[1]}]"))
     defaults = file.defaults or sections.Defaults()
     for index, entry in enumerate(file.artifacts):
-        for key, what in _unfit(_artifact(entry, defaults)):
+        for key, what in _unfit(artifact(entry, defaults)):
             problems.append(document.problem(("artifacts", index, *([key] if hasattr(entry, key) else [])), what))
     return problems
 
 
-def _unfit(artifact: ArtifactConfig) -> Iterator[tuple[str, str]]:
+def _unfit(it: ArtifactConfig) -> Iterator[tuple[str, str]]:
     """Yield what does not go together in the signing and trust of one artifact, with the key to look at."""
-    signing, verify = artifact.signing, artifact.verify
+    signing, verify = it.signing, it.verify
     mode, key = signing.mode, signing.key
     in_kms = key is not None and key.partition("://")[0] in KMS_SCHEMES
     if key is None and mode in (SigningMode.KEY, SigningMode.KMS):
@@ -164,9 +156,7 @@ def _unfit(artifact: ArtifactConfig) -> Iterator[tuple[str, str]]:
         yield "signing", f"mode {mode} takes no key"
     if key is not None and mode is SigningMode.KMS and not in_kms:
         yield "signing", f"mode kms needs a key such as {KMS_SCHEMES[0]}://..."
-    if signing.format is SignatureFormat.BUNDLE and (
-        artifact.minimum_flux is None or artifact.minimum_flux < FIRST_WITH_BUNDLES
-    ):
+    if signing.format is SignatureFormat.BUNDLE and (it.minimum_flux is None or it.minimum_flux < FIRST_WITH_BUNDLES):
         yield (
             "signing",
             f"format bundle needs minimumFlux: {FIRST_WITH_BUNDLES.semver} or later; older ones read no bundle",
@@ -178,7 +168,7 @@ def _unfit(artifact: ArtifactConfig) -> Iterator[tuple[str, str]]:
         yield "verify", "an identity and its issuer go together"
     if named and verify.public_keys:
         yield "verify", "takes keys or an identity, not both"
-    yield from (("approval", what) for what in _unfit_approval(artifact.approval))
+    yield from (("approval", what) for what in _unfit_approval(it.approval))
 
 
 def _unfit_approval(approval: ApprovalConfig) -> Iterator[str]:
@@ -188,104 +178,3 @@ def _unfit_approval(approval: ApprovalConfig) -> Iterator[str]:
         yield "a draft is not merged: autoMerge and draft exclude each other"
     if approval.via is ApprovalVia.REPOSITORY_DISPATCH and approval.repository is None:
         yield "via repository-dispatch needs repository"
-
-
-def _config(file: sections.File) -> Config:
-    defaults = file.defaults or sections.Defaults()
-    upstream = file.upstream or sections.UpstreamSection()
-    return Config(
-        _source(file),
-        tuple(_artifact(entry, defaults) for entry in file.artifacts),
-        UpstreamConfig(upstream.verify, upstream.trust_config, upstream.manifests),
-    )
-
-
-def _source(file: sections.File) -> Source:
-    source = file.source or GitHubSource()
-    return replace(source, api_url=file.api_url) if isinstance(source, GitHubSource) else source
-
-
-def _artifact(entry: sections.Artifact, defaults: sections.Defaults) -> ArtifactConfig:
-    signing = _over(defaults.signing, entry.signing) or sections.SigningSection()
-    verify = _over(defaults.verify, entry.verify) or sections.VerifySection()
-    credentials = _over(defaults.credentials, entry.credentials) or sections.CredentialsSection()
-    return ArtifactConfig(
-        name=entry.name,
-        channel=entry.url,
-        components_file=entry.components_file,
-        paused=bool(entry.paused),
-        flags=entry.flags or {},
-        policy=_policy(_over(defaults.policy, entry.policy) or sections.PolicySection()),
-        signing=SigningConfig(signing.mode, signing.key, signing.format or SignatureFormat.LEGACY),
-        verify=_verify(verify),
-        credentials=CredentialsConfig(_login(credentials.pull), _login(credentials.push)),
-        trust_config=_either(entry.trust_config, defaults.trust_config),
-        attestations=bool(_either(entry.attestations, defaults.attestations)),
-        minimum_flux=entry.minimum_flux,
-        approval=_approval(_over(defaults.approval, entry.approval) or sections.ApprovalSection()),
-        consumers=tuple(ConsumerConfig(it.repository, tuple(it.paths or ())) for it in entry.consumers or ()),
-        announce=tuple(entry.announce or ()),
-    )
-
-
-def _approval(section: sections.ApprovalSection) -> ApprovalConfig:
-    default = ApprovalConfig()
-    return ApprovalConfig(
-        via=section.via,
-        approvals=_either(section.approvals, default.approvals),
-        team=section.team,
-        reviewers=tuple(section.reviewers or ()),
-        team_reviewers=tuple(section.team_reviewers or ()),
-        labels=tuple(section.labels or ()),
-        assignees=tuple(section.assignees or ()),
-        draft=bool(section.draft),
-        auto_merge=bool(section.auto_merge),
-        environment=_either(section.environment, default.environment),
-        workflow=_either(section.workflow, default.workflow),
-        repository=section.repository,
-    )
-
-
-def _verify(section: sections.VerifySection) -> VerifyConfig:
-    exact, pattern = section.identity, section.identity_regexp
-    return VerifyConfig(
-        public_keys=tuple(section.public_key or ()),
-        identities=(exact,) if exact else (),
-        patterns=(pattern,) if pattern else (),
-        issuer=section.issuer,
-    )
-
-
-def _over(below: S | None, above: S | None) -> S | None:
-    """Return `above` with the keys that it leaves out from `below`, and so for the mappings in it."""
-    if below is None or above is None:
-        return below if above is None else above
-    changes: dict[str, Any] = {}
-    for name in above.model_fields_set:
-        value = getattr(above, name)
-        changes[name] = _over(getattr(below, name), value) if isinstance(value, sections.Section) else value
-    return below.model_copy(update=changes)
-
-
-def _policy(section: sections.PolicySection) -> Policy:
-    default = Policy()
-    ages = section.min_release_age or sections.MinReleaseAge()
-    return Policy(
-        actions={step: _either(getattr(section, step), default.actions[step]) for step in STEPS},
-        range=_either(section.range, default.range),
-        prereleases=_either(section.prereleases, default.prereleases),
-        min_release_age={step: _either(getattr(ages, step), default.min_release_age[step]) for step in STEPS},
-        minor_step=_either(section.minor_step, default.minor_step),
-        freeze=tuple(
-            Freeze(entry.cron, entry.lasting, entry.time_zone or time_zone("UTC"), entry.reason or "")
-            for entry in section.freeze or ()
-        ),
-    )
-
-
-def _either(given: T | None, default: T) -> T:
-    return default if given is None else given
-
-
-def _login(section: sections.LoginSection | None) -> Login | None:
-    return Login(section.username_variable, section.password_variable) if section else None

@@ -6,6 +6,7 @@ import difflib
 import enum
 import re
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.flux.kubernetes import KubernetesRange
 
 _GITHUB = re.compile(r"github:(?P<owner>[A-Za-z0-9][A-Za-z0-9-]{0,38})/(?P<repository>(?!\.\.?$)[A-Za-z0-9._-]{1,100})")
 _API = re.compile(
@@ -177,6 +179,40 @@ class ConsumerConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ClustersConfig:
+    """What is known of the clusters that follow a channel; nothing is asked of them.
+
+    `snapshots` are outputs of `kubectl get crd -o json`, and `objects` the places of manifests: files, folders, or
+    artifacts (`oci://`, `layout:`). Relative paths are relative to the working directory.
+    """
+
+    kubernetes: KubernetesRange | None = None
+    snapshots: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceConfig:
+    """Something outside that must say yes before a promotion: exactly one of an address, a status, and a report."""
+
+    url: str | None = None
+    field: str | None = None  # of the JSON at the address, with dots
+    equals: str | None = None
+    status: str | None = None  # the context of a commit status
+    repository: str | None = None  # OWNER/NAME; same
+    report: str | None = None  # a file with a FluxReport as JSON
+
+
+@dataclass(frozen=True, slots=True)
+class PromoteConfig:
+    """Where a channel gets its digests from: another channel, once they have been there for long enough."""
+
+    source: str  # the name of an artifact of the configuration, or an address
+    after: timedelta = timedelta()
+    evidence: tuple[EvidenceConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Login:
     """The names of the environment variables that hold a user name and a password."""
 
@@ -210,6 +246,9 @@ class ArtifactConfig:
     minimum_flux: Version | None = None
     approval: ApprovalConfig = ApprovalConfig()
     consumers: tuple[ConsumerConfig, ...] = ()
+    clusters: ClustersConfig = ClustersConfig()
+    pin_images: bool = False
+    promote: PromoteConfig | None = None  # None: it is rendered
     announce: tuple[str, ...] = ()  # OWNER/NAME of the repositories that are sent flux-manifests-published
 
 

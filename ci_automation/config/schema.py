@@ -17,17 +17,22 @@ from ci_automation.config.model import ApprovalVia, SigningMode, UpstreamVerify
 from ci_automation.config.values import (
     Age,
     ApiUrl,
+    ChangeClasses,
     Channel,
     Cron,
     FileInArtifact,
+    Fingerprint,
     Flags,
     FluxVersion,
     Folder,
     KeyLocation,
+    Kubernetes,
     Label,
     Lasting,
+    Moment,
     Name,
     PublicKeyLocations,
+    RefusedClasses,
     Releases,
     Repository,
     Span,
@@ -92,8 +97,6 @@ class FreezeEntry(Section):
 class PolicySection(Section):
     """What happens by itself, what takes an approval, and what never happens."""
 
-    later: ClassVar[Later] = {"escalate": ()}
-
     patch: Action | None = Chosen
     """What to do with a newer patch release; auto if left out."""
     minor: Action | None = Chosen
@@ -108,6 +111,11 @@ class PolicySection(Section):
     minor_step: MinorStep | None = Chosen
     """Whether to go to the latest minor release at once, or to one after the other; latest if left out."""
     freeze: list[FreezeEntry] | None = None
+    escalate: list[ChangeClasses] | None = None
+    """Classes of change that turn what happens by itself into what a person approves; [] for none.
+
+    rbac, networkPolicy, crdRemoval, crdTightened, securityContext, newWorkload and other if left out.
+    """
 
 
 class ApprovalSection(Section):
@@ -172,6 +180,53 @@ class VerifySection(Section):
     """Who vouched for that identity, such as https://token.actions.githubusercontent.com."""
 
 
+class ClustersSection(Section):
+    """What is known of the clusters that follow the channel, for saying what would break there; none is asked."""
+
+    kubernetes: Kubernetes | None = None
+    """Their version, such as 1.33, or the lowest and the highest, such as 1.31-1.34."""
+    snapshots: list[Words] | None = None
+    """Files, or artifacts, with the output of `kubectl get crd -o json`."""
+    objects: list[Words] | None = None
+    """Where their manifests are: files, folders, or artifacts."""
+
+
+class EvidenceEntry(Section):
+    """Something outside that must say yes: an address, the status of a commit, or a report."""
+
+    url: Words | None = None
+    """An address that must answer 200 with JSON in which `field` has the value `equals`."""
+    field: Words | None = None
+    """Where in the JSON, with dots, such as status.healthy."""
+    equals: Words | None = None
+    """What must be there, as text."""
+    status: Words | None = None
+    """The context of a commit status of `repository` that must be a success, for the head of its default branch."""
+    repository: Repository | None = None
+    report: Words | None = None
+    """A file with a FluxReport as JSON, in which everything must be ready."""
+
+
+class PromoteSection(Section):
+    """Where the channel gets its digests from. It is never rendered for itself then."""
+
+    source: Words = Field(alias="from")
+    """The name of another artifact of this file, or the address of a channel."""
+    after: Age | None = None
+    """How long a digest must have been there, by its signed record; no time if left out."""
+    evidence: list[EvidenceEntry] | None = None
+
+
+class AcknowledgeEntry(Section):
+    """One change that is known, and why that is fine."""
+
+    fingerprint: Fingerprint
+    """The 16 hex digits that the plan shows."""
+    until: Moment
+    """Until when it holds, such as 2027-01-31."""
+    reason: Words
+
+
 class LoginSection(Section):
     """The names of the environment variables that hold a login."""
 
@@ -189,9 +244,12 @@ class CredentialsSection(Section):
 class Defaults(Section):
     """What holds for every artifact that does not say otherwise, key by key."""
 
-    later: ClassVar[Later] = {"refuse": ()}
-
     policy: PolicySection | None = None
+    refuse: list[RefusedClasses] | None = None
+    """Classes of change that are refused, and notChecked: what could not be looked at; none if left out."""
+    clusters: ClustersSection | None = None
+    pin_images: bool | None = None
+    """Whether the controllers' images get their digests beside their tags; false if left out."""
     approval: ApprovalSection | None = None
     signing: SigningSection | None = None
     verify: VerifySection | None = None
@@ -205,7 +263,7 @@ class Defaults(Section):
 class Artifact(Defaults):
     """One artifact that is kept current."""
 
-    later: ClassVar[Later] = {"pullFrom": (), "refuse": (), "acknowledge": ()}
+    later: ClassVar[Later] = {"pullFrom": ()}
 
     name: Name
     """What it is called in outputs and on the command line."""
@@ -221,6 +279,9 @@ class Artifact(Defaults):
     """Repositories in which the artifact's new digest is proposed after a publication."""
     announce: list[Repository] | None = None
     """Repositories that are sent a repository dispatch, flux-manifests-published, after a publication."""
+    acknowledge: list[AcknowledgeEntry] | None = None
+    """Changes and hazards that are accepted, each by its fingerprint, until a date."""
+    promote: PromoteSection | None = None
     flags: Flags | None = None
     """Flags of `flux install` by their own names, over those that the present components were made with."""
 

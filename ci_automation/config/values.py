@@ -6,8 +6,10 @@ A message does not repeat a text where people might have written a secret.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import fields
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -17,10 +19,12 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 from ci_automation.artifact.reference import InvalidReference, Reference
 from ci_automation.config.model import Source, parse_api_url, parse_source
 from ci_automation.errors import UsageError
+from ci_automation.flux.changes.model import ChangeClass
+from ci_automation.flux.kubernetes import KubernetesRange
 from ci_automation.flux.options import COMPONENTS, LOG_LEVELS, Options
 from ci_automation.flux.version import Version
 from ci_automation.policy.freeze import Freeze, time_zone
-from ci_automation.policy.model import InvalidDuration, duration
+from ci_automation.policy.model import NOT_CHECKED, Acknowledgement, InvalidDuration, duration
 from ci_automation.policy.ranges import Range
 
 if TYPE_CHECKING:
@@ -145,6 +149,22 @@ def _cron(text: str) -> str:
     return Freeze(text, timedelta(hours=1), ZoneInfo("UTC")).cron
 
 
+def _fingerprint(text: str) -> str:
+    return Acknowledgement(text, datetime.max.replace(tzinfo=UTC), "").fingerprint
+
+
+def _moment(value: object) -> datetime:
+    """Return the first instant of a day in UTC, or the instant that is named with its zone."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=value.tzinfo or UTC)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    raise _refused(InvalidValue("it is not a date, such as 2027-01-31"))
+
+
 def _lasting(text: str) -> timedelta:
     if not (lasting := duration(text)):
         raise InvalidDuration(text)
@@ -200,6 +220,18 @@ Lasting = Annotated[timedelta, _text(_lasting)]
 Cron = Annotated[str, _text(_cron)]
 Zone = Annotated[ZoneInfo, _text(time_zone)]
 Span = Annotated[Range, _text(Range.parse)]
+Kubernetes = Annotated[KubernetesRange, _text(KubernetesRange.parse)]
+Fingerprint = Annotated[str, _text(_fingerprint)]
+Moment = Annotated[
+    datetime,
+    GetPydanticSchema(
+        lambda _source, _handler: core_schema.no_info_plain_validator_function(_moment),
+        lambda *_: {"type": "string", "format": "date"},
+    ),
+]
+ChangeClasses = Annotated[ChangeClass, Field(strict=False)]
+Refusable = StrEnum("Refusable", {**{each.name: each.value for each in ChangeClass}, "NOT_CHECKED": NOT_CHECKED})  # type: ignore[misc]  # a dict that is made
+RefusedClasses = Annotated[Refusable, Field(strict=False)]
 Releases = Annotated[Source, _text(parse_source)]
 ApiUrl = Annotated[str, _text(parse_api_url)]
 Flags = Annotated[

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from ci_automation.attestation.record import Approval
 from ci_automation.errors import Conflict, PolicyRefused
-from ci_automation.flows.adopt import observe_or_adopt
 from ci_automation.flows.base import read_base
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.planning import Wanted, render_step
-from ci_automation.flows.publish import Publication, publish, require_signer
-from ci_automation.flows.settle import refuse_moved_back, settle_record
+from ci_automation.flows.publication.adopt import observe_or_adopt
+from ci_automation.flows.publication.publish import Publication, publish, require_signer
+from ci_automation.flows.publication.settle import refuse_moved_back, settle_record
 from ci_automation.flows.update import Outcome
 from ci_automation.policy.decision import Decision
 
@@ -126,7 +126,7 @@ def _render_again(base: Base, step: PlannedStep, ports: Ports, intent: Intent) -
         overlay = beside_components(intent.overlay, base.path)
     rendered = render_step(base, Wanted(step.new_version, step.options, overlay), ports, intent)
     # All that a person was shown must be so, but for what the passing of time decides.
-    if replace(rendered.step, decision=step.decision, reasons=step.reasons) != step:
+    if replace(rendered.step, decision=step.decision, reasons=step.reasons, gates=step.gates) != step:
         raise TargetDiffers(step, rendered.step.target)
     return rendered
 

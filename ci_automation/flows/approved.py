@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import Conflict, PolicyRefused
-from ci_automation.flows import records
-from ci_automation.flows.adopt import observe_or_adopt
 from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.base import read_base
 from ci_automation.flows.planning import Wanted, render_step
-from ci_automation.flows.publish import Publication, publish, require_signer
-from ci_automation.flows.settle import refuse_moved_back, settle_record
+from ci_automation.flows.publication import records
+from ci_automation.flows.publication.adopt import observe_or_adopt
+from ci_automation.flows.publication.publish import Publication, publish, require_signer
+from ci_automation.flows.publication.settle import refuse_moved_back, settle_record
 from ci_automation.flows.update import Outcome
 from ci_automation.policy.plan import Plan
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ci_automation.artifact.archive import read_archive
 from ci_automation.artifact.manifest import InvalidManifest
 from ci_automation.errors import PolicyRefused
-from ci_automation.flows.proof import rendering
-from ci_automation.flows.upstream import fetch
+from ci_automation.flows.rendering.proof import rendering
+from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import stated_options_digest
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, Recovered, prove, recover
 from ci_automation.flux.render import render

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows import records
+from ci_automation.flows.publication import records
 from ci_automation.flux.artifact import stated_version
 from ci_automation.flux.version import InvalidVersion, Version
 from ci_automation.signing.evidence import gather

@@ -9,10 +9,10 @@ from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.errors import Conflict
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.observe import observe
-from ci_automation.flows.proof import UnprovenRendering, rendering
-from ci_automation.flows.publish import Publication, publish, require_signer
-from ci_automation.flows.settle import settle_record
-from ci_automation.flows.upstream import fetch
+from ci_automation.flows.publication.publish import Publication, publish, require_signer
+from ci_automation.flows.publication.settle import settle_record
+from ci_automation.flows.rendering.proof import UnprovenRendering, rendering
+from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import Recipe, compose
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof

@@ -14,10 +14,10 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.errors import ReleaseSourceError, UsageError
-from ci_automation.flows.copy import copy
-from ci_automation.flows.delegate import MAX_ARCHIVE_BYTES
 from ci_automation.flows.files import Unwritable, write_file
-from ci_automation.flows.upstream import fetch, find_artifact, verify_artifact
+from ci_automation.flows.publication.copy import copy
+from ci_automation.flows.rendering.delegate import MAX_ARCHIVE_BYTES
+from ci_automation.flows.rendering.upstream import fetch, find_artifact, verify_artifact
 from ci_automation.flux.checksums import BUNDLE, MAX_PROOF_BYTES, checksums_name, parse_checksums, proof_names
 from ci_automation.flux.release import read_version
 from ci_automation.flux.sources.directory import DirectorySource, UnreadableDirectory
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
-    from ci_automation.flows.upstream import UpstreamArtifact
+    from ci_automation.flows.rendering.upstream import UpstreamArtifact
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ci_automation.flows.adopt import observe_or_adopt
 from ci_automation.flows.base import Base, read_base
 from ci_automation.flows.files import beside_components
-from ci_automation.flows.proof import rendering
-from ci_automation.flows.settle import refuse_moved_back
-from ci_automation.flows.upstream import fetch
+from ci_automation.flows.publication.adopt import observe_or_adopt
+from ci_automation.flows.publication.settle import refuse_moved_back
+from ci_automation.flows.rendering.proof import rendering
+from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import Composed, Recipe, compose
 from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.flux.inventory import images, inventory
 from ci_automation.flux.text import TemplateMismatch
+from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision, decide, reasons
-from ci_automation.policy.gates import Change, Situation, content_verdicts, release_verdicts
+from ci_automation.policy.gates import Situation, release_verdicts
 from ci_automation.policy.plan import ImageChange, PassedOver, Plan, PlannedStep
 from ci_automation.policy.select import Selection, select
 from ci_automation.signing.upstream import UpstreamUnsigned
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.proof import Rendering
+    from ci_automation.flows.rendering.proof import Rendering
     from ci_automation.flux.options import Options
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
@@ -155,9 +156,9 @@ def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent) -> Ren
         )
     )
     old, new = inventory(base.components), inventory(made.text)
-    change = _change(base, wanted, made, removed=tuple(sorted(old - new)), intent=intent)
+    content = _content(base, wanted, made, removed=tuple(sorted(old - new)), intent=intent)
     situation = _situation(base.version, intent)
-    verdicts = (*release_verdicts(release.release, situation), *content_verdicts(change))
+    verdicts = (*release_verdicts(release.release, situation), *content_verdicts(content, situation))
     step = PlannedStep(
         old_version=base.version,
         new_version=wanted.version,
@@ -171,15 +172,16 @@ def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent) -> Ren
         proof=made.proof,
         images=_changed_images(base.components, made.text),
         added=tuple(sorted(new - old)),
-        removed=change.removed,
+        removed=content.removed,
+        gates=verdicts,
     )
     after = Base(composed.digest, wanted.version, wanted.options, wanted.overlay, base.path, made.text)
     return Rendered(step, composed, after, release)
 
 
-def _change(base: Base, wanted: Wanted, made: Rendering, *, removed: tuple[str, ...], intent: Intent) -> Change:
+def _content(base: Base, wanted: Wanted, made: Rendering, *, removed: tuple[str, ...], intent: Intent) -> Content:
     """Return what the gates judge of a step besides its release."""
-    return Change(
+    return Content(
         removed=removed,
         removal_allowed=intent.allow_removal,
         options_changed=_changed_flags(base.options, wanted.options),

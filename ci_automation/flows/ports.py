@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from ci_automation.flux.crds.clusters import Clusters
 from ci_automation.policy.model import Policy, SignatureFormat
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.checksums import ReleaseFiles
     from ci_automation.flux.release import ReleaseSource
     from ci_automation.flux.version import Version
+    from ci_automation.overlay.port import Kustomize
     from ci_automation.registry.port import Registry
     from ci_automation.report.adoption import Adoption
     from ci_automation.signing.signer import Signer
@@ -39,6 +41,18 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+class Images(Protocol):
+    """The registries that the controllers' images come from."""
+
+    def digest(self, image: str) -> Digest | None:
+        """Return the digest that `image`, such as `ghcr.io/fluxcd/source-controller:v1.9.4`, has, or None: not there.
+
+        Raises:
+            RegistryError: nobody can tell: the registry cannot be reached, or does not let us look.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Upstream:
     """What proves that a release is Flux's own: whose certificates count, and where Flux publishes what it rendered."""
@@ -59,6 +73,8 @@ class Ports:
     signer: Signer | None = None
     trusted: Trusted | None = None
     upstream: Upstream | None = None
+    kustomize: Kustomize | None = None  # None: there is none on this machine
+    images: Images | None = None  # None: nobody asks whether the controllers' images are there
     say: Callable[[str], None] = _silent
     clock: Callable[[], datetime] = _now  # for what is written down; what is decided goes by `Intent.now`
     confirm: Callable[[Adoption], bool] = _nobody
@@ -90,5 +106,7 @@ class Intent:
     unsafe_unsigned: bool = False
     signature_format: SignatureFormat = SignatureFormat.LEGACY
     attestations: bool = False
+    clusters: Clusters = field(default_factory=Clusters)
+    pin_images: bool = False
     config_digest: Digest | None = None
     run: Run = Run()

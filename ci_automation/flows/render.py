@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.flows.proof import rendering
-from ci_automation.flows.upstream import fetch
+from ci_automation.flows.rendering.proof import rendering
+from ci_automation.flows.rendering.upstream import fetch
 
 if TYPE_CHECKING:
     from ci_automation.flows.ports import Ports
-    from ci_automation.flows.proof import Rendering
+    from ci_automation.flows.rendering.proof import Rendering
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from ci_automation.flows.heal import plan_healed
-from ci_automation.flows.publish import Publication, publish
-from ci_automation.flows.settle import settle_record
+from ci_automation.flows.publication.heal import plan_healed
+from ci_automation.flows.publication.publish import Publication, publish
+from ci_automation.flows.publication.settle import settle_record
 from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:

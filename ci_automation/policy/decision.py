@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
 class Decision(enum.StrEnum):
@@ -33,11 +33,21 @@ _WEIGHT = {decision: weight for weight, decision in enumerate(Decision)}
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one gate says about a step, in a sentence for people."""
+    """What one gate says about a step, in a sentence for people, and what it looked at."""
 
     gate: str
     decision: Decision
     reason: str
+    looked_at: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Return the verdict as documents have it."""
+        return {"gate": self.gate, "verdict": str(self.decision), "reason": self.reason, "input": self.looked_at}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return the verdict that `to_json` wrote; anything else raises KeyError, TypeError or ValueError."""
+        return cls(value["gate"], Decision(value["verdict"]), value["reason"], value["input"])
 
 
 def decide(verdicts: Iterable[Verdict]) -> Decision:

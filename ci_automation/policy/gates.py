@@ -1,4 +1,4 @@
-"""The gates: each is one rule with one sentence, and only decides."""
+"""The gates on a release: each is one rule with one sentence, and only decides."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Step
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import Action
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
     from ci_automation.policy.model import Policy
-
 
 _ACTIONS = {
     Action.AUTO: (Decision.AUTO, "is taken by itself"),
@@ -40,35 +38,12 @@ class Situation:
         return self.current.step_to(release.version)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What a step does to the artifact's content besides the version, and what the user has said to it.
-
-    `proof_detail` says how the rendering was proven, or why it was not.
-    """
-
-    removed: tuple[str, ...] = ()
-    removal_allowed: bool = False
-    options_changed: tuple[str, ...] = ()
-    overlay_changed: tuple[str, ...] = ()
-    edits_dropped: bool = False
-    proof: Proof = Proof.KNOWN
-    proof_detail: str = ""
-    unproven_allowed: bool = False
-
-
 def release_verdicts(release: Release, situation: Situation) -> tuple[Verdict, ...]:
     """Return what the gates say of taking `release` now; where the version stays, only the time counts."""
     always = (_kind, _freeze, _paused)
     of_steps = (_usable, _direction, _prerelease, _range, _age)
     gates = always if situation.step_to(release) is Step.NONE else (*of_steps, *always)
     return tuple(gate(release, situation) for gate in gates)
-
-
-def content_verdicts(change: Change) -> tuple[Verdict, ...]:
-    """Return what every gate on the content says."""
-    gates = (_removal, _proof, _options, _overlay, _edits)
-    return tuple(verdict for gate in gates if (verdict := gate(change)))
 
 
 def _usable(release: Release, _: Situation) -> Verdict:
@@ -141,46 +116,6 @@ def _paused(_: Release, situation: Situation) -> Verdict:
     if situation.paused:
         return Verdict("paused", Decision.HOLD, "the artifact is paused in the configuration")
     return Verdict("paused", Decision.AUTO, "the artifact is not paused")
-
-
-def _removal(change: Change) -> Verdict | None:
-    """Refuse to lose a controller or a CRD: pruning a CRD deletes every object of its kind."""
-    if not change.removed:
-        return None
-    names = ", ".join(change.removed)
-    if change.removal_allowed:
-        return Verdict("removal", Decision.AUTO, f"{names} would vanish, which --allow-removal allows")
-    return Verdict("removal", Decision.REFUSED, f"{names} would vanish; --allow-removal allows it")
-
-
-def _proof(change: Change) -> Verdict | None:
-    """Refuse what nobody has proven: the templates live in Flux's CLI, and changed even in a patch."""
-    detail = f" ({change.proof_detail})" if change.proof_detail else ""
-    if change.proof is not Proof.NONE:
-        return Verdict("proof", Decision.AUTO, f"the rendering of this release is proven: {change.proof}{detail}")
-    if change.unproven_allowed:
-        reason = f"the rendering is not proven{detail}, which --unsafe-unproven-rendering allows"
-        return Verdict("unproven", Decision.AUTO, reason)
-    reason = f"rendering was never proven on this release{detail}; --unsafe-unproven-rendering takes it anyway"
-    return Verdict("proof", Decision.REFUSED, reason)
-
-
-def _options(change: Change) -> Verdict | None:
-    if not change.options_changed:
-        return None
-    return Verdict("options", Decision.APPROVAL, f"the options change: {', '.join(change.options_changed)}")
-
-
-def _overlay(change: Change) -> Verdict | None:
-    if not change.overlay_changed:
-        return None
-    return Verdict("overlay", Decision.APPROVAL, f"the overlay changes: {', '.join(change.overlay_changed)}")
-
-
-def _edits(change: Change) -> Verdict | None:
-    if not change.edits_dropped:
-        return None
-    return Verdict("edits", Decision.AUTO, "edits of the components file are dropped, which --accept-edits allows")
 
 
 def _for_people(age: timedelta) -> str:

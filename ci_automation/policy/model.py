@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import UsageError
+from ci_automation.flux.changes.model import ChangeClass
 from ci_automation.flux.version import Step
 from ci_automation.policy.ranges import Range
 
@@ -75,6 +76,48 @@ class MinorStep(enum.StrEnum):
     NEXT = "next"
 
 
+# What nobody could look at; a policy names it like a class of change.
+NOT_CHECKED = "notChecked"
+_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+
+
+class InvalidFingerprint(UsageError):
+    """A text is not what a change or a hazard is acknowledged by."""
+
+    hint = "Copy the 16 hex digits from the plan."
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text[:80]!r} is not a fingerprint")
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """A person's word that one change or hazard is known, and why that is fine; it holds until a date."""
+
+    fingerprint: str
+    until: datetime
+    reason: str
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidFingerprint` where the fingerprint is none."""
+        if not _FINGERPRINT.fullmatch(self.fingerprint):
+            raise InvalidFingerprint(self.fingerprint)
+
+
+# What turns a step that happens by itself into one that a person approves, where the policy does not say.
+ESCALATE = frozenset(
+    {
+        ChangeClass.RBAC,
+        ChangeClass.NETWORK_POLICY,
+        ChangeClass.CRD_REMOVAL,
+        ChangeClass.CRD_TIGHTENED,
+        ChangeClass.SECURITY_CONTEXT,
+        ChangeClass.NEW_WORKLOAD,
+        ChangeClass.OTHER,
+    }
+)
+
+
 def _actions() -> dict[Step, Action]:
     return {Step.PATCH: Action.AUTO, Step.MINOR: Action.APPROVAL, Step.MAJOR: Action.NEVER}
 
@@ -93,6 +136,9 @@ class Policy:
     min_release_age: Mapping[Step, timedelta] = field(default_factory=_ages)
     minor_step: MinorStep = MinorStep.LATEST
     freeze: tuple[Freeze, ...] = ()
+    escalate: frozenset[ChangeClass] = ESCALATE
+    refuse: frozenset[str] = frozenset()  # classes of change, and `NOT_CHECKED`
+    acknowledge: tuple[Acknowledgement, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise `IncompletePolicy` where a kind of step has no action or no age."""

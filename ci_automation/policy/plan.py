@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import UsageError
+from ci_automation.flux.changes.model import Change
+from ci_automation.flux.hazard import Hazard
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.policy.decision import Decision
+from ci_automation.policy.decision import Decision, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +58,10 @@ class PlannedStep:
     images: tuple[ImageChange, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()  # each single one, the gravest first
+    hazards: tuple[Hazard, ...] = ()
+    pruned: tuple[str, ...] = ()  # what clusters delete when the target is applied
+    gates: tuple[Verdict, ...] = ()  # every gate with what it looked at, also those that let it through
 
     @property
     def kind(self) -> str:
@@ -81,7 +87,11 @@ class PlannedStep:
                 "images": [{"controller": i.controller, "from": i.old, "to": i.new} for i in self.images],
                 "added": list(self.added),
                 "removed": list(self.removed),
+                "all": [change.to_json() for change in self.changes],
             },
+            "hazards": [hazard.to_json() for hazard in self.hazards],
+            "pruned": list(self.pruned),
+            "gates": [verdict.to_json() for verdict in self.gates],
         }
 
     @classmethod
@@ -101,6 +111,10 @@ class PlannedStep:
             images=tuple(ImageChange(i["controller"], i["from"], i["to"]) for i in value["changes"]["images"]),
             added=tuple(value["changes"]["added"]),
             removed=tuple(value["changes"]["removed"]),
+            changes=tuple(Change.from_json(change) for change in value["changes"]["all"]),
+            hazards=tuple(Hazard.from_json(hazard) for hazard in value["hazards"]),
+            pruned=tuple(value["pruned"]),
+            gates=tuple(Verdict.from_json(verdict) for verdict in value["gates"]),
         )
 
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ci_automation.flows import confined, delegate
-from ci_automation.flows.delegate import Delegated, DelegationFailed
+from ci_automation.flows.rendering import confined, delegate
+from ci_automation.flows.rendering.delegate import Delegated, DelegationFailed
 from ci_automation.flux.bundle import Bundle
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.release import FetchedRelease, Release

@@ -11,14 +11,14 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
 from ci_automation.flows.apply import NoSuchStep, NotApproved, PlanOutdated, StepRefused, TargetDiffers, apply
 from ci_automation.flows.base import OptionsUnclear
-from ci_automation.flows.heal import NotOurs
 from ci_automation.flows.history import history
 from ci_automation.flows.init import ChannelExists, init
 from ci_automation.flows.planning import make_plan
-from ci_automation.flows.proof import UnprovenRendering
-from ci_automation.flows.publish import ImmutableTagTaken, NoSigner
-from ci_automation.flows.records import ImmutableTagMoved
+from ci_automation.flows.publication.heal import NotOurs
+from ci_automation.flows.publication.publish import ImmutableTagTaken, NoSigner
+from ci_automation.flows.publication.records import ImmutableTagMoved
 from ci_automation.flows.render import render_release
+from ci_automation.flows.rendering.proof import UnprovenRendering
 from ci_automation.flows.update import update
 from ci_automation.flows.verify import pull, verify
 from ci_automation.flux.artifact import immutable_tag

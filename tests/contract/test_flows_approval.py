@@ -17,7 +17,7 @@ from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, Approve
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.planning import make_plan
-from ci_automation.flows.publish import NoSigner
+from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.flows.tend import ApprovalNotCounted, Tended, take_up, tend
 from ci_automation.flows.update import update
 from ci_automation.policy.decision import Decision

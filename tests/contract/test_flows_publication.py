@@ -9,9 +9,9 @@ import pytest
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import Conflict, VerificationFailed
-from ci_automation.flows import records
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import ChannelMoved
+from ci_automation.flows.publication import records
 from ci_automation.flows.update import update
 from ci_automation.signing.evidence import gather
 from ci_automation.signing.signer import SignatureUnusable

@@ -11,15 +11,15 @@ import pytest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
 from ci_automation.attestation.record import MEDIA_TYPE
-from ci_automation.flows import records
-from ci_automation.flows.adopt import NotAdopted
 from ci_automation.flows.apply import apply
-from ci_automation.flows.heal import NotOurs, plan_healed
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.planning import make_plan
-from ci_automation.flows.publish import ClusterWouldRefuse
-from ci_automation.flows.settle import ChannelMovedBack
+from ci_automation.flows.publication import records
+from ci_automation.flows.publication.adopt import NotAdopted
+from ci_automation.flows.publication.heal import NotOurs, plan_healed
+from ci_automation.flows.publication.publish import ClusterWouldRefuse
+from ci_automation.flows.publication.settle import ChannelMovedBack
 from ci_automation.flows.update import update
 from ci_automation.flows.verify import verify
 from ci_automation.flux.artifact import Composed, Recipe, compose

@@ -16,11 +16,11 @@ from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli import run
 from ci_automation.errors import Error, ReleaseSourceError
 from ci_automation.flows import mirror as module
-from ci_automation.flows.copy import TooManyReferrers, copy
 from ci_automation.flows.files import Unwritable
 from ci_automation.flows.mirror import ForgedProgram, MirrorBusy, Place, mirror
 from ci_automation.flows.ports import Ports, Upstream
-from ci_automation.flows.upstream import fetch, find_artifact
+from ci_automation.flows.publication.copy import TooManyReferrers, copy
+from ci_automation.flows.rendering.upstream import fetch, find_artifact
 from ci_automation.flux.release import ReleaseNotFound
 from ci_automation.flux.sources.directory import DirectorySource, UnreadableDirectory
 from ci_automation.flux.version import Version

@@ -10,15 +10,15 @@ import pytest
 
 from ci_automation.artifact.archive import read_archive
 from ci_automation.artifact.tree import COMPONENTS_PATH
-from ci_automation.flows import delegate
 from ci_automation.flows.apply import apply
 from ci_automation.flows.base import read_base
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import observe
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.ports import Ports, Upstream
-from ci_automation.flows.proof import UnprovenRendering, rendering
-from ci_automation.flows.upstream import fetch
+from ci_automation.flows.rendering import delegate
+from ci_automation.flows.rendering.proof import UnprovenRendering, rendering
+from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.bundle import Bundle, ComponentMissing
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.proof import Proof
@@ -37,7 +37,7 @@ from tests.fakes.world import CHANNEL, OLD, OVERLAY, MemoryReleases, World, inte
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ci_automation.flows.proof import Rendering
+    from ci_automation.flows.rendering.proof import Rendering
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.signing.sigstore.root import TrustRoot
     from tests.fakes.sigstore import LocalSigstore
@@ -246,7 +246,9 @@ class TestDelegated:
         self, in_reach: tuple[str, ...], said: str, place: Place, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         text = render(BUNDLE, VERSION, Options())
-        monkeypatch.setattr("ci_automation.flows.delegate.delegate", lambda *_: delegate.Delegated(text, in_reach))
+        monkeypatch.setattr(
+            "ci_automation.flows.rendering.delegate.delegate", lambda *_: delegate.Delegated(text, in_reach)
+        )
         assert place.rendering().detail == f"its own flux CLI made it, {said}"
 
     def test_a_release_that_we_cannot_render_is_rendered_by_it(self, place: Place) -> None:

@@ -15,8 +15,8 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.artifact.reference import Reference
 from ci_automation.attestation.record import MEDIA_TYPE, Approval, Record, channel_name
 from ci_automation.attestation.statement import Statement
-from ci_automation.flows import records
-from ci_automation.flows.attest import attest
+from ci_automation.flows.publication import records
+from ci_automation.flows.publication.attest import attest
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version

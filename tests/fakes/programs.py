@@ -12,7 +12,7 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci_automation.flows import confined
+from ci_automation.flows.rendering import confined
 from ci_automation.flux.checksums import ReleaseFiles
 
 MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]

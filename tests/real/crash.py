@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.flows import records
+from ci_automation.flows.publication import records
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.verify import verify
 from tests.real import program

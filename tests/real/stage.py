@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, Manifest
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.flows.ports import Intent, Ports
-from ci_automation.flows.proof import rendering
-from ci_automation.flows.publish import Publication, publish
+from ci_automation.flows.publication.publish import Publication, publish
+from ci_automation.flows.rendering.proof import rendering
+from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flows.sync import sync
-from ci_automation.flows.upstream import fetch
 from ci_automation.flux.artifact import Recipe, compose
 from ci_automation.flux.options import Options
 from ci_automation.flux.sources.directory import DirectorySource

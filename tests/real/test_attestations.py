@@ -14,8 +14,8 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.attestation.provenance import Build, Invocation, Source, provenance
 from ci_automation.attestation.record import Record, channel_name
 from ci_automation.attestation.sbom import sbom
-from ci_automation.flows import records
-from ci_automation.flows.attest import attest
+from ci_automation.flows.publication import records
+from ci_automation.flows.publication.attest import attest
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof

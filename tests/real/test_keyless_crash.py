@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.flows import records
+from ci_automation.flows.publication import records
 from ci_automation.flows.update import update
 from ci_automation.flux.version import Version
 from ci_automation.signing import bundle, legacy

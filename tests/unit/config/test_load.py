@@ -439,10 +439,6 @@ class TestWhatIsWrong:
     @pytest.mark.parametrize(
         ("text", "problem"),
         [
-            pytest.param(with_policy("escalate: [rbac]"), "4:5: defaults.policy.escalate: is", id="escalate"),
-            pytest.param(f"defaults: {{refuse: []}}\n{MINIMAL}", "1:12: defaults.refuse: is", id="refuse"),
-            pytest.param(with_artifact("refuse: []"), "5:5: artifacts[0].refuse: is", id="refuse, of an artifact"),
-            pytest.param(with_artifact("acknowledge: []"), "5:5: artifacts[0].acknowledge: is", id="acknowledge"),
             pytest.param(
                 with_artifact("pullFrom: oci://r.example/a:b"), "5:5: artifacts[0].pullFrom: is", id="pullFrom"
             ),

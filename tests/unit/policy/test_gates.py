@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from ci_automation.flux.proof import Proof
+from ci_automation.flux.version import Version
+from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision, Verdict, decide, reasons
-from ci_automation.policy.gates import Change, content_verdicts
+from ci_automation.policy.gates import Situation
+from ci_automation.policy.model import Policy
 
+NOW = datetime(2026, 7, 1, tzinfo=UTC)
+SITUATION = Situation(Version.parse("v2.8.8"), Policy(), NOW)
 CRD = "CustomResourceDefinition/imagepolicies.image.toolkit.fluxcd.io"
 
 
@@ -75,7 +81,7 @@ CRD = "CustomResourceDefinition/imagepolicies.image.toolkit.fluxcd.io"
     ],
 )
 def test_gates_on_content(change: dict[str, object], decision: str, said: str) -> None:
-    verdicts = content_verdicts(replace(Change(), **change))  # type: ignore[arg-type]
+    verdicts = content_verdicts(replace(Content(), **change), SITUATION)  # type: ignore[arg-type]
     assert decide(verdicts) == Decision(decision)
     assert said in [verdict.reason for verdict in verdicts]
 

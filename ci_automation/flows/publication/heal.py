@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
-from ci_automation.flows import records
 from ci_automation.flows.base import read_base
 from ci_automation.flows.observe import Observed, Trust, look_at
 from ci_automation.flows.planning import Planned, Wanted, make_plan, render_step
-from ci_automation.flows.publish import require_signer
+from ci_automation.flows.publication import records
+from ci_automation.flows.publication.publish import require_signer
 from ci_automation.flux.release import ReleaseNotFound
 from ci_automation.policy.decision import Decision
 from ci_automation.signing.verify import Unsigned, ensure_signed, verify

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.tree import File, Tree
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows import records
 from ci_automation.flows.base import read_tree
 from ci_automation.flows.history import immutable_references
 from ci_automation.flows.observe import Observed, Trust, look_at, observe
-from ci_automation.flows.proof import rendering
-from ci_automation.flows.upstream import fetch
+from ci_automation.flows.publication import records
+from ci_automation.flows.rendering.proof import rendering
+from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.recover import recover
 from ci_automation.report.adoption import AdoptedFile, Adoption, difference, flags
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify

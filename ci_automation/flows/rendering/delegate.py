@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.confined import MAX_OUTPUT_BYTES
+from ci_automation.flows.rendering.confined import MAX_OUTPUT_BYTES
 from ci_automation.flux.checksums import parse_checksums
 from ci_automation.flux.render import header
 

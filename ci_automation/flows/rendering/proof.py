@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.artifact.archive import read_archive
 from ci_automation.errors import Error, VerificationFailed
-from ci_automation.flows.upstream import find_artifact
+from ci_automation.flows.rendering.upstream import find_artifact
 from ci_automation.flux.bundle import LIMITS
 from ci_automation.flux.known import is_known
 from ci_automation.flux.proof import NotCalibrated, Proof, calibrate, unexercised
@@ -90,7 +90,7 @@ def _calibrated(release: FetchedRelease, options: Options, ports: Ports) -> Rend
 
 def _delegated(release: FetchedRelease, options: Options, ports: Ports) -> Rendering:
     """Return what the release's own flux CLI renders."""
-    from ci_automation.flows.delegate import delegate  # it brings much, for one release in many
+    from ci_automation.flows.rendering.delegate import delegate  # it brings much, for one release in many
 
     ports.say(f"looking for the flux CLI of {release.release.version}")
     made = delegate(release, options, ports.releases)

@@ -11,10 +11,10 @@ from ci_automation.attestation import provenance, sbom
 from ci_automation.attestation.provenance import Build, Source
 from ci_automation.attestation.record import Record, channel_name
 from ci_automation.errors import SigningError, VerificationFailed
-from ci_automation.flows import records
-from ci_automation.flows.adopt import adopt
-from ci_automation.flows.attest import attest
 from ci_automation.flows.observe import ChannelMoved, Trust
+from ci_automation.flows.publication import records
+from ci_automation.flows.publication.adopt import adopt
+from ci_automation.flows.publication.attest import attest
 from ci_automation.flux.artifact import SOURCE, immutable_tag, stated_options_digest, stated_version
 from ci_automation.flux.checksums import BUNDLE
 from ci_automation.flux.inventory import images
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.publish import Publication
+    from ci_automation.flows.publication.publish import Publication
     from ci_automation.flux.version import Version
     from ci_automation.signing.signer import Signer
 

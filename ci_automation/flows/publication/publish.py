@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import Conflict, SigningError, VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, accept_both
-from ci_automation.flows.settle import attest_publication, record
+from ci_automation.flows.publication.settle import attest_publication, record
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing.cluster import judge

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.base import read_base
 from ci_automation.flows.observe import look_at
-from ci_automation.flows.proof import rendering
-from ci_automation.flows.upstream import fetch
+from ci_automation.flows.rendering.proof import rendering
+from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import Recipe, compose
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""How a digest gets to a channel: pushed, signed, attested, recorded, copied, healed and adopted."""

@@ -1,0 +1,1 @@
+"""How a release becomes a text that is proven: fetched, vouched for, rendered, or made by its own CLI."""

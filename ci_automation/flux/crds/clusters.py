@@ -1,0 +1,27 @@
+"""What is known of the clusters that follow a channel: stated or given as files, for nobody asks them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ci_automation.flux.crds.snapshot import Snapshot
+    from ci_automation.flux.kubernetes import KubernetesRange
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFile:
+    """A file of manifests that somebody wants looked at, by the name that the user knows it by."""
+
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Their versions of Kubernetes, which versions of custom resources they store, and their manifests."""
+
+    kubernetes: KubernetesRange | None = None
+    snapshots: tuple[Snapshot, ...] = ()
+    files: tuple[GivenFile, ...] = ()

@@ -1,0 +1,44 @@
+"""Versions of Kubernetes: which ones clusters have, as their owner states it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from ci_automation.errors import UsageError
+
+_MINOR = r"v?1\.(\d{1,3})(?:\.\d{1,5})?"
+_RANGE = re.compile(rf"{_MINOR}(?:\s*-\s*{_MINOR})?")
+
+
+class InvalidKubernetes(UsageError):
+    """A text does not say which versions of Kubernetes clusters have."""
+
+    hint = "Write the version, such as 1.33, or the lowest and the highest, such as 1.31-1.34."
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text[:80]!r} is no version of Kubernetes, nor a range of them")
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesRange:
+    """The lowest and the highest minor release that the clusters of a channel have, 33 for 1.33."""
+
+    lowest: int
+    highest: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the range that `text` writes.
+
+        Raises:
+            InvalidKubernetes: it is none, or upside down.
+        """
+        match = _RANGE.fullmatch(text.strip())
+        if not match or (match[2] and int(match[2]) < int(match[1])):
+            raise InvalidKubernetes(text)
+        return cls(int(match[1]), int(match[2] or match[1]))
+
+    def __str__(self) -> str:
+        return f"1.{self.lowest}" + (f"-1.{self.highest}" if self.highest != self.lowest else "")

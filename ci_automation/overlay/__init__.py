@@ -1,0 +1,1 @@
+"""The team's own files around the components: what they patch, and whether that still hits."""
