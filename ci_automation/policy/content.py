@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # What every release brings; a step with nothing else is told to be that.
 _ONLY_IMAGES = frozenset({ChangeClass.IMAGE, ChangeClass.VERSION})
+_LISTED = 10
 _BY_ITSELF = {
     Certainty.ADVICE: Decision.AUTO,
     Certainty.UNCHECKED: Decision.APPROVAL,
@@ -118,17 +119,18 @@ def _class(name: ChangeClass, changes: Sequence[Change], situation: Situation) -
     known = {change.fingerprint: found for change in changes if (found := _acknowledged(change, situation))}
     for change in changes:
         if decision is not Decision.AUTO and (found := known.get(change.fingerprint)):
-            yield Verdict(name, Decision.AUTO, _words(change.sentence, found), change.fingerprint)
+            yield _known(change.sentence, found)
     rest = [change for change in changes if change.fingerprint not in known]
     if rest:
         more = f", and {len(rest) - 1} more of {name}" if len(rest) > 1 else ""
-        fingerprints = ", ".join(change.fingerprint for change in rest)
-        yield Verdict(name, decision, f"{rest[0].sentence}{more}", f"the policy {word} {name}; {fingerprints}")
+        listed = [change.fingerprint for change in rest[:_LISTED]] if decision is not Decision.AUTO else []
+        looked_at = ", ".join((f"the policy {word} {name}", _number(rest), *listed))
+        yield Verdict(name, decision, f"{rest[0].sentence}{more}", looked_at)
 
 
 def _hazard(hazard: Hazard, situation: Situation) -> Verdict:
     if found := _acknowledged(hazard, situation):
-        return Verdict(hazard.gate, Decision.AUTO, _words(hazard.sentence, found), hazard.fingerprint)
+        return _known(hazard.sentence, found)
     decision = _BY_ITSELF[hazard.certainty]
     if hazard.certainty is Certainty.UNCHECKED and NOT_CHECKED in situation.policy.refuse:
         decision = Decision.REFUSED
@@ -146,8 +148,9 @@ def _acknowledged(it: Change | Hazard, situation: Situation) -> Acknowledgement 
     )
 
 
-def _words(sentence: str, given: Acknowledgement) -> str:
-    return f"{sentence}; acknowledged until {given.until:%Y-%m-%d}: {given.reason}"
+def _known(sentence: str, given: Acknowledgement) -> Verdict:
+    reason = f"{sentence}; acknowledged until {given.until:%Y-%m-%d}: {given.reason}"
+    return Verdict("acknowledged", Decision.AUTO, reason, given.fingerprint)
 
 
 def _number(changes: Sequence[Change]) -> str:

@@ -25,9 +25,9 @@ class Decision(enum.StrEnum):
 
 
 # The gates whose pass is worth a word; that a release is complete, or no freeze is on, is not.
-_TELLING = frozenset({"kind", "age", "proof"})
-# What only passes because a flag allows it is always said, to whoever approves above all.
-_ALLOWED = frozenset({"removal", "unproven", "edits"})
+_TELLING = frozenset({"kind", "age", "proof", "changes"})
+# What only passes because a flag or an acknowledgement allows it is always said, to whoever approves above all.
+_ALLOWED = frozenset({"removal", "unproven", "edits", "acknowledged"})
 _WEIGHT = {decision: weight for weight, decision in enumerate(Decision)}
 
 

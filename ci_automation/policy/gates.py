@@ -50,24 +50,24 @@ def _usable(release: Release, _: Situation) -> Verdict:
     """Refuse a release that exists but cannot be taken: a draft, withdrawn, or without its bundle."""
     if problem := release.problem:
         return Verdict("release", Decision.REFUSED, f"{release.version} cannot be taken: {problem}")
-    return Verdict("release", Decision.AUTO, f"{release.version} is complete")
+    return Verdict("release", Decision.AUTO, f"{release.version} is complete", "the release and its files")
 
 
 def _direction(release: Release, situation: Situation) -> Verdict:
     """Refuse to go down: Flux's storage versions do not migrate back, and an old version has known holes."""
+    step = f"{situation.current} -> {release.version}"
     if situation.step_to(release) is Step.DOWN:
-        return Verdict(
-            "direction", Decision.REFUSED, f"{release.version} is older than the present {situation.current}"
-        )
-    return Verdict("direction", Decision.AUTO, f"{release.version} is not older than {situation.current}")
+        reason = f"{release.version} is older than the present {situation.current}"
+        return Verdict("direction", Decision.REFUSED, reason, step)
+    return Verdict("direction", Decision.AUTO, f"{release.version} is not older than {situation.current}", step)
 
 
 def _prerelease(release: Release, situation: Situation) -> Verdict:
+    policy = f"policy.prereleases: {str(situation.policy.prereleases).lower()}"
     if (release.prerelease or release.version.is_prerelease) and not situation.policy.prereleases:
-        return Verdict(
-            "prereleases", Decision.REFUSED, f"{release.version} is a pre-release, and the policy takes none"
-        )
-    return Verdict("prereleases", Decision.AUTO, f"{release.version} may be taken as far as pre-releases go")
+        reason = f"{release.version} is a pre-release, and the policy takes none"
+        return Verdict("prereleases", Decision.REFUSED, reason, policy)
+    return Verdict("prereleases", Decision.AUTO, f"{release.version} may be taken as far as pre-releases go", policy)
 
 
 def _range(release: Release, situation: Situation) -> Verdict:
@@ -76,8 +76,9 @@ def _range(release: Release, situation: Situation) -> Verdict:
     # With pre-releases switched on, the range is asked about the release that they lead to: Masterminds' ranges leave
     # every pre-release out unless they name one themselves.
     if allowed.allows(version) or (situation.policy.prereleases and allowed.allows(version.release)):
-        return Verdict("range", Decision.AUTO, f"{version} is in the range {allowed}")
-    return Verdict("range", Decision.REFUSED, f"{version} is outside of the range {allowed}")
+        return Verdict("range", Decision.AUTO, f"{version} is in the range {allowed}", f"policy.range: {allowed}")
+    reason = f"{version} is outside of the range {allowed}"
+    return Verdict("range", Decision.REFUSED, reason, f"policy.range: {allowed}")
 
 
 def _kind(release: Release, situation: Situation) -> Verdict:
@@ -85,8 +86,9 @@ def _kind(release: Release, situation: Situation) -> Verdict:
     step = situation.step_to(release)
     if step in {Step.NONE, Step.DOWN}:
         return Verdict("kind", Decision.AUTO, "the version stays")
-    decision, word = _ACTIONS[situation.policy.actions[step]]
-    return Verdict("kind", decision, f"a {step} release {word}")
+    action = situation.policy.actions[step]
+    decision, word = _ACTIONS[action]
+    return Verdict("kind", decision, f"a {step} release {word}", f"policy.{step}: {action}")
 
 
 def _age(release: Release, situation: Situation) -> Verdict:
@@ -96,26 +98,29 @@ def _age(release: Release, situation: Situation) -> Verdict:
     publication, never from when we first saw it, so that a stopped schedule does not shorten it.
     """
     step = situation.step_to(release)
-    wait_until = release.published_at + situation.policy.min_release_age.get(step, timedelta())
+    needed = situation.policy.min_release_age.get(step, timedelta())
+    wait_until = release.published_at + needed
     old = f"{release.version} is {_for_people(situation.now - release.published_at)} old"
+    policy = f"policy.minReleaseAge.{step}: {_for_people(needed)}"
     if situation.now < wait_until:
         reason = f"{old}; {step} releases wait until {wait_until:%Y-%m-%d %H:%M} UTC"
-        return Verdict("age", Decision.HOLD, reason)
-    return Verdict("age", Decision.AUTO, old)
+        return Verdict("age", Decision.HOLD, reason, policy)
+    return Verdict("age", Decision.AUTO, old, policy)
 
 
 def _freeze(_: Release, situation: Situation) -> Verdict:
-    for freeze in situation.policy.freeze:
+    freezes = situation.policy.freeze
+    for freeze in freezes:
         if until := freeze.active(situation.now):
             reason = f"changes are frozen until {until:%Y-%m-%d %H:%M} UTC: {freeze.reason}"
-            return Verdict("freeze", Decision.HOLD, reason)
-    return Verdict("freeze", Decision.AUTO, "no freeze is on")
+            return Verdict("freeze", Decision.HOLD, reason, f"policy.freeze: {freeze.cron}")
+    return Verdict("freeze", Decision.AUTO, "no freeze is on", f"policy.freeze: {len(freezes)} in the policy")
 
 
 def _paused(_: Release, situation: Situation) -> Verdict:
     if situation.paused:
-        return Verdict("paused", Decision.HOLD, "the artifact is paused in the configuration")
-    return Verdict("paused", Decision.AUTO, "the artifact is not paused")
+        return Verdict("paused", Decision.HOLD, "the artifact is paused in the configuration", "paused: true")
+    return Verdict("paused", Decision.AUTO, "the artifact is not paused", "paused: false")
 
 
 def _for_people(age: timedelta) -> str:

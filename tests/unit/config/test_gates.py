@@ -1,0 +1,95 @@
+"""What a configuration says about changes, hazards, clusters and promotions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from ci_automation.config.document import InvalidConfig
+from ci_automation.config.load import parse
+from ci_automation.config.model import ArtifactConfig, ClustersConfig, EvidenceConfig, PromoteConfig
+from ci_automation.flux.changes.model import ChangeClass
+from ci_automation.flux.kubernetes import KubernetesRange
+from ci_automation.policy.model import ESCALATE, Acknowledgement
+
+FINGERPRINT = "0123456789abcdef"
+
+
+def artifact(lines: str, defaults: str = "{}") -> ArtifactConfig:
+    text = f"version: 1\ndefaults: {defaults}\nartifacts:\n  - name: a\n    url: oci://r.example/a:b\n{lines}"
+    return parse(text.encode(), "config.yaml").artifacts[0]
+
+
+class TestClasses:
+    def test_those_of_the_design_and_what_has_no_class_ask_by_default(self) -> None:
+        wanted = {"rbac", "networkPolicy", "crdRemoval", "crdTightened", "securityContext", "newWorkload", "other"}
+        assert artifact("").policy.escalate == ESCALATE == {ChangeClass(name) for name in wanted}
+        assert artifact("").policy.refuse == frozenset()
+
+    def test_a_list_takes_the_place_of_the_default(self) -> None:
+        found = artifact("    policy: {escalate: [image]}\n", "{policy: {escalate: [rbac], patch: never}}")
+        assert found.policy.escalate == {ChangeClass.IMAGE}
+        assert artifact("    policy: {escalate: []}\n").policy.escalate == frozenset()
+
+    def test_refused_is_what_the_artifact_says_or_else_the_defaults(self) -> None:
+        assert artifact("", "{refuse: [rbac, notChecked]}").policy.refuse == {"rbac", "notChecked"}
+        assert artifact("    refuse: [crdRemoval]\n", "{refuse: [rbac]}").policy.refuse == {"crdRemoval"}
+
+    @pytest.mark.parametrize("line", ["    policy: {escalate: [rbak]}\n", "    refuse: [everything]\n"])
+    def test_what_is_no_class_is_told(self, line: str) -> None:
+        with pytest.raises(InvalidConfig, match="is not"):
+            artifact(line)
+
+
+class TestAcknowledge:
+    @pytest.mark.parametrize(
+        ("until", "moment"),
+        [
+            ("2027-01-31", datetime(2027, 1, 31, tzinfo=UTC)),
+            ("'2027-01-31'", datetime(2027, 1, 31, tzinfo=UTC)),
+            ("2027-01-31T08:00:00Z", datetime(2027, 1, 31, 8, tzinfo=UTC)),
+            ("'2027-01-31T08:00:00+01:00'", datetime(2027, 1, 31, 8, tzinfo=timezone(timedelta(hours=1)))),
+        ],
+    )
+    def test_by_fingerprint_until_a_date_with_a_reason(self, until: str, moment: datetime) -> None:
+        found = artifact(f"    acknowledge: [{{fingerprint: '{FINGERPRINT}', until: {until}, reason: unused}}]\n")
+        assert found.policy.acknowledge == (Acknowledgement(FINGERPRINT, moment, "unused"),)
+
+    @pytest.mark.parametrize(
+        ("entry", "said"),
+        [
+            (f"{{fingerprint: '{FINGERPRINT}', reason: x}}", "until: is missing"),
+            (f"{{fingerprint: '{FINGERPRINT}', until: 2027-01-31}}", "reason: is missing"),
+            (f"{{fingerprint: '{FINGERPRINT}', until: soon, reason: x}}", "it is not a date"),
+            (f"{{fingerprint: '{FINGERPRINT}', until: 7, reason: x}}", "it is not a date"),
+            ("{fingerprint: all, until: 2027-01-31, reason: x}", "'all' is not a fingerprint"),
+        ],
+    )
+    def test_nothing_of_it_can_be_left_out(self, entry: str, said: str) -> None:
+        with pytest.raises(InvalidConfig, match=said):
+            artifact(f"    acknowledge: [{entry}]\n")
+
+
+class TestClusters:
+    def test_what_is_known_of_them(self) -> None:
+        line = "    clusters: {kubernetes: 1.31-1.34, snapshots: [crds.json], objects: [apps, 'oci://r.example/x:y']}\n"
+        known = ClustersConfig(KubernetesRange(31, 34), ("crds.json",), ("apps", "oci://r.example/x:y"))
+        assert artifact(line).clusters == known
+
+    def test_each_key_of_the_defaults_holds_where_the_artifact_is_silent(self) -> None:
+        found = artifact("    clusters: {objects: [apps]}\n", "{clusters: {kubernetes: '1.33'}, pinImages: true}")
+        assert found.clusters == ClustersConfig(KubernetesRange(33, 33), objects=("apps",))
+        assert found.pin_images
+
+    def test_what_is_no_version_of_kubernetes_is_told(self) -> None:
+        with pytest.raises(InvalidConfig, match="is no version of Kubernetes"):
+            artifact("    clusters: {kubernetes: latest}\n")
+
+
+def test_a_promotion_names_its_source_its_soak_time_and_its_evidence() -> None:
+    line = "    promote: {from: staging, after: 72h, evidence: [{url: 'https://h.test', field: ok, equals: 'true'}]}\n"
+    evidence = replace(EvidenceConfig(), url="https://h.test", field="ok", equals="true")
+    assert artifact(line).promote == PromoteConfig("staging", timedelta(hours=72), (evidence,))
+    assert artifact("").promote is None
