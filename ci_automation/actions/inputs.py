@@ -50,13 +50,14 @@ class Output:
     description: str
 
 
-COMMANDS = ("update", "apply", "approve", "consumers", "watch", "matrix")
+COMMANDS = ("update", "apply", "approve", "promote", "consumers", "watch", "matrix")
 
 INPUTS = (
     Input(
         "command",
         "What to do: update publishes what the policy allows and asks for the rest; apply takes up merged approvals; "
-        "approve publishes what a run that waited in a protected environment names; consumers opens pull requests in "
+        "approve publishes what a run that waited in a protected environment names; promote moves channels to the "
+        "digests of others, as the configuration says; consumers opens pull requests in "
         "repositories that pin the artifact; watch looks whether the schedule still runs; matrix lists the artifacts",
         default="update",
         choices=COMMANDS,

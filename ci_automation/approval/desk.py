@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.attestation.record import Approval
     from ci_automation.policy.plan import Plan, PlannedStep
+    from ci_automation.report.notes import ReleaseNotes
 
 
 class AskedState(enum.StrEnum):
@@ -28,7 +29,7 @@ class Question:
 
     plan: Plan
     step: PlannedStep
-    notes: str = ""  # what upstream says about the release, as it came
+    notes: tuple[ReleaseNotes, ...] = ()  # what upstream says about the releases on the way
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ externalParameters    `artifact` is the channel it was made for, `flux` the vers
 internalParameters    `proof` is how the rendering is known to be Flux's own (design section 6)
 resolvedDependencies  `release` is the archive of manifests, with its commit, and in an annotation the digest of its
                       contents, however packed; `base` what the channel had before; `overlay` every other file of the
-                      artifact; `configuration` the file that the run was configured by
+                      artifact; `configuration` the file that the run was configured by; `image` each controller's
+                      image where it is pinned by its digest
 runDetails            `builder.id` is the identity in the signing certificate, or `LOCAL_BUILDER` where a key signed;
                       `metadata.invocationId` the address of the run
 
@@ -17,7 +18,7 @@ No time is in it but an approval's: who runs it again with the same inputs says 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.reference import OciRepository
@@ -61,6 +62,7 @@ class Build:
     base: Digest | None
     overlay: Digest
     configuration: Digest | None = None
+    pins: Mapping[str, Digest] = field(default_factory=dict)  # by image
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,10 @@ def _dependencies(build: Build) -> list[Mapping[str, Any]]:
     found.append({"name": "overlay", "digest": {"sha256": build.overlay.hex}})
     if build.configuration is not None:
         found.append({"name": "configuration", "digest": {"sha256": build.configuration.hex}})
+    found += [
+        {"name": "image", "uri": f"oci://{image}", "digest": {"sha256": digest.hex}}
+        for image, digest in sorted(build.pins.items())
+    ]
     return found
 
 

@@ -33,6 +33,7 @@ _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-
 _KEYS = frozenset(
     {"channel", "previous", "version", "tag", "by", "run", "approval", "at", "proof", "options", "recovered"}
 )
+_MAY_BE_MISSING = frozenset({"promotedFrom", "rolledBack"})
 _APPROVAL_KEYS = frozenset({"by", "how", "at"})
 
 
@@ -69,7 +70,8 @@ class Record:
 
     `previous` is None for the first publication, and in a record that was `recovered`: one that a later run wrote,
     since the run that moved the channel had no time to; such a one has no `proof` either. `by` is who signs it, as
-    `Verified.by` prints itself.
+    `Verified.by` prints itself. `promoted_from` is the channel that the digest was promoted from, as a record names it.
+    `rolled_back` says that the channel was moved back to the digest, from `previous`, and had had it before.
     """
 
     channel: str
@@ -84,10 +86,14 @@ class Record:
     run: str | None = None
     approval: Approval | None = None
     recovered: bool = False
+    promoted_from: str | None = None
+    rolled_back: bool = False
 
     def __post_init__(self) -> None:
         """Raise `InvalidRecord` where a part could not be printed, or the time is of no zone."""
         _check(channel=self.channel, tag=self.tag, publisher=self.by)
+        if self.promoted_from is not None:
+            _check(source=self.promoted_from)
         if self.run is not None and not (_URL.fullmatch(self.run) and len(self.run) <= _MAX_TEXT):
             raise InvalidRecord("its run is not the address of a page")
         _check_time(self.at)
@@ -98,6 +104,8 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as its statement has it; the digest is the statement's subject."""
+        promoted = {} if self.promoted_from is None else {"promotedFrom": self.promoted_from}
+        rolled_back = {"rolledBack": True} if self.rolled_back else {}
         return {
             "channel": self.channel,
             "previous": None if self.previous is None else str(self.previous),
@@ -110,6 +118,8 @@ class Record:
             "proof": None if self.proof is None else str(self.proof),
             "options": str(self.options),
             "recovered": self.recovered,
+            **promoted,
+            **rolled_back,
         }
 
     @classmethod
@@ -121,10 +131,12 @@ class Record:
         """
         if statement.predicate_type != PREDICATE_TYPE:
             raise InvalidRecord(f"its type is {statement.predicate_type[:80]!r}, and this version reads publication/v1")
-        value = _with_keys(statement.predicate, _KEYS, "it")
+        value = _with_keys(statement.predicate, _KEYS, "it", _MAY_BE_MISSING)
         approval, recovered = value["approval"], value["recovered"]
         if not isinstance(recovered, bool):
             raise InvalidRecord("whether it was recovered is not true or false")
+        if value.get("rolledBack", True) is not True:
+            raise InvalidRecord("that it was rolled back is not true")
         try:
             return cls(
                 channel=_text(value, "channel"),
@@ -139,6 +151,8 @@ class Record:
                 proof=None if value["proof"] is None else Proof(_text(value, "proof")),
                 options=Digest.parse(_text(value, "options")),
                 recovered=recovered,
+                promoted_from=_text(value, "promotedFrom") if "promotedFrom" in value else None,
+                rolled_back="rolledBack" in value,
             )
         except (InvalidDigest, InvalidVersion, ValueError) as error:  # ValueError: a proof of another version
             raise InvalidRecord(str(error)) from None
@@ -177,8 +191,10 @@ def _approval(value: object) -> Approval:
     return Approval(_text(checked, "by"), _text(checked, "how"), parse_time(_text(checked, "at")))
 
 
-def _with_keys(value: object, keys: frozenset[str], what: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict) or value.keys() != keys:
+def _with_keys(
+    value: object, keys: frozenset[str], what: str, may_be_missing: frozenset[str] = frozenset()
+) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or value.keys() - may_be_missing != keys:
         raise InvalidRecord(f"{what} lacks a part, or has one that is unknown")
     return value
 

@@ -10,6 +10,8 @@ import click
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
+from ci_automation.cli.output import print_aside
+from ci_automation.cli.rendered import rendered
 from ci_automation.cli.results import Result, finish
 from ci_automation.cli.target import plan_target
 from ci_automation.flows.apply import apply
@@ -22,6 +24,8 @@ from ci_automation.flows.files import read_plan_file
 @shared.exit_code
 @shared.signing
 @shared.allowances
+@shared.clusters
+@shared.pin_images
 @shared.components_file
 @shared.release_source
 @shared.registry_config
@@ -38,6 +42,6 @@ def command(plan_file: str, approve: tuple[str, ...], *, exit_code: bool, **opti
     given = Given.of(options)
     approved = frozenset(Digest.parse(text) for text in approve)
     plan = read_plan_file(Path(plan_file))
-    goal = plan_target(plan, given)
+    (goal,) = rendered((plan_target(plan, given),), print_aside)
     outcome = apply(plan, approved, goal.ports, goal.intent)
     return finish([Result(goal, outcome, None)], given, exit_code=exit_code, details=False)

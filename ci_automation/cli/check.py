@@ -8,6 +8,8 @@ import click
 
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
+from ci_automation.cli.output import print_aside
+from ci_automation.cli.rendered import rendered
 from ci_automation.cli.results import finish, for_each
 from ci_automation.cli.target import Target, targets
 from ci_automation.flows.planning import make_plan
@@ -22,6 +24,8 @@ from ci_automation.flows.update import Outcome
 @shared.install_flags
 @shared.signing
 @shared.allowances
+@shared.clusters
+@shared.pin_images
 @shared.components_file
 @shared.release_source
 @shared.registry_config
@@ -44,4 +48,5 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, **options: Any
             planned, healed = make_plan(goal.channel, goal.ports, goal.intent), False
         return Outcome(planned.plan, 0, str(planned.observed.trust), healed=healed)
 
-    return finish(for_each(targets(artifact, given), look), given, exit_code=exit_code, details=False)
+    goals = rendered(targets(artifact, given), print_aside)
+    return finish(for_each(goals, look), given, exit_code=exit_code, details=False)

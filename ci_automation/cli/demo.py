@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import tempfile
 from pathlib import Path
@@ -28,14 +29,14 @@ apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources:
   - flux-system/gotk-components.yaml
-patches:
-  - path: patches/resources.yaml
-    target: {kind: Deployment, name: source-controller}
+  - extra/limits.yaml
 """
-_PATCH = """\
-- op: replace
-  path: /spec/template/spec/containers/0/resources/limits/memory
-  value: 2Gi
+_LIMITS = """\
+apiVersion: v1
+kind: LimitRange
+metadata: {name: memory, namespace: flux-system}
+spec:
+  limits: [{type: Container, max: {memory: 2Gi}}]
 """
 
 
@@ -94,9 +95,9 @@ def _start(source: Path) -> Version:
 def _show(source: Path, start: Version) -> None:
     channel, plan = "layout:registry:production", Path("plan.json")
     _make_keys(Path("cosign.key"), Path("cosign.pub"))
-    Path("overlay/patches").mkdir(parents=True, exist_ok=True)
+    Path("overlay/extra").mkdir(parents=True, exist_ok=True)
     Path("overlay/kustomization.yaml").write_text(_KUSTOMIZATION)
-    Path("overlay/patches/resources.yaml").write_text(_PATCH)
+    Path("overlay/extra/limits.yaml").write_text(_LIMITS)
     from_here, signed = ["--releases", str(source)], ["--signing", "key", "--key", "cosign.key"]
     trusted = ["--public-key", "cosign.pub"]
     _step("A team's first artifact: Flux with an extra controller, and the team's own files.")
@@ -108,6 +109,10 @@ def _show(source: Path, start: Version) -> None:
     _run("plan", channel, "--out", str(plan), *trusted, *from_here)
     target = next(step.target for step in read_plan_file(plan).steps if step.decision is Decision.APPROVAL)
     _run("apply", str(plan), "--approve", str(target), *from_here, *signed)
+    _step("The minor was no good: back to what was there before. The next scheduled job does not undo it.")
+    back = str(read_plan_file(plan).steps[-1].old_version)
+    _run("rollback", channel, "--to", back, "--reason", "webhooks fail", "--yes", *signed)
+    _run("update", channel, *from_here, *signed)
     _step("What a cluster would check, and what is there now.")
     _run("verify", channel, *trusted)
     _run("history", channel, *trusted)
@@ -134,5 +139,5 @@ def _run(*arguments: str) -> None:
     """Show a command, and run it as the command line would."""
     from ci_automation.cli import cli
 
-    click.echo(click.style(f"$ flux-manifests {' '.join(arguments)}", fg="cyan"))
+    click.echo(click.style(f"$ flux-manifests {shlex.join(arguments)}", fg="cyan"))
     cli.main(args=list(arguments), prog_name="flux-manifests", standalone_mode=False)

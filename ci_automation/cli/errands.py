@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
+from ci_automation.cli.announcement import announced
 from ci_automation.cli.desk import Hub, desk, now, settings_of
 from ci_automation.cli.given import Given, configuration
-from ci_automation.cli.output import print_table
+from ci_automation.cli.output import print_parts, print_table
+from ci_automation.cli.rendered import rendered
 from ci_automation.cli.results import APPROVAL_NEEDED
-from ci_automation.cli.step import goals, trouble_of
+from ci_automation.cli.step import goals, promotions, trouble_of
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.approved import apply_granted
 from ci_automation.flows.base import read_base
 from ci_automation.flows.observe import observe
-from ci_automation.flows.publication.records import read
 from ci_automation.flows.tend import ApprovalNotCounted, Tended, take_up, tend
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
@@ -28,7 +28,6 @@ from ci_automation.report.text import plan_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from datetime import datetime
 
     from ci_automation.actions.commands import Level
     from ci_automation.actions.values import Inputs
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from ci_automation.cli.target import Target
     from ci_automation.flows.update import Outcome
     from ci_automation.github.client import GitHub
-    from ci_automation.github.runs import Runs
 
 
 class NoConfiguration(UsageError):
@@ -64,7 +62,7 @@ def update(inputs: Inputs, step: Step) -> int:
         # A re-run finishes what the attempt before had no time for; to look each hour would cost a request.
         thorough = step.job.event != "schedule" or step.job.attempt > 1
         tended = tend(goal.channel, goal.ports, goal.intent, desk(goal, hub), thorough=thorough)
-        return _announced(_account(goal, tended, step), hub, goal, step)
+        return announced(_account(goal, tended, step), hub, goal, step)
 
     return _for_each(flow, inputs, step)
 
@@ -76,7 +74,7 @@ def apply(inputs: Inputs, step: Step) -> int:
     def flow(goal: Target) -> Account:
         asking = desk(goal, hub)
         tended = take_up(goal.channel, goal.ports, goal.intent, asking) if asking else Tended()
-        return _announced(_account(goal, tended, step), hub, goal, step)
+        return announced(_account(goal, tended, step), hub, goal, step)
 
     return _for_each(flow, inputs, step)
 
@@ -102,9 +100,43 @@ def approve(inputs: Inputs, step: Step) -> int:
         if isinstance(found, NotCounted):
             raise ApprovalNotCounted(found)
         done = apply_granted(found, goal.ports, goal.intent)
-        return _announced(_account(goal, Tended(granted=found, applied=done), step), hub, goal, step)
+        return announced(_account(goal, Tended(granted=found, applied=done), step), hub, goal, step)
 
     return _for_each(flow, inputs, step)
+
+
+def promote(inputs: Inputs, step: Step) -> int:
+    """Do the promotions of the configuration that happen by themselves, wave by wave."""
+    from ci_automation.cli.promote import as_shown
+    from ci_automation.flows.promote import promote as carry_out
+    from ci_automation.report.promotion import promotion_parts, promotions_table
+
+    planned = {it.name: it for it in promotions(inputs, step)}
+    waits: list[str] = []
+
+    def flow(goal: Target) -> Account:
+        done = carry_out(planned[goal.name].promotion)
+        shown, found = as_shown(goal.name, done), done.considered
+        print_table(promotions_table((shown,)))
+        print_parts(promotion_parts(shown))
+        remarks = []
+        if done.done:
+            remarks.append(f"{found.version} was promoted from {found.promotion.source}")
+        elif done.waits:
+            remarks.append(f"{found.sentence} {shown.word}: {'; '.join(found.reasons)}")
+        if done.waits and found.decision is Decision.APPROVAL:
+            waits.append(goal.name)
+            remarks.append(
+                f"whoever approves it runs `flux-manifests promote --to {goal.name} --approve {found.digest}`"
+            )
+        for remark in remarks:
+            step.tell("notice", f"{goal.name}: {remark}")
+        had = Standing(found.old_version, found.before.digest) if found.before and found.old_version else None
+        now_at = Standing(found.version, found.digest) if done.done else None
+        return Account(goal.name, goal.channel, before=had, promoted=now_at, signed=True, remarks=tuple(remarks))
+
+    code = step.each(tuple(it.goal for it in planned.values()), flow)
+    return APPROVAL_NEEDED if inputs.exit_code and waits and not code else code
 
 
 def consumers(inputs: Inputs, step: Step) -> int:
@@ -134,7 +166,7 @@ def consumers(inputs: Inputs, step: Step) -> int:
             step.tell("warning", f"{goal.name}: its signature was not checked: neither a key nor an identity is given")
         return Account(goal.name, goal.channel, Standing(version, observed.digest), signed=observed.trust == "verified")
 
-    return max(_for_each(flow, inputs, step), *codes)
+    return max(_for_each(flow, inputs, step, renders=False), *codes)
 
 
 def watch(inputs: Inputs, step: Step) -> int:
@@ -169,6 +201,7 @@ def matrix(inputs: Inputs, step: Step) -> int:
     if config is None:
         raise NoConfiguration
     found = (config.find(inputs.artifact),) if inputs.artifact else config.artifacts
+    found = tuple(artifact for artifact in found if not artifact.promote)  # `promote` takes those all together
     step.matrix = json.dumps([{"name": artifact.name, "artifact": str(artifact.channel)} for artifact in found])
     step.say(f"the artifacts: {', '.join(artifact.name for artifact in found)}")
     return 0
@@ -178,6 +211,7 @@ ERRANDS: dict[str, Callable[[Inputs, Step], int]] = {
     "update": update,
     "apply": apply,
     "approve": approve,
+    "promote": promote,
     "consumers": consumers,
     "watch": watch,
     "matrix": matrix,
@@ -188,8 +222,9 @@ def _hub(inputs: Inputs, step: Step) -> Hub:
     return Hub(inputs, step.job, step.say, step.hide)
 
 
-def _for_each(flow: Callable[[Target], Account], inputs: Inputs, step: Step) -> int:
-    code = step.each(goals(inputs, step), flow)
+def _for_each(flow: Callable[[Target], Account], inputs: Inputs, step: Step, *, renders: bool = True) -> int:
+    found = goals(inputs, step)
+    code = step.each(rendered(found, step.say) if renders else found, flow)
     waits = any(it.pending and it.pending.decision is Decision.APPROVAL for it in step.accounts)
     return APPROVAL_NEEDED if inputs.exit_code and waits and not code else code
 
@@ -245,41 +280,3 @@ def _remarks(goal: Target, tended: Tended, outcomes: list[Outcome]) -> Iterator[
         yield "the signature of what was there was not checked: neither a key nor an identity is given"
     if tended.changed and goal.intent.unsafe_unsigned:
         yield "it was published unsigned: clusters that verify will refuse it"
-
-
-def _publication(account: Account, goal: Target, step: Step) -> tuple[Request, datetime] | None:
-    """Return what this run published last and when, by its record: a re-run tells what it had no time to tell."""
-    if not (account.published or step.job.attempt > 1):
-        return None
-    digest = account.after.digest if account.after else goal.ports.registry.resolve(goal.channel)
-    if digest is None:
-        return None
-    if goal.ports.trusted is None:  # nothing is signed, and so nothing recorded
-        last = account.published[-1] if account.published else None
-        return (Request(goal.channel, last.new_version, last.base, last.target), now()) if last else None
-    for record in reversed(read(goal.ports.registry, goal.channel, digest, goal.ports.trusted)):
-        if record.is_for(goal.channel) and (account.published or record.run == step.job.url):
-            base = record.previous or record.digest
-            return Request(goal.channel, record.version, base, record.digest), record.at
-    return None
-
-
-def _announced(account: Account, hub: Hub, goal: Target, step: Step) -> Account:
-    """Tell the configured repositories of what was published; one that cannot be told fails nothing."""
-    repositories = goal.configured.announce if goal.configured else ()
-    if not repositories or (told := _publication(account, goal, step)) is None:
-        return account
-    from ci_automation.approval.dispatch import Dispatch, Told, announce
-    from ci_automation.github.runs import Runs
-
-    def receiver(name: str) -> Runs:
-        return Runs(hub.client(name, contents="write", actions="read"), name)
-
-    dispatch = Dispatch.telling(*told, hub.sender)
-    words = {Told.SENT: "was told", Told.KNOWN: "knows it already", Told.FAILED: "was not told"}
-    remarks = []
-    for delivery in announce(dispatch, repositories, receiver, hub.job.server, now()):
-        text = f"{delivery.repository} {words[delivery.told]}. {delivery.remark}".strip()
-        step.tell("warning" if delivery.told is Told.FAILED else "notice", f"{goal.name}: {text}")
-        remarks.append(text)
-    return replace(account, remarks=(*account.remarks, *remarks))

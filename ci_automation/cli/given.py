@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.logins import Logins
     from ci_automation.config.model import Config
     from ci_automation.flux.release import ReleaseSource
+    from ci_automation.github.client import GitHub
     from ci_automation.signing.sigstore.keyless import KeylessSigner
     from ci_automation.signing.sigstore.root import TrustRoot
 
@@ -53,6 +54,10 @@ class Given:
     accept_edits: bool = False
     allow_removal: bool = False
     unsafe_unproven_rendering: bool = False
+    kubernetes: str | None = None
+    cluster_snapshot: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
+    pin_images: bool | None = None  # None: as it is configured
     output: str = "text"
     verbose: bool = False
     logins: Logins | None = field(default=None, repr=False)  # to registries, from the inputs of the action
@@ -112,11 +117,16 @@ def release_source(given: Given, config: Config | None) -> ReleaseSource:
     if isinstance(place, ConfiguredDirectory):
         return DirectorySource(place.path)
     from ci_automation.flux.sources.github import GitHubSource
-    from ci_automation.github.client import GitHub
 
     api = place.api_url or GITHUB_API
-    client = GitHub(_github_token(api, given), api, say=_say_aloud, ca_bundle=certificates())
-    return GitHubSource(client, f"{place.owner}/{place.repository}")
+    return GitHubSource(github(api, given), f"{place.owner}/{place.repository}")
+
+
+def github(api: str, given: Given) -> GitHub:
+    """Return a client for the GitHub at `api`, with the token that is meant for it, if there is one."""
+    from ci_automation.github.client import GitHub
+
+    return GitHub(_github_token(api, given), api, say=_say_aloud, ca_bundle=certificates())
 
 
 def certificates() -> str | None:

@@ -147,18 +147,44 @@ allowances = _all(
     ),
 )
 
-common = _all(
+clusters = _all(
+    click.option("--kubernetes", metavar="RANGE", help="what the clusters run, such as 1.33, or 1.31-1.34"),
     click.option(
-        "--config", metavar="FILE", help="configuration; default: .github/flux-manifests.yaml, if it is there"
+        "--cluster-snapshot",
+        metavar="FILE",
+        multiple=True,
+        help="output of `kubectl get crd -o json` of a cluster, a file or an artifact; repeatable",
     ),
     click.option(
-        "--output",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="for people or programs",
+        "--objects",
+        metavar="PATH",
+        multiple=True,
+        help="the clusters' manifests, to look for API versions that go: file, folder or artifact; repeatable",
     ),
-    click.option("--verbose", "-v", is_flag=True, help="say each thing that is done"),
 )
+
+pin_images = click.option(
+    "--pin-images/--no-pin-images", default=None, help="put digests behind the controllers' images, or leave them out"
+)
+
+
+def _common(*outputs: str) -> Callable[[F], F]:
+    return _all(
+        click.option(
+            "--config", metavar="FILE", help="configuration; default: .github/flux-manifests.yaml, if it is there"
+        ),
+        click.option(
+            "--output",
+            type=click.Choice(outputs),
+            default="text",
+            show_default=True,
+            help="for people or programs",
+        ),
+        click.option("--verbose", "-v", is_flag=True, help="say each thing that is done"),
+    )
+
+
+common = _common("text", "json")
+common_with_markdown = _common("text", "json", "markdown")
 
 exit_code = click.option("--exit-code", is_flag=True, help="exit with 3 where something waits for approval")

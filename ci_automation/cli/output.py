@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ci_automation.report.changes import Line
 from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ci_automation.cli.given import Given
     from ci_automation.report.adoption import Adoption
+    from ci_automation.report.changes import Part
     from ci_automation.report.text import Table
 
 _COLOURS = {
@@ -22,7 +24,15 @@ _COLOURS = {
     "can be published": "green",
     "waits for approval": "yellow",
     "on hold": "yellow",
+    "approval": "yellow",
+    "hold": "yellow",
+    "possible": "yellow",
+    "unchecked": "yellow",
+    "warning": "yellow",
     "refused": "red",
+    "certain": "red",
+    "danger": "red",
+    "deletes": "red",
 }
 
 
@@ -77,6 +87,23 @@ def print_table(table: Table) -> None:
 def print_json(value: dict[str, Any] | list[Any]) -> None:
     """Print a value for programs."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_parts(parts: Iterable[Part]) -> None:
+    """Print lines and tables in their order; on a terminal a line has the colour of its mark."""
+    done_with_progress()
+    for part in parts:
+        if isinstance(part, Line):
+            colour = _COLOURS.get(part.mark)
+            click.echo(click.style(part.text, fg=colour, bold=True) if colour and sys.stdout.isatty() else part.text)
+        else:
+            print_table(part)
+
+
+def print_aside(text: str) -> None:
+    """Print a line for people, on standard error: the output may be for programs."""
+    done_with_progress()
+    click.echo(plain_text(text), err=True)
 
 
 def print_text(text: str) -> None:

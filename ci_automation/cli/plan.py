@@ -9,7 +9,8 @@ import click
 
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
-from ci_automation.cli.output import print_text
+from ci_automation.cli.output import print_aside, print_text
+from ci_automation.cli.rendered import rendered
 from ci_automation.cli.results import Result, finish
 from ci_automation.cli.target import target
 from ci_automation.flows.files import write_file
@@ -24,6 +25,8 @@ from ci_automation.flows.update import Outcome
 @shared.install_flags
 @shared.trust
 @shared.allowances
+@shared.clusters
+@shared.pin_images
 @shared.components_file
 @shared.release_source
 @shared.registry_config
@@ -38,12 +41,12 @@ def command(artifact: str, out: str | None, *, exit_code: bool, **options: Any) 
     flux-manifests plan oci://ghcr.io/acme/flux-manifests:production --out plan.json
     """
     given = Given.of(options)
-    goal = target(artifact, given)
+    (goal,) = rendered((target(artifact, given),), print_aside)
     planned = make_plan(goal.channel, goal.ports, goal.intent)
     if out is not None:
         write_file(Path(out), planned.plan.to_text().encode())
     code = finish(
-        [Result(goal, Outcome(planned.plan, 0, str(planned.observed.trust)), None)],
+        [Result(goal, Outcome(planned.plan, 0, str(planned.observed.trust), releases=planned.releases), None)],
         given,
         exit_code=exit_code,
         plan_file=out,

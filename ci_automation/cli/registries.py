@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.given import Given
     from ci_automation.config.model import ArtifactConfig
+    from ci_automation.flows.ports import Images
     from ci_automation.registry.credentials import CredentialSource
     from ci_automation.registry.port import Registry
 
@@ -21,18 +22,32 @@ def registry(reference: Reference, artifact: ArtifactConfig | None, given: Given
     """Return the registry, with credentials from named variables, the job's logins, or docker's configuration."""
     if not isinstance(reference.repository, OciRepository):
         return open_registry(reference)
+    from ci_automation.registry.network import Network
+
+    return open_registry(reference, _credentials(reference, artifact, given), Network.from_environment(os.environ))
+
+
+def images(reference: Reference, artifact: ArtifactConfig | None, given: Given) -> Images:
+    """Return the registries of the controllers' images; what is configured for the artifact's host counts there too."""
+    from ci_automation.registry.images import ImageRegistries
+    from ci_automation.registry.network import Network
+
+    return ImageRegistries(_credentials(reference, artifact, given), Network.from_environment(os.environ))
+
+
+def _credentials(reference: Reference, artifact: ArtifactConfig | None, given: Given) -> CredentialSource:
+    """Return where credentials are: nothing is read before a registry asks for them."""
     from ci_automation.config.model import CredentialsConfig
     from ci_automation.registry.credentials import DockerConfig, NamedVariables, Variables
-    from ci_automation.registry.network import Network
 
     explicit = Path(given.registry_config) if given.registry_config else None
     source: CredentialSource = DockerConfig.find(os.environ, Path.home(), explicit)
     if given.logins:
         source = given.logins.before(source, os.environ)
-    if artifact and artifact.credentials != CredentialsConfig():
+    if isinstance(reference.repository, OciRepository) and artifact and artifact.credentials != CredentialsConfig():
         pull, push = (
             Variables(login.username_variable, login.password_variable) if login else None
             for login in (artifact.credentials.pull, artifact.credentials.push)
         )
         source = NamedVariables(reference.repository.host, os.environ, pull, push, source)
-    return open_registry(reference, source, Network.from_environment(os.environ))
+    return source

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_automation.cli.output import print_json, print_table, print_text
+from ci_automation.cli.output import print_json, print_parts, print_table, print_text
 from ci_automation.errors import Error
 from ci_automation.policy.decision import Decision
-from ci_automation.report.text import approval_commands, plain_text, plan_table, step_details
+from ci_automation.report.changes import Line, step_parts
+from ci_automation.report.notes import notes, notes_text
+from ci_automation.report.text import approval_commands, plain_text, plan_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,7 +108,10 @@ def _print_result(result: Result, given: Given, *, details: bool, several: bool,
         print_text("Nothing to do.")
     if details:
         for step in outcome.plan.steps:
-            print_text(step_details(step))
+            print_parts((Line(""), *step_parts(step, every=given.verbose)))
+            said = notes(outcome.releases, step.old_version, step.new_version) if given.verbose else ()
+            if said:
+                print_text(notes_text(said))
     again = _repeated(outcome, given)
     if commands := approval_commands(
         outcome.plan,
@@ -138,7 +143,15 @@ def _repeated(outcome: Outcome, given: Given) -> tuple[str, ...]:
     # What was published in this run is signed and unedited: there is nothing left to adopt or to accept.
     once = () if outcome.done else ("adopt", "accept_edits")
     allowed = [_option(name) for name in (*once, "allow_removal", "unsafe_unproven_rendering") if getattr(given, name)]
-    return (*values, *allowed)
+    known = [
+        it
+        for name in ("cluster_snapshot", "objects")
+        for value in getattr(given, name)
+        for it in (_option(name), value)
+    ]
+    known += ["--kubernetes", given.kubernetes] if given.kubernetes else []
+    pins = {True: ["--pin-images"], False: ["--no-pin-images"], None: []}[given.pin_images]
+    return (*values, *known, *pins, *allowed)
 
 
 def _flags(given: Given) -> tuple[str, ...]:

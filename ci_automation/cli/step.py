@@ -14,6 +14,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.given import Given, configuration
 from ci_automation.cli.logins import logins
+from ci_automation.cli.promotions import all_waves
 from ci_automation.cli.target import NothingNamed, targets
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import Error, UsageError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ci_automation.actions.commands import Level, Log
     from ci_automation.actions.job import Job
     from ci_automation.actions.values import Inputs
+    from ci_automation.cli.promotions import Planned
     from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.report.adoption import Adoption
@@ -163,6 +165,32 @@ def goals(inputs: Inputs, step: Step) -> tuple[Target, ...]:
     return tuple(
         replace(goal, ports=replace(goal.ports, say=step.say, confirm=_adopts(inputs, step))) for goal in found
     )
+
+
+def promotions(inputs: Inputs, step: Step) -> tuple[Planned, ...]:
+    """Return the promotions of the configuration, or the one to the artifact that is named, in the order of the waves.
+
+    Raises:
+        UsageError: an input or the configuration cannot be used, or has none.
+    """
+    given = _given(inputs)
+    config = configuration(given)
+    if config is None:
+        raise NothingNamed
+    for secret in _secrets_of_the_job(inputs, config):
+        step.hide(secret)
+    given = replace(given, logins=logins(inputs, step.job, _ends(config), step.hide))
+    waves = all_waves(given, config.find(inputs.artifact).name if inputs.artifact else None)
+    _require_own_subjects(inputs, given, step.job)
+    return tuple(planned.saying(step.say) for wave in waves for planned in wave)
+
+
+def _ends(config: Config) -> tuple[Reference, ...]:
+    """Return every channel that a promotion reads or writes."""
+    addresses = (it.promote.source for it in config.artifacts if it.promote)
+    named = {it.name for it in config.artifacts}
+    elsewhere = (Reference.parse_channel(it) for it in addresses if it not in named)
+    return (*(it.channel for it in config.artifacts), *elsewhere)
 
 
 def _secrets_of_the_job(inputs: Inputs, config: Config | None) -> Iterator[str]:

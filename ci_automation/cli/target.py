@@ -10,22 +10,26 @@ from typing import TYPE_CHECKING
 
 from ci_automation.actions.job import Job
 from ci_automation.artifact.reference import Reference
+from ci_automation.cli.clusters import clusters
 from ci_automation.cli.given import configuration, release_source
 from ci_automation.cli.output import confirmation, progress
-from ci_automation.cli.registries import registry
+from ci_automation.cli.registries import images, registry
 from ci_automation.cli.trust import signer, signing_mode, trusted
 from ci_automation.cli.upstream import upstream
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.model import FIRST_WITH_BUNDLES, SigningMode, UnknownArtifact
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_overlay
+from ci_automation.flows.kustomize import find_kustomize
 from ci_automation.flows.ports import Intent, Ports, Run
+from ci_automation.flows.verify import pull
 from ci_automation.flux.options import Options
 from ci_automation.policy.model import Policy, SignatureFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ci_automation.artifact.tree import Tree
     from ci_automation.cli.given import Given
     from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.policy.plan import Plan
@@ -142,10 +146,17 @@ def _target(what: ArtifactConfig | Reference, config: Config | None, given: Give
         unsafe_unsigned=signing_mode(artifact, given) is SigningMode.UNSAFE_UNSIGNED,
         signature_format=_signature_format(artifact, given),
         attestations=given.attestations or (artifact is not None and artifact.attestations),
+        clusters=clusters(artifact.clusters if artifact else None, given, lambda text: reading_files(text, given)),
+        pin_images=artifact.pin_images if artifact and given.pin_images is None else given.pin_images,
         config_digest=config.digest if config else None,
         run=this_run(os.environ),
     )
     return Target(artifact.name if artifact else str(channel), channel, ports, intent, artifact)
+
+
+def reading_files(text: str, given: Given) -> Tree:
+    """Return the files of an artifact that somebody wants looked at, verified where it is known who is trusted."""
+    return pull(*reading(text, given))[0]
 
 
 def _ports(
@@ -165,6 +176,8 @@ def _ports(
         signer=signing,
         trusted=trusting,
         upstream=proof,
+        kustomize=find_kustomize(os.environ),
+        images=images(reference, artifact, given),
         confirm=confirmation(given),
         say=progress(verbose=given.verbose, text=given.output == "text"),
     )

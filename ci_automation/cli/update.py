@@ -8,6 +8,8 @@ import click
 
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
+from ci_automation.cli.output import print_aside
+from ci_automation.cli.rendered import rendered
 from ci_automation.cli.results import finish, for_each
 from ci_automation.cli.target import targets
 from ci_automation.flows.update import update
@@ -19,6 +21,8 @@ from ci_automation.flows.update import update
 @shared.install_flags
 @shared.signing
 @shared.allowances
+@shared.clusters
+@shared.pin_images
 @shared.components_file
 @shared.release_source
 @shared.registry_config
@@ -34,5 +38,6 @@ def command(artifact: str | None, *, exit_code: bool, **options: Any) -> int:
     flux-manifests update oci://ghcr.io/acme/flux-manifests:production --signing key --key cosign.key
     """
     given = Given.of(options)
-    results = for_each(targets(artifact, given), lambda goal: update(goal.channel, goal.ports, goal.intent))
+    goals = rendered(targets(artifact, given), print_aside)
+    results = for_each(goals, lambda goal: update(goal.channel, goal.ports, goal.intent))
     return finish(results, given, exit_code=exit_code)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import ValidationError
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.config import rules
 from ci_automation.config import schema as sections
 from ci_automation.config.document import MAX_BYTES, Document, InvalidConfig, Path, Problem, read
 from ci_automation.config.merge import artifact, merged
@@ -21,6 +22,7 @@ from ci_automation.config.model import (
     DirectorySource,
     SigningMode,
 )
+from ci_automation.config.promotion import unfit_promotions
 from ci_automation.config.schema import schema
 from ci_automation.config.values import KMS_SCHEMES
 from ci_automation.policy.model import SignatureFormat
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "parse", "schema"]
 
-S = TypeVar("S", bound=sections.Section)
+S = TypeVar("S", bound=rules.Section)
 T = TypeVar("T")
 
 _LATER = "is not supported by this version"
@@ -120,7 +122,7 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
     return document.problem(path, what, at_key=kind == "extra_forbidden")
 
 
-def _unknown(key: str, section: type[sections.Section] | None) -> str:
+def _unknown(key: str, section: type[rules.Section] | None) -> str:
     known = [field.alias or name for name, field in section.model_fields.items()] if section else []
     near = difflib.get_close_matches(key, known, n=1)
     return f"is not known; did you mean {near[0]}?" if near else f"is not known; known are {', '.join(known)}"
@@ -138,6 +140,7 @@ def _contradictions(document: Document, file: sections.File) -> list[Problem]:
             here: Path = ("artifacts", index, key)
             if (first := seen.setdefault((key, value), here)) is not here:
                 problems.append(document.problem(here, f"is the same as that of artifacts[{first[1]}]"))
+    problems += [document.problem(("artifacts", *path), what) for path, what in unfit_promotions(file.artifacts)]
     defaults = file.defaults or sections.Defaults()
     for index, entry in enumerate(file.artifacts):
         for key, what in _unfit(artifact(entry, defaults)):

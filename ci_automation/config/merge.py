@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from ci_automation.config import rules
 from ci_automation.config import schema as sections
 from ci_automation.config.model import (
     ApprovalConfig,
@@ -26,7 +27,7 @@ from ci_automation.config.model import (
 from ci_automation.policy.freeze import Freeze, time_zone
 from ci_automation.policy.model import STEPS, Acknowledgement, Policy, SignatureFormat
 
-S = TypeVar("S", bound=sections.Section)
+S = TypeVar("S", bound=rules.Section)
 T = TypeVar("T")
 
 
@@ -57,7 +58,7 @@ def artifact(entry: sections.Artifact, defaults: sections.Defaults) -> ArtifactC
         components_file=entry.components_file,
         paused=bool(entry.paused),
         flags=entry.flags or {},
-        policy=_policy(_over(defaults.policy, entry.policy) or sections.PolicySection(), entry, defaults),
+        policy=_policy(_over(defaults.policy, entry.policy) or rules.PolicySection(), entry, defaults),
         signing=SigningConfig(signing.mode, signing.key, signing.format or SignatureFormat.LEGACY),
         verify=_verify(verify),
         credentials=CredentialsConfig(_login(credentials.pull), _login(credentials.push)),
@@ -67,8 +68,8 @@ def artifact(entry: sections.Artifact, defaults: sections.Defaults) -> ArtifactC
         approval=_approval(_over(defaults.approval, entry.approval) or sections.ApprovalSection()),
         consumers=tuple(ConsumerConfig(it.repository, tuple(it.paths or ())) for it in entry.consumers or ()),
         announce=tuple(entry.announce or ()),
-        clusters=_clusters(_over(defaults.clusters, entry.clusters) or sections.ClustersSection()),
-        pin_images=bool(_either(entry.pin_images, defaults.pin_images)),
+        clusters=_clusters(_over(defaults.clusters, entry.clusters) or rules.ClustersSection()),
+        pin_images=_either(entry.pin_images, defaults.pin_images),
         promote=_promote(entry.promote) if entry.promote else None,
     )
 
@@ -108,13 +109,13 @@ def _over(below: S | None, above: S | None) -> S | None:
     changes: dict[str, Any] = {}
     for name in above.model_fields_set:
         value = getattr(above, name)
-        changes[name] = _over(getattr(below, name), value) if isinstance(value, sections.Section) else value
+        changes[name] = _over(getattr(below, name), value) if isinstance(value, rules.Section) else value
     return below.model_copy(update=changes)
 
 
-def _policy(section: sections.PolicySection, entry: sections.Artifact, defaults: sections.Defaults) -> Policy:
+def _policy(section: rules.PolicySection, entry: sections.Artifact, defaults: sections.Defaults) -> Policy:
     default = Policy()
-    ages = section.min_release_age or sections.MinReleaseAge()
+    ages = section.min_release_age or rules.MinReleaseAge()
     return Policy(
         actions={step: _either(getattr(section, step), default.actions[step]) for step in STEPS},
         range=_either(section.range, default.range),
@@ -128,11 +129,11 @@ def _policy(section: sections.PolicySection, entry: sections.Artifact, defaults:
     )
 
 
-def _clusters(section: sections.ClustersSection) -> ClustersConfig:
+def _clusters(section: rules.ClustersSection) -> ClustersConfig:
     return ClustersConfig(section.kubernetes, tuple(section.snapshots or ()), tuple(section.objects or ()))
 
 
-def _promote(section: sections.PromoteSection) -> PromoteConfig:
+def _promote(section: rules.PromoteSection) -> PromoteConfig:
     found = section.evidence or ()
     evidence = tuple(EvidenceConfig(it.url, it.field, it.equals, it.status, it.repository, it.report) for it in found)
     return PromoteConfig(section.source, section.after or timedelta(), evidence)
@@ -146,5 +147,5 @@ def _login(section: sections.LoginSection | None) -> Login | None:
     return Login(section.username_variable, section.password_variable) if section else None
 
 
-def _freeze(entry: sections.FreezeEntry) -> Freeze:
+def _freeze(entry: rules.FreezeEntry) -> Freeze:
     return Freeze(entry.cron, entry.lasting, entry.time_zone or time_zone("UTC"), entry.reason or "")

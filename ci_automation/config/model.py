@@ -247,7 +247,7 @@ class ArtifactConfig:
     approval: ApprovalConfig = ApprovalConfig()
     consumers: tuple[ConsumerConfig, ...] = ()
     clusters: ClustersConfig = ClustersConfig()
-    pin_images: bool = False
+    pin_images: bool | None = None  # None: as the artifact has it
     promote: PromoteConfig | None = None  # None: it is rendered
     announce: tuple[str, ...] = ()  # OWNER/NAME of the repositories that are sent flux-manifests-published
 

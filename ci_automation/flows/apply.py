@@ -9,11 +9,12 @@ from ci_automation.attestation.record import Approval
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.base import read_base
 from ci_automation.flows.files import beside_components
-from ci_automation.flows.planning import Wanted, render_step
 from ci_automation.flows.publication.adopt import observe_or_adopt
 from ci_automation.flows.publication.publish import Publication, publish, require_signer
 from ci_automation.flows.publication.settle import refuse_moved_back, settle_record
+from ci_automation.flows.step import Wanted, render_step
 from ci_automation.flows.update import Outcome
+from ci_automation.flux.hazard import Certainty
 from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.flows.base import Base
-    from ci_automation.flows.planning import Rendered
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flows.step import Rendered
+    from ci_automation.flux.hazard import Hazard
     from ci_automation.policy.plan import Plan, PlannedStep
 
 
@@ -48,11 +50,20 @@ class TargetDiffers(Conflict):
         super().__init__(f"the step to {step.new_version} was planned as {step.target}, and {what} now")
 
 
+class NewHazard(Conflict):
+    """A step can break something that its plan does not say, so that nobody has agreed to it."""
+
+    hint = "Make a new plan with the same snapshots, manifests and kustomize, and have that one approved."
+
+    def __init__(self, step: PlannedStep, hazard: Hazard) -> None:
+        super().__init__(f"the step to {step.new_version} was planned without knowing that {hazard.sentence}")
+
+
 class NotApproved(PolicyRefused):
     """The next step of a plan needs an approval that was not given."""
 
     def __init__(self, step: PlannedStep) -> None:
-        super().__init__(f"the step to {step.new_version} needs approval: {'; '.join(step.reasons)}")
+        super().__init__(f"the step to {step.new_version} needs approval: {_why(step, Decision.APPROVAL)}")
         self.hint = f"Whoever approves it adds --approve {step.target}"
 
 
@@ -63,7 +74,12 @@ class StepRefused(PolicyRefused):
 
     def __init__(self, step: PlannedStep) -> None:
         word = "refused" if step.decision is Decision.REFUSED else "on hold"
-        super().__init__(f"the step to {step.new_version} is {word}: {'; '.join(step.reasons)}")
+        super().__init__(f"the step to {step.new_version} is {word}: {_why(step, step.decision)}")
+
+
+def _why(step: PlannedStep, decision: Decision) -> str:
+    """Return the reasons of the gates that decided so, or all of those that a plan of an older version has."""
+    return "; ".join([gate.reason for gate in step.gates if gate.decision is decision] or step.reasons)
 
 
 class NoSuchStep(PolicyRefused):
@@ -83,6 +99,7 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
     Raises:
         PlanOutdated: no step begins where the channel is.
         TargetDiffers: a step does not render to the plan's target any more.
+        NewHazard: a step can break what its plan does not say.
         NotApproved: the first step to do needs an approval.
         StepRefused: the first step to do is refused, or on hold, now.
         NoSuchStep: an approval is for none of the plan's targets.
@@ -124,10 +141,15 @@ def _render_again(base: Base, step: PlannedStep, ports: Ports, intent: Intent) -
     overlay = base.overlay
     if intent.overlay is not None and step.overlay != base.overlay.digest():
         overlay = beside_components(intent.overlay, base.path)
-    rendered = render_step(base, Wanted(step.new_version, step.options, overlay), ports, intent)
-    # All that a person was shown must be so, but for what the passing of time decides.
-    if replace(rendered.step, decision=step.decision, reasons=step.reasons, gates=step.gates) != step:
-        raise TargetDiffers(step, rendered.step.target)
+    rendered = render_step(base, Wanted(step.new_version, step.options, overlay, step.pinned), ports, intent)
+    # All that a person was shown must be so, but for what the passing of time decides, and for where it is looked at.
+    found = rendered.step
+    if replace(found, decision=step.decision, reasons=step.reasons, gates=step.gates, hazards=step.hazards) != step:
+        raise TargetDiffers(step, found.target)
+    shown = {hazard.fingerprint for hazard in step.hazards}
+    for hazard in found.hazards:
+        if hazard.certainty is not Certainty.ADVICE and hazard.fingerprint not in shown:
+            raise NewHazard(step, hazard)
     return rendered
 
 

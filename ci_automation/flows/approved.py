@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.base import read_base
-from ci_automation.flows.planning import Wanted, render_step
 from ci_automation.flows.publication import records
 from ci_automation.flows.publication.adopt import observe_or_adopt
 from ci_automation.flows.publication.publish import Publication, publish, require_signer
 from ci_automation.flows.publication.settle import refuse_moved_back, settle_record
+from ci_automation.flows.step import Wanted, render_step, wants_pins
 from ci_automation.flows.update import Outcome
 from ci_automation.policy.plan import Plan
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ci_automation.approval.desk import Granted
     from ci_automation.approval.request import Request
     from ci_automation.artifact.digest import Digest
-    from ci_automation.flows.planning import Rendered
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flows.step import Rendered
 
 
 class ApprovalOutdated(Conflict):
@@ -74,8 +74,11 @@ def apply_granted(granted: Granted, ports: Ports, intent: Intent) -> Outcome:
         raise ApprovalOutdated(request, observed.digest)
     _refuse_used(granted, ports)
     base = read_base(observed, ports, intent)
+    if any(hold.digest == request.target and hold.at >= granted.approval.at for hold in base.holds):
+        raise ApprovalUsed(granted)  # it was published and rolled back, or not wanted any more
     refuse_moved_back(observed, base.version, ports, intent)
-    wanted = Wanted(request.version, base.options.with_flags(intent.flags), base.overlay)
+    options = base.options.with_flags(intent.flags)
+    wanted = Wanted(request.version, options, base.overlay, wants_pins(base, intent))
     rendered = render_step(base, wanted, ports, intent)
     _refuse_other(request, rendered)
     publish(Publication.of(request.artifact, rendered, granted.approval), ports, intent)

@@ -6,23 +6,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.archive import read_archive
-from ci_automation.artifact.manifest import InvalidManifest
 from ci_automation.errors import PolicyRefused
+from ci_automation.flows.contents import read_contents
+from ci_automation.flows.publication import holds
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import stated_options_digest
-from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, Recovered, prove, recover
+from ci_automation.flux.pins import unpin
+from ci_automation.flux.recover import Recovered, prove
 from ci_automation.flux.render import render
 from ci_automation.flux.text import TemplateMismatch
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
+    from ci_automation.policy.hold import Hold
 
 
 class OptionsUnclear(PolicyRefused):
@@ -36,7 +40,7 @@ class OptionsUnclear(PolicyRefused):
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a step starts from: an artifact whose options are known and proven."""
+    """What a step starts from: an artifact whose options are known and proven, with the holds on it."""
 
     digest: Digest
     version: Version
@@ -44,16 +48,23 @@ class Base:
     overlay: Tree
     path: str
     components: str
-    edited: bool = False
+    unedited: str | None = None  # what its release gives, where the components were edited by hand
+    holds: tuple[Hold, ...] = ()
 
+    @property
+    def edited(self) -> bool:
+        """Return whether the components were edited by hand, which the user accepted."""
+        return self.unedited is not None
 
-def read_tree(observed: Observed, ports: Ports) -> Tree:
-    """Return the files of an artifact, from its first layer, as source-controller takes it.
+    @property
+    def pins(self) -> Mapping[str, Digest]:
+        """Return the digests behind the images of the components file, by image; none where it is not pinned."""
+        return unpin(self.components)[1]
 
-    Raises:
-        UnsafeArchive: the layer is hostile or broken.
-    """
-    return read_archive(ports.registry.blob(observed.channel, observed.manifest.layers[0]))
+    @property
+    def pinned(self) -> bool:
+        """Return whether the images have digests behind their tags: it stays so until somebody says otherwise."""
+        return bool(self.pins)
 
 
 def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
@@ -66,37 +77,28 @@ def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
         InvalidManifest: our annotation states another version than the file.
         ComponentMissing, TemplateMismatch: its own release cannot be rendered.
     """
-    tree = read_tree(observed, ports)
-    path = tree.components_path(intent.components_file)
-    try:
-        text = tree[path].decode()
-    except UnicodeDecodeError:
-        raise InvalidManifest(f"{path} is not text") from None
-    recovered = recover(text)
-    if observed.version not in {None, recovered.version}:
-        raise InvalidManifest(f"its annotation states {observed.version}, its components file {recovered.version}")
+    found = read_contents(observed, ports, intent)
+    plain, recovered = found.plain, found.recovered
     options = _stated_options(observed, recovered.options, intent)
     ports.say(f"rendering the present {recovered.version} again, to prove its options")
-    edited = False
-    try:
-        _prove(text, recovered, ports)
-    except (EditedByHand, MadeByAnotherTool):
-        if not intent.accept_edits:
-            raise
-        edited = True
-    return Base(observed.digest, recovered.version, options, tree.without(path), path, text, edited)
+    rendered = _rendered_again(plain, recovered, ports)
+    if not intent.accept_edits:
+        prove(plain, recovered, rendered)
+    unedited = rendered if rendered != plain else None
+    held = holds.on_base(observed.channel, observed.digest, ports)
+    return Base(observed.digest, found.version, options, found.overlay, found.path, found.components, unedited, held)
 
 
-def _prove(text: str, recovered: Recovered, ports: Ports) -> None:
-    """Prove the options of a components file: by our rendering, or by what the release's own flux CLI makes of them.
+def _rendered_again(text: str, recovered: Recovered, ports: Ports) -> str:
+    """Return what its release gives with the recovered options: by our rendering, or by the release's own flux CLI.
 
     Where our rendering is the present file, nothing else has to be asked: it is compared, whatever it is worth.
     """
     release = fetch(recovered.version, ports)
     with suppress(TemplateMismatch):
         if text == render(release.bundle, recovered.version, recovered.options):
-            return
-    prove(text, recovered, rendering(release, recovered.options, ports).text)
+            return text
+    return rendering(release, recovered.options, ports).text
 
 
 def _stated_options(observed: Observed, recovered: Options, intent: Intent) -> Options:

@@ -27,6 +27,12 @@ class UnreadableOverlay(UsageError):
     hint = "An overlay is a folder of regular files, without gotk-components.yaml, which is rendered."
 
 
+class UnreadableFolder(UsageError):
+    """A folder that stands for an artifact cannot be read as one."""
+
+    hint = "Name a folder of regular files, as `pull` unpacks an artifact."
+
+
 class OutputExists(UsageError):
     """A place to write to is taken."""
 
@@ -51,22 +57,32 @@ def read_overlay(folder: Path) -> Tree:
     Raises:
         UnreadableOverlay: it is no folder, or holds links, special files, too much, or a components file.
     """
+    tree = read_folder(folder, UnreadableOverlay)
+    if named := [file.path for file in tree.files if Path(file.path).name in COMPONENTS_NAMES]:
+        raise UnreadableOverlay(f"{folder} holds {named[0]}")
+    return tree
+
+
+def read_folder(folder: Path, refused: type[UsageError] = UnreadableFolder) -> Tree:
+    """Return all files of a folder; those of Git are left out.
+
+    Raises:
+        refused: it is no folder, or holds links, special files, or too much.
+    """
     if not folder.is_dir():
-        raise UnreadableOverlay(f"{folder} is not a folder")
+        raise refused(f"{folder} is not a folder")
     files = []
     total = 0
-    for path in _regular_files(folder):
+    for path in _regular_files(folder, refused):
         try:
             content = path.read_bytes()
             executable = bool(path.stat().st_mode & 0o100)
         except OSError as error:
-            raise UnreadableOverlay(f"{path} cannot be read: {error.strerror}") from None
+            raise refused(f"{path} cannot be read: {error.strerror}") from None
         total += len(content)
         if total > _MAX_OVERLAY_BYTES:
-            raise UnreadableOverlay(f"{folder} holds more than {_MAX_OVERLAY_BYTES >> 20} MiB")
+            raise refused(f"{folder} holds more than {_MAX_OVERLAY_BYTES >> 20} MiB")
         files.append(File(path.relative_to(folder).as_posix(), content, executable))
-    if named := [file.path for file in files if Path(file.path).name in COMPONENTS_NAMES]:
-        raise UnreadableOverlay(f"{folder} holds {named[0]}")
     return Tree(tuple(files))
 
 
@@ -81,18 +97,18 @@ def beside_components(overlay: Tree, path: str) -> Tree:
     return overlay
 
 
-def _regular_files(folder: Path) -> Iterator[Path]:
+def _regular_files(folder: Path, refused: type[UsageError]) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
         if path.name in _LEFT_OUT:
             continue
         if path.is_symlink():
-            raise UnreadableOverlay(f"{path} is a symbolic link, which clusters do not unpack")
+            raise refused(f"{path} is a symbolic link, which clusters do not unpack")
         if path.is_dir():
-            yield from _regular_files(path)
+            yield from _regular_files(path, refused)
         elif path.is_file():
             yield path
         else:
-            raise UnreadableOverlay(f"{path} is neither a regular file nor a folder")
+            raise refused(f"{path} is neither a regular file nor a folder")
 
 
 def write_tree(tree: Tree, target: Path) -> None:

@@ -1,32 +1,46 @@
-"""What an artifact's repository holds: its immutable tags, where each channel stands, and what the records say."""
+"""What a repository holds: its immutable tags, where each channel stands, and what records and holds say."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.attestation.hold import MEDIA_TYPE as HOLD
+from ci_automation.attestation.record import MEDIA_TYPE as RECORD
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.publication import records
+from ci_automation.flows.publication import holds, records, statements
 from ci_automation.flux.artifact import stated_version
 from ci_automation.flux.version import InvalidVersion, Version
 from ci_automation.signing.evidence import gather
 from ci_automation.signing.verify import Unsigned, verify
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ci_automation.artifact.reference import Reference
+    from ci_automation.attestation.hold import HoldStatement
     from ci_automation.attestation.record import Record
     from ci_automation.flows.ports import Ports
+    from ci_automation.flows.publication.statements import Said
 
 _IMMUTABLE = re.compile(r"(?P<version>v[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z._-]*)-[0-9a-f]{12}")
 # Signatures, attestations, SBOMs, and the fallback index of referrers (`sha256-<hex>` without a suffix).
 _ATTACHED = re.compile(r"sha256-[0-9a-f]{64}(\.[a-z]+)?|.*\.(sig|att|sbom)")
+MAX_TAGS = 500  # each costs some requests
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_NONE = Version.parse("0.0.0")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One digest: its immutable tag (none where somebody else published it), the channels on it, and its records."""
+    """One digest: its immutable tag (none where somebody else published it), the channels on it, its records and holds.
+
+    Without records nobody knows when it came there, or by whom.
+    """
 
     digest: Digest
     version: Version | None
@@ -34,34 +48,59 @@ class Entry:
     signed: str
     channels: tuple[str, ...]
     records: tuple[Record, ...] = ()
+    holds: tuple[HoldStatement, ...] = ()
+
+    @property
+    def last(self) -> datetime | None:
+        """Return when a channel came to it last, if a record tells."""
+        return self.records[-1].at if self.records else None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Every digest, and how many tags were left out: nobody has so many, and each costs requests."""
+
+    entries: tuple[Entry, ...]
+    left_out: int = 0
 
 
 def immutable_references(reference: Reference, ports: Ports) -> tuple[Reference, ...]:
     """Return the immutable tags of the reference's repository, the highest version first; nothing else is read."""
-    found = []
-    for tag in ports.registry.tags(reference):
-        if match := _IMMUTABLE.fullmatch(tag):
-            try:
-                found.append((Version.parse(match["version"].replace("_", "+")), tag))
-            except InvalidVersion:
-                continue
-    return tuple(reference.at_tag(tag) for _, tag in sorted(found, reverse=True))
+    return tuple(reference.at_tag(tag) for _, tag in _versions(ports.registry.tags(reference)))
 
 
-def history(reference: Reference, ports: Ports) -> tuple[Entry, ...]:
-    """Return every digest that an immutable tag or a channel names, the highest version first.
+def history(reference: Reference, ports: Ports) -> History:
+    """Return every digest that an immutable tag or a channel names: by time as far as records tell, then by version.
 
-    Records are believed only where somebody trusted signed them; without anybody to trust there are none.
+    Records and holds are believed only where somebody trusted signed them; without anybody to trust there are none.
     """
     registry = ports.registry
     tags = [tag for tag in registry.tags(reference) if not _ATTACHED.fullmatch(tag)]
+    wanted = _in_order(tags, reference)[:MAX_TAGS]
     digests: dict[Digest, list[str]] = {}
-    for tag in tags:
+    for tag in wanted:
         ports.say(f"reading {tag}")
         if (digest := registry.resolve(reference.at_tag(tag))) is not None:
             digests.setdefault(digest, []).append(tag)
-    entries = [_entry(reference, digest, names, ports) for digest, names in digests.items()]
-    return tuple(sorted(entries, key=_newest_first, reverse=True))
+    entries = [_entry(reference, digest, sorted(names), ports) for digest, names in digests.items()]
+    return History(tuple(sorted(entries, key=_newest_first, reverse=True)), len(tags) - len(wanted))
+
+
+def _in_order(tags: list[str], reference: Reference) -> list[str]:
+    """Return the tags in the order of reading: the channel that was named, the highest versions, and the others."""
+    immutable = [tag for _, tag in _versions(tags)]
+    own = [tag for tag in tags if tag == reference.tag]
+    return list(dict.fromkeys([*own, *immutable, *tags]))
+
+
+def _versions(tags: Iterable[str]) -> list[tuple[Version, str]]:
+    """Return the immutable tags with their versions, the highest first."""
+    found = []
+    for tag in tags:
+        if match := _IMMUTABLE.fullmatch(tag):
+            with suppress(InvalidVersion):
+                found.append((Version.parse(match["version"].replace("_", "+")), tag))
+    return sorted(found, reverse=True)
 
 
 def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports) -> Entry:
@@ -70,13 +109,17 @@ def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports)
     except VerificationFailed:  # whatever else people keep in the repository
         version = None
     immutable = [name for name in names if _IMMUTABLE.fullmatch(name) and name.endswith(digest.short)]
+    said: tuple[Said, ...] = ()
+    if ports.trusted:
+        said = statements.read(ports.registry, reference, digest, ports.trusted, (RECORD, HOLD))
     return Entry(
         digest=digest,
         version=version,
         tag=immutable[0] if immutable else None,
         signed=_signed(reference, digest, ports),
         channels=tuple(sorted(name for name in names if name not in immutable)),
-        records=records.read(ports.registry, reference, digest, ports.trusted) if ports.trusted else (),
+        records=records.believed(said),
+        holds=holds.stated(said),
     )
 
 
@@ -93,5 +136,5 @@ def _signed(reference: Reference, digest: Digest, ports: Ports) -> str:
         return "somebody else"
 
 
-def _newest_first(entry: Entry) -> tuple[bool, Version, str]:
-    return entry.version is not None, entry.version or Version.parse("0.0.0"), str(entry.digest)
+def _newest_first(entry: Entry) -> tuple[datetime, bool, Version, str]:
+    return entry.last or _LONG_AGO, entry.version is not None, entry.version or _NONE, str(entry.digest)

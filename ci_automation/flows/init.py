@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.errors import Conflict
 from ci_automation.flows.files import beside_components
+from ci_automation.flows.images import pinned_components, require_images
 from ci_automation.flows.observe import observe
 from ci_automation.flows.publication.publish import Publication, publish, require_signer
 from ci_automation.flows.publication.settle import settle_record
@@ -50,6 +51,7 @@ def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> 
     Raises:
         ChannelExists: the channel has something else.
         UnprovenRendering: nothing proves the rendering, and that is not accepted.
+        ImageMissing: an image is not in its registry.
     """
     require_signer(ports, intent)
     options = Options().with_flags(intent.flags)
@@ -60,7 +62,9 @@ def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> 
     made = rendering(release, options, ports)
     if made.proof is Proof.NONE and not intent.unsafe_unproven_rendering:
         raise UnprovenRendering(version, made.detail)
-    recipe = Recipe(version, release.commit, release.bundle.digest, options, made.text, overlay, path)
+    components = pinned_components(made.text, ports) if intent.pin_images else made.text
+    require_images(components, options, ports)
+    recipe = Recipe(version, release.commit, release.bundle.digest, options, components, overlay, path)
     composed = compose(recipe)
     present = ports.registry.resolve(channel)
     if present is None:

@@ -107,6 +107,6 @@ class Intent:
     signature_format: SignatureFormat = SignatureFormat.LEGACY
     attestations: bool = False
     clusters: Clusters = field(default_factory=Clusters)
-    pin_images: bool = False
+    pin_images: bool | None = None  # None: as the artifact has it
     config_digest: Digest | None = None
     run: Run = Run()

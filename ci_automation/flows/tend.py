@@ -10,6 +10,7 @@ from ci_automation.errors import Conflict, Error, PolicyRefused
 from ci_automation.flows.approved import apply_granted
 from ci_automation.flows.update import update
 from ci_automation.policy.decision import Decision
+from ci_automation.report.notes import notes
 
 if TYPE_CHECKING:
     from ci_automation.approval.desk import Asked, Desk
@@ -69,7 +70,8 @@ def _asked(channel: Reference, ports: Ports, tended: Tended, desk: Desk, *, thor
     waiting = next((step for step in outcome.waiting if step.decision is Decision.APPROVAL), None)
     if waiting is not None:
         ports.say(f"asking for the approval of {waiting.new_version}")
-        return replace(tended, asked=desk.ask(Question(outcome.plan, waiting, outcome.notes)))
+        said = notes(outcome.releases, waiting.old_version, waiting.new_version)
+        return replace(tended, asked=desk.ask(Question(outcome.plan, waiting, said)))
     if tended.changed or thorough:
         desk.withdraw(f"{channel} is at {outcome.digest} now, and nothing waits for an approval")
     return tended

@@ -15,19 +15,23 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flux.release import Release
     from ci_automation.policy.plan import Plan, PlannedStep
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did: of the plan's steps, those from `start` to `done`; how far the base is trusted; if it healed."""
+    """What a run did: of the plan's steps, those from `start` to `done`; how far the base is trusted; if it healed.
+
+    `releases` are those that were listed, as far as anything newer is there: what they say is in their notes.
+    """
 
     plan: Plan
     done: int
     trust: str
     start: int = 0
     healed: bool = False
-    notes: str = ""  # what upstream says about the first step that waits
+    releases: tuple[Release, ...] = ()
 
     @property
     def digest(self) -> Digest:
@@ -54,5 +58,4 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     for rendered in automatic:
         publish(Publication.of(channel, rendered), ports, intent)
     done = len(automatic)
-    notes = planned.rendered[done].release.release.notes if done < len(planned.rendered) else ""
-    return Outcome(planned.plan, done, str(planned.observed.trust), healed=healed, notes=notes)
+    return Outcome(planned.plan, done, str(planned.observed.trust), healed=healed, releases=planned.releases)

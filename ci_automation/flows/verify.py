@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.base import read_tree
+from ci_automation.flows.contents import read_tree
 from ci_automation.flows.observe import look_at, observe
 from ci_automation.signing.cluster import judge, table
 from ci_automation.signing.evidence import examine, gather

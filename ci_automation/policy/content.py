@@ -47,53 +47,64 @@ class Content:
     unproven_allowed: bool = False
     changes: tuple[Change, ...] = ()
     hazards: tuple[Hazard, ...] = ()
+    looked: tuple[Verdict, ...] = ()  # of those who looked for hazards: what they say where they find none
 
 
 def content_verdicts(content: Content, situation: Situation) -> tuple[Verdict, ...]:
     """Return what every gate on the content says."""
-    gates = (_removal, _proof, _options, _overlay, _edits)
-    said = (verdict for gate in gates if (verdict := gate(content)))
-    return (*said, *_changes(content.changes, situation), *(_hazard(it, situation) for it in content.hazards))
+    gates = (_removal, _proof, _options, _files, _edits)
+    found = {hazard.gate for hazard in content.hazards}
+    return (
+        *(gate(content) for gate in gates),
+        *_changes(content.changes, situation),
+        *_hazards(content.hazards, situation),
+        *(verdict for verdict in content.looked if verdict.gate not in found),
+    )
 
 
-def _removal(content: Content) -> Verdict | None:
+def _removal(content: Content) -> Verdict:
     """Refuse to lose a controller or a CRD: pruning a CRD deletes every object of its kind."""
     if not content.removed:
-        return None
-    names = ", ".join(content.removed)
+        return Verdict("removal", Decision.AUTO, "no controller and no CRD vanishes", "controllers and CRDs")
+    names, looked_at = ", ".join(content.removed), f"{len(content.removed)} controllers and CRDs"
     if content.removal_allowed:
-        return Verdict("removal", Decision.AUTO, f"{names} would vanish, which --allow-removal allows")
-    return Verdict("removal", Decision.REFUSED, f"{names} would vanish; --allow-removal allows it")
+        reason = f"{names} would vanish, which --allow-removal allows"
+        return Verdict("removal", Decision.AUTO, reason, looked_at, allowed=True)
+    return Verdict("removal", Decision.REFUSED, f"{names} would vanish; --allow-removal allows it", looked_at)
 
 
-def _proof(content: Content) -> Verdict | None:
+def _proof(content: Content) -> Verdict:
     """Refuse what nobody has proven: the templates live in Flux's CLI, and changed even in a patch."""
     detail = f" ({content.proof_detail})" if content.proof_detail else ""
     if content.proof is not Proof.NONE:
-        return Verdict("proof", Decision.AUTO, f"the rendering of this release is proven: {content.proof}{detail}")
+        reason = f"the rendering of this release is proven: {content.proof}{detail}"
+        return Verdict("proof", Decision.AUTO, reason, "the release and the options")
     if content.unproven_allowed:
         reason = f"the rendering is not proven{detail}, which --unsafe-unproven-rendering allows"
-        return Verdict("unproven", Decision.AUTO, reason)
+        return Verdict("unproven", Decision.AUTO, reason, "the release and the options", allowed=True)
     reason = f"rendering was never proven on this release{detail}; --unsafe-unproven-rendering takes it anyway"
-    return Verdict("proof", Decision.REFUSED, reason)
+    return Verdict("proof", Decision.REFUSED, reason, "the release and the options")
 
 
-def _options(content: Content) -> Verdict | None:
+def _options(content: Content) -> Verdict:
     if not content.options_changed:
-        return None
-    return Verdict("options", Decision.APPROVAL, f"the options change: {', '.join(content.options_changed)}")
+        return Verdict("options", Decision.AUTO, "the options stay", "the install options")
+    changed = ", ".join(content.options_changed)
+    return Verdict("options", Decision.APPROVAL, f"the options change: {changed}", "the install options")
 
 
-def _overlay(content: Content) -> Verdict | None:
+def _files(content: Content) -> Verdict:
     if not content.overlay_changed:
-        return None
-    return Verdict("overlay", Decision.APPROVAL, f"the overlay changes: {', '.join(content.overlay_changed)}")
+        return Verdict("files", Decision.AUTO, "the overlay's files stay", "the overlay")
+    changed = ", ".join(content.overlay_changed)
+    return Verdict("files", Decision.APPROVAL, f"the overlay changes: {changed}", "the overlay")
 
 
-def _edits(content: Content) -> Verdict | None:
+def _edits(content: Content) -> Verdict:
     if not content.edits_dropped:
-        return None
-    return Verdict("edits", Decision.AUTO, "edits of the components file are dropped, which --accept-edits allows")
+        return Verdict("edits", Decision.AUTO, "nobody edited the components file", "the present components file")
+    reason = "edits of the components file are dropped, which --accept-edits allows"
+    return Verdict("edits", Decision.AUTO, reason, "the present components file", allowed=True)
 
 
 def _changes(changes: Sequence[Change], situation: Situation) -> Iterator[Verdict]:
@@ -125,16 +136,25 @@ def _class(name: ChangeClass, changes: Sequence[Change], situation: Situation) -
         more = f", and {len(rest) - 1} more of {name}" if len(rest) > 1 else ""
         listed = [change.fingerprint for change in rest[:_LISTED]] if decision is not Decision.AUTO else []
         looked_at = ", ".join((f"the policy {word} {name}", _number(rest), *listed))
-        yield Verdict(name, decision, f"{rest[0].sentence}{more}", looked_at)
+        yield Verdict(name, decision, f"{rest[0].sentence}{more}{_ended(rest, situation)}", looked_at)
 
 
-def _hazard(hazard: Hazard, situation: Situation) -> Verdict:
-    if found := _acknowledged(hazard, situation):
-        return _known(hazard.sentence, found)
-    decision = _BY_ITSELF[hazard.certainty]
-    if hazard.certainty is Certainty.UNCHECKED and NOT_CHECKED in situation.policy.refuse:
-        decision = Decision.REFUSED
-    return Verdict(hazard.gate, decision, hazard.sentence, f"{hazard.certainty}; {hazard.fingerprint}")
+def _hazards(hazards: Sequence[Hazard], situation: Situation) -> Iterator[Verdict]:
+    """Yield one verdict for each kind of hazard that is there, by who found it and how sure that is."""
+    kinds: dict[tuple[str, Certainty], list[Hazard]] = {}
+    for hazard in hazards:
+        if found := _acknowledged(hazard, situation):
+            yield _known(hazard.sentence, found)
+        else:
+            kinds.setdefault((hazard.gate, hazard.certainty), []).append(hazard)
+    for (gate, certainty), found_here in kinds.items():
+        decision = _BY_ITSELF[certainty]
+        if certainty is Certainty.UNCHECKED and NOT_CHECKED in situation.policy.refuse:
+            decision = Decision.REFUSED
+        listed = [hazard.fingerprint for hazard in found_here[:_LISTED]]
+        more = f", and {len(found_here) - 1} more of {gate}" if len(found_here) > 1 else ""
+        reason = f"{found_here[0].sentence}{more}{_ended(found_here, situation)}"
+        yield Verdict(gate, decision, reason, ", ".join((certainty, *listed)))
 
 
 def _acknowledged(it: Change | Hazard, situation: Situation) -> Acknowledgement | None:
@@ -148,9 +168,16 @@ def _acknowledged(it: Change | Hazard, situation: Situation) -> Acknowledgement 
     )
 
 
+def _ended(items: Sequence[Change | Hazard], situation: Situation) -> str:
+    """Return a word on acknowledgements of these that hold no more."""
+    fingerprints = {it.fingerprint for it in items}
+    ended = [given.until for given in situation.policy.acknowledge if given.fingerprint in fingerprints]
+    return f" (acknowledged until {max(ended):%Y-%m-%d}, and no longer)" if ended else ""
+
+
 def _known(sentence: str, given: Acknowledgement) -> Verdict:
     reason = f"{sentence}; acknowledged until {given.until:%Y-%m-%d}: {given.reason}"
-    return Verdict("acknowledged", Decision.AUTO, reason, given.fingerprint)
+    return Verdict("acknowledged", Decision.AUTO, reason, given.fingerprint, allowed=True)
 
 
 def _number(changes: Sequence[Change]) -> str:

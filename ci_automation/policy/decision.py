@@ -26,28 +26,37 @@ class Decision(enum.StrEnum):
 
 # The gates whose pass is worth a word; that a release is complete, or no freeze is on, is not.
 _TELLING = frozenset({"kind", "age", "proof", "changes"})
-# What only passes because a flag or an acknowledgement allows it is always said, to whoever approves above all.
-_ALLOWED = frozenset({"removal", "unproven", "edits", "acknowledged"})
+_FEW = 3
 _WEIGHT = {decision: weight for weight, decision in enumerate(Decision)}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one gate says about a step, in a sentence for people, and what it looked at."""
+    """What one gate says about a step, in a sentence for people, and what it looked at.
+
+    One that lets through what it would have stopped, had a person not `allowed` it, is always told.
+    """
 
     gate: str
     decision: Decision
     reason: str
     looked_at: str = ""
+    allowed: bool = False
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """Return the verdict as documents have it."""
-        return {"gate": self.gate, "verdict": str(self.decision), "reason": self.reason, "input": self.looked_at}
+        return {
+            "gate": self.gate,
+            "verdict": str(self.decision),
+            "reason": self.reason,
+            "input": self.looked_at,
+            "allowed": self.allowed,
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return the verdict that `to_json` wrote; anything else raises KeyError, TypeError or ValueError."""
-        return cls(value["gate"], Decision(value["verdict"]), value["reason"], value["input"])
+        return cls(value["gate"], Decision(value["verdict"]), value["reason"], value["input"], value["allowed"])
 
 
 def decide(verdicts: Iterable[Verdict]) -> Decision:
@@ -60,8 +69,12 @@ def decide(verdicts: Iterable[Verdict]) -> Decision:
 
 
 def reasons(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
-    """Return the sentences that a person needs: of what stops the step, or else of what lets it through by itself."""
+    """Return the sentences that a person needs: the gravest of what stops the step, or else what lets it through."""
     verdicts = tuple(verdicts)
-    grave = tuple(verdict.reason for verdict in verdicts if verdict.decision is not Decision.AUTO)
-    allowed = tuple(v.reason for v in verdicts if v.decision is Decision.AUTO and v.gate in _ALLOWED)
-    return (grave or tuple(v.reason for v in verdicts if v.gate in _TELLING)) + allowed
+    stops = [verdict for verdict in verdicts if verdict.decision is not Decision.AUTO]
+    stops.sort(key=lambda verdict: -_WEIGHT[verdict.decision])
+    allowed = tuple(verdict.reason for verdict in verdicts if verdict.allowed)
+    if len(allowed) > _FEW:
+        allowed = (*allowed[: _FEW - 1], f"{len(allowed) - _FEW + 1} more that a person has allowed")
+    telling = stops or [verdict for verdict in verdicts if verdict.gate in _TELLING]
+    return tuple(verdict.reason for verdict in telling) + allowed

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from ci_automation.flux.release import Release
 from ci_automation.flux.version import Step
 from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.policy.hold import Offered, hold_verdict
 from ci_automation.policy.model import Action
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
+    from ci_automation.policy.hold import Hold
     from ci_automation.policy.model import Policy
 
 _ACTIONS = {
@@ -26,12 +28,13 @@ _ACTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What the gates on releases look at besides the release: what is there, the policy, and the time."""
+    """What the gates on releases look at besides the release: what is there, the policy, the time, and any holds."""
 
     current: Version
     policy: Policy
     now: datetime
     paused: bool = False
+    holds: tuple[Hold, ...] = ()  # on what is there: what was rolled back
 
     def step_to(self, release: Release) -> Step:
         """Return the kind of step that `release` would be."""
@@ -41,8 +44,16 @@ class Situation:
 def release_verdicts(release: Release, situation: Situation) -> tuple[Verdict, ...]:
     """Return what the gates say of taking `release` now; where the version stays, only the time counts."""
     always = (_kind, _freeze, _paused)
-    of_steps = (_usable, _direction, _prerelease, _range, _age)
+    of_steps = (_usable, _direction, _prerelease, _range, _age, _hold)
     gates = always if situation.step_to(release) is Step.NONE else (*of_steps, *always)
+    return tuple(gate(release, situation) for gate in gates)
+
+
+def version_verdicts(version: Version, situation: Situation) -> tuple[Verdict, ...]:
+    """Return what the gates say of moving to `version` now, whose release itself, and its age, are not asked about."""
+    release = Release(version, situation.now)
+    always = (_kind, _freeze, _paused)
+    gates = always if situation.step_to(release) is Step.NONE else (_direction, _prerelease, _range, *always)
     return tuple(gate(release, situation) for gate in gates)
 
 
@@ -106,6 +117,11 @@ def _age(release: Release, situation: Situation) -> Verdict:
         reason = f"{old}; {step} releases wait until {wait_until:%Y-%m-%d %H:%M} UTC"
         return Verdict("age", Decision.HOLD, reason, policy)
     return Verdict("age", Decision.AUTO, old, policy)
+
+
+def _hold(release: Release, situation: Situation) -> Verdict:
+    """Hold what the channel was moved back from, and what was there between."""
+    return hold_verdict(situation.holds, Offered(release.version, release.published_at), situation.now)
 
 
 def _freeze(_: Release, situation: Situation) -> Verdict:

@@ -55,6 +55,7 @@ class PlannedStep:
     overlay: Digest
     release: Digest
     proof: Proof
+    pinned: bool = False  # with digests behind the images
     images: tuple[ImageChange, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -83,6 +84,7 @@ class PlannedStep:
             "overlay": str(self.overlay),
             "release": str(self.release),
             "proof": str(self.proof),
+            "pinned": self.pinned,
             "changes": {
                 "images": [{"controller": i.controller, "from": i.old, "to": i.new} for i in self.images],
                 "added": list(self.added),
@@ -108,6 +110,7 @@ class PlannedStep:
             overlay=Digest.parse(value["overlay"]),
             release=Digest.parse(value["release"]),
             proof=Proof(value["proof"]),
+            pinned=value["pinned"],
             images=tuple(ImageChange(i["controller"], i["from"], i["to"]) for i in value["changes"]["images"]),
             added=tuple(value["changes"]["added"]),
             removed=tuple(value["changes"]["removed"]),

@@ -37,6 +37,13 @@ _BYTES_OF_A_SECRET = 4  # anything shorter is in every text
 class _Key(NamedTuple):
     repository: str
     actions: str
+    source: str = ""
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """What a token is asked for (token specification, *Requesting a Token*: there may be several scopes)."""
+        other = (f"repository:{self.source}:pull",) if self.source else ()
+        return (f"repository:{self.repository}:{self.actions}", *other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +133,8 @@ class Authorization:
             self._written.add(scope.repository)
         known = self._known()
         push = scope.push or (scope.repository in self._written and known.pull == known.push)
-        return _Key(scope.repository, "pull,push" if push else "pull")
+        actions = "pull,push,delete" if scope.delete else "pull,push" if push else "pull"
+        return _Key(scope.repository, actions, scope.source)
 
     def _known(self) -> Credentials:
         if self._credentials is None:
@@ -138,7 +146,7 @@ class Authorization:
 
     def _credential(self, key: _Key) -> Credential | None:
         known = self._known()
-        return known.push if key.actions == "pull,push" else known.pull
+        return known.pull if key.actions == "pull" else known.push
 
     def _basic(self, credential: Credential | None) -> str | None:
         if credential is None or credential.identity_token:  # an identity token buys tokens, and is no password
@@ -172,15 +180,16 @@ class Authorization:
                 f"{self._registry.host} sends its clients for tokens to an address that is refused: {reason}"
                 f" ({printable(challenge.realm.partition('?')[0], 100)})"
             ) from None
-        asked = {"service": challenge.service, "scope": f"repository:{key.repository}:{key.actions}"}
         scope = Scope(key.repository)
         if credential is not None and credential.identity_token:
             form = {"grant_type": "refresh_token", "refresh_token": credential.identity_token, "client_id": CLIENT_ID}
             headers = {"Content-Type": "application/x-www-form-urlencoded"}
+            asked = {"service": challenge.service, "scope": " ".join(key.scopes)}
             body = urlencode(form | asked).encode()
             return Request("POST", challenge.realm, scope, _MAX_TOKEN_ANSWER_BYTES, headers, body)
         separator = "&" if urlsplit(challenge.realm).query else "?"
-        url = f"{challenge.realm}{separator}{urlencode(asked, quote_via=quote, safe=':,/')}"
+        query = [("service", challenge.service), *(("scope", each) for each in key.scopes)]
+        url = f"{challenge.realm}{separator}{urlencode(query, quote_via=quote, safe=':,/')}"
         basic = self._basic(credential)
         return Request("GET", url, scope, _MAX_TOKEN_ANSWER_BYTES, {"Authorization": basic} if basic else {})
 

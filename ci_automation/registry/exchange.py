@@ -20,10 +20,15 @@ _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a request needs the right for: to read a repository, or to write to it."""
+    """What a request needs the right for: to read a repository, or to write to it; `source` is one to read besides.
+
+    `delete` is a right of its own in the token specification, and whoever may write need not have it.
+    """
 
     repository: str
     push: bool = False
+    source: str = ""
+    delete: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import re
 import threading
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import MAX_ENTRIES, Index, InvalidIndex
 from ci_automation.artifact.manifest import DOCKER_LIST, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST, Manifest
+from ci_automation.artifact.reference import InvalidReference
 from ci_automation.registry.exchange import parsed_json
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
     AnswerTooLong,
     ContentMismatch,
+    DeletionRefused,
     NotAnIndex,
     NotFound,
     TagMoved,
     UnexpectedAnswer,
 )
-from ci_automation.registry.referrers import is_no_api, merge, referrers_tag
-from ci_automation.registry.wire import Wire, stated_digest, unexpected
+from ci_automation.registry.referrers import is_no_api, listed, merge, referrers_tag
+from ci_automation.registry.uploads import Uploads
+from ci_automation.registry.wire import STORED, Wire, check_stored, stated_digest, unexpected
 
 if TYPE_CHECKING:
     from ci_automation.artifact.manifest import Descriptor
@@ -35,9 +36,7 @@ if TYPE_CHECKING:
 
 MAX_TAGS = 100_000
 _MANIFESTS = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_LIST)
-_BYTES = "application/octet-stream"
-_OK, _ACCEPTED, _NOT_FOUND = 200, 202, 404
-_STORED = frozenset({200, 201, 202, 204})  # 201 by the spec; not every registry is exact
+_OK, _NOT_FOUND = 200, 404
 _UNKNOWN_BLOB = "MANIFEST_BLOB_UNKNOWN"
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
@@ -50,6 +49,7 @@ class HttpRegistry:
     ) -> None:
         self.host = host
         self._wire = Wire(host, credentials, network, patience)
+        self._uploads = Uploads(self._wire)
         self._seen: dict[Reference, Digest | None] = {}
         self._there: set[Reference] = set()  # manifests and blobs that this registry has for certain
         self._has_no_referrers = False
@@ -104,10 +104,19 @@ class HttpRegistry:
         digest = Digest.of(data)
         blob = reference.at_digest(digest)
         if blob not in self._there:
-            # An upload that broke off is begun again: the registry forgets what was sent of it.
-            self._wire.run(lambda deadline: self._upload(reference, data, digest, deadline))
+            self._uploads.put(blob, data)
             self._there.add(blob)
         return digest
+
+    def mount_blob(self, reference: Reference, descriptor: Descriptor, source: Reference) -> bool:
+        """Have a blob of the source's repository in the reference's too, and return whether it is.
+
+        A registry that does not mount begins an upload, which `put_blob` goes on with.
+        """
+        blob = reference.at_digest(descriptor.digest)
+        if blob not in self._there and self._uploads.mount(blob, source):
+            self._there.add(blob)
+        return blob in self._there
 
     def put_manifest(self, reference: Reference, manifest: Manifest) -> Digest:
         """Store the bytes of `manifest` under the reference's digest or tag, and return their digest.
@@ -119,6 +128,19 @@ class HttpRegistry:
             raise ContentMismatch(f"the manifest for {reference}", reference.digest, manifest.digest)
         self._write_manifest(reference, manifest)
         return manifest.digest
+
+    def delete_manifest(self, reference: Reference) -> None:
+        """Delete the manifest of the reference's digest, where it is there."""
+        if reference.digest is None:
+            raise InvalidReference(str(reference), "only a digest can be deleted, for a tag may move")
+        request = self._wire.request("DELETE", reference, f"manifests/{reference.digest}", push=True)
+        answer = self._wire.ask(replace(request, scope=replace(request.scope, delete=True)))
+        refused = answer.status not in STORED
+        self._seen.clear()  # its tags are gone too
+        self._there.discard(reference.at_digest(reference.digest))
+        # Registries without deletion say 404 too; that it is gone is no failure.
+        if refused and (answer.status != _NOT_FOUND or self.resolve(reference) is not None):
+            raise DeletionRefused(reference, answer.complaint())
 
     def tags(self, reference: Reference) -> tuple[str, ...]:
         """Return all tags of the reference's repository, sorted; none where there is no such repository."""
@@ -178,7 +200,7 @@ class HttpRegistry:
                 # Some that have the API say 404 for a digest that they do not know.
                 self._has_no_referrers = answer.status != _NOT_FOUND or subject in self._there
                 return None
-            found += _listed(answer, what)
+            found += listed(answer, what)
             if len(found) > MAX_ENTRIES:
                 raise self._wire.endless(what)
         return tuple(found)
@@ -223,19 +245,6 @@ class HttpRegistry:
                 raise ContentMismatch(f"the manifest of {reference}", expected, found)
         return answer
 
-    def _upload(self, reference: Reference, data: bytes, digest: Digest, deadline: Deadline) -> None:
-        """Upload a blob in one piece (OCI distribution spec, *POST then PUT*)."""
-        begin = replace(self._wire.request("POST", reference, "blobs/uploads/", push=True), body=b"")
-        answer = self._wire.exchange(begin, deadline)
-        if answer.status == _NOT_FOUND:
-            raise NotFound(str(reference.repository), answer.complaint())
-        if answer.status != _ACCEPTED:
-            raise unexpected(answer, f"an upload to {reference.repository}")
-        location = self._wire.followed(answer)
-        url = f"{location}{'&' if urlsplit(location).query else '?'}digest={quote(str(digest), safe='')}"
-        answer = self._wire.exchange(replace(begin, method="PUT", url=url).carrying(data, _BYTES), deadline)
-        self._check_stored(answer, f"blob {digest} of {reference.repository}", digest)
-
     def _write_manifest(self, reference: Reference, content: Manifest | Index) -> Answer | None:
         """Store a manifest or an index, and return the answer; None where an earlier attempt had done it."""
         tried = False
@@ -257,7 +266,7 @@ class HttpRegistry:
         complaint = answer.complaint()
         if answer.status == _NOT_FOUND or complaint.code == _UNKNOWN_BLOB:
             raise NotFound(f"{reference}, or a blob of the manifest for it,", complaint)
-        self._check_stored(answer, str(reference), content.digest)
+        check_stored(answer, str(reference), content.digest)
         return answer
 
     def _is_written(self, reference: Reference, digest: Digest, deadline: Deadline) -> bool:
@@ -273,12 +282,6 @@ class HttpRegistry:
             raise TagMoved(reference, before, found)
         return found == digest
 
-    def _check_stored(self, answer: Answer, what: str, digest: Digest) -> None:
-        if answer.status not in _STORED:
-            raise unexpected(answer, what)
-        if (stated := stated_digest(answer)) not in {None, digest}:
-            raise ContentMismatch(f"{what}, as {answer.host} stored it", digest, stated)
-
 
 def _tags(answer: Answer, what: str) -> list[str]:
     match parsed_json(answer.body):
@@ -287,11 +290,4 @@ def _tags(answer: Answer, what: str) -> list[str]:
                 return tags
         case {"tags": None} if answer.status == _OK:
             return []
-    raise unexpected(answer, what)
-
-
-def _listed(answer: Answer, what: str) -> tuple[Descriptor, ...]:
-    if answer.status == _OK:
-        with suppress(InvalidIndex):
-            return Index.parse(answer.body).manifests
     raise unexpected(answer, what)

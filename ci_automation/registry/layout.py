@@ -14,9 +14,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ci_automation.artifact.digest import Digest, InvalidDigest
+from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, InvalidManifest, Manifest, parse_document
+from ci_automation.artifact.reference import InvalidReference
 from ci_automation.errors import RegistryError, UsageError
+from ci_automation.registry.layout_index import TAG_ANNOTATION, digest_of, listed, tag_of, untagged
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
     MAX_MANIFEST_BYTES,
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import LayoutDirectory, Reference
 
-TAG_ANNOTATION = "org.opencontainers.image.ref.name"
 MARKER, MARKER_CONTENT = "oci-layout", b'{"imageLayoutVersion":"1.0.0"}'
 INDEX = "index.json"
 LOCK = ".flux-manifests.lock"
@@ -72,7 +73,7 @@ class LayoutRegistry:
         entries = self._index()["manifests"]
         if reference.digest is not None:
             return reference.digest if any(entry["digest"] == name for entry in entries) else None
-        return next((_digest(entry) for entry in entries if _tag(entry) == name), None)
+        return next((digest_of(entry) for entry in entries if tag_of(entry) == name), None)
 
     def manifest(self, reference: Reference) -> Manifest:
         """Return the manifest that `reference` names."""
@@ -105,6 +106,13 @@ class LayoutRegistry:
             self._store(digest, data)
         return digest
 
+    def mount_blob(self, reference: Reference, descriptor: Descriptor, source: Reference) -> bool:
+        """Return whether a blob is there: the directory has but one repository."""
+        self._check(reference)
+        self._check(source)
+        data = self._read(self._blob_path(descriptor.digest), descriptor.size)
+        return data is not None and Digest.of(data) == descriptor.digest
+
     def put_manifest(self, reference: Reference, manifest: Manifest) -> Digest:
         """Store the bytes of `manifest` under the reference's digest or tag, and return their digest."""
         if reference.digest not in {None, manifest.digest}:
@@ -112,10 +120,22 @@ class LayoutRegistry:
         annotations = {} if reference.digest is not None else {TAG_ANNOTATION: reference.name}
         return self._put(reference, manifest, Descriptor.of(manifest.media_type, manifest.raw, annotations).to_json())
 
+    def delete_manifest(self, reference: Reference) -> None:
+        """Delete the manifest of the reference's digest, where it is there; its blobs stay."""
+        self._check(reference)
+        if (digest := reference.digest) is None:
+            raise InvalidReference(str(reference), "only a digest can be deleted, for a tag may move")
+        with self._writing(), self._locked():
+            index = self._index()
+            entries = [entry for entry in index["manifests"] if entry["digest"] != str(digest)]
+            if entries != index["manifests"]:
+                self._write_index({**index, "manifests": entries})
+            self._blob_path(digest).unlink(missing_ok=True)
+
     def tags(self, reference: Reference) -> tuple[str, ...]:
         """Return all tags, sorted."""
         self._check(reference)
-        return tuple(sorted({tag for entry in self._index()["manifests"] if (tag := _tag(entry)) is not None}))
+        return tuple(sorted({tag for entry in self._index()["manifests"] if (tag := tag_of(entry)) is not None}))
 
     def referrers(self, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
         """Return what the index lists and refers to `digest`, whatever the index says of it; as oras, by reading it."""
@@ -132,7 +152,7 @@ class LayoutRegistry:
     def put_referrer(self, reference: Reference, manifest: Manifest) -> Digest:
         """Store a manifest that has a subject by its digest, list it as oras does, and return the digest."""
         _, entry = manifest.referral
-        return self._put(reference, manifest, _untagged(entry.to_json()))
+        return self._put(reference, manifest, untagged(entry.to_json()))
 
     def _put(self, reference: Reference, manifest: Manifest, entry: dict[str, Any]) -> Digest:
         """Store a manifest whose blobs are there, with its entry in the index, and return its digest."""
@@ -145,8 +165,7 @@ class LayoutRegistry:
             index = self._index()
             entries = listed(index["manifests"], entry)
             if entries != index["manifests"]:
-                content = json.dumps({**index, "manifests": entries}, separators=(",", ":"), ensure_ascii=False)
-                write_whole(self._path / INDEX, content.encode())
+                self._write_index({**index, "manifests": entries})
         return manifest.digest
 
     def _check(self, reference: Reference) -> None:
@@ -164,9 +183,13 @@ class LayoutRegistry:
         except ValueError as error:
             raise UnexpectedAnswer(f"{path} is not the index of an image layout: {error}") from None
         entries = [] if value.get("manifests") is None else value["manifests"]
-        if not isinstance(entries, list) or not all(isinstance(_digest(entry), Digest) for entry in entries):
+        if not isinstance(entries, list) or not all(isinstance(digest_of(entry), Digest) for entry in entries):
             raise UnexpectedAnswer(f"{path} is not the index of an image layout: an entry has no sha256 digest")
         return {**value, "manifests": entries}
+
+    def _write_index(self, index: dict[str, Any]) -> None:
+        content = json.dumps(index, separators=(",", ":"), ensure_ascii=False)
+        write_whole(self._path / INDEX, content.encode())
 
     def _blob_path(self, digest: Digest) -> Path:
         return self._path / "blobs" / "sha256" / digest.hex
@@ -224,22 +247,6 @@ class LayoutRegistry:
             raise LayoutUnusable(self._path, f"another process has been writing for {LOCK_SECONDS} s") from None
 
 
-def listed(entries: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the entries of an index with `new` among them.
-
-    Its tag is taken from whatever had it. What has no tag any more stays in the list, once, as it would in a registry.
-    """
-    tag, digest = _tag(new), new["digest"]
-    if any(_tag(entry) == tag and entry["digest"] == digest for entry in entries):
-        return entries
-    if tag is None and any(entry["digest"] == digest for entry in entries):
-        return entries
-    kept = [_untagged(entry) if tag is not None and _tag(entry) == tag else entry for entry in entries]
-    named = {digest} | {entry["digest"] for entry in kept if _tag(entry) is not None}
-    rest = [entry for entry in kept if _tag(entry) is not None or entry["digest"] not in named]
-    return [*rest, new]
-
-
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that at any moment, also after a crash, the old one or the new one is there, and whole."""
     unfinished = path.with_name(f"{_UNFINISHED}{secrets.token_hex(8)}")
@@ -258,23 +265,3 @@ def write_whole(path: Path, data: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def _tag(entry: dict[str, Any]) -> str | None:
-    annotations = entry.get("annotations")
-    tag = annotations.get(TAG_ANNOTATION) if isinstance(annotations, dict) else None
-    return tag if isinstance(tag, str) else None
-
-
-def _untagged(entry: dict[str, Any]) -> dict[str, Any]:
-    annotations = {key: value for key, value in entry.get("annotations", {}).items() if key != TAG_ANNOTATION}
-    rest = {key: value for key, value in entry.items() if key != "annotations"}
-    return {**rest, "annotations": annotations} if annotations else rest
-
-
-def _digest(entry: object) -> Digest | None:
-    match entry:
-        case {"digest": str(text)}:
-            with suppress(InvalidDigest):
-                return Digest.parse(text)
-    return None

@@ -120,6 +120,16 @@ class NotAnIndex(RegistryError):
         super().__init__(f"{tag} should be the index of the digest's referrers, and is not: {reason}")
 
 
+class DeletionRefused(RegistryError):
+    """A registry does not let manifests be deleted."""
+
+    hint = "Nothing else was deleted. Many registries have their own retention rules, or need deletion switched on."
+
+    def __init__(self, reference: Reference, complaint: Complaint) -> None:
+        super().__init__(f"{reference} cannot be deleted: {complaint}")
+        self.complaint = complaint
+
+
 class OtherRegistry(RegistryError):
     """A registry was asked for something in another one: a registry's credentials are for that registry alone."""
 
@@ -164,6 +174,17 @@ class Registry(Protocol):
         """Store `data` in the reference's repository, unless it is known to be there, and return its digest."""
         ...
 
+    def mount_blob(self, reference: Reference, descriptor: Descriptor, source: Reference) -> bool:
+        """Have a blob of the source's repository, in this registry, in the reference's too, and return whether it is.
+
+        Where it is not, whatever the reason, its bytes have to be put (OCI distribution spec, *Mounting a blob from
+        another repository*: a registry is free not to mount).
+
+        Raises:
+            OtherRegistry: the source is in another registry.
+        """
+        ...
+
     def put_manifest(self, reference: Reference, manifest: Manifest) -> Digest:
         """Store the bytes of `manifest` under the reference's digest or tag, and return their digest.
 
@@ -171,6 +192,18 @@ class Registry(Protocol):
             ContentMismatch: the reference has another digest, or the registry answered with another.
             NotFound: a blob of the manifest is not there. Not every registry looks.
             TagMoved: while the tag was written, somebody else moved it.
+        """
+        ...
+
+    def delete_manifest(self, reference: Reference) -> None:
+        """Delete the manifest of the reference's digest, where it is there, and with it every tag that names it.
+
+        There are registries whose tags stay, and keep it. Its blobs are the registry's to collect (OCI distribution
+        spec v1.1, *Deleting Manifests*; not every registry allows it).
+
+        Raises:
+            InvalidReference: the reference has no digest.
+            DeletionRefused: the registry does not do that.
         """
         ...
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from ci_automation.artifact.index import Index, InvalidIndex
 from ci_automation.artifact.manifest import OCI_INDEX
 from ci_automation.registry.port import ReferrerLost, TagMoved
+from ci_automation.registry.wire import unexpected
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.index import Index
     from ci_automation.artifact.manifest import Descriptor
     from ci_automation.artifact.reference import Reference
     from ci_automation.registry.exchange import Answer
@@ -46,6 +47,18 @@ def referrers_tag(reference: Reference, digest: Digest) -> Reference:
 def is_no_api(answer: Answer) -> bool:
     """Return whether Flux and cosign would read the tag after this answer of the referrers API to them."""
     return answer.status in _NO_API or (answer.status == _OK and answer.headers.get("content-type") != OCI_INDEX)
+
+
+def listed(answer: Answer, what: str) -> tuple[Descriptor, ...]:
+    """Return the referrers that an answer of the API lists.
+
+    Raises:
+        UnexpectedAnswer: it is no such list.
+    """
+    if answer.status == _OK:
+        with suppress(InvalidIndex):
+            return Index.parse(answer.body).manifests
+    raise unexpected(answer, what)
 
 
 def merge(store: IndexStore, tag: Reference, entry: Descriptor, clock: Clock) -> None:

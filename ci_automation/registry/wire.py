@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.registry.exchange import Request, Scope
 from ci_automation.registry.network import Network, Origin, base_url, registry_host, repository_path
-from ci_automation.registry.port import MAX_MANIFEST_BYTES, OtherRegistry, UnexpectedAnswer
+from ci_automation.registry.port import MAX_MANIFEST_BYTES, ContentMismatch, OtherRegistry, UnexpectedAnswer
 from ci_automation.registry.retry import Patience
 from ci_automation.registry.transport import Transport
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ci_automation.registry.retry import Clock, Deadline
 
 MAX_PAGES = 200
+STORED = frozenset({200, 201, 202, 204})  # 201 by the spec; not every registry is exact
 _NEXT = re.compile(r'<(?P<url>[^<>]*)>\s*;[^,]*\brel="?next\b')
 
 T = TypeVar("T")
@@ -59,6 +61,17 @@ class Wire:
             raise OtherRegistry(self.host, reference)
         name = repository_path(repository)
         return Request(method, f"{self._base}/v2/{name}/{path}", Scope(name, push), MAX_MANIFEST_BYTES)
+
+    def mounting(self, reference: Reference, digest: Digest, source: Reference) -> Request:
+        """Return the request to mount a blob of the source's repository in the reference's.
+
+        Raises:
+            OtherRegistry: one of the two is not in this registry.
+        """
+        origin = self.request("POST", source, "").scope.repository
+        request = self.request("POST", reference, "blobs/uploads/", push=True)
+        url = f"{request.url}?mount={quote(str(digest), safe='')}&from={quote(origin, safe='')}"
+        return replace(request, url=url, scope=replace(request.scope, source=origin), body=b"")
 
     def run(self, attempt: Callable[[Deadline], T]) -> T:
         """Return what `attempt` returns, which is called anew as long as another attempt may succeed."""
@@ -109,6 +122,19 @@ def stated_digest(answer: Answer) -> Digest | None:
         return Digest.parse(answer.headers.get("docker-content-digest", ""))
     except InvalidDigest:
         return None
+
+
+def check_stored(answer: Answer, what: str, digest: Digest) -> None:
+    """Check that the registry has stored what it was sent, and under its digest.
+
+    Raises:
+        UnexpectedAnswer: it says something else.
+        ContentMismatch: it names another digest.
+    """
+    if answer.status not in STORED:
+        raise unexpected(answer, what)
+    if (stated := stated_digest(answer)) not in {None, digest}:
+        raise ContentMismatch(f"{what}, as {answer.host} stored it", digest, stated)
 
 
 def unexpected(answer: Answer, what: str) -> UnexpectedAnswer:

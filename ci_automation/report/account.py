@@ -48,6 +48,7 @@ class Account:
     approved_by: str = ""  # where something was published on an approval
     approved_how: str = ""  # same: in words, with an address at their end
     approval_url: str = ""
+    promoted: Standing | None = None  # where a promotion has put it
     signed: bool = False
     healed: bool = False
     remarks: tuple[str, ...] = ()
@@ -56,6 +57,8 @@ class Account:
     @property
     def after(self) -> Standing | None:
         """Return where the channel is now."""
+        if self.promoted:
+            return self.promoted
         if not self.published:
             return self.before
         return Standing(self.published[-1].new_version, self.published[-1].target)
@@ -78,7 +81,7 @@ class Account:
         before, after, pending = self.before, self.after, self.pending
         last = self.published[-1] if self.published else None
         return {
-            "changed": last is not None,
+            "changed": bool(last or self.promoted),
             "decision": str(last.decision) if last else None,
             "reasons": _lines(last.reasons) if last else None,
             "current-version": str(before.version) if before else None,
@@ -120,7 +123,7 @@ def outputs(accounts: tuple[Account, ...], plan_files: dict[str, str], *, limit:
     alone = accounts[0] if len(accounts) == 1 else Account("", accounts[0].channel) if accounts else None
     values = alone.outputs(plan_files.get(alone.name, "")) if alone else {}
     texts = {name: _text(value) for name, value in values.items()} if len(accounts) == 1 else dict.fromkeys(values, "")
-    texts["changed"] = _text(any(account.published for account in accounts))
+    texts["changed"] = _text(any(account.published or account.promoted for account in accounts))
     texts["plan"] = _short(alone.plan.to_json() if alone and alone.plan else None, limit)
     listed = [account.to_json(plan_files.get(account.name, "")) for account in accounts]
     texts["artifacts"] = _short(listed, limit) or _short([{**each, "plan": None} for each in listed], limit)

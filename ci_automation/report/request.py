@@ -1,6 +1,7 @@
 """The pull request that asks for an approval: its title, and the page that a person decides on.
 
-Both are made of the step alone and know no time, so that what was asked already is found to be the same. The page's
+Both are made of the step and its release notes alone and know no time, so that what was asked already is found to be
+the same. The page's
 last line is for this program: it says what the page asks for, and whether that was brought to an end.
 """
 
@@ -12,22 +13,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.flux.hazard import Certainty
 from ci_automation.flux.proof import Proof
-from ci_automation.report.markdown import code, table
-from ci_automation.report.quote import inline, one_line, quote
+from ci_automation.report.changes import gates_markdown, markdown_sections
+from ci_automation.report.findings import Findings
+from ci_automation.report.markdown import code, folded, table
+from ci_automation.report.notes import notes_markdown, telling_markdown
+from ci_automation.report.quote import inline, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
     from ci_automation.policy.plan import PlannedStep
+    from ci_automation.report.notes import ReleaseNotes
 
 MAX_BODY = 60_000  # GitHub takes 65,536 characters
-_MAX_NOTES = 15_000
+_MAX_NOTES, _MAX_TELLING = 12_000, 4_000
 _MAX_MARK = 200
-_ROWS, _FEW_ROWS = 30, 10  # of each table and list; few where they are so long that the page would be too large
-_MAX_CELL = 120
+_ROWS = (40, 10, 3)  # of each table and list; fewer where they are so long that the page would be too large
 _MAX_REASON = 300
 _MARK = re.compile(
     r"<!-- flux-manifests (?P<state>[a-z]+) (?P<base>sha256:[0-9a-f]{64}) (?P<target>sha256:[0-9a-f]{64}) -->\s*\Z"
@@ -79,7 +84,7 @@ class Page:
     name: str
     channel: Reference
     step: PlannedStep
-    notes: str = ""
+    notes: tuple[ReleaseNotes, ...] = ()
     approvals: int = 0
     team: str | None = None
 
@@ -93,13 +98,12 @@ class Page:
     @property
     def body(self) -> str:
         """Return the page, at most `MAX_BODY` characters of GitHub's Markdown."""
-        page = self._page(_ROWS)
-        if len(page) > MAX_BODY - _MAX_MARK:
-            page = self._page(_FEW_ROWS)
+        pages = (self._page(rows) for rows in _ROWS)
+        page = next(page for page in pages if len(page) <= MAX_BODY - _MAX_MARK)
         return Mark(self.step.base, self.step.target).put(page)
 
     def _page(self, rows: int) -> str:
-        parts = (*self._question(rows), *_changes(self.step, rows), *self._answers(), self._notes())
+        parts = (*self._question(rows), *_changes(self.step, rows), *self._telling(), *self._answers(), self._notes())
         return "\n\n".join(part for part in parts if part)
 
     def _question(self, rows: int) -> tuple[str, ...]:
@@ -136,18 +140,19 @@ class Page:
         )
         return (
             "### What to check",
-            _listed(_checks(self.step, notes=bool(self.notes.strip()))),
+            _listed(_checks(self.step, notes=bool(self._notes()))),
             "### How to answer",
             _listed(answers),
             counts,
         )
 
+    def _telling(self) -> tuple[str, ...]:
+        telling = telling_markdown(self.notes, _MAX_TELLING)
+        return ("### What the release notes say of breaking changes", telling) if telling else ()
+
     def _notes(self) -> str:
-        block = quote(self.notes, _MAX_NOTES)
-        if not block:
-            return ""
-        summary = f"Release notes of {self.step.new_version}, as upstream wrote them"
-        return f"<details>\n<summary>{summary}</summary>\n\n{block}\n\n</details>"
+        which = f"{self.notes[-1].version} to {self.notes[0].version}" if len(self.notes) > 1 else self.step.new_version
+        return folded(f"Release notes of {which}, as upstream wrote them", notes_markdown(self.notes, _MAX_NOTES))
 
 
 def superseded(old: Mark, new: Mark, version: Version) -> str:
@@ -163,16 +168,13 @@ def withdrawn(mark: Mark, reason: str) -> str:
     return f"Withdrawn: {inline(reason, 2 * _MAX_REASON)}.\n\n{mark}\n"
 
 
-def _changes(step: PlannedStep, rows: int) -> tuple[str, ...]:
-    images = [(inline(i.controller, _MAX_CELL), _image(i.old), _image(i.new)) for i in step.images[:rows]]
-    return (
-        "### What changes",
-        table(("controller", "image now", "image after"), images) if images else "No image changes.",
-        f"And {len(step.images) - rows} images more." if len(step.images) > rows else "",
-        f"New: {', '.join(_inline(step.added, rows, _MAX_CELL))}." if step.added else "",
-        f"Gone: {', '.join(_inline(step.removed, rows, _MAX_CELL))}." if step.removed else "",
-        f"Why the rendering is believed to be Flux's own: {_PROOFS[step.proof]}.",
-    )
+def _changes(step: PlannedStep, rows: int) -> Iterator[str]:
+    found = Findings.of(step)
+    for title, text in markdown_sections(found, rows):
+        yield f"### {title}"
+        yield text
+    yield f"Why the rendering is believed to be Flux's own: {_PROOFS[step.proof]}."
+    yield folded("Why it is decided so, gate by gate", gates_markdown(found, rows))
 
 
 def _checks(step: PlannedStep, *, notes: bool) -> list[str]:
@@ -184,14 +186,12 @@ def _checks(step: PlannedStep, *, notes: bool) -> list[str]:
             f"No manifest of yours needs an API version that Flux {step.new_version} does not serve any more, and none "
             "is stored in such a version in a cluster."
         )
+    if any(hazard.certainty in {Certainty.CERTAIN, Certainty.POSSIBLE} for hazard in step.hazards):
+        checks.append("What can break is taken care of in every cluster, or does not concern any.")
     checks.append("The reasons above are what you expect.")
     if notes:
         checks.append("The release notes below ask for nothing that is still to be done.")
     return checks
-
-
-def _image(text: str) -> str:
-    return code(one_line(text, _MAX_CELL)) if text else "none"
 
 
 def _inline(texts: Sequence[str], rows: int, limit: int) -> list[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.policy.decision import Decision
-from ci_automation.report.markdown import code, link, table
+from ci_automation.report.changes import acknowledgement_markdown, gates_markdown, markdown_sections
+from ci_automation.report.findings import Findings
+from ci_automation.report.markdown import code, folded, link, table
 from ci_automation.report.quote import inline
 
 if TYPE_CHECKING:
@@ -14,8 +16,9 @@ if TYPE_CHECKING:
     from ci_automation.policy.plan import PlannedStep
     from ci_automation.report.account import Account, Trouble
 
-_MOST_ROWS = 60  # of one step's changes; a new minor release has about twenty
-_LONGEST = 600  # characters of one reason or error
+_MOST_ROWS = 60  # of one step's changes, and of each other list
+_LONGEST = 600  # characters of one error
+_MAX_REASON = 160  # the gates have all of it
 _HELD = {Decision.HOLD: "on hold", Decision.REFUSED: "refused"}
 _CUT = "_The rest is left out, for a summary has a limit; the outputs and the log have it all._"
 
@@ -89,17 +92,17 @@ def _steps(account: Account) -> Iterator[str]:
         waits = "waits" if step is not account.pending else "**waits for approval**"
         rows.append(_row(_HELD.get(step.decision, waits), step))
     for passed in account.plan.passed_over if account.plan else ():
-        why = _reasons(passed.reasons)
+        why = _reasons(passed.reasons, _LONGEST)
         rows.append((_HELD.get(passed.decision, "not taken"), str(passed.version), "", why))
     yield table(("", "version", "digest", "why"), rows)
 
 
 def _row(word: str, step: PlannedStep) -> tuple[str, str, str, str]:
-    return word, str(step.new_version), code(str(step.target)), _reasons(step.reasons)
+    return word, str(step.new_version), code(str(step.target)), _reasons(step.reasons, _MAX_REASON)
 
 
-def _reasons(reasons: Iterable[str]) -> str:
-    return "; ".join(inline(reason, _LONGEST) for reason in reasons)
+def _reasons(reasons: Iterable[str], limit: int) -> str:
+    return "; ".join(inline(reason, limit) for reason in reasons)
 
 
 def _to_approve(account: Account) -> Iterator[str]:
@@ -117,19 +120,18 @@ def _to_approve(account: Account) -> Iterator[str]:
 
 
 def _changes(account: Account) -> Iterator[str]:
-    """Yield what the published steps changed, and what the waiting one will."""
+    """Yield what the published steps changed, and what the waiting one will: what can break first."""
     pending = (account.pending,) if account.pending else ()
     for step in (*account.published, *pending):
-        rows = [("image", code(it.controller), code(it.old), code(it.new)) for it in step.images]
-        rows += [("new", inline(name), "", "") for name in step.added]
-        rows += [("**gone**", inline(name), "", "") for name in step.removed]
+        found = Findings.of(step)
         yield f"**{step.old_version} to {step.new_version}** ({step.kind}, rendering proven: {inline(str(step.proof))})"
-        if not rows:
-            yield "No image, controller or CRD changes."
-            continue
-        yield table(("", "what", "before", "after"), rows[:_MOST_ROWS])
-        if more := rows[_MOST_ROWS:]:
-            yield f"… and {len(more)} more"
+        for title, text in markdown_sections(found, _MOST_ROWS):
+            yield f"{title}:"
+            yield text
+        if gates := gates_markdown(found, _MOST_ROWS):
+            yield folded("Why it is decided so, gate by gate", gates)
+        if known := acknowledgement_markdown(found, _MOST_ROWS):
+            yield folded("To accept what stops it, instead, in the artifact's configuration", known)
 
 
 def _fitting(parts: Sequence[str], limit: int) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ci_automation.policy.plan import Plan, PlannedStep
 
+_MAX_REASON = 160  # characters; all of it is told with the step
 _WORDS = {
     Decision.AUTO: "can be published",
     Decision.APPROVAL: "waits for approval",
@@ -59,23 +60,15 @@ def plan_table(plan: Plan, done: int, start: int = 0) -> Table:
         if number < done:
             word = "published" if number >= start else "done before"
         approved = "approved; " if number < done and step.decision is Decision.APPROVAL else ""
-        rows.append((word, str(step.new_version), str(step.target), approved + "; ".join(step.reasons)))
+        rows.append((word, str(step.new_version), str(step.target), approved + "; ".join(map(_short, step.reasons))))
     rows += [
         (_WORDS[passed.decision], str(passed.version), "", "; ".join(passed.reasons)) for passed in plan.passed_over
     ]
     return Table(("", "version", "digest", "why"), tuple(tuple(plain_text(cell) for cell in row) for row in rows))
 
 
-def step_details(step: PlannedStep) -> str:
-    """Return what a step changes (images, controllers and CRDs that come and go), and what proves its rendering."""
-    lines = [
-        f"  image   {change.controller}: {change.old or 'none'} -> {change.new or 'none'}" for change in step.images
-    ]
-    lines += [f"  new     {name}" for name in step.added]
-    lines += [f"  gone    {name}" for name in step.removed]
-    head = f"{step.old_version} -> {step.new_version} ({step.kind})"
-    lines = lines or ["  no change of images, controllers or CRDs"]
-    return plain_text("\n".join([head, *lines, f"  proof   {step.proof}"]))
+def _short(reason: str) -> str:
+    return reason if len(reason) <= _MAX_REASON else f"{reason[: _MAX_REASON - 1].rstrip()}…"
 
 
 def approval_commands(

@@ -17,6 +17,7 @@ from ci_automation.github.client import GitHub
 from ci_automation.github.exchange import Patience
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.plan import Plan, PlannedStep
+from ci_automation.report.notes import ReleaseNotes
 from tests.fakes.forge.faults import LOST, RESET, Fault
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+SOME = (ReleaseNotes(Version.parse("v2.9.4"), (), "now there are some"),)
 _MANY = 40
 
 

@@ -213,7 +213,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = reply.then != "go on"
         return None
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_CONNECT = _reply  # noqa: N815 - http.server's names
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_CONNECT = _reply  # noqa: N815 - http.server's names
 
     def _reset(self) -> None:
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

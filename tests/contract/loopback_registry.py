@@ -8,7 +8,7 @@ import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index
@@ -27,10 +27,11 @@ _PATH = re.compile(r"/v2/(?P<repository>.+)/(?P<kind>manifests|blobs|tags|referr
 
 @dataclass
 class LoopbackRegistry:
-    """OCI distribution spec v1.1: with the referrers API (`api`), and saying so to those who write (`says_so`)."""
+    """OCI distribution spec v1.1: with the referrers API (`api`), saying so to writers (`says_so`), and with mounts."""
 
     api: bool = True
     says_so: bool = True
+    mounts: bool = True
     repositories: defaultdict[str, Repository] = field(default_factory=lambda: defaultdict(Repository))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -41,10 +42,8 @@ class LoopbackRegistry:
         with self._lock:
             repository = self.repositories[match["repository"]]
             match match["kind"], seen.method:
-                case "manifests", "PUT":
-                    return self._put(repository, match["name"], seen.body)
-                case "manifests", _:
-                    return self._get(repository, match["name"])
+                case "manifests", method:
+                    return self._manifest(repository, method, match["name"], seen.body)
                 case "referrers", _ if self.api:
                     listed = Index.build(tuple(_referrers(repository, match["name"])))
                     return Reply(200, listed.raw, {"Content-Type": OCI_INDEX})
@@ -54,9 +53,21 @@ class LoopbackRegistry:
                     return self._blob(repository, match["name"], seen)
         return Reply(404)
 
+    def _manifest(self, repository: Repository, method: str, name: str, body: bytes) -> Reply:
+        if method == "PUT":
+            return self._put(repository, name, body)
+        return _delete(repository, Digest.parse(name)) if method == "DELETE" else self._get(repository, name)
+
     def _blob(self, repository: Repository, name: str, seen: Seen) -> Reply:
         if seen.method == "POST":
-            return Reply(202, headers={"Location": f"{seen.path}1"})
+            asked = parse_qs(urlsplit(seen.path).query)
+            if self.mounts and "mount" in asked:
+                digest = Digest.parse(asked["mount"][0])
+                data = self.repositories[asked["from"][0]].blobs.get(digest)
+                if data is not None:
+                    repository.blobs[digest] = data
+                    return Reply(201, headers={"Docker-Content-Digest": str(digest)})
+            return Reply(202, headers={"Location": f"{urlsplit(seen.path).path}1"})
         if seen.method == "PUT":
             repository.blobs[Digest.of(seen.body)] = seen.body
             return Reply(201)
@@ -89,3 +100,12 @@ def _referrers(repository: Repository, name: str) -> Iterator[Descriptor]:
             continue
         if str(subject) == name:
             yield entry
+
+
+def _delete(repository: Repository, digest: Digest) -> Reply:
+    """Forget a manifest, and every tag that names it."""
+    if repository.manifests.pop(digest, None) is None:
+        return Reply(404)
+    for tag in [tag for tag, named in repository.tags.items() if named == digest]:
+        del repository.tags[tag]
+    return Reply(202)

@@ -93,6 +93,8 @@ class RegistryContract:
     """Derive a class and give it a fixture `door`."""
 
     looks_for_blobs = True  # whether a manifest is refused as long as its blobs are not there
+    mounts = True  # whether blobs of other repositories are mounted
+    untags = True  # whether a manifest that is deleted loses its tags, which else keep it
     lifts = True  # whether a list of referrers has their kind and annotations
 
     def test_a_repository_that_nobody_wrote_to_is_empty(self, door: Door) -> None:
@@ -166,6 +168,33 @@ class RegistryContract:
         assert door.registry.put_blob(door.at, data) == Digest.of(data)
         assert door.again().blob(door.at, Descriptor.of(FLUX_LAYER, data)) == data
 
+    def test_a_blob_of_another_repository_is_mounted_or_has_to_be_put(self, door: Door) -> None:
+        assert door.other is not None
+        manifest = publish(door.registry, door.at)
+        (layer,) = manifest.layers
+        for descriptor, data in ((layer, b"a layer"), (manifest.config, CONFIG_BLOB)):
+            there = door.registry.mount_blob(door.other, descriptor, door.at)
+            assert there or not self.mounts
+            if not there:
+                assert door.registry.put_blob(door.other, data) == descriptor.digest
+            assert door.again().blob(door.other, descriptor) == data
+        door.registry.put_manifest(door.other, manifest)
+        assert door.again().manifest(door.other) == manifest
+
+    def test_a_blob_that_is_nowhere_is_not_mounted(self, door: Door) -> None:
+        assert door.other is not None
+        publish(door.registry, door.at)
+        unknown = Descriptor.of(FLUX_LAYER, b"elsewhere")
+        assert not door.registry.mount_blob(door.other, unknown, door.at)
+        assert door.registry.put_blob(door.other, b"elsewhere") == unknown.digest
+        assert door.again().blob(door.other, unknown) == b"elsewhere"
+
+    def test_what_is_there_already_is_there_after_a_mount(self, door: Door) -> None:
+        manifest = publish(door.registry, door.at)
+        for _ in range(2):
+            assert door.registry.mount_blob(door.at, manifest.layers[0], door.at) or not self.mounts
+        assert door.again().blob(door.at, manifest.layers[0]) == b"a layer"
+
     def test_a_manifest_is_not_stored_under_another_digest(self, door: Door) -> None:
         publish(door.registry, door.at)
         with pytest.raises(ContentMismatch):
@@ -197,6 +226,35 @@ class RegistryContract:
         assert door.registry.resolve(door.other) is None
         assert publish(door.registry, door.other, b"elsewhere") != manifest
         assert door.registry.resolve(door.at) == manifest.digest
+
+    def test_a_manifest_that_is_deleted_is_gone_with_all_its_tags(self, door: Door) -> None:
+        gone, stays = publish(door.registry, door.at), publish(door.registry, door.at.at_tag("other"), b"another layer")
+        door.registry.put_manifest(door.at.at_tag("second"), gone)
+        door.registry.delete_manifest(door.at.at_digest(gone.digest))
+        again = door.again()
+        assert again.resolve(door.at.at_digest(gone.digest)) is None
+        if self.untags:
+            assert door.registry.resolve(door.at) is None
+            assert again.tags(door.at) == ("other",)
+        assert again.manifest(door.at.at_tag("other")) == stays
+        assert again.blob(door.at, stays.layers[0]) == b"another layer"
+
+    def test_what_was_deleted_can_be_put_again(self, door: Door) -> None:
+        manifest = publish(door.registry, door.at)
+        door.registry.delete_manifest(door.at.at_digest(manifest.digest))
+        assert publish(door.again(), door.at) == manifest
+        assert door.again().manifest(door.at) == manifest
+
+    def test_to_delete_what_is_not_there_is_done(self, door: Door) -> None:
+        manifest = publish(door.registry, door.at)
+        for _ in range(2):
+            door.registry.delete_manifest(door.at.at_digest(manifest.digest))
+
+    def test_a_tag_alone_is_never_deleted(self, door: Door) -> None:
+        manifest = publish(door.registry, door.at)
+        with pytest.raises(InvalidReference):
+            door.registry.delete_manifest(door.at)
+        assert door.again().resolve(door.at) == manifest.digest
 
     def test_threads_share_it(self, door: Door) -> None:
         places = [place for place in (door.at, door.other) if place is not None]

@@ -14,7 +14,7 @@ from ci_automation.config.load import parse
 from ci_automation.errors import Error
 from ci_automation.github.client import GitHub
 from ci_automation.github.exchange import Patience
-from tests.contract.desks import question
+from tests.contract.desks import SOME, question
 from tests.contract.test_pull_request_desk import (
     BASE,
     BRANCH,
@@ -62,7 +62,7 @@ class TestMergingLater:
         fleet.protect("main", 1)
         desk(forge).ask(question())
         fleet.enable_auto_merge(the_pull(fleet).number, "alice")
-        desk(forge).ask(replace(question(), notes="now there are some"))
+        desk(forge).ask(replace(question(), notes=SOME))
         assert the_pull(fleet).auto_merge
 
     def test_goes_on_where_it_is_configured_and_reviews_of_the_last_commit_count(

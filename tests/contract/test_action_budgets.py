@@ -44,7 +44,7 @@ def spent(scene: Scene, **inputs: str) -> list[Request]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_check_that_finds_nothing_asks_once(scene: Scene, way: str) -> None:
-    scene.configure(approval=WAYS[way], policy="{minor: auto}", more=", announce: [acme/apps]")
+    scene.configure(approval=WAYS[way], policy="{minor: auto, escalate: []}", more=", announce: [acme/apps]")
     assert scene.run().outputs["target-version"] == MINOR
     before = len(scene.forge.requests)
     assert len(spent(scene)) == 1

@@ -94,7 +94,7 @@ def something_newer(scene: Scene) -> dict[str, str]:
 
 def nothing_waits_any_more(scene: Scene) -> dict[str, str]:
     was_asked(scene)
-    scene.configure(approval=EVERYTHING, policy="{minor: auto}", more=ANNOUNCE)
+    scene.configure(approval=EVERYTHING, policy="{minor: auto, escalate: []}", more=ANNOUNCE)
     return {}
 
 

@@ -248,7 +248,8 @@ def test_those_who_are_to_hear_of_a_publication_are_told_once(runner: Runner, fo
     hearing = forge.repository("acme/apps")
     (runner.workspace / ".github").mkdir()
     (runner.workspace / ".github/flux-manifests.yaml").write_text(
-        "version: 1\nartifacts:\n- {name: production, url: 'layout:registry:production', policy: {minor: auto}, "
+        "version: 1\nartifacts:\n- {name: production, url: 'layout:registry:production', "
+        "policy: {minor: auto, escalate: []}, "
         "announce: [acme/apps, acme/missing]}\n"
     )
     token = forge.token("pat", None, ALL, login="acme")
@@ -268,7 +269,8 @@ def test_a_re_run_tells_what_its_first_attempt_had_no_time_to_tell(runner: Runne
     hearing = forge.repository("acme/apps", {".github/workflows/told.yaml": told})
     (runner.workspace / ".github").mkdir()
     (runner.workspace / ".github/flux-manifests.yaml").write_text(
-        "version: 1\nartifacts:\n- {name: production, url: 'layout:registry:production', policy: {minor: auto}, "
+        "version: 1\nartifacts:\n- {name: production, url: 'layout:registry:production', "
+        "policy: {minor: auto, escalate: []}, "
         "announce: [acme/apps]}\n"
     )
     token = forge.token("pat", None, ALL, login="acme")

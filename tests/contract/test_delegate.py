@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ci_automation.flows import confinement
 from ci_automation.flows.rendering import confined, delegate
 from ci_automation.flows.rendering.delegate import Delegated, DelegationFailed
 from ci_automation.flux.bundle import Bundle
@@ -42,7 +43,7 @@ HEAD = header(VERSION, Options().components)
 @pytest.fixture(autouse=True)
 def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let programs in Python be run, which are not as frugal as upstream's."""
-    monkeypatch.setattr(delegate, "_LAUNCHER", launcher(tmp_path))
+    monkeypatch.setattr(confinement, "LAUNCHER", launcher(tmp_path))
 
 
 def release(data: bytes, name: str = NAME, vouched: str | None = "upstream") -> FetchedRelease:
@@ -320,13 +321,13 @@ def has_name_spaces() -> bool:
 
 def deny(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Let the kernel not allow some of the ways to cut a program off."""
-    text = delegate._LAUNCHER.read_text()
+    text = confinement.LAUNCHER.read_text()
     for name in names:
         text, count = re.subn(rf"(?m)(^    name_space, .*?){name}\([^()]*\)", r"\1False", text)
         assert count == 1
-    changed = delegate._LAUNCHER.with_name("denied.py")
+    changed = confinement.LAUNCHER.with_name("denied.py")
     changed.write_text(text)
-    monkeypatch.setattr(delegate, "_LAUNCHER", changed)
+    monkeypatch.setattr(confinement, "LAUNCHER", changed)
 
 
 TRY = """
@@ -384,7 +385,7 @@ class TestFiles:
     def test_are_no_programs_either(self, monkeypatch: pytest.MonkeyPatch) -> None:
         if not has_landlock():
             pytest.skip("this kernel has no Landlock")
-        monkeypatch.setattr(delegate, "_LAUNCHER", Path(confined.__file__))  # as it is: without Python's own files
+        monkeypatch.setattr(confinement, "LAUNCHER", Path(confined.__file__))  # as it is: without Python's own files
         with pytest.raises(DelegationFailed, match="it cannot be run here: Permission denied"):
             run(printing(HEAD))
 
@@ -512,7 +513,7 @@ class TestHowItEnds:
         monkeypatch.setattr(delegate, "_SECONDS", 2)
         pipe = tmp_path / "pipe"
         os.mkfifo(pipe)
-        monkeypatch.setattr(delegate, "_LAUNCHER", launcher(tmp_path, pipe.parent))
+        monkeypatch.setattr(confinement, "LAUNCHER", launcher(tmp_path, pipe.parent))
         reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         os.set_blocking(reading, True)
         program = f"""
@@ -536,9 +537,9 @@ sys.stdout.write({HEAD!r})
 
 
 def test_a_limit_that_is_lower_already_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    text = delegate._LAUNCHER.read_text()
+    text = confinement.LAUNCHER.read_text()
     lowered = "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
     (tmp_path / "confined.py").write_text(text.replace("    os.umask(", f"    {lowered}\n    os.umask("))
-    monkeypatch.setattr(delegate, "_LAUNCHER", tmp_path / "confined.py")
+    monkeypatch.setattr(confinement, "LAUNCHER", tmp_path / "confined.py")
     assert told("resource.getrlimit(resource.RLIMIT_FSIZE)") == [4096, 4096]
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] != 4096

@@ -78,7 +78,7 @@ class TestCheck:
         before = world.contents()
         make_plan(CHANNEL, world.ports(), intent())
         assert world.contents() == before
-        assert {asked.method for asked in world.registry.requests} == {"manifest", "blob", "tags"}
+        assert {asked.method for asked in world.registry.requests} == {"manifest", "blob", "referrers", "tags"}
 
     def test_the_same_inputs_give_the_same_plan(self, world: World) -> None:
         plans = {make_plan(CHANNEL, world.ports(), intent()).plan.to_text() for _ in range(2)}
@@ -337,7 +337,7 @@ class TestHistory:
         first = world.registry.manifest(CHANNEL)
         update(CHANNEL, world.ports(), intent())
         world.registry.put_manifest(CHANNEL.at_tag("staging"), first)
-        entries = history(CHANNEL, world.ports())
+        entries = history(CHANNEL, world.ports()).entries
         assert [entry.version for entry in entries] == [PATCH, OLD]
         assert [entry.channels for entry in entries] == [("production",), ("staging",)]
         assert [entry.tag for entry in entries] == [
@@ -350,16 +350,16 @@ class TestHistory:
         manifest = world.registry.manifest(CHANNEL.at_tag(signed))
         for tag in ("sha256-" + "0" * 64, f"sha256-{'1' * 64}.att", "v1.sbom"):
             world.registry.put_manifest(CHANNEL.at_tag(tag), manifest)
-        assert [entry.version for entry in history(CHANNEL, world.ports())] == [OLD]
+        assert [entry.version for entry in history(CHANNEL, world.ports()).entries] == [OLD]
 
     def test_what_others_keep_there_is_listed_as_unknown(self, world: World) -> None:
         publish_text(world, b"x", {"io.github.flux-manifests.version": "newest"})
-        assert [entry.version for entry in history(CHANNEL, world.ports())] == [OLD, None]
+        assert [entry.version for entry in history(CHANNEL, world.ports()).entries] == [OLD, None]
 
     def test_an_immutable_tag_on_another_digest_is_shown_as_a_channel(self, world: World) -> None:
         manifest = world.registry.manifest(CHANNEL)
         world.registry.put_manifest(CHANNEL.at_tag("v2.98.5-000000000000"), manifest)
-        (entry,) = history(CHANNEL, world.ports())
+        (entry,) = history(CHANNEL, world.ports()).entries
         assert entry.channels == ("production", "v2.98.5-000000000000")
 
     @pytest.mark.parametrize(
@@ -374,4 +374,4 @@ class TestHistory:
     def test_who_signed(self, signer: str | None, trusted: str | None, word: str) -> None:
         world = World()
         init(CHANNEL, OLD, world.ports(signer, None), intent(unsafe_unsigned=signer is None))
-        assert [entry.signed for entry in history(CHANNEL, world.ports(None, trusted))] == [word]
+        assert [entry.signed for entry in history(CHANNEL, world.ports(None, trusted)).entries] == [word]

@@ -80,7 +80,7 @@ class TestApplyGranted:
         outcome = apply_granted(yes(request), world.ports(), intent())
         assert outcome.done == 1
         assert world.channel_digest() == str(request.target)
-        (entry,) = [entry for entry in history(CHANNEL, world.ports()) if entry.digest == request.target]
+        (entry,) = [entry for entry in history(CHANNEL, world.ports()).entries if entry.digest == request.target]
         assert [record.approval for record in entry.records] == [yes(request).approval]
 
     def test_a_second_time_there_is_nothing_to_do(self, world: World) -> None:

@@ -82,7 +82,7 @@ def names(world: World) -> dict[str, str]:
     return {tag: "" if tag.endswith(".sig") else digest for tag, digest in tags}
 
 
-FLOWS = {"init": (nothing, run_init, 18), "update": (at_oldest, run_update, 21)}
+FLOWS = {"init": (nothing, run_init, 18), "update": (at_oldest, run_update, 22)}
 
 
 @pytest.mark.parametrize(("start", "flow", "requests"), FLOWS.values(), ids=list(FLOWS))

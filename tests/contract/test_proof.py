@@ -10,6 +10,7 @@ import pytest
 
 from ci_automation.artifact.archive import read_archive
 from ci_automation.artifact.tree import COMPONENTS_PATH
+from ci_automation.flows import confinement
 from ci_automation.flows.apply import apply
 from ci_automation.flows.base import read_base
 from ci_automation.flows.init import init
@@ -93,7 +94,7 @@ class Place:
 @pytest.fixture
 def place(local: LocalSigstore, root: TrustRoot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """Return a world in which nothing but upstream's signature on the checksums proves anything."""
-    monkeypatch.setattr(delegate, "_LAUNCHER", launcher(tmp_path))
+    monkeypatch.setattr(confinement, "LAUNCHER", launcher(tmp_path))
     world = World(releases=MemoryReleases((release(TAG), *MemoryReleases().samples)))
     made = Place(world, local, root, InMemoryRegistry())
     made.provide("not what was asked for")
@@ -324,7 +325,7 @@ class TestFlows:
             found = fetch(version, ports)
             return strange(found) if version == VERSION else found
 
-        monkeypatch.setattr("ci_automation.flows.planning.fetch", fetched)
+        monkeypatch.setattr("ci_automation.flows.step.fetch", fetched)
         plan = make_plan(CHANNEL, started.ports, intent(**PROVEN)).plan
         assert [step.new_version for step in plan.steps] == [Version.parse("v2.99.4")]
         [passed] = plan.passed_over

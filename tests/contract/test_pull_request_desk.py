@@ -18,7 +18,7 @@ from ci_automation.errors import Conflict, ReleaseSourceError
 from ci_automation.github.commits import Commits, branch_name
 from ci_automation.github.pulls import Pulls
 from ci_automation.github.repository import Repository
-from tests.contract.desks import CHANNEL, client, die_everywhere, question
+from tests.contract.desks import CHANNEL, SOME, client, die_everywhere, question
 from tests.fakes.forge import ACTIONS, Forge, Pull
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class TestAsking:
     def test_a_changed_page_is_brought_up_to_date(self, forge: Forge, fleet: Fleet) -> None:
         desk(forge).ask(question())
         head = the_pull(fleet).head
-        asked = desk(forge).ask(replace(question(), notes="now there are some"))
+        asked = desk(forge).ask(replace(question(), notes=SOME))
         assert asked.state is AskedState.UPDATED
         assert "now there are some" in the_pull(fleet).body
         assert the_pull(fleet).head == head

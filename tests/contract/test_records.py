@@ -15,7 +15,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.artifact.reference import Reference
 from ci_automation.attestation.record import MEDIA_TYPE, Approval, Record, channel_name
 from ci_automation.attestation.statement import Statement
-from ci_automation.flows.publication import records
+from ci_automation.flows.publication import records, statements
 from ci_automation.flows.publication.attest import attest
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.proof import Proof
@@ -232,7 +232,7 @@ def test_very_many_records_are_an_attack(memory: InMemoryRegistry) -> None:
     manifest = put(memory, CHANNEL, b"artifact")
     for number in range(65):
         raw_referrer(memory, manifest, b"%d" % number)
-    with pytest.raises(records.TooManyRecords):
+    with pytest.raises(statements.TooManyRecords):
         records.read(memory, CHANNEL, manifest.digest, TRUSTED)
 
 

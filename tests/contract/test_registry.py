@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ci_automation.artifact.manifest import Descriptor
 from ci_automation.artifact.reference import Reference
 from ci_automation.registry import open_registry
 from ci_automation.registry.credentials import Anonymous
@@ -21,6 +22,10 @@ from tests.fakes.registry import InMemoryRegistry
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+def publish_nothing() -> Descriptor:
+    return Descriptor.of("text/plain", b"nobody put it")
 
 
 def test_the_door_leads_to_the_registry_that_a_reference_is_in() -> None:
@@ -42,11 +47,13 @@ class TestInMemory(RegistryContract):
 
 class TestOverHttp(RegistryContract):
     @pytest.fixture(
-        params=[(True, True), (True, False), (False, False)],
-        ids=["referrers API", "referrers API that does not say so", "fallback tag"],
+        params=[(True, True), (True, False), (False, False), (True, True, False)],
+        ids=["referrers API", "referrers API that does not say so", "fallback tag", "no mounts"],
     )
-    def door(self, request: pytest.FixtureRequest) -> Iterator[Door]:
-        with HostileRegistry(LoopbackRegistry(*request.param)) as server:
+    def door(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+        registry = LoopbackRegistry(*request.param)
+        monkeypatch.setattr(self, "mounts", registry.mounts)
+        with HostileRegistry(registry) as server:
             at, other = (Reference.parse(f"oci://{server.host}/{name}:production") for name in ("acme/flux", "acme"))
             with ExitStack() as stack:
 
@@ -58,6 +65,16 @@ class TestOverHttp(RegistryContract):
 
 
 class TestLayout(RegistryContract):
+    def test_a_blob_of_another_repository_is_mounted_or_has_to_be_put(self, door: Door) -> None:
+        manifest = publish(door.registry, door.at)
+        elsewhere = Reference.parse("layout:another/directory:production")
+        for one, other in ((door.at, elsewhere), (elsewhere, door.at)):
+            with pytest.raises(OtherRegistry):
+                door.registry.mount_blob(one, manifest.layers[0], other)
+
+    def test_a_blob_that_is_nowhere_is_not_mounted(self, door: Door) -> None:
+        assert not door.registry.mount_blob(door.at, publish_nothing(), door.at)
+
     @pytest.fixture
     def door(self, tmp_path: Path) -> Door:
         at = Reference.parse(f"layout:{tmp_path / 'new' / 'layout'}:production")

@@ -23,6 +23,7 @@ from ci_automation.registry.port import (
     MAX_MANIFEST_BYTES,
     AccessDenied,
     ContentMismatch,
+    DeletionRefused,
     NotFound,
     OtherRegistry,
     TagMoved,
@@ -298,6 +299,34 @@ class TestNonsense:
             with pytest.raises(OtherRegistry):
                 registry.resolve(Reference.parse(text))
         assert server.seen == []
+
+
+class TestDeletion:
+    @pytest.mark.parametrize("status", [400, 405, 501])
+    def test_a_registry_that_does_not_delete_is_told(
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference, status: int
+    ) -> None:
+        body = {"errors": [{"code": "UNSUPPORTED", "message": "The operation is unsupported."}]}
+        server.answer = lambda _: Reply.json(body, status)
+        with pytest.raises(DeletionRefused, match=f"{status} UNSUPPORTED"):
+            registry.delete_manifest(at.at_digest(NOBODY))
+
+    def test_one_that_does_not_know_how_and_still_has_it_is_told_too(
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference
+    ) -> None:
+        def answer(seen: Seen) -> Reply:
+            return Reply(404) if seen.method == "DELETE" else Reply(200, headers={"Content-Type": OCI_MANIFEST})
+
+        server.answer = answer
+        with pytest.raises(DeletionRefused, match="404"):
+            registry.delete_manifest(at.at_digest(NOBODY))
+
+    def test_one_that_does_not_have_it_any_more_is_no_failure(
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference
+    ) -> None:
+        server.answer = lambda _: Reply(404)
+        registry.delete_manifest(at.at_digest(NOBODY))
+        assert [seen.method for seen in server.seen] == ["DELETE", "HEAD"]
 
 
 class TestLimits:

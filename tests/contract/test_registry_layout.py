@@ -15,7 +15,8 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, OCI_INDEX, OCI_MANIFEST, Descriptor, InvalidManifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.registry import layout, open_registry
-from ci_automation.registry.layout import LOCK, LayoutRegistry, LayoutUnusable, NotALayout, listed
+from ci_automation.registry.layout import LOCK, LayoutRegistry, LayoutUnusable, NotALayout
+from ci_automation.registry.layout_index import listed
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
     MAX_MANIFEST_BYTES,

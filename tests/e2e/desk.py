@@ -176,4 +176,4 @@ def approved(plan: dict[str, Any], number: int = -1) -> tuple[str, str]:
 def ours(tag: str, like: str = "v2.98.5") -> SampleRelease:
     """Return a release of our own, which nobody has proven, with the files of a sample."""
     files = {file.path: file.content.decode() for file in sample(like).bundle.files}
-    return SampleRelease(tag, published_at="2020-01-01T00:00:00Z", files=files)
+    return SampleRelease(tag, published_at="2020-01-01T00:00:00Z", files=files, mark="a test")

@@ -21,7 +21,7 @@ class TestContent:
 
     def test_an_overlay_waits_and_then_has_exactly_these_files(self, desk: Desk) -> None:
         desk.init("--overlay", write_tree(desk, "old", OVERLAY), version="v2.99.4")
-        desk.write("new/kustomization.yaml", "resources: []\n")
+        desk.write("new/kustomization.yaml", "resources:\n- flux-system/gotk-components.yaml\n")
         desk.write("new/.gitignore", "x")
         new = ("--overlay", "new")
         ran = desk.run(*UPDATE, *new, "--exit-code")

@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 def test_it_shows_the_whole_job_and_ends_verified(desk: Desk) -> None:
     ran = desk.ok("demo", "--folder", "here")
     commands = [shlex.split(line)[2:] for line in ran.out.splitlines() if line.startswith("$ flux-manifests ")]
-    assert [command[0] for command in commands] == ["init", "update", "plan", "apply", "verify", "history"]
+    wanted = ["init", "update", "plan", "apply", "rollback", "update", "verify", "history"]
+    assert [command[0] for command in commands] == wanted
     assert "was there           v2.98.5" in ran.out
     assert "published           v2.98.8" in ran.out
     assert "waits for approval  v2.99.4" in ran.out
     assert "a minor release needs approval" in ran.out
-    assert re.search(r"is signed: Flux v2\.99\.4, sha256:", ran.out)
+    assert re.search(r"^on hold +v2\.99\.4 .*: webhooks fail", ran.out, re.MULTILINE)
+    assert re.search(r"is signed: Flux v2\.98\.8, sha256:", ran.out)
     found = desk.ok("verify", "layout:here/registry:production", "--public-key", "here/cosign.pub", "--output", "json")
-    assert found.json["version"] == "v2.99.4"
+    assert found.json["version"] == "v2.98.8"
     assert (desk.folder / "here" / "cosign.key").stat().st_mode & 0o777 == 0o600
 
 

@@ -375,9 +375,9 @@ class TestFailures:
         assert "signed and verified" in ran.error["message"]
         assert "Rekor (the transparency log)" in ran.error["message"]
         assert "unchanged" not in ran.error["hint"]  # as the hint of Rekor's own failure would have it
-        newest, _ = desk.ok("history", CHANNEL, *NAMED, "--output", "json").json
-        assert (newest["version"], newest["channels"]) == ("v2.98.8", ["production"])
-        assert (newest["signed"], newest["records"]) == (str(WORKFLOW), [])
+        _, present = desk.ok("history", CHANNEL, *NAMED, "--output", "json").json
+        assert (present["version"], present["channels"]) == ("v2.98.8", ["production"])
+        assert (present["signed"], present["records"]) == (str(WORKFLOW), [])
 
         ran = desk.ok(*UPDATE, "--output", "json")
         assert (ran.json["changed"], ran.json["healed"]) == (False, False)

@@ -220,6 +220,7 @@ def _release_node(release: dict[str, Any]) -> dict[str, Any]:
         "createdAt": release["created_at"],
         "isDraft": release["draft"],
         "isPrerelease": release["prerelease"],
+        "description": release["body"],
         "releaseAssets": assets,
     }
 

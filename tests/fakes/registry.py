@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index, InvalidIndex
 from ci_automation.artifact.manifest import OCI_MANIFEST, Descriptor, InvalidManifest, Manifest
+from ci_automation.artifact.reference import InvalidReference
 from ci_automation.registry.port import ContentMismatch, NotAnIndex, NotFound
 from ci_automation.registry.referrers import merge, referrers_tag
 from ci_automation.registry.retry import Clock
@@ -71,6 +72,7 @@ class InMemoryRegistry:
     requests: list[Asked] = field(default_factory=list)
     before: Callable[[Asked], None] = _nothing
     referrers_api: bool = True
+    mounts: bool = True
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _merging: threading.Lock = field(default_factory=threading.Lock)
 
@@ -106,6 +108,13 @@ class InMemoryRegistry:
         self._at("put_blob", reference, digest).blobs[digest] = data
         return digest
 
+    def mount_blob(self, reference: Reference, descriptor: Descriptor, source: Reference) -> bool:
+        """Have a blob of the source's repository in the reference's too, and return whether it is."""
+        repository = self._at("mount_blob", reference, descriptor.digest)
+        if self.mounts and (data := self.repositories[str(source.repository)].blobs.get(descriptor.digest)) is not None:
+            repository.blobs[descriptor.digest] = data
+        return descriptor.digest in repository.blobs
+
     def put_manifest(self, reference: Reference, manifest: Manifest) -> Digest:
         """Store the bytes of `manifest` under the reference's digest or tag, and return their digest."""
         return self._put(self._at("put_manifest", reference), reference, manifest)
@@ -122,6 +131,16 @@ class InMemoryRegistry:
             if reference.digest is None:
                 repository.tags[reference.name] = digest
         return digest
+
+    def delete_manifest(self, reference: Reference) -> None:
+        """Delete the manifest of the reference's digest, and every tag that names it."""
+        repository = self._at("delete_manifest", reference)
+        if reference.digest is None:
+            raise InvalidReference(str(reference), "only a digest can be deleted")
+        with self._lock:
+            repository.manifests.pop(reference.digest, None)
+            for tag in [tag for tag, digest in repository.tags.items() if digest == reference.digest]:
+                del repository.tags[tag]
 
     def tags(self, reference: Reference) -> tuple[str, ...]:
         """Return all tags of the reference's repository, sorted."""

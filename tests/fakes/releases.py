@@ -43,6 +43,7 @@ class SampleRelease:
     created_at: str | None = None
     programs: Mapping[str, bytes] = field(default_factory=dict)
     proof: Mapping[str, bytes] = field(default_factory=dict)
+    mark: str = ""  # what its files are marked with; with the tag, if empty
 
     @property
     def commit(self) -> str:
@@ -51,8 +52,8 @@ class SampleRelease:
 
     @property
     def bundle(self) -> bytes:
-        """The bytes of its manifests.tar.gz; the files differ from tag to tag."""
-        files = {**self.files, "rbac.yaml": f"# of {self.tag}\n{self.files['rbac.yaml']}"}
+        """The bytes of its manifests.tar.gz; the files differ from mark to mark."""
+        files = {**self.files, "rbac.yaml": f"# of {self.mark or self.tag}\n{self.files['rbac.yaml']}"}
         return write_archive(Tree(tuple(File(name, text.encode()) for name, text in files.items())))
 
     @property

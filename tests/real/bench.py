@@ -22,17 +22,25 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from ci_automation.flux.changes.compare import changes  # noqa: E402  # needs the path
 from ci_automation.flux.options import Options  # noqa: E402  # needs the path
 from ci_automation.flux.render import render  # noqa: E402  # needs the path
 from ci_automation.flux.sources.directory import DirectorySource  # noqa: E402  # needs the path
 from tests.real import registries  # noqa: E402  # needs the path
 from tests.real.peers import peer  # noqa: E402  # needs the path
 from tests.real.pipeline import PASSWORD, KeyPair  # noqa: E402  # needs the path
+from tests.real.program import configuration  # noqa: E402  # needs the path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 RUNS = 7
+PATCHED = """\
+resources: [flux-system/gotk-components.yaml]
+patches:
+  - target: {kind: Deployment, name: source-controller}
+    patch: '[{"op": "replace", "path": "/spec/template/spec/containers/0/resources/limits/memory", "value": "2Gi"}]'
+"""
 OURS = [sys.executable, "-m", "ci_automation"]
 
 
@@ -93,6 +101,44 @@ def rendering(releases: Path) -> None:
     print(f"{'rendering in the process':26}{figures}, {len(times)} releases (wanted < 25)")
 
 
+def comparing(releases: Path) -> None:
+    """Print how long it takes in the process to find and judge what changes between two releases."""
+    source = DirectorySource(releases)
+    all_of_them = sorted(release.version for release in source.list())
+    everything = Options().with_flags({"components-extra": "image-reflector-controller,image-automation-controller"})
+    texts = {version: render(source.fetch(version).bundle, version, everything) for version in all_of_them}
+    pairs = [
+        (old, new)
+        for old in all_of_them
+        for new in all_of_them
+        if old < new
+        and (new.semver.minor > old.semver.minor + 1 or all_of_them.index(new) == all_of_them.index(old) + 1)
+    ]
+    times = []
+    for old, new in pairs:
+        started = time.perf_counter()
+        changes(texts[old], texts[new])
+        times.append((time.perf_counter() - started) * 1000)
+    figures = f"median {statistics.median(times):.0f} ms, slowest {max(times):.0f} ms"
+    print(f"{'changes of two releases':26}{figures}, {len(times)} pairs (wanted < 150)")
+
+
+def planning(folder: Path, releases: Path, keys: KeyPair, environment: dict[str, str]) -> None:
+    """Print how long whole plans take, with an overlay that kustomize builds before and after each step."""
+    signed = ["--signing", "key", "--key", str(keys.private)]
+    overlay = folder / "overlay"
+    overlay.mkdir()
+    (overlay / "kustomization.yaml").write_text(PATCHED)
+    environment = environment | {"PATH": f"{peer('kustomize').parent}:{environment['PATH']}"}
+    for start in ("v2.5.1", "v2.6.4", "v2.7.5", "v2.8.5"):
+        channel = f"layout:{folder}/plans-{start}:production"
+        begin = [*OURS, "init", channel, "--flux-version", start, "--overlay", str(overlay), *signed]
+        measure([begin], environment)
+        command = [*OURS, "plan", channel, "--public-key", str(keys.public), "--releases", str(releases)]
+        figures = [measure([command], environment) for _ in range(RUNS)]
+        print(f"{f'plan with preflight, {start}':26}{_text(figures)} (wanted < 2 s, < 200 MB)")
+
+
 def main() -> None:
     """Measure and print."""
     releases = Path(os.environ.get("FLUX_RELEASES") or ROOT.parent / "shared" / "flux" / "releases")
@@ -102,6 +148,8 @@ def main() -> None:
         registry = stack.enter_context(registries.distribution(folder / "storage"))
         keys = KeyPair.make(folder / "keys")
         rendering(releases)
+        comparing(releases)
+        planning(folder, releases, keys, environment)
         help_figures, bare = in_turn(
             lambda: measure([[*OURS, "--help"]], environment),
             lambda: measure([[sys.executable, "-c", "pass"]], environment),
@@ -133,8 +181,10 @@ class Update:
         self._count += 1
         channel = f"oci://{self._host}/bench/ours-{self._count}:production"
         signed = ["--signing", "key", "--key", str(self._keys.private)]
+        # What 2.9.4 changes in a NetworkPolicy and a CRD would wait for a person.
+        config = configuration(self._folder / "config.yaml", channel, Path(self._environment["FLUX_RELEASES"]))
         measure([[*OURS, "init", channel, "--flux-version", "v2.9.3", *signed]], self._environment)
-        return measure([[*OURS, "update", channel, *signed]], self._environment)
+        return measure([[*OURS, "update", "production", "--config", str(config), *signed]], self._environment)
 
 
 class Pipeline:

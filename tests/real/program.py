@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.manifest import Manifest
 from ci_automation.artifact.reference import Reference
+from ci_automation.flows.kustomize import find_kustomize
 from ci_automation.flows.ports import Intent, Ports
+from ci_automation.flux.crds.clusters import Clusters
+from ci_automation.flux.crds.served import served
+from ci_automation.flux.crds.snapshot import Snapshot
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import STEPS, Action, Policy
@@ -23,6 +27,7 @@ from ci_automation.registry import open_registry
 from ci_automation.signing.keys.locations import SigningKey
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
+from tests.real.peers import peer
 from tests.real.pipeline import PASSWORD
 from tests.real.processes import COMMAND, run
 
@@ -71,6 +76,7 @@ def environment(**more: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     # A home without anything in it, and the password of every key that the tests make.
     own = {"HOME": "/nonexistent", "LANG": "C.UTF-8", "COSIGN_PASSWORD": PASSWORD}
+    own["PATH"] = os.pathsep.join([str(peer("kustomize").parent), kept.pop("PATH", "")])
     return kept | own | more
 
 
@@ -129,12 +135,26 @@ def channel(host: str, repository: str, tag: str = "production") -> Reference:
     return Reference.parse_channel(f"oci://{host}/{repository}:{tag}")
 
 
+# A cluster that has never stored an object of Flux.
+_KINDS = {
+    "source": ("gitrepositories", "buckets", "helmrepositories", "helmcharts", "ocirepositories"),
+    "kustomize": ("kustomizations",),
+    "helm": ("helmreleases",),
+    "notification": ("alerts", "providers", "receivers"),
+    "image": ("imagerepositories", "imagepolicies", "imageupdateautomations"),
+}
+_NAMES = [f"{kind}.{group}.toolkit.fluxcd.io" for group, kinds in _KINDS.items() for kind in kinds]
+FRESH = Clusters(snapshots=(Snapshot("fresh", dict.fromkeys(_NAMES, ())),))
+
+
 def ports(reference: Reference, releases: ReleaseSource | Path, pair: Pair | None) -> Ports:
     """Return the world of a flow that runs in this process."""
     source = DirectorySource(releases) if isinstance(releases, Path) else releases
+    builder = find_kustomize(environment())
     if pair is None:
-        return Ports(open_registry(reference), source)
-    return Ports(open_registry(reference), source, KeySigner(pair.key), TrustedKeys((pair.key.public,)))
+        return Ports(open_registry(reference), source, kustomize=builder)
+    trusted = TrustedKeys((pair.key.public,))
+    return Ports(open_registry(reference), source, KeySigner(pair.key), trusted, kustomize=builder)
 
 
 def planted(registry: Registry, channel: Reference, manifest: Manifest, **annotations: str) -> Digest:
@@ -150,24 +170,51 @@ def everything_up_to(version: Version | str) -> Policy:
         actions=dict.fromkeys(STEPS, Action.AUTO),
         range=Range.parse(f"<={version}"),
         min_release_age=dict.fromkeys(STEPS, timedelta()),
+        escalate=frozenset(),
     )
 
 
 def intent(version: Version | str = "v99.0.0", **more: Any) -> Intent:
     """Return the wish to have a channel at that version, as far as there is one."""
-    return Intent(NOW, **{"policy": everything_up_to(version)} | more)
+    wanted: dict[str, Any] = {"policy": everything_up_to(version), "clusters": FRESH}
+    return Intent(NOW, **wanted | more)
 
 
-def configuration(path: Path, url: object, releases: Path, **policy: object) -> Path:
-    """Return the file `path`, after writing into it a configuration of one artifact that takes all releases at once."""
+def migrated(path: Path, minor: int) -> Path:
+    """Return the file `path`, after writing into it what a cluster says that has Flux 2.`minor`, and was migrated."""
+    known = {name: found for name in _NAMES if (found := served(name, minor))}
+    definitions = [
+        {
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": name},
+            "spec": {
+                "group": name.partition(".")[2],
+                "versions": [{"name": it, "storage": it == found.storage} for it in sorted(found.versions)],
+            },
+            "status": {"storedVersions": [found.storage]},
+        }
+        for name, found in known.items()
+    ]
+    path.write_text(json.dumps({"kind": "List", "items": definitions}))
+    return path
+
+
+def configuration(path: Path, url: object, releases: Path, since: str = "", **policy: object) -> Path:
+    """Return the file `path`, after writing into it a configuration of one artifact that takes all releases at once.
+
+    `since` is the release that its clusters have, which were migrated to it.
+    """
     ages = {"patch": "0", "minor": "0", "major": "0"}
-    own = {"patch": "auto", "minor": "auto", "major": "auto", "minReleaseAge": ages} | policy
-    file = {
+    own = {"patch": "auto", "minor": "auto", "major": "auto", "minReleaseAge": ages, "escalate": []} | policy
+    file: dict[str, Any] = {
         "version": 1,
         "source": f"dir:{releases}",
         "defaults": {"policy": own},
         "artifacts": [{"name": "production", "url": str(url)}],
     }
+    if since:
+        snapshot = migrated(path.with_suffix(".crds.json"), Version.parse(since).semver.minor)
+        file["defaults"] |= {"clusters": {"snapshots": [str(snapshot)]}}
     # JSON is YAML.
     path.write_text(json.dumps(file, indent=1))
     return path

@@ -21,6 +21,7 @@ from ci_automation.report.summary import summary
 from ci_automation.signing.signer import KeySigner
 from tests.fakes.registry import InMemoryRegistry
 from tests.fakes.world import NOW, signing_key
+from tests.real import program
 from tests.real.peers import ROOT, flux_releases
 
 if TYPE_CHECKING:
@@ -30,8 +31,15 @@ if TYPE_CHECKING:
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 PULL = "https://github.com/acme/fleet/pull/7"
-DOCUMENTS = ("README.md",)
-_PLACE = re.compile(r"<!-- rendering: (?P<name>[a-z ]+) -->\n.*?<!-- end of rendering -->\n", re.DOTALL)
+DOCUMENTS = ("README.md", "docs/example.md", "docs/gates.md")
+# What the document on gates shows: how each differs from the one before, as `diff` says it.
+_IMAGES = ("--components-extra", "image-reflector-controller,image-automation-controller")
+DIFFERENCES = {
+    "only images": ("v2.8.7", "v2.8.8"),
+    "rights": ("v2.7.3", "v2.7.4", "--components-extra", "source-watcher"),
+    "network and validation": ("v2.9.3", "v2.9.4", *_IMAGES),
+}
+_PLACE = re.compile(r"<!-- rendering: (?P<name>[a-z, ]+) -->\n.*?<!-- end of rendering -->\n", re.DOTALL)
 _LIMIT = 1 << 20
 
 
@@ -44,10 +52,25 @@ def renderings(releases: Path) -> dict[str, str]:
     asked = update(CHANNEL, ports, Intent(now=NOW))
     (step,) = asked.waiting
     page = Page("production", CHANNEL, step)
+    shown = f"**{page.title}**\n\n{re.sub('<!--.*?-->', '', page.body).strip()}"
+    told = summary((_account(asked),), None, _LIMIT).strip()
     return {
-        "pull request": f"**{page.title}**\n\n{re.sub('<!--.*?-->', '', page.body).strip()}",
-        "summary": summary((_account(asked),), None, _LIMIT).strip(),
+        "pull request": shown,
+        "pull request, its beginning": _before(shown, "### What can break\n"),
+        "summary": told,
+        "summary, its beginning": _before(told, "To approve Flux "),
+        **{name: _difference(releases, arguments) for name, arguments in DIFFERENCES.items()},
     }
+
+
+def _before(text: str, end: str) -> str:
+    return text[: text.index(f"\n{end}")].strip()
+
+
+def _difference(releases: Path, arguments: tuple[str, ...]) -> str:
+    """Return a command and what it prints, as a block of code."""
+    ran = program.flux_manifests("diff", *arguments, "--releases", releases).output
+    return "\n".join(("```", f"$ flux-manifests diff {' '.join(arguments)}", ran.strip(), "```"))
 
 
 def _account(outcome: Outcome) -> Account:
@@ -68,7 +91,8 @@ def document(name: str, made: dict[str, str]) -> str:
     """Return a document with its renderings made anew."""
 
     def place(match: re.Match[str]) -> str:
-        quoted = "\n".join(f"> {line}".rstrip() for line in made[match["name"]].splitlines())
+        quote = "" if made[match["name"]].startswith("```") else "> "
+        quoted = "\n".join(f"{quote}{line}".rstrip() for line in made[match["name"]].splitlines())
         return f"<!-- rendering: {match['name']} -->\n{quoted}\n<!-- end of rendering -->\n"
 
     return _PLACE.sub(place, (ROOT / name).read_text())

@@ -32,7 +32,14 @@ if TYPE_CHECKING:
     from tests.real.registries import RealRegistry
 
 COMPONENTS = "flux-system/gotk-components.yaml"
-OVERLAY = {"kustomization.yaml": b"resources: [flux-system/gotk-components.yaml]\n", "a/b.bin": bytes(range(256))}
+
+
+def beside(path: str) -> dict[str, bytes]:
+    """Return the files of a team beside the components at `path`."""
+    return {"kustomization.yaml": f"resources: [{path}]\n".encode(), "a/b.bin": bytes(range(256))}
+
+
+OVERLAY = beside(COMPONENTS)
 BEFORE, PATCH = "v2.8.5", "v2.8.8"
 
 
@@ -167,7 +174,7 @@ class TestWeReadOthers:
         """Return the function that lets flux push a folder, and crane point the channel at it."""
 
         def as_flux_does(components: bytes, path: str = COMPONENTS) -> tuple[Reference, str]:
-            folder = write(tmp_path / "manifests", {path: components, **OVERLAY})
+            folder = write(tmp_path / "manifests", {path: components, **beside(path)})
             home = f"{distribution_registry.host}/{repository}"
             digest = push(f"{home}:{BEFORE}", folder, f"{BEFORE}@sha1:{'0' * 40}")
             tag(f"{home}@{digest}", "production")
@@ -194,7 +201,7 @@ class TestWeReadOthers:
         assert (step["from"], step["to"], step["base"]) == (BEFORE, PATCH, reference.partition("@")[2])
         tree, digest, trust = pull(channel, program.ports(channel, flux_releases, pair))
         assert (str(digest), trust) == (step["target"], "verified")
-        assert contents(tree) == {path: text_of(golden, PATCH), **OVERLAY}
+        assert contents(tree) == {path: text_of(golden, PATCH), **beside(path)}
         assert len(cosign_key.verify(f"{reference.partition('@')[0]}@{digest}")) == 1
 
     @pytest.mark.parametrize("tool", ["oras", "crane"])

@@ -107,7 +107,9 @@ class TestTokens(RegistryContract):
 
 class TestReferrers(RegistryContract):
     looks_for_blobs = False
+    mounts = False
     lifts = False
+    untags = False
 
     @pytest.fixture
     def door(self, referrers_registry: RealRegistry, repository: str) -> Door:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -143,8 +144,8 @@ def test_a_schedule_of_processes_follows_the_releases_as_they_came_out(
     start, *rest = ("v2.8.5", "v2.8.6", "v2.8.7", "v2.8.8", "v2.9.0", "v2.9.3", "v2.9.4")
     begin = ("--flux-version", start, "--releases", flux_releases, "--overlay", overlay, *pair.signing)
     base = program.succeed("init", channel, *begin)["digest"]
-    for version in rest:
-        config = program.configuration(tmp_path / "config.yaml", channel, flux_releases, range=f"<={version}")
+    for before, version in pairwise((start, *rest)):
+        config = program.configuration(tmp_path / "config.yaml", channel, flux_releases, before, range=f"<={version}")
         said = program.succeed("update", "production", "--config", config, *pair.signing)
         (step,) = said["published"]
         assert (step["to"], step["base"], said["version"], said["signature"]) == (version, base, version, "verified")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.tree import File, Tree
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.base import read_tree
+from ci_automation.flows.contents import read_tree
 from ci_automation.flows.history import immutable_references
 from ci_automation.flows.observe import Observed, Trust, look_at, observe
 from ci_automation.flows.publication import records

@@ -9,9 +9,10 @@ from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.base import read_base
 from ci_automation.flows.observe import Observed, Trust, look_at
-from ci_automation.flows.planning import Planned, Wanted, make_plan, render_step
+from ci_automation.flows.planning import Planned, make_plan
 from ci_automation.flows.publication import records
 from ci_automation.flows.publication.publish import require_signer
+from ci_automation.flows.step import Wanted, render_step
 from ci_automation.flux.release import ReleaseNotFound
 from ci_automation.policy.decision import Decision
 from ci_automation.signing.verify import Unsigned, ensure_signed, verify
@@ -94,5 +95,6 @@ def _is_ours(observed: Observed, ports: Ports, intent: Intent) -> bool:
 def _leads_to(earlier: Observed, base: Base, ports: Ports, intent: Intent) -> bool:
     """Return whether the policy lets the step from `earlier` to the digest of `base` happen by itself."""
     before = read_base(earlier, ports, intent)
-    step = render_step(before, Wanted(base.version, before.options, before.overlay), ports, intent).step
+    wanted = Wanted(base.version, before.options, before.overlay, before.pinned)
+    step = render_step(before, wanted, ports, intent).step
     return step.target == base.digest and step.decision is Decision.AUTO

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Self
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import Conflict, SigningError, VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, accept_both
+from ci_automation.flows.publication import holds
+from ci_automation.flows.publication.holds import Keeping
 from ci_automation.flows.publication.settle import attest_publication, record
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.model import SignatureFormat
@@ -22,15 +24,20 @@ from ci_automation.signing.trust import TrustedIdentities
 from ci_automation.signing.verify import ensure_signed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.attestation.record import Approval
-    from ci_automation.flows.planning import Rendered
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flows.step import Rendered
     from ci_automation.flux.artifact import Composed
     from ci_automation.flux.proof import Proof
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
+    from ci_automation.policy.hold import Hold
+    from ci_automation.signing.evidence import Findings
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
 
@@ -104,6 +111,7 @@ class Publication:
     proof: Proof
     clusters_run: Version | None = None  # the Flux that will read it first: that of the base
     approval: Approval | None = None
+    holds: tuple[Hold, ...] = ()  # on the base, and still of weight
 
     @classmethod
     def of(cls, channel: Reference, rendered: Rendered, approval: Approval | None = None) -> Self:
@@ -118,6 +126,7 @@ class Publication:
             proof=step.proof,
             clusters_run=step.old_version,
             approval=approval,
+            holds=rendered.after.holds,
         )
 
 
@@ -161,13 +170,38 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
         if intent.attestations:
             attest_publication(publication, ports.signer, ports, intent)
         _check_clusters(publication, ports.signer, ports, intent)
-    tag = channel.at_tag(immutable_tag(publication.version, target))
-    if (present := registry.resolve(tag)) is None:
-        registry.put_manifest(tag, composed.manifest)
-    elif present != target:
-        raise ImmutableTagTaken(tag, present)
-    _move(publication, ports)
+    _keep_holds(publication, ports, intent)
+    tag_for_ever(channel, publication.version, composed.manifest, ports)
+    move(channel, publication.base, composed.manifest, ports)
     record(publication, ports, intent)
+
+
+def _keep_holds(publication: Publication, ports: Ports, intent: Intent) -> None:
+    """Let what the channel is about to point at have the holds that the base has.
+
+    Raises:
+        NoSigner: there are some, and nothing to sign them with.
+        HoldNotKept: the registry does not show them.
+    """
+    if not publication.holds:
+        return
+    if ports.signer is None:
+        raise NoSigner
+    keeping = Keeping(publication.channel, publication.composed.manifest, publication.holds, ports.signer)
+    holds.keep(keeping, ports, intent)
+
+
+def tag_for_ever(channel: Reference, version: Version, manifest: Manifest, ports: Ports) -> None:
+    """Let the immutable tag of a manifest that is signed by now point at it.
+
+    Raises:
+        ImmutableTagTaken: it is there, with another digest.
+    """
+    tag = channel.at_tag(immutable_tag(version, manifest.digest))
+    if (present := ports.registry.resolve(tag)) is None:
+        ports.registry.put_manifest(tag, manifest)
+    elif present != manifest.digest:
+        raise ImmutableTagTaken(tag, present)
 
 
 def _check_clusters(publication: Publication, signer: Signer, ports: Ports, intent: Intent) -> None:
@@ -183,19 +217,33 @@ def _check_clusters(publication: Publication, signer: Signer, ports: Ports, inte
     findings = examine(evidence, trusted)
     if intent.signature_format.has_legacy:
         findings = replace(findings, legacy=(Finding(signer.who, None),))
-    for flux in {publication.clusters_run or publication.version, publication.version}:
-        if not (judgement := judge(findings, trusted, flux)).accepted:
-            raise ClusterWouldRefuse(channel.at_digest(target), flux, judgement.reason)
+    versions = (publication.clusters_run or publication.version, publication.version)
+    require_accepted(channel.at_digest(target), findings, trusted, versions)
 
 
-def _move(publication: Publication, ports: Ports) -> None:
-    """Let the channel point at what is signed and tagged by now."""
-    registry, channel, target = ports.registry, publication.channel, publication.composed.digest
+def require_accepted(at: Reference, found: Findings, trusted: Trusted, versions: Iterable[Version]) -> None:
+    """Check that clusters with each of these versions accept an artifact with the signatures that were found.
+
+    Raises:
+        ClusterWouldRefuse: they do not.
+    """
+    for flux in dict.fromkeys(versions):
+        if not (judgement := judge(found, trusted, flux)).accepted:
+            raise ClusterWouldRefuse(at, flux, judgement.reason)
+
+
+def move(channel: Reference, base: Digest | None, manifest: Manifest, ports: Ports) -> None:
+    """Let the channel point at what is signed and tagged by now, if it still points at the base (None: at nothing).
+
+    Raises:
+        ChannelMoved: it points at something else, or was moved at the same moment.
+    """
+    registry, target = ports.registry, manifest.digest
     if (now := registry.resolve(channel)) == target:
         return  # another run with the same target was faster; the next one looks whether it wrote its record
-    if now != publication.base:
-        raise ChannelMoved(channel, publication.base, now)
+    if now != base:
+        raise ChannelMoved(channel, base, now)
     ports.say(f"moving {channel}")
-    registry.put_manifest(channel, publication.composed.manifest)
+    registry.put_manifest(channel, manifest)
     if (now := registry.resolve(channel)) != target:
         raise ChannelMoved(channel, target, now)

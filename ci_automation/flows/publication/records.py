@@ -9,38 +9,24 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, InvalidManifest, Manifest
 from ci_automation.attestation.record import MEDIA_TYPE, InvalidRecord, Record
-from ci_automation.attestation.statement import InvalidStatement, Statement, subject_name
+from ci_automation.attestation.statement import subject_name
 from ci_automation.errors import VerificationFailed
+from ci_automation.flows.publication import holds, statements
 from ci_automation.flux.version import InvalidVersion, Version
-from ci_automation.registry.port import ContentMismatch, NotFound
-from ci_automation.signing.bundle import Bundle, proven
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.publication.statements import Said
     from ci_automation.registry.port import Registry
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
 
-_CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
-# Some registries list every referrer under the type of its configuration (go-containerregistry `pkg/registry`).
-_LISTED_AS = (MEDIA_TYPE, _CONFIG_TYPE)
 _IMMUTABLE = re.compile(r"(?P<version>v.+)-(?P<digest>[0-9a-f]{12})")
-_MAX_RECORD_BYTES = 1 << 20
-_MAX_RECORDS = 64
-
-
-class TooManyRecords(VerificationFailed):
-    """A digest has more records than an artifact can come to have, so that one may hide among them."""
-
-    hint = "Somebody who can write to the registry attached them. Find out who, and delete those that are not yours."
-
-    def __init__(self, reference: Reference, number: int) -> None:
-        super().__init__(f"{reference} has {number} publication records, more than the {_MAX_RECORDS} that are read")
 
 
 class ImmutableTagMoved(VerificationFailed):
@@ -58,16 +44,8 @@ def write(registry: Registry, channel: Reference, manifest: Manifest, record: Re
     Raises:
         SigningError: it cannot be signed.
     """
-    statement = record.to_statement(subject_name(channel))
-    bundle = signer.sign_statement(statement.to_bytes())
-    registry.put_blob(channel, bundle)
-    referrer = Manifest.build(
-        Descriptor.of(_CONFIG_TYPE, CONFIG_BLOB),
-        (Descriptor.of(MEDIA_TYPE, bundle),),
-        artifact_type=MEDIA_TYPE,
-        subject=Descriptor.of(manifest.media_type, manifest.raw),
-    )
-    registry.put_referrer(channel, referrer)
+    bundle = statements.sign(record.to_statement(subject_name(channel)), signer)
+    statements.attach(registry, channel, manifest, MEDIA_TYPE, bundle)
 
 
 def read(registry: Registry, reference: Reference, digest: Digest, trusted: Trusted) -> tuple[Record, ...]:
@@ -77,38 +55,21 @@ def read(registry: Registry, reference: Reference, digest: Digest, trusted: Trus
         NotAnIndex: somebody put something else where the list of referrers has to be.
         TooManyRecords: somebody attached very many.
     """
-    referrers = registry.referrers(reference, digest)
-    candidates = [descriptor for descriptor in referrers if descriptor.artifact_type in _LISTED_AS]
-    if len(candidates) > _MAX_RECORDS:
-        raise TooManyRecords(reference.at_digest(digest), len(candidates))
-    found = [_believed(registry, reference, digest, candidate, trusted) for candidate in candidates]
-    return tuple(sorted((record for record in found if record), key=lambda record: record.at))
+    return believed(statements.read(registry, reference, digest, trusted, (MEDIA_TYPE,)))
 
 
-def _believed(
-    registry: Registry, reference: Reference, digest: Digest, candidate: Descriptor, trusted: Trusted
-) -> Record | None:
-    """Return the record in a referrer, if it is about `digest`, and signed by somebody trusted, who is named in it."""
-    bundle = _bundle(registry, reference, candidate)
-    said = bundle and proven(bundle, trusted)
-    if not said:
-        return None
-    by, payload = said
-    try:
-        record = Record.from_statement(Statement.parse(payload))
-    except (InvalidStatement, InvalidRecord):
-        return None
-    return record if record.digest == digest and record.by == str(by) else None
-
-
-def _bundle(registry: Registry, reference: Reference, candidate: Descriptor) -> Bundle | None:
-    try:
-        layers = registry.manifest(reference.at_digest(candidate.digest)).layers
-        if [layer.media_type for layer in layers] != [MEDIA_TYPE] or layers[0].size > _MAX_RECORD_BYTES:
-            return None
-        return Bundle.parse(registry.blob(reference, layers[0]))
-    except (NotFound, ContentMismatch, InvalidManifest):
-        return None
+def believed(said: Iterable[Said]) -> tuple[Record, ...]:
+    """Return the records among what somebody trusted said, the oldest first, each by whoever is named in it."""
+    found = []
+    for each in said:
+        if each.kind == MEDIA_TYPE:
+            try:
+                record = Record.from_statement(each.statement)
+            except InvalidRecord:
+                continue
+            if record.by == each.by:
+                found.append(record)
+    return tuple(sorted(found, key=lambda record: record.at))
 
 
 def superseded_by(
@@ -118,7 +79,8 @@ def superseded_by(
 
     If there is one, somebody without a key moved the channel back to what was signed once: nothing may be built on
     that. Only digests that immutable tags of the same or a higher version name are looked at, which is none in a
-    repository whose channel has its newest. A move back of ours (`rollback`) has a newer record of its own.
+    repository whose channel has its newest. A move back of ours (`rollback`) has a newer record of its own, or, where
+    the run had no time for that, at least the hold that it wrote before.
 
     Raises:
         ImmutableTagMoved: a tag hides such a digest.
@@ -138,6 +100,8 @@ def superseded_by(
         record = _latest(registry, channel, other, trusted)
         if record is not None and _is_later(record, own, digest, higher=found > version):
             after.append(record)
+    if after and (held := holds.read(registry, channel, digest, trusted)):
+        after = [record for record in after if record.at > held[-1].at]
     return max(after, key=lambda record: record.at, default=None)
 
 

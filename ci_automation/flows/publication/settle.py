@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import importlib.metadata
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.attestation import provenance, sbom
+from ci_automation.attestation.hold import MEDIA_TYPE as HOLD
 from ci_automation.attestation.provenance import Build, Source
+from ci_automation.attestation.record import MEDIA_TYPE as RECORD
 from ci_automation.attestation.record import Record, channel_name
 from ci_automation.errors import SigningError, VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, Trust
-from ci_automation.flows.publication import records
+from ci_automation.flows.publication import holds, records, statements
 from ci_automation.flows.publication.adopt import adopt
 from ci_automation.flows.publication.attest import attest
 from ci_automation.flux.artifact import SOURCE, immutable_tag, stated_options_digest, stated_version
 from ci_automation.flux.checksums import BUNDLE
 from ci_automation.flux.inventory import images
+from ci_automation.flux.pins import unpin
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
@@ -49,11 +54,8 @@ class NotRecorded(SigningError):
 
     hint = "Clusters need no record. The next run writes it."
 
-    def __init__(self, publication: Publication, problem: SigningError) -> None:
-        super().__init__(
-            f"{publication.channel} is at {publication.composed.digest}, signed and verified, and that is not "
-            f"recorded: {problem}"
-        )
+    def __init__(self, channel: Reference, digest: Digest, problem: SigningError) -> None:
+        super().__init__(f"{channel} is at {digest}, signed and verified, and that is not recorded: {problem}")
 
 
 def refuse_moved_back(observed: Observed, version: Version, ports: Ports, intent: Intent) -> None:
@@ -86,33 +88,33 @@ def record(publication: Publication, ports: Ports, intent: Intent) -> None:
     """
     if ports.signer is None:
         return
+    made = Record(
+        channel=channel_name(publication.channel),
+        digest=publication.composed.digest,
+        previous=publication.base,
+        version=publication.version,
+        tag=immutable_tag(publication.version, publication.composed.digest),
+        by=str(ports.signer.who),
+        at=ports.clock(),
+        proof=publication.proof,
+        options=publication.composed.recipe.options.digest,
+        run=intent.run.url or None,
+        approval=publication.approval,
+    )
+    write_down(made, publication.channel, publication.composed.manifest, ports.signer, ports)
+
+
+def write_down(made: Record, channel: Reference, manifest: Manifest, signer: Signer, ports: Ports) -> None:
+    """Write the record of a move that is done.
+
+    Raises:
+        NotRecorded: it cannot be signed.
+    """
     ports.say("recording it")
     try:
-        _write(publication, ports.signer, ports, intent)
+        records.write(ports.registry, channel, manifest, made, signer)
     except SigningError as problem:  # its own hint would say that nothing has changed
-        raise NotRecorded(publication, problem) from problem
-
-
-def _write(publication: Publication, signer: Signer, ports: Ports, intent: Intent) -> None:
-    records.write(
-        ports.registry,
-        publication.channel,
-        publication.composed.manifest,
-        Record(
-            channel=channel_name(publication.channel),
-            digest=publication.composed.digest,
-            previous=publication.base,
-            version=publication.version,
-            tag=immutable_tag(publication.version, publication.composed.digest),
-            by=str(signer.who),
-            at=ports.clock(),
-            proof=publication.proof,
-            options=publication.composed.recipe.options.digest,
-            run=intent.run.url or None,
-            approval=publication.approval,
-        ),
-        signer,
-    )
+        raise NotRecorded(channel, made.digest, problem) from problem
 
 
 def attest_publication(publication: Publication, signer: Signer, ports: Ports, intent: Intent) -> None:
@@ -133,6 +135,7 @@ def attest_publication(publication: Publication, signer: Signer, ports: Ports, i
         base=publication.base,
         overlay=recipe.overlay.without(recipe.path).digest(),
         configuration=intent.config_digest,
+        pins=unpin(recipe.components)[1],
     )
     run = provenance.Invocation(
         policy="approval" if publication.approval else "auto",
@@ -144,19 +147,29 @@ def attest_publication(publication: Publication, signer: Signer, ports: Ports, i
     )
     predicates = {
         provenance.PREDICATE_TYPE: provenance.provenance(build, run),
-        sbom.PREDICATE_TYPE: sbom.sbom(publication.version, images(recipe.components), {}),
+        sbom.PREDICATE_TYPE: _contents(publication.version, recipe.components),
     }
     attest(ports.registry, publication.channel, composed.digest, predicates, signer)
+
+
+def _contents(version: Version, components: str) -> dict[str, Any]:
+    """Return the list of the controllers in a components file, with the digests of those that are pinned."""
+    plain, pins = unpin(components)
+    return sbom.sbom(version, images(plain), pins)
 
 
 def settle_record(observed: Observed, ports: Ports, intent: Intent) -> None:
     """Write the record of where the channel is, if the run that moved it had no time to."""
     if ports.signer is None or ports.trusted is None or observed.trust is not Trust.VERIFIED:
         return
-    present = records.read(ports.registry, observed.channel, observed.digest, ports.trusted)
-    if any(found.is_for(observed.channel) for found in present):
+    said = statements.read(ports.registry, observed.channel, observed.digest, ports.trusted, (RECORD, HOLD))
+    present = [found for found in records.believed(said) if found.is_for(observed.channel)]
+    held = holds.believed(said, observed.channel)
+    rolled_back = held[-1].digest if present and held and held[-1].at > present[-1].at else None
+    if present and rolled_back is None:
         return
     if (missing := _recovered(observed, ports.signer, ports.clock(), intent.run.url)) is not None:
+        missing = replace(missing, previous=rolled_back, rolled_back=rolled_back is not None)
         refuse_moved_back(observed, missing.version, ports, intent)  # a record vouches for where the channel is
         ports.registry.put_blob(observed.channel, CONFIG_BLOB)
         records.write(ports.registry, observed.channel, observed.manifest, missing, ports.signer)

@@ -1,8 +1,8 @@
-"""The program that `delegate.py` runs a release's flux CLI with: it takes away what the CLI does not need, then is it.
+"""The program that a release's flux CLI and kustomize are run with: it takes away what they do not need, then is one.
 
 It runs in a process of its own, `python -I confined.py REPORT PROGRAM ARGUMENT...`, since nothing of this can be taken
 back, and imports nothing but the standard library. Into the file descriptor REPORT it writes what is out of reach of
-the CLI: `network`, `files`, both with a blank between, or nothing.
+PROGRAM: `network`, `files`, both with a blank between, or nothing.
 """
 
 from __future__ import annotations

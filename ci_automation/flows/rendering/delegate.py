@@ -6,31 +6,27 @@ use to do harm: see `confined.py`.
 
 from __future__ import annotations
 
-import ctypes
 import gzip
 import hashlib
 import io
 import os
 import platform
-import signal
-import subprocess
 import sys
 import tarfile
 import zlib
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from ci_automation.errors import VerificationFailed
+from ci_automation.flows import confinement
 from ci_automation.flows.rendering.confined import MAX_OUTPUT_BYTES
 from ci_automation.flux.checksums import parse_checksums
 from ci_automation.flux.render import header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from ci_automation.flows.confinement import Ended
     from ci_automation.flux.options import Options
     from ci_automation.flux.release import FetchedRelease, ReleaseSource
     from ci_automation.flux.version import Version
@@ -40,11 +36,7 @@ MAX_PROGRAM_BYTES = 400 << 20  # and the CLI 80 MB
 _MAX_MEMBERS = 16
 _CHUNK = 1 << 20
 _SECONDS = 60  # it takes less than one
-_LAUNCHER = Path(__file__).with_name("confined.py")
 _SHOWN = 300
-_PARTS = ("network", "files")  # what `confined.py` takes away, in its words
-_GET_DUMPABLE, _SET_DUMPABLE = 3, 4  # linux/prctl.h
-_NONE = (ctypes.c_ulong(0),) * 4
 # What upstream builds for Linux (its `.goreleaser.yml`), by what the kernel calls the machine.
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv6l": "arm", "armv7l": "arm"}
 
@@ -152,70 +144,19 @@ def _write(content: IO[bytes], program: Path) -> None:
             file.write(chunk)
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    output: bytes
-    in_reach: tuple[str, ...]
+def _run(version: Version, command: list[str]) -> Ended:
+    """Run a program, confined, and return what it printed."""
+    ended = confinement.run(command, _SECONDS)
+    if ended.code is None:
+        raise DelegationFailed(version, f"it was stopped after {_SECONDS} seconds")
+    if ended.code:
+        raise DelegationFailed(version, _reason(ended.code, ended.complaint))
+    return ended
 
 
-def _run(version: Version, command: list[str]) -> _Done:
-    """Run a program, confined, and return what it printed.
-
-    Its output goes to files without a name, whose size is limited: nothing waits for a process that it left behind.
-    """
-    folder = str(Path(command[0]).parent)
-    environment = {"HOME": folder, "TMPDIR": folder}
-    if libraries := os.environ.get("LD_LIBRARY_PATH"):  # some Pythons do not start without; the CLI never has it
-        environment["LD_LIBRARY_PATH"] = libraries
-    told, report = os.pipe()
-    with _closed(), TemporaryFile() as output, TemporaryFile() as complaint, os.fdopen(told, "rb") as telling:
-        try:
-            process = subprocess.Popen(  # noqa: S603  # the file that was just verified and unpacked
-                [sys.executable, "-I", "-S", str(_LAUNCHER), str(report), *command],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=complaint,
-                env=environment,
-                cwd=folder,
-                pass_fds=(report,),
-                start_new_session=True,
-            )
-        finally:
-            os.close(report)
-        try:
-            code = process.wait(_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise DelegationFailed(version, f"it was stopped after {_SECONDS} seconds") from None
-        finally:
-            with suppress(ProcessLookupError):  # what it left behind goes too
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if code:
-            raise DelegationFailed(version, _reason(code, complaint))
-        output.seek(0)
-        cut_off = telling.read().decode().split()
-        return _Done(output.read(MAX_OUTPUT_BYTES), tuple(part for part in _PARTS if part not in cut_off))
-
-
-@contextmanager
-def _closed() -> Iterator[None]:
-    """Keep other processes of the same user from reading the environment and the memory of this one.
-
-    Most kernels let a confined process read nothing of the kind; this is for those that cannot confine it.
-    """
-    control = ctypes.CDLL(None).prctl
-    before = control(_GET_DUMPABLE, *_NONE)
-    control(_SET_DUMPABLE, *_NONE)
-    try:
-        yield
-    finally:
-        control(_SET_DUMPABLE, ctypes.c_ulong(before), *_NONE[1:])
-
-
-def _reason(code: int, complaint: IO[bytes]) -> str:
+def _reason(code: int, complaint: str) -> str:
     """Return how a program ended, and the first line of its complaint without what could control a terminal."""
-    complaint.seek(0)
-    lines = complaint.read(1 << 16).decode(errors="replace").strip().splitlines()
+    lines = complaint.strip().splitlines()
     said = "".join(c if c.isprintable() else "?" for c in lines[0][:_SHOWN]) if lines else "it did not say why"
     ended = f"it was ended by the signal {-code}" if code < 0 else f"it ended with the code {code}"
     return f"{ended}: {said}"

@@ -11,10 +11,12 @@ from ci_automation.flows.observe import look_at
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import Recipe, compose
+from ci_automation.flux.pins import pin
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.base import Base
     from ci_automation.flows.ports import Intent, Ports
 
 
@@ -57,7 +59,7 @@ def rederive(reference: Reference, ports: Ports, intent: Intent) -> Derivation:
         commit=release.commit,
         release=release.bundle.digest,
         options=base.options,
-        components=rendered.text,
+        components=pin(rendered.text, base.pins),
         overlay=base.overlay,
         path=base.path,
     )
@@ -68,10 +70,17 @@ def rederive(reference: Reference, ports: Ports, intent: Intent) -> Derivation:
         ("upstream", release.vouched or "nobody vouches for the release: its checksums are not signed"),
         ("options", " ".join(_flag(*option) for option in base.options.differing().items()) or "Flux's own"),
         ("rendering", f"{base.path} is what the release gives with these options, byte for byte ({rendered.proof})"),
+        *_pinned(base),
         ("overlay", f"{len(base.overlay.files)} other files: {base.overlay.digest()}"),
         ("result", f"made again it is {made.digest}"),
     )
     return Derivation(steps, observed.digest, made.digest)
+
+
+def _pinned(base: Base) -> tuple[tuple[str, str], ...]:
+    """Return the input that nothing proves: which digests the images had."""
+    number = len(base.pins)
+    return (("images", f"it pins {number} images, to digests that nobody was asked about"),) if number else ()
 
 
 def _flag(name: str, value: object) -> str:

@@ -9,10 +9,15 @@ if TYPE_CHECKING:
     from ci_automation.flux.crds.snapshot import Snapshot
     from ci_automation.flux.kubernetes import KubernetesRange
 
+ARTIFACTS = ("oci://", "layout:")
+
 
 @dataclass(frozen=True, slots=True)
 class GivenFile:
-    """A file of manifests that somebody wants looked at, by the name that the user knows it by."""
+    """A file of manifests that somebody wants looked at, by the name that the user knows it by.
+
+    A file in an artifact has the artifact's address before its path.
+    """
 
     name: str
     content: bytes

@@ -28,7 +28,7 @@ from ci_automation.flux.release import (
     releases,
     successors_complete,
 )
-from ci_automation.flux.sources.rest import creation, field, listing, listings
+from ci_automation.flux.sources.rest import creation, field, listing, listings, notes
 from ci_automation.github.repository import Repository
 
 if TYPE_CHECKING:
@@ -179,31 +179,36 @@ class GitHubSource:
     def _with_checksums(self, found: tuple[Listing, ...], newer_than: Version | None) -> Iterator[Listing]:
         """Yield the releases with their checksums files, which are asked for by name, and that has the version in it.
 
-        Only those that somebody may want are asked for: a check that finds nothing newer stays at one request.
+        Only those that somebody may want are asked for, and only of them the notes: a check that finds nothing newer
+        stays at one small request.
         """
         wanted = [
             version
             for version in _versions(item for item in found if not item.draft)
             if newer_than is None or version > newer_than
         ]
-        complete = {version for version in _versions(found) if version not in wanted}
+        complete = dict.fromkeys((version for version in _versions(found) if version not in wanted), "")
         for start in range(0, len(wanted), _AT_ONCE):
             complete |= self._that_have_checksums(wanted[start : start + _AT_ONCE])
         for item in found:
             version = read_version(item.tag)
-            added = {checksums_name(version)} if version in complete else set()
-            yield replace(item, assets=item.assets | added)
+            if version in complete:
+                yield replace(item, assets=item.assets | {checksums_name(version)}, notes=complete[version])
+            else:
+                yield item
 
-    def _that_have_checksums(self, wanted: Sequence[Version]) -> set[Version]:
+    def _that_have_checksums(self, wanted: Sequence[Version]) -> dict[Version, str]:
+        """Return the notes of those that have them."""
         owner, _, name = self._repository.partition("/")
         fields = "".join(
-            f'r{number}:release(tagName:"{version}"){{m:releaseAssets(first:1,name:"{checksums_name(version)}"){_NAMES}}}'
+            f'r{number}:release(tagName:"{version}"){{'
+            f'd:description m:releaseAssets(first:1,name:"{checksums_name(version)}"){_NAMES}}}'
             for number, version in enumerate(wanted)
         )
         query = f"query($o:String!,$r:String!){{repository(owner:$o,name:$r){{{fields}}}}}"
         repository = self._ask(query, {"o": owner, "r": name})
         return {
-            version
+            version: notes(release, "d", f"{version} of {self._where}")
             for number, version in enumerate(wanted)
             if (release := repository.get(f"r{number}"))
             and checksums_name(version) in self._assets(field(release, "m", dict, self._where))

@@ -55,8 +55,17 @@ def listing(value: object, name: str, where: str) -> Listing:
             field(asset, "name", str, f"an asset of {name} of {where}")
             for asset in field(value, "assets", list, f"{name} of {where}")
         ),
-        notes=(_optional(value, "body", f"{name} of {where}") or "")[:_MAX_NOTES],
+        notes=notes(value, "body", f"{name} of {where}"),
     )
+
+
+def notes(value: object, key: str, where: str) -> str:
+    """Return the release notes that a release has under `key`, as they came, or nothing where it has none.
+
+    Raises:
+        InvalidReleaseList: they are no text.
+    """
+    return (_optional(value, key, where) or "")[:_MAX_NOTES]
 
 
 def creation(value: object) -> str | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FLEET = "acme/fleet"
 BRANCH = "flux-manifests/production"
 LOCK = ".github/flux-manifests.lock.yaml"
-ALL = {"contents": "write", "pull_requests": "write", "issues": "write", "actions": "write"}
+ALL = {"contents": "write", "pull_requests": "write", "issues": "write", "actions": "write", "statuses": "read"}
 APPROVE = b"""\
 name: Approve
 run-name: "Approve ${{ inputs.artifact }} (${{ inputs.key }})"

@@ -45,6 +45,13 @@ def test_checksums_are_asked_for_only_where_something_is_newer(github: FakeGitHu
     assert b"flux_2.8.5_checksums.txt" not in github.requests[1].body
 
 
+def test_notes_are_asked_for_only_where_something_is_newer(github: FakeGitHub, source: Open) -> None:
+    notes = {str(release.version): release.notes for release in source().list(V285)}
+    assert notes["v2.9.4"] == "Release notes of v2.9.4"
+    assert notes["v2.8.5"] == ""
+    assert b"description" not in github.requests[0].body
+
+
 @pytest.mark.parametrize(
     ("newer_than", "pages", "least"),
     [

@@ -27,6 +27,7 @@ class Repository(Pulls):
         super().__init__(forge, name, objects, private=private)
         self.environments: dict[str, Environment] = {}
         self.runs: list[Run] = []
+        self.statuses: dict[str, dict[str, str]] = {}  # by commit, the state of each context
         self.dispatched: list[tuple[str, dict[str, Any]]] = []  # event type and payload of every repository dispatch
         self._workflows: dict[str, Workflow] = {}
 

@@ -262,3 +262,19 @@ def _content(repo: Repository, path: str, leaf: Leaf) -> Json:
         "download_url": None,
         "_links": {"self": place, "git": git, "html": web},
     }
+
+
+@route("GET", f"{REPO}/commits/{{ref}}/status", "statuses=read")
+def combined_status(call: Call) -> Answer:
+    repo = call.repo
+    sha = repo.resolve(call.path["ref"])
+    if sha is None:
+        raise _MISSING
+    said = [shown.status(repo, sha, context, state) for context, state in repo.statuses.get(sha, {}).items()]
+    listed = page(call, said)
+    states = {each["state"] for each in said}
+    state = next((one for one in ("error", "failure", "pending") if one in states), "success" if states else "pending")
+    base = f"{repo.forge.url}/repos/{repo.full_name}/commits/{sha}"
+    combined = {"state": state, "sha": sha, "total_count": len(said), "statuses": listed.body}
+    more = {"repository": shown.repository(repo), "commit_url": base, "url": f"{base}/status"}
+    return Answer(200, combined | more, listed.headers)

@@ -64,6 +64,23 @@ def full_repository(repo: Repository) -> Json:
     }
 
 
+def status(repo: Repository, sha: str, context: str, state: str) -> Json:
+    """Return what is said of a commit under one context."""
+    number = sum(context.encode())
+    return {
+        "id": number,
+        "node_id": f"SC_{number}",
+        "url": f"{repo.forge.url}/repos/{repo.full_name}/statuses/{sha}",
+        "state": state,
+        "context": context,
+        "description": None,
+        "target_url": None,
+        "avatar_url": None,
+        "created_at": when(repo.now()),
+        "updated_at": when(repo.now()),
+    }
+
+
 def _signature(signature: Signature) -> Json:
     at = dt.datetime.fromtimestamp(signature.at, dt.UTC)
     return {"name": signature.name, "email": signature.email, "date": when(at)}

@@ -89,7 +89,55 @@ class TestClusters:
 
 
 def test_a_promotion_names_its_source_its_soak_time_and_its_evidence() -> None:
-    line = "    promote: {from: staging, after: 72h, evidence: [{url: 'https://h.test', field: ok, equals: 'true'}]}\n"
+    where = "oci://h.test/staging:stable"
+    told = "[{url: 'https://h.test', field: ok, equals: 'true'}]"
+    line = f"    promote: {{from: '{where}', after: 72h, evidence: {told}}}\n"
     evidence = replace(EvidenceConfig(), url="https://h.test", field="ok", equals="true")
-    assert artifact(line).promote == PromoteConfig("staging", timedelta(hours=72), (evidence,))
+    assert artifact(line).promote == PromoteConfig(where, timedelta(hours=72), (evidence,))
     assert artifact("").promote is None
+
+
+def promoted(more: str = "", b: str = "{from: a}", a: str = "") -> str:
+    """Return what is wrong with a file of two artifacts, the second promoted from the first."""
+    first = f"    promote: {a}\n" if a else ""
+    text = (
+        "version: 1\nartifacts:\n"
+        f"  - name: a\n    url: oci://h.test/a:stable\n{first}"
+        f"  - name: b\n    url: oci://h.test/b:stable\n    promote: {b}\n{more}"
+    )
+    try:
+        parse(text.encode(), "config.yaml")
+    except InvalidConfig as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    "b",
+    [
+        "{from: a}",
+        "{from: 'oci://h.test/a:stable'}",
+        "{from: 'oci://elsewhere.test/a:stable', after: 72h}",
+        "{from: a, evidence: [{status: e2e, repository: acme/fleet}, {report: report.json}]}",
+    ],
+)
+def test_a_promotion_that_goes_together_is_taken(b: str) -> None:
+    assert promoted(b=b) == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "b", "a", "problem"),
+    [
+        ("", "{from: c}", "", "is neither the name of an artifact (a, b)"),
+        ("", "{from: b}", "", "leads back to this artifact"),
+        ("", "{from: a}", "{from: b}", "artifacts[1].promote.from: leads back to this artifact"),
+        ("    flags: {log-level: debug}\n", "{from: a}", "", "says how an artifact is rendered"),
+        ("    pinImages: true\n", "{from: a}", "", "artifacts[1].pinImages: says how"),
+        ("", "{from: a, evidence: [{field: x}]}", "", "takes one of url, status and report"),
+        ("", "{from: a, evidence: [{url: 'https://h', report: x}]}", "", "takes one of url, status and report"),
+        ("", "{from: a, evidence: [{url: 'https://h', field: x}]}", "", "url, field and equals go together"),
+        ("", "{from: a, evidence: [{report: x, repository: acme/fleet}]}", "", "status and repository go together"),
+    ],
+)
+def test_a_promotion_that_does_not_is_told(more: str, b: str, a: str, problem: str) -> None:
+    assert problem in promoted(more, b, a)

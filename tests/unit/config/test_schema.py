@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from ci_automation.config.load import schema
-from ci_automation.config.schema import Artifact, Defaults, File, FreezeEntry, PolicySection, section_at
+from ci_automation.config.rules import FreezeEntry, PolicySection
+from ci_automation.config.schema import Artifact, Defaults, File, section_at
 from ci_automation.flux.options import Options
 from tests.unit.config.test_load import FULL, MINIMAL
 

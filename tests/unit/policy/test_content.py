@@ -82,8 +82,10 @@ class TestChanges:
         assert found["image"].looked_at == "the policy lets through image, 1 change"
         assert found["changes"].reason == "it changes rbac, image"
 
-    def test_no_change_has_no_verdict(self) -> None:
-        assert {verdict.gate for verdict in verdicts()} == {"proof"}
+    def test_no_change_has_no_verdict_and_every_other_gate_its_own(self) -> None:
+        found = verdicts()
+        assert {verdict.gate for verdict in found} == {"removal", "proof", "options", "files", "edits"}
+        assert all(verdict.looked_at and verdict.decision is Decision.AUTO for verdict in found)
 
 
 class TestHazards:
@@ -104,6 +106,12 @@ class TestHazards:
         assert decide(verdicts(hazards=[hazard(Certainty.UNCHECKED)], refuse=policy)) is Decision.REFUSED
         assert decide(verdicts(hazards=[hazard(Certainty.POSSIBLE)], refuse=policy)) is Decision.APPROVAL
 
+    def test_who_looked_and_found_nothing_says_so_and_where_something_is_found_that_is_said_instead(self) -> None:
+        looked = (Verdict("crds", Decision.AUTO, "fine", "2 snapshots"), Verdict("images", Decision.AUTO, "fine", "x"))
+        found = content_verdicts(Content(hazards=(BREAK,), looked=looked), situation())
+        assert [verdict.gate for verdict in found if verdict.gate in {"crds", "images"}] == ["crds", "images"]
+        assert [verdict.reason for verdict in found if verdict.gate == "crds"] == [BREAK.sentence]
+
 
 class TestAcknowledged:
     @pytest.mark.parametrize("what", [RULE, BREAK], ids=["a change", "a hazard"])
@@ -113,8 +121,17 @@ class TestAcknowledged:
         assert decide(found) is Decision.AUTO
         assert f"{what.sentence}; acknowledged until 2026-07-02: nobody uses it" in reasons(found)
 
-    def test_it_ends_with_its_date(self) -> None:
-        assert decide(verdicts(hazards=[BREAK], acknowledge=known(BREAK, NOW))) is Decision.REFUSED
+    @pytest.mark.parametrize("what", [RULE, BREAK], ids=["a change", "a hazard"])
+    def test_it_ends_with_its_date_and_that_is_told(self, what: Change | Hazard) -> None:
+        changes, hazards = ([what], []) if isinstance(what, Change) else ([], [what])
+        found = verdicts(changes, hazards, acknowledge=known(what, NOW))
+        assert decide(found) is not Decision.AUTO
+        assert f"{what.sentence} (acknowledged until 2026-07-01, and no longer)" in reasons(found)
+
+    def test_of_many_some_are_told_and_the_rest_is_counted(self) -> None:
+        many = [hazard(Certainty.CERTAIN, f"kind {number}") for number in range(5)]
+        found = verdicts(hazards=many, acknowledge=tuple(known(each)[0] for each in many))
+        assert reasons(found)[-1] == "3 more that a person has allowed"
 
     def test_another_change_of_the_same_class_still_asks(self) -> None:
         other = change(ChangeKind.RULE_ADDED, "ClusterRole flux-edit may now read secrets", ROLE)

@@ -112,6 +112,11 @@ def test_reasons_are_those_that_stop() -> None:
     assert reasons(map(verdict, [Decision.AUTO, Decision.HOLD])) == ("because hold",)
 
 
+def test_the_gravest_reason_comes_first() -> None:
+    said = reasons(map(verdict, [Decision.APPROVAL, Decision.HOLD, Decision.REFUSED]))
+    assert said == ("because refused", "because hold", "because approval")
+
+
 def test_where_nothing_stops_the_telling_passes_are_the_reasons() -> None:
     passes = [Verdict("age", Decision.AUTO, "it is 184 days old"), Verdict("freeze", Decision.AUTO, "no freeze is on")]
     assert reasons(passes) == ("it is 184 days old",)

@@ -8,8 +8,9 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
-from ci_automation.report.markdown import cell, code, link, table
+from ci_automation.report.markdown import cell, code, command, folded, link, table
 from ci_automation.report.quote import inline
 
 HOSTILE = st.text(alphabet=st.sampled_from(list("ab `|\\\n\r\t<>[]()!@#*_~:/.&;")), max_size=30)
@@ -48,6 +49,37 @@ def test_nothing_ends_the_code_that_it_is_in(text: str) -> None:
         assert html.unescape(inner).split() == text.replace("\r", "\ufffd").replace("\t", "\ufffd").split()
     else:
         assert made == "" or re.fullmatch(r"`[^`|\n]+`", made)
+
+
+@pytest.mark.parametrize(
+    ("text", "markdown"),
+    [
+        pytest.param("kubectl get x -o json | kubectl replace -f -", None, id="a bar"),
+        pytest.param("a 'b' \\c <d> &amp; *e*", None, id="signs"),
+        pytest.param("a`b|c", "<code>a&#96;b&#124;c</code>", id="a backtick"),
+        pytest.param(" a\nb ", "`a b`", id="two lines"),
+        pytest.param("", "", id="nothing"),
+    ],
+)
+def test_a_command_is_in_the_page_as_it_is_typed(text: str, markdown: str | None) -> None:
+    assert command(text) == (f"`{text}`" if markdown is None else markdown)
+
+
+@given(HOSTILE)
+def test_nothing_ends_a_command_and_all_of_it_is_seen(text: str) -> None:
+    (paragraph,) = [it for it in MarkdownIt("commonmark").parse(f"x {command(text)} y") if it.type == "inline"]
+    kinds = [child.type for child in paragraph.children or ()]
+    if "`" in text:
+        assert kinds == ["text", "html_inline", "text", "html_inline", "text"]
+    elif text.strip():
+        (seen,) = [child.content for child in paragraph.children or () if child.type == "code_inline"]
+        assert seen == text.replace("\r", "\ufffd").replace("\t", "\ufffd").replace("\n", " ").strip()
+        assert kinds == ["text", "code_inline", "text"]
+
+
+def test_what_is_folded_opens_with_a_click_and_nothing_is_not_folded() -> None:
+    assert folded("More", "- a") == "<details>\n<summary>More</summary>\n\n- a\n\n</details>"
+    assert folded("More", "") == ""
 
 
 @given(st.lists(st.tuples(HOSTILE, HOSTILE, HOSTILE), max_size=4))

@@ -11,27 +11,51 @@ from markdown_it import MarkdownIt
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
+from ci_automation.flux.changes.model import Change, ChangeKind, ObjectId, Severity
+from ci_automation.flux.hazard import Certainty, Hazard, Place
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.policy.decision import Decision
-from ci_automation.policy.plan import ImageChange, PlannedStep
+from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.policy.plan import PlannedStep
+from ci_automation.report.notes import ReleaseNotes
 from ci_automation.report.quote import inline
 from ci_automation.report.request import MAX_BODY, Mark, MarkState, Page, superseded, withdrawn
 
 BASE, TARGET, OTHER = (Digest.of(text) for text in (b"base", b"target", b"other"))
-FLUXCD = "ghcr.io/fluxcd"
+SOURCE = ObjectId("apps", "Deployment", "flux-system", "source-controller")
+GONE = ObjectId("apiextensions.k8s.io", "CustomResourceDefinition", "", "old.example")
+HAZARD = Hazard(
+    "crds",
+    Certainty.POSSIBLE,
+    "old.example",
+    "objects may use it",
+    (Place("a.yaml", 3),),
+    ("Run `flux migrate -f a.yaml`.",),
+)
 STEP = PlannedStep(
     Version.parse("v2.8.8"), Version.parse("v2.9.4"), BASE, TARGET, Decision.APPROVAL,
     ("a minor release needs approval",), Options(), BASE, BASE, Proof.KNOWN,
-    (
-        ImageChange("source-controller", f"{FLUXCD}/source-controller:v1.8.0", f"{FLUXCD}/source-controller:v1.9.4"),
-        ImageChange("source-watcher", "", f"{FLUXCD}/source-watcher:v2.0.0"),
+    removed=("CustomResourceDefinition/old.example",),
+    changes=(
+        Change(ChangeKind.IMAGE, SOURCE, Severity.INFO, "v1"),
+        Change(ChangeKind.CRD_REMOVED, GONE, Severity.DANGER, "gone", fingerprint="0123456789abcdef"),
     ),
-    ("Deployment/source-watcher",), ("CustomResourceDefinition/old.example",),
+    hazards=(HAZARD,),
+    pruned=("CustomResourceDefinition old.example",),
+    gates=(
+        Verdict("kind", Decision.APPROVAL, "a minor release needs approval", "policy.minor: approval"),
+        Verdict("crdRemoval", Decision.APPROVAL, "gone", "the policy asks for crdRemoval, 1 change, 0123456789abcdef"),
+    ),
 )  # fmt: skip
 PAGE = Page("production", Reference.parse("oci://ghcr.io/acme/flux-manifests:production"), STEP)
-NOTES = "## Highlights\n\nThanks @octocat! Fixes #12, see https://github.com/fluxcd/flux2/pull/1\n"
+NOTES = (
+    ReleaseNotes(
+        STEP.new_version,
+        ("The kind Old was removed.",),
+        "## Highlights\n\nThanks @octocat! Fixes #12, see https://github.com/fluxcd/flux2/pull/1",
+    ),
+)
 
 
 WHOLE = f"""\
@@ -46,23 +70,61 @@ To merge this approves **Flux v2.9.4** for `oci://ghcr.io/acme/flux-manifests:pr
 
 - a minor release needs approval
 
+### What can break
+
+- **possible, crds**: objects may use it (`{HAZARD.fingerprint}`)
+  - `a.yaml:3`
+
+What to do:
+
+- Run `flux migrate -f a.yaml`\\.
+
+### What clusters delete
+
+- **CustomResourceDefinition old.example, with every object of its kind**
+
 ### What changes
 
-| controller | image now | image after |
-| --- | --- | --- |
-| source-controller | `ghcr.io/fluxcd/source-controller:v1.8.0` | `ghcr.io/fluxcd/source-controller:v1.9.4` |
-| source-watcher | none | `ghcr.io/fluxcd/source-watcher:v2.0.0` |
+1 crdRemoval, 1 image.
 
-New: Deployment/source-watcher.
+| severity | takes | class | object | what it means |
+| --- | --- | --- | --- | --- |
+| **danger** | approval | crdRemoval | `CustomResourceDefinition old.example` | gone |
 
-Gone: CustomResourceDefinition/old.example.
+<details>
+<summary>1 change that needs no look</summary>
+
+| severity | takes | class | object | what it means |
+| --- | --- | --- | --- | --- |
+| info |  | image | `Deployment flux-system/source-controller` | v1 |
+
+</details>
 
 Why the rendering is believed to be Flux's own: this version of the program was tested on this very release.
+
+<details>
+<summary>Why it is decided so, gate by gate</summary>
+
+| verdict | gate | input | reason |
+| --- | --- | --- | --- |
+| **approval** | kind | policy.minor: approval | a minor release needs approval |
+| **approval** | crdRemoval | the policy asks for crdRemoval, 1 change, 0123456789abcdef | gone |
+
+</details>
+
+### What the release notes say of breaking changes
+
+**v2.9.4**
+
+```text
+The kind Old was removed.
+```
 
 ### What to check
 
 - Nothing in use is gone: to prune a CRD deletes every object of its kind.
 - No manifest of yours needs an API version that Flux v2.9.4 does not serve any more, and none is stored in such a version in a cluster.
+- What can break is taken care of in every cluster, or does not concern any.
 - The reasons above are what you expect.
 - The release notes below ask for nothing that is still to be done.
 
@@ -76,6 +138,8 @@ A yes counts from people who may write to this repository: from who merges; wher
 
 <details>
 <summary>Release notes of v2.9.4, as upstream wrote them</summary>
+
+**v2.9.4**
 
 ```text
 ## Highlights
@@ -96,12 +160,14 @@ def test_the_page_of_a_minor() -> None:
 
 
 def test_a_change_of_content_alone_is_a_short_page() -> None:
-    step = replace(STEP, new_version=STEP.old_version, images=(), added=(), removed=(), proof=Proof.NONE)
+    step = replace(
+        STEP, new_version=STEP.old_version, removed=(), changes=(), hazards=(), pruned=(), gates=(), proof=Proof.NONE
+    )
     page = replace(PAGE, step=step)
     assert page.title == "Flux v2.8.8 for production (changed content)"
-    assert "No image changes." in page.body
+    assert "No object and no file changes." in page.body
     assert "is believed to be Flux's own: **nothing**" in page.body
-    for absent in ("New:", "Gone:", "prune", "API version", "notes", "details"):
+    for absent in ("can break", "delete", "prune", "API version", "notes", "details"):
         assert absent not in page.body
 
 
@@ -118,14 +184,20 @@ def test_what_a_yes_takes_is_said(approvals: int, team: str | None, counts: str)
 
 
 def test_much_is_cut_and_says_so() -> None:
-    images = tuple(ImageChange(f"controller-{n:03}", "a", "b") for n in range(40))
-    names = tuple(f"Kind/{n}" for n in range(33))
-    step = replace(STEP, images=images, added=names, removed=names, reasons=tuple("abcdefghijklmnopqrstuvwxyz123456"))
+    changes = tuple(replace(STEP.changes[0], sentence=f"image {n:03}") for n in range(50))
+    step = replace(STEP, changes=changes, hazards=(HAZARD,) * 43, reasons=tuple(str(n) for n in range(42)))
     body = replace(PAGE, step=step).body
-    assert "And 10 images more." in body
-    assert "controller-030" not in body
-    assert body.count("and 3 more.") == 2
+    assert "And 10 more." in body
+    assert "image 040" not in body
+    assert "- and 3 more that can break" in body
     assert "- and 2 more" in body
+
+
+def test_notes_of_several_releases_are_the_newest_first() -> None:
+    older = ReleaseNotes(Version.parse("v2.9.0"), (), "older words")
+    body = replace(PAGE, notes=(*NOTES, older)).body
+    assert "<summary>Release notes of v2.9.0 to v2.9.4, as upstream wrote them</summary>" in body
+    assert body.index("Highlights") < body.index("older words")
 
 
 HOSTILE = st.text(max_size=40) | st.sampled_from(
@@ -142,27 +214,34 @@ def kinds(markdown: str) -> list[str]:
 
 @given(st.lists(HOSTILE.filter(inline), min_size=5, max_size=5), HOSTILE)
 def test_no_text_breaks_the_page(texts: list[str], notes: str) -> None:
-    step = replace(
-        STEP, images=(ImageChange(texts[0], texts[1], texts[2]),), added=(texts[3],), removed=(), reasons=(texts[4],)
-    )
-    page = replace(PAGE, step=step, notes=notes, name=texts[0])
-    tame = replace(step, images=STEP.images[:1], added=("a",), reasons=("a",))
-    expected = replace(page, step=tame, name="a", notes="a" if "<details>" in page.body else "")
+    words = ReleaseNotes(STEP.new_version, (notes,), notes)
+    page = replace(PAGE, step=_saying(texts), notes=(words,), name=texts[0])
+    told = (replace(words, telling=("a",), text="a"),) if "as upstream wrote" in page.body else ()
+    expected = replace(page, step=_saying(["a"] * 5), name="a", notes=told)
     assert kinds(page.body) == kinds(expected.body)
     assert Mark.find(page.body) == Mark(BASE, TARGET)
     assert "\n" not in page.title
     assert "@octocat" not in page.title
 
 
+def _saying(texts: list[str]) -> PlannedStep:
+    a, b, c, d, e = texts
+    change = replace(STEP.changes[0], object=ObjectId("x", a, "", b), sentence=c)
+    hazard = replace(HAZARD, sentence=d, places=(Place("x" + e),), remedies=("x" + a,))
+    gates = (Verdict("x" + a, Decision.APPROVAL, b, c),)
+    return replace(STEP, changes=(change,), hazards=(hazard,), pruned=("x" + d,), gates=gates, reasons=(e,))
+
+
 def test_the_longest_page_is_one_that_github_takes() -> None:
     long = "|" * 2000
-    images, many = (ImageChange(long, long, long),) * 200, (long,) * 200
-    step = replace(STEP, images=images, added=many, removed=many, reasons=many)
-    page = replace(
-        PAGE, step=step, notes="x" * 1_000_000, name=long, channel=Reference.parse(f"layout:{long}:production")
-    )
+    changes = (replace(STEP.changes[0], sentence=long, object=ObjectId(long, long, long, long)),) * 200
+    hazards = (replace(HAZARD, sentence=long, places=(Place(long),) * 200, remedies=(long,) * 200),) * 200
+    gates, many = (Verdict(long, Decision.REFUSED, long, long),) * 200, (long,) * 200
+    step = replace(STEP, changes=changes, hazards=hazards, gates=gates, pruned=many, removed=many, reasons=many)
+    notes = tuple(ReleaseNotes(STEP.new_version, (long,) * 40, "x" * 60_000) for _ in range(50))
+    page = replace(PAGE, step=step, notes=notes, name=long, channel=Reference.parse(f"layout:{long}:production"))
     assert len(page.body) <= MAX_BODY
-    assert "and 190 more" in page.body
+    assert "and 197 more" in page.body
     assert "… (cut here)" in page.body
     assert len(page.title) < 256
 

@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.flux.changes.model import Change, ChangeKind, ObjectId, Severity
+from ci_automation.flux.hazard import Certainty, Hazard
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.policy.decision import Decision
-from ci_automation.policy.plan import ImageChange, PassedOver, Plan, PlannedStep
+from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
 from ci_automation.report.account import Account, Standing, Trouble, outputs
 from ci_automation.report.summary import summary, verdict
 from tests.fakes.world import CHANNEL
@@ -25,13 +27,25 @@ LIMIT = 1 << 20
 
 def step(old: Version, new: Version, decision: Decision, *reasons: str, images: int = 1) -> PlannedStep:
     base, target = (BASE, PATCHED) if old == OLD else (PATCHED, NEW)
-    changes = tuple(ImageChange(f"controller-{number}", "r/c:v1", "r/c:v2") for number in range(images))
+    changes = tuple(
+        Change(
+            ChangeKind.IMAGE, ObjectId("apps", "Deployment", "flux-system", f"c-{number}"), Severity.INFO, "v1 -> v2"
+        )
+        for number in range(images)
+    )
     overlay = Digest.of(b"")
-    return PlannedStep(old, new, base, target, decision, reasons, Options(), overlay, overlay, Proof.KNOWN, changes)
+    return PlannedStep(
+        old, new, base, target, decision, reasons, Options(), overlay, overlay, Proof.KNOWN, changes=changes
+    )
 
 
 AUTO = step(OLD, PATCH, Decision.AUTO, "a patch release is taken by itself")
-ASKED = replace(step(PATCH, MINOR, Decision.APPROVAL, "a minor release needs approval"), removed=("Deployment/x",))
+ASKED = replace(
+    step(PATCH, MINOR, Decision.APPROVAL, "a minor release needs approval"),
+    hazards=(Hazard("crds", Certainty.POSSIBLE, "x", "objects may be stored in it"),),
+    pruned=("Deployment flux-system/x",),
+    gates=(Verdict("kind", Decision.APPROVAL, "a minor release needs approval", "policy.minor: approval"),),
+)
 HELD = step(PATCH, MINOR, Decision.HOLD, "too young")
 PLAN = Plan(CHANNEL, OLD, BASE, (AUTO, ASKED), (PassedOver(MINOR, Decision.REFUSED, ("no majors",)),))
 NOTHING = Account("production", CHANNEL, Standing(OLD, BASE), signed=True, plan=Plan(CHANNEL, OLD, BASE, ()))
@@ -97,8 +111,11 @@ def test_the_summary_says_what_was_done_what_waits_and_how_to_approve_it() -> No
         f"To approve Flux v2.9.4: [say yes here](<{URL}>).",
         f"A yes counts for `{NEW}` on top of `{PATCHED}`, and for nothing else.",
         "**v2.8.7 to v2.8.8** (patch, rendering proven: known)",
-        "| image | `controller-0` | `r/c:v1` | `r/c:v2` |",
-        "| **gone** | Deployment/x |  |  |",
+        "| info | image | `Deployment flux-system/c-0` | v1 -\\> v2 |",
+        "What can break:\n\n- **possible, crds**: objects may be stored in it (`",
+        "<details>\n<summary>1 change that needs no look</summary>\n\n| severity |",
+        "What clusters delete:\n\n- Deployment flux-system/x\n",
+        "| **approval** | kind | policy.minor: approval | a minor release needs approval |\n\n</details>",
     ):
         assert part in text
 
@@ -113,6 +130,29 @@ def test_what_is_on_hold_is_not_asked_for() -> None:
     assert "| on hold | v2.9.4 |" in text
     assert "To approve" not in text
     assert "| waits | v2.9.4 |" in summary([replace(NOTHING, waiting=(ASKED, later))], None, LIMIT)
+
+
+def test_what_is_refused_comes_with_what_accepts_it() -> None:
+    hazard = replace(ASKED.hazards[0], certainty=Certainty.CERTAIN)
+    gates = (Verdict("crds", Decision.REFUSED, hazard.sentence, f"certain, {hazard.fingerprint}"),)
+    refused = replace(ASKED, decision=Decision.REFUSED, hazards=(hazard,), gates=gates)
+    text = summary([replace(NOTHING, waiting=(refused,))], None, LIMIT)
+    assert (
+        "<summary>To accept what stops it, instead, in the artifact's configuration</summary>\n\n```yaml\n"
+        f"acknowledge:\n  - {{fingerprint: {hazard.fingerprint}, until: DATE, reason: WHY}}  # crds\n```" in text
+    )
+    assert "To accept what stops it" not in summary([BOTH], None, LIMIT)
+
+
+def test_a_long_reason_is_cut_in_the_table_for_the_gates_have_all_of_it() -> None:
+    long = " ".join(f"word-{number}" for number in range(30))
+    gates = (Verdict("rbac", Decision.APPROVAL, long, "x"),)
+    text = summary([replace(NOTHING, waiting=(replace(ASKED, reasons=(long,), gates=gates),))], None, LIMIT)
+    table, _, rest = text.partition("To approve")
+    words = long.split()
+    assert "…" in table
+    assert words[-1] not in table
+    assert " ".join(words) in rest
 
 
 def test_who_approved_is_named() -> None:
@@ -136,12 +176,12 @@ def test_remarks_and_sections_of_others_come_last() -> None:
 
 
 def test_a_step_that_changes_no_object_says_so_and_one_that_changes_many_is_cut() -> None:
-    assert "No image, controller or CRD changes." in summary(
+    assert "No object and no file changes." in summary(
         [replace(NOTHING, published=(step(OLD, PATCH, Decision.AUTO, images=0),))], None, LIMIT
     )
     many = summary([replace(NOTHING, published=(step(OLD, PATCH, Decision.AUTO, images=75),))], None, LIMIT)
     assert many.count("| image |") == 60
-    assert "… and 15 more" in many
+    assert "And 15 more." in many
 
 
 @pytest.mark.parametrize("limit", [0, 50, 120, 400, 3000, 20_000])

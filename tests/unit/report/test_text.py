@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 import pytest
 
@@ -10,8 +11,8 @@ from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
-from ci_automation.policy.plan import ImageChange, PassedOver, Plan, PlannedStep
-from ci_automation.report.text import Table, approval_commands, plain_text, plan_table, step_details
+from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
+from ci_automation.report.text import Table, approval_commands, plain_text, plan_table
 
 OLD, NEW = Version.parse("v2.8.5"), Version.parse("v2.8.8")
 BASE, TARGET, LAST = (Digest.of(text) for text in (b"base", b"target", b"last"))
@@ -87,37 +88,17 @@ class TestPlanTable:
     def test_every_decision_has_its_words(self, decision: Decision, word: str) -> None:
         assert plan_table(plan(step(decision)), 0).rows[1][0] == word
 
+    def test_a_long_reason_is_cut_for_all_of_it_is_told_below_and_one_of_no_step_is_not(self) -> None:
+        long = "".join(f"{number:<8}" for number in range(40))
+        reasons = (long[:160], f"{long[:160]}x", "short")
+        passed = (PassedOver(NEW, Decision.REFUSED, (long,)),)
+        table = plan_table(plan(replace(step(), reasons=reasons), passed_over=passed), 0)
+        assert table.rows[1][3] == f"{long[:160]}; {long[:159].rstrip()}…; short"
+        assert table.rows[2][3] == long
+
     def test_a_hostile_reason_is_harmless(self) -> None:
         passed = (PassedOver(NEW, Decision.HOLD, ("frozen\x1b[2J\rall is well",)),)
         assert "\x1b" not in plan_table(plan(passed_over=passed), 0).to_text()
-
-
-class TestStepDetails:
-    def test_names_images_and_what_comes_and_goes(self) -> None:
-        images = (
-            ImageChange("source-controller", "r/source-controller:v1.8.5", "r/source-controller:v1.8.8"),
-            ImageChange("source-watcher", "", "r/source-watcher:v2.1.0"),
-            ImageChange("helm-controller", "r/helm-controller:v1", ""),
-        )
-        changed = PlannedStep(
-            *(OLD, NEW, BASE, TARGET, Decision.AUTO, (), Options(), BASE, BASE, Proof.DELEGATED),
-            images=images,
-            added=("Deployment/source-watcher",),
-            removed=("Deployment/helm-controller\x1b",),
-        )
-        assert step_details(changed).splitlines() == [
-            "v2.8.5 -> v2.8.8 (patch)",
-            "  image   source-controller: r/source-controller:v1.8.5 -> r/source-controller:v1.8.8",
-            "  image   source-watcher: none -> r/source-watcher:v2.1.0",
-            "  image   helm-controller: r/helm-controller:v1 -> none",
-            "  new     Deployment/source-watcher",
-            "  gone    Deployment/helm-controller\N{REPLACEMENT CHARACTER}",
-            "  proof   delegated",
-        ]
-
-    def test_says_when_nothing_of_that_changes(self) -> None:
-        details = step_details(step()).splitlines()
-        assert details[1:] == ["  no change of images, controllers or CRDs", "  proof   known"]
 
 
 class TestApprovalCommands:

@@ -1,0 +1,57 @@
+"""Telling other repositories what a run of the action has published."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ci_automation.approval.request import Request
+from ci_automation.cli.desk import now
+from ci_automation.flows.publication.records import read
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ci_automation.cli.desk import Hub
+    from ci_automation.cli.step import Step
+    from ci_automation.cli.target import Target
+    from ci_automation.github.runs import Runs
+    from ci_automation.report.account import Account
+
+
+def announced(account: Account, hub: Hub, goal: Target, step: Step) -> Account:
+    """Tell the configured repositories of what was published; one that cannot be told fails nothing."""
+    repositories = goal.configured.announce if goal.configured else ()
+    if not repositories or (told := _publication(account, goal, step)) is None:
+        return account
+    from ci_automation.approval.dispatch import Dispatch, Told, announce
+    from ci_automation.github.runs import Runs
+
+    def receiver(name: str) -> Runs:
+        return Runs(hub.client(name, contents="write", actions="read"), name)
+
+    dispatch = Dispatch.telling(*told, hub.sender)
+    words = {Told.SENT: "was told", Told.KNOWN: "knows it already", Told.FAILED: "was not told"}
+    remarks = []
+    for delivery in announce(dispatch, repositories, receiver, hub.job.server, now()):
+        text = f"{delivery.repository} {words[delivery.told]}. {delivery.remark}".strip()
+        step.tell("warning" if delivery.told is Told.FAILED else "notice", f"{goal.name}: {text}")
+        remarks.append(text)
+    return replace(account, remarks=(*account.remarks, *remarks))
+
+
+def _publication(account: Account, goal: Target, step: Step) -> tuple[Request, datetime] | None:
+    """Return what this run published last and when, by its record: a re-run tells what it had no time to tell."""
+    if not (account.published or step.job.attempt > 1):
+        return None
+    digest = account.after.digest if account.after else goal.ports.registry.resolve(goal.channel)
+    if digest is None:
+        return None
+    if goal.ports.trusted is None:  # nothing is signed, and so nothing recorded
+        last = account.published[-1] if account.published else None
+        return (Request(goal.channel, last.new_version, last.base, last.target), now()) if last else None
+    for record in reversed(read(goal.ports.registry, goal.channel, digest, goal.ports.trusted)):
+        if record.is_for(goal.channel) and (account.published or record.run == step.job.url):
+            base = record.previous or record.digest
+            return Request(goal.channel, record.version, base, record.digest), record.at
+    return None

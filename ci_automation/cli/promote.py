@@ -1,0 +1,131 @@
+"""The command `promote`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.cli import options as shared
+from ci_automation.cli.given import ContradictingOptions, Given
+from ci_automation.cli.output import print_json, print_parts, print_table, print_text
+from ci_automation.cli.promotions import Planned, all_waves, one
+from ci_automation.cli.results import APPROVAL_NEEDED
+from ci_automation.errors import Error
+from ci_automation.flows.promote import Promoted, promote
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.model import duration
+from ci_automation.report.promotion import PromotionShown, promotion_parts, promotions_table
+from ci_automation.report.text import plain_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@click.command("promote")
+@click.option("--from", "source", metavar="CHANNEL", help="where the digest is taken from: an address, or a name")
+@click.option("--to", metavar="CHANNEL", help="where it goes; without --from and --to: all that the configuration says")
+@click.option("--after", metavar="TIME", help="how long it must have been at the source, such as 72h")
+@click.option(
+    "--approve", multiple=True, metavar="DIGEST", help="approve the promotion of exactly this digest, with --to"
+)
+@click.option(
+    "--allow-removal", is_flag=True, help="let controllers and CRDs vanish; pruning a CRD deletes its objects"
+)
+@shared.exit_code
+@shared.signing
+@shared.clusters
+@shared.components_file
+@shared.registry_config
+@shared.common
+def command(source: str | None, to: str | None, after: str | None, *, exit_code: bool, **options: Any) -> int:
+    """Move a channel to the digest that another one has, as it is.
+
+    The digest is copied with its signatures, attestations and records, from registry to registry if need be; nothing
+    is rendered, and no artifact signed. It must have been at the source for some time, by the signed record of that,
+    and what the configuration names as evidence must speak for it; then the policy of the target decides. Without
+    --from and --to all promotions of the configuration are done that happen by themselves, wave by wave.
+
+    \b
+    flux-manifests promote --from staging --to production --after 72h
+    """
+    approved = frozenset(Digest.parse(text) for text in options.pop("approve"))
+    given = Given.of(options)
+    if to is not None:
+        return _one(one(source, to, duration(after) if after else timedelta(), given), approved, given)
+    if source or after or approved:
+        raise ContradictingOptions("--from, --after and --approve are about one channel, which --to has to name")
+    return _waves(given, exit_code=exit_code)
+
+
+def _one(planned: Planned, approved: frozenset[Digest], given: Given) -> int:
+    """Promote to one channel, which somebody asked for: what keeps it from being done is an error."""
+    done = promote(planned.promotion, approved)
+    shown = as_shown(planned.name, done)
+    if given.output == "text":
+        print_table(promotions_table((shown,)))
+        print_parts(promotion_parts(shown, every=given.verbose))
+    done.require_done()
+    if given.output == "json":
+        print_json(shown.to_json())
+    return 0
+
+
+def _waves(given: Given, *, exit_code: bool) -> int:
+    """Promote all that happens by itself; one that fails keeps none of the others from being done."""
+    values: list[dict[str, Any]] = []
+    shown: list[PromotionShown] = []
+    failed: list[tuple[Planned, Error]] = []
+    for planned, done in each_wave(all_waves(given)):
+        if isinstance(done, Error):
+            failed.append((planned, done))
+            told = {"code": done.code, "message": str(done), "hint": done.hint}
+            values.append({"name": planned.name, "artifact": str(planned.target), "error": told})
+        else:
+            shown.append(as_shown(planned.name, done))
+            values.append(shown[-1].to_json())
+    waits = any(each.decision is Decision.APPROVAL and not each.done for each in shown)
+    code = max((error.exit_code for _, error in failed), default=APPROVAL_NEEDED if exit_code and waits else 0)
+    if given.output == "json":
+        print_json({"exitCode": code, "promotions": values})
+        return code
+    if shown:
+        print_table(promotions_table(shown))
+    for each in shown:
+        print_parts(promotion_parts(each, every=given.verbose))
+        if each.decision is Decision.APPROVAL and not each.done:
+            print_text(f"To approve:\n  flux-manifests promote --to {each.name} --approve {each.digest}")
+    for planned, error in failed:
+        print_text(f"{click.style('error:', fg='red')} {planned.name}: {plain_text(str(error))}")
+        print_text(f"  hint: {plain_text(error.hint)}   (exit {error.exit_code}, code {error.code})")
+    return code
+
+
+def each_wave(waves: tuple[tuple[Planned, ...], ...]) -> Iterator[tuple[Planned, Promoted | Error]]:
+    """Promote wave by wave what happens by itself, and yield what became of each."""
+    for wave in waves:
+        for planned in wave:
+            try:
+                yield planned, promote(planned.promotion)
+            except Error as error:
+                yield planned, error
+
+
+def as_shown(name: str, done: Promoted) -> PromotionShown:
+    """Return what is told of a promotion."""
+    found = done.considered
+    return PromotionShown(
+        name=name,
+        source=found.promotion.source,
+        target=found.promotion.target,
+        version=found.version,
+        digest=found.digest,
+        old_version=found.old_version,
+        before=found.before.digest if found.before else None,
+        decision=found.decision,
+        reasons=found.reasons,
+        findings=found.findings,
+        done=done.done,
+    )

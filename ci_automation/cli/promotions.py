@@ -1,0 +1,166 @@
+"""From options and configuration to promotions: what goes where, under whose trust, and what has to speak for it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.reference import Reference
+from ci_automation.cli.given import GITHUB_API, configuration, github
+from ci_automation.cli.target import NothingNamed, reading, target
+from ci_automation.config.model import UnknownArtifact
+from ci_automation.errors import UsageError
+from ci_automation.flows.evidence import Address, CommitStatus, Report
+from ci_automation.flows.promotion import Promotion
+from ci_automation.flows.waves import in_waves
+from ci_automation.registry.network import Network
+from ci_automation.registry.retry import Patience
+from ci_automation.registry.services import Exchange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ci_automation.cli.given import Given
+    from ci_automation.cli.target import Target
+    from ci_automation.config.model import Config, EvidenceConfig, PromoteConfig
+    from ci_automation.flows.evidence import Evidence
+    from ci_automation.flows.ports import Ports
+
+_SECONDS = 30.0  # for one address
+
+
+class SourceUnclear(UsageError):
+    """It is not said where a channel gets its digests from."""
+
+    hint = "Give --from, or `promote: {from: NAME}` in the configuration."
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"nothing says from where {name} is promoted")
+
+
+class OtherSource(UsageError):
+    """A channel is to be promoted from another one than the configuration says."""
+
+    hint = (
+        "Leave --from out. Evidence and waiting time belong to a source; another one is for the configuration to name."
+    )
+
+    def __init__(self, name: str, configured: str, given: str) -> None:
+        super().__init__(f"the configuration promotes {name} from {configured}, not from {given}")
+
+
+class NothingPromoted(UsageError):
+    """Promotions of the configuration are asked for, and it has none."""
+
+    hint = "Give --from and --to, or `promote: {from: NAME, after: 72h}` to an artifact of the configuration."
+
+    def __init__(self) -> None:
+        super().__init__("no artifact of the configuration is promoted from another")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A promotion, and what its target is called."""
+
+    name: str
+    goal: Target
+    promotion: Promotion
+
+    @property
+    def source(self) -> Reference:
+        """Return where from."""
+        return self.promotion.source
+
+    def saying(self, say: Callable[[str], None]) -> Planned:
+        """Return the same, whose steps are told to somebody else."""
+        origin, ports = (replace(each, say=say) for each in (self.promotion.origin, self.promotion.ports))
+        return replace(self, promotion=replace(self.promotion, origin=origin, ports=ports))
+
+    @property
+    def target(self) -> Reference:
+        """Return where to."""
+        return self.promotion.target
+
+
+def one(source: str | None, to: str, after: timedelta, given: Given) -> Planned:
+    """Return the promotion to one channel; the configuration's evidence counts, and of two waiting times the longer.
+
+    Raises:
+        SourceUnclear: neither is said nor configured where from.
+        OtherSource: another source is configured.
+        UsageError: an option, the configuration or a key cannot be used.
+    """
+    goal = target(to, given)
+    configured = goal.configured.promote if goal.configured else None
+    wanted = source or (configured.source if configured else None)
+    if wanted is None:
+        raise SourceUnclear(goal.name)
+    if configured and _address(wanted, given) != _address(configured.source, given):
+        raise OtherSource(goal.name, configured.source, wanted)
+    return _planned(goal, wanted, max(after, configured.after) if configured else after, configured, given)
+
+
+def all_waves(given: Given, to: str | None = None) -> tuple[tuple[Planned, ...], ...]:
+    """Return the promotions that the configuration has, or the one `to` an artifact of it, wave by wave.
+
+    Raises:
+        NothingNamed: there is no configuration.
+        NothingPromoted: it has none.
+        CircularPromotion: they go in a circle.
+    """
+    config = configuration(given)
+    if config is None:
+        raise NothingNamed
+    legs = [one(None, name, timedelta(), given) for name in promoted(config) if to in {None, name}]
+    if not legs:
+        raise NothingPromoted
+    return in_waves(legs)
+
+
+def promoted(config: Config) -> tuple[str, ...]:
+    """Return the names of the artifacts that are promoted."""
+    return tuple(artifact.name for artifact in config.artifacts if artifact.promote)
+
+
+def _planned(goal: Target, source: str, after: timedelta, configured: PromoteConfig | None, given: Given) -> Planned:
+    reference, origin = _origin(source, goal, given)
+    evidence = tuple(_evidence(each, given) for each in configured.evidence) if configured else ()
+    wish = Promotion(reference, origin, goal.channel, goal.ports, goal.intent, after, evidence)
+    return Planned(goal.name, goal, wish)
+
+
+def _origin(source: str, goal: Target, given: Given) -> tuple[Reference, Ports]:
+    """Return a source with its world.
+
+    Where nobody is named whom to trust there, it is whoever signs for it, or else whom the target trusts, who has to
+    have signed it in any case.
+    """
+    reference, ports = reading(source, given)
+    if ports.trusted is None:
+        ports = replace(ports, trusted=target(source, given).ports.trusted or goal.ports.trusted)
+    return Reference.parse_channel(str(reference)), ports
+
+
+def _address(name: str, given: Given) -> Reference:
+    config = configuration(given)
+    try:
+        return config.find(name).channel if config else Reference.parse_channel(name)
+    except UnknownArtifact:
+        if name.startswith(("oci://", "layout:")):
+            return Reference.parse_channel(name)
+        raise
+
+
+def _evidence(of: EvidenceConfig, given: Given) -> Evidence:
+    if of.url is not None:
+        exchange = Exchange(Network.from_environment(os.environ), Patience(seconds=_SECONDS))
+        return Address(of.url, of.field or "", of.equals or "", exchange)
+    if of.status is not None:
+        from ci_automation.github.statuses import Statuses
+
+        api = os.environ.get("GITHUB_API_URL") or GITHUB_API
+        return CommitStatus(Statuses(github(api, given), of.repository or ""), of.status)
+    return Report(Path(of.report or ""))

@@ -1,0 +1,96 @@
+"""Programs of others, run with nothing that they could use to do harm: see `rendering/confined.py`."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING
+
+from ci_automation.flows.rendering import confined
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+LAUNCHER = Path(confined.__file__)
+PARTS = ("network", "files")  # what the launcher takes away, in its words
+_MAX_COMPLAINT = 1 << 16
+_GET_DUMPABLE, _SET_DUMPABLE = 3, 4  # linux/prctl.h
+_NONE = (ctypes.c_ulong(0),) * 4
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a confined program ended; `code` is None where it was stopped, and negative where a signal ended it.
+
+    `in_reach` says what of network and files could not be cut off while it ran.
+    """
+
+    code: int | None
+    output: bytes
+    complaint: str
+    in_reach: tuple[str, ...]
+
+
+def run(command: Sequence[str], seconds: float) -> Ended:
+    """Run a program that lies in a folder of its own, and return how it ended; that folder is all that it has.
+
+    Its output goes to files without a name, whose size is limited: nothing waits for a process that it left behind.
+    """
+    folder = str(Path(command[0]).parent)
+    environment = {"HOME": folder, "TMPDIR": folder}
+    if libraries := os.environ.get("LD_LIBRARY_PATH"):  # some Pythons do not start without; the program never has it
+        environment["LD_LIBRARY_PATH"] = libraries
+    told, report = os.pipe()
+    with _closed(), TemporaryFile() as output, TemporaryFile() as complaint, os.fdopen(told, "rb") as telling:
+        try:
+            process = subprocess.Popen(  # noqa: S603  # the caller vouches for the program
+                [sys.executable, "-I", "-S", str(LAUNCHER), str(report), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=complaint,
+                env=environment,
+                cwd=folder,
+                pass_fds=(report,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(report)
+        code = None
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                code = process.wait(seconds)
+        finally:
+            with suppress(ProcessLookupError):  # what it left behind goes too
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0)
+        complaint.seek(0)
+        cut_off = telling.read().decode().split()
+        return Ended(
+            code,
+            output.read(confined.MAX_OUTPUT_BYTES),
+            complaint.read(_MAX_COMPLAINT).decode(errors="replace"),
+            tuple(part for part in PARTS if part not in cut_off),
+        )
+
+
+@contextmanager
+def _closed() -> Iterator[None]:
+    """Keep other processes of the same user from reading the environment and the memory of this one.
+
+    Most kernels let a confined process read nothing of the kind; this is for those that cannot confine it.
+    """
+    control = ctypes.CDLL(None).prctl
+    before = control(_GET_DUMPABLE, *_NONE)
+    control(_SET_DUMPABLE, *_NONE)
+    try:
+        yield
+    finally:
+        control(_SET_DUMPABLE, ctypes.c_ulong(before), *_NONE[1:])

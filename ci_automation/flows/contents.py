@@ -1,0 +1,75 @@
+"""What an artifact holds: its files, and what its components file says of itself; nothing of it is rendered again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.archive import read_archive
+from ci_automation.artifact.manifest import InvalidManifest
+from ci_automation.flux.pins import unpin
+from ci_automation.flux.recover import recover
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.tree import Tree
+    from ci_automation.flows.observe import Observed
+    from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flux.options import Options
+    from ci_automation.flux.recover import Recovered
+    from ci_automation.flux.version import Version
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The files of an artifact, and what its components file says of itself."""
+
+    tree: Tree
+    path: str
+    components: str
+    plain: str  # the components without digests behind the images
+    recovered: Recovered
+    pinned: bool
+
+    @property
+    def version(self) -> Version:
+        """Return the version of the components."""
+        return self.recovered.version
+
+    @property
+    def options(self) -> Options:
+        """Return the options that the components show."""
+        return self.recovered.options
+
+    @property
+    def overlay(self) -> Tree:
+        """Return all files but the components."""
+        return self.tree.without(self.path)
+
+
+def read_tree(observed: Observed, ports: Ports) -> Tree:
+    """Return the files of an artifact, from its first layer, as source-controller takes it.
+
+    Raises:
+        UnsafeArchive: the layer is hostile or broken.
+    """
+    return read_archive(ports.registry.blob(observed.channel, observed.manifest.layers[0]))
+
+
+def read_contents(observed: Observed, ports: Ports, intent: Intent) -> Contents:
+    """Return what a channel has, its version and options as its components file tells them.
+
+    Raises:
+        InvalidManifest: the annotation states another version than the file, or the file is not text.
+        UsageError: it has no components file, several, or one that says too little of itself.
+    """
+    tree = read_tree(observed, ports)
+    path = tree.components_path(intent.components_file)
+    try:
+        text = tree[path].decode()
+    except UnicodeDecodeError:
+        raise InvalidManifest(f"{path} is not text") from None
+    plain, pins = unpin(text)
+    recovered = recover(plain)
+    if observed.version not in {None, recovered.version}:
+        raise InvalidManifest(f"its annotation states {observed.version}, its components file {recovered.version}")
+    return Contents(tree, path, text, plain, recovered, bool(pins))

@@ -1,0 +1,183 @@
+"""What changes between any two states of Flux: artifacts, folders, components files, releases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.tree import Tree
+from ci_automation.errors import UsageError
+from ci_automation.flows.files import read_folder
+from ci_automation.flows.render import render_release
+from ci_automation.flows.verify import pull
+from ci_automation.flux.changes.compare import changes
+from ci_automation.flux.changes.files import overlay_changes
+from ci_automation.flux.compatibility import GATE as COMPATIBILITY
+from ci_automation.flux.compatibility import fit
+from ci_automation.flux.crds.guard import guard
+from ci_automation.flux.hazard import Certainty, Hazard
+from ci_automation.flux.pins import unpin
+from ci_automation.flux.proof import Proof
+from ci_automation.flux.recover import recover
+from ci_automation.overlay.compare import GATE as OVERLAY
+from ci_automation.overlay.preflight import Preflight, preflight
+from ci_automation.report.findings import Findings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.ports import Ports
+    from ci_automation.flux.crds.clusters import Clusters
+    from ci_automation.flux.kubernetes import KubernetesRange
+    from ci_automation.flux.options import Options
+    from ci_automation.flux.version import Version
+    from ci_automation.overlay.port import Kustomize
+
+_MAX_BYTES = 50 << 20
+_UNCHECKED = "its signature was not checked: neither a key nor an identity is given"
+
+
+class UnreadableComponents(UsageError):
+    """A file is not a components file that can be compared."""
+
+    hint = "Name a file with the output of `flux install --export`."
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name} {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two states: its components file, which is at `path` among the files around it, where these are known."""
+
+    name: str  # as the user named it
+    components: str
+    version: Version | None  # None: the components file does not say it
+    overlay: Tree | None = None
+    path: str = ""
+    digest: Digest | None = None
+    remark: str = ""  # what is not sure about it
+
+
+def of_artifact(name: str, reference: Reference, ports: Ports, components_file: str | None) -> Side:
+    """Return the state in an artifact, whose signature is verified where somebody is trusted.
+
+    Raises:
+        VerificationFailed: nobody trusted signed it.
+        UsageError: it has no components file, or it is no text.
+    """
+    tree, digest, trust = pull(reference, ports)
+    return _of_tree(name, tree, components_file, digest, "" if trust == "verified" else _UNCHECKED)
+
+
+def of_folder(path: Path, components_file: str | None) -> Side:
+    """Return the state in a folder, such as `pull` makes one.
+
+    Raises:
+        UsageError: it cannot be read, has no components file, or it is no text.
+    """
+    return _of_tree(str(path), read_folder(path), components_file, None, "")
+
+
+def of_file(path: Path) -> Side:
+    """Return the state that a components file alone is.
+
+    Raises:
+        UnreadableComponents: it cannot be read, or is no text.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise UnreadableComponents(str(path), f"cannot be read: {error.strerror}") from None
+    if len(data) > _MAX_BYTES:
+        raise UnreadableComponents(str(path), f"has more than {_MAX_BYTES >> 20} MiB")
+    text = _text(str(path), data)
+    return Side(str(path), text, _version(text))
+
+
+def of_release(version: Version, options: Options, ports: Ports) -> Side:
+    """Return what `flux install --export` of a release gives."""
+    made = render_release(version, options, ports)
+    remark = (
+        f"nothing proves that it is rendered as Flux itself does: {made.detail}" if made.proof is Proof.NONE else ""
+    )
+    return Side(str(version), made.text, version, remark=remark)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two states, and what is other in the new one; files around the components only where both sides have them."""
+
+    old: Side
+    new: Side
+    found: Findings
+
+    @property
+    def overlays_compared(self) -> bool:
+        """Return whether the files around the components were compared."""
+        return self.old.overlay is not None and self.new.overlay is not None
+
+
+def compare(old: Side, new: Side, clusters: Clusters, kustomize: Kustomize | None = None) -> Difference:
+    """Return every change from `old` to `new`, and what it can break: in clusters, and in the files around it.
+
+    That upstream no longer patches a version is not told: that takes the list of its releases.
+
+    Raises:
+        UsageError: a components file is no list of Kubernetes objects.
+    """
+    found = changes(old.components, new.components)
+    built = Preflight()
+    if old.overlay is not None and new.overlay is not None:
+        found += overlay_changes(old.overlay, new.overlay)
+        built = _built(old, new, kustomize)
+    overlay = new.overlay or old.overlay or Tree(())
+    hazards = (
+        *guard(old.components, new.components, clusters, overlay, old.overlay or Tree(())),
+        *built.hazards,
+        *_fit(old, new, clusters.kubernetes),
+    )
+    return Difference(old, new, Findings(found, hazards, tuple(map(str, built.pruned))))
+
+
+def _built(old: Side, new: Side, kustomize: Kustomize | None) -> Preflight:
+    if old.path != new.path:
+        sentence = f"the files were not built: the components are at {old.path}, and then at {new.path}"
+        return Preflight((Hazard(OVERLAY, Certainty.UNCHECKED, f"{old.path} to {new.path}", sentence),))
+    return preflight(_files(old), _files(new), new.path, kustomize)
+
+
+def _files(side: Side) -> Tree:
+    return (side.overlay or Tree(())).replaced(side.path, side.components.encode())
+
+
+def _fit(old: Side, new: Side, kubernetes: KubernetesRange | None) -> Iterator[Hazard]:
+    if new.version is not None:
+        yield from fit(old.version, new.version, kubernetes)
+    elif kubernetes is not None:
+        sentence = f"nobody knows which Flux {new.name} has, and whether it fits Kubernetes {kubernetes}"
+        yield Hazard(COMPATIBILITY, Certainty.UNCHECKED, f"an unknown Flux on Kubernetes {kubernetes}", sentence)
+
+
+def _of_tree(name: str, tree: Tree, components_file: str | None, digest: Digest | None, remark: str) -> Side:
+    path = tree.components_path(components_file)
+    text = _text(f"{path} of {name}", tree[path])
+    return Side(name, text, _version(text), tree.without(path), path, digest, remark)
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return recover(unpin(text)[0]).version
+    except UsageError:
+        return None
+
+
+def _text(name: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise UnreadableComponents(name, "is not text") from None

@@ -1,0 +1,160 @@
+"""Evidence from outside: each kind looks once, and says whether it speaks for a promotion.
+
+What is found is never repeated: an answer may hold what is nobody's business, and ends in public logs.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from ci_automation.errors import Error, ReleaseSourceError, UsageError
+from ci_automation.flux.fluxreport import MAX_REPORT_BYTES, InvalidReport, parse_reports
+from ci_automation.policy.promotion import Word
+from ci_automation.registry.exchange import parsed_json
+from ci_automation.registry.network import Origin, UnsafeAddress
+from ci_automation.registry.retry import Patience
+from ci_automation.registry.services import Call, Exchange
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ci_automation.flux.version import Version
+    from ci_automation.github.statuses import Statuses
+
+_OK = 200
+_MAX_ANSWER_BYTES = 1 << 20
+_SECONDS = 30.0
+
+
+class Evidence(Protocol):
+    """Something outside that must say yes before a promotion."""
+
+    def look(self, version: Version) -> Word:
+        """Return what it says of promoting `version`; what cannot be asked does not speak for it."""
+        ...
+
+
+class UnsafeEvidence(UsageError):
+    """The address of evidence is one that nobody should ask."""
+
+    hint = "Write https://HOST/PATH; http:// is for this machine alone, and no password belongs into an address."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the address of the evidence is refused: {reason}")
+
+
+class _Silent(Error):
+    """No answer came; caught here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address that must answer 200 with JSON, in which `path`, with dots, is `equals`.
+
+    It is asked without credentials, over TLS unless it is on this machine, and redirected nowhere.
+    """
+
+    url: str = field(repr=False)
+    path: str
+    equals: str
+    exchange: Exchange = field(default_factory=lambda: Exchange(patience=Patience(seconds=_SECONDS)))
+
+    def __post_init__(self) -> None:
+        """Raise `UnsafeEvidence` where the address is none, not over TLS, or has a password in it."""
+        try:
+            origin = Origin.of(self.url)
+        except UnsafeAddress as reason:
+            raise UnsafeEvidence(str(reason)) from None
+        if origin.scheme != "https" and not origin.is_loopback:
+            raise UnsafeEvidence("it would be asked without TLS")
+
+    def look(self, version: Version) -> Word:
+        """Return what it answers."""
+        del version
+        host = Origin.of(self.url).host
+        looked_at = f"{host}, {self.path}"
+        call = Call("GET", self.url, {"Accept": "application/json"}, cap=_MAX_ANSWER_BYTES)
+        try:
+            answer = self.exchange.ask(call, lambda *_: _Silent(host))
+        except _Silent:
+            return Word(speaks_for=False, sentence=f"{host} does not answer as it should", looked_at=looked_at)
+        if answer.status != _OK:
+            return Word(speaks_for=False, sentence=f"{host} answers {answer.status}, not {_OK}", looked_at=looked_at)
+        if _text(_at(parsed_json(answer.body), self.path)) != self.equals:
+            sentence = f"{self.path} at {host} is not {self.equals!r}"
+            return Word(speaks_for=False, sentence=sentence, looked_at=looked_at)
+        return Word(speaks_for=True, sentence=f"{self.path} at {host} is {self.equals!r}", looked_at=looked_at)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitStatus:
+    """A status that the head of a repository's default branch must have."""
+
+    statuses: Statuses = field(repr=False)
+    context: str
+
+    def look(self, version: Version) -> Word:
+        """Return what its state is."""
+        del version
+        what, where = f"the status {self.context}", f"the default branch of {self.statuses.name}"
+        try:
+            found = self.statuses.of_head(self.context)
+        except ReleaseSourceError as error:
+            return Word(speaks_for=False, sentence=f"{what} cannot be read: {error}", looked_at=where)
+        if found is None:
+            return Word(speaks_for=False, sentence=f"{where} has no status {self.context}", looked_at=where)
+        looked_at = f"{where}: {found.commit}, set {found.at:%Y-%m-%d %H:%M} UTC"
+        return Word(found.state == "success", f"{what} of {self.statuses.name} is {found.state}", looked_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A file with FluxReports, in which everything must be ready, with the version that is to be promoted."""
+
+    file: Path
+
+    def look(self, version: Version) -> Word:
+        """Return whether all is well."""
+        looked_at = str(self.file)
+        try:
+            with self.file.open("rb") as file:
+                reports = parse_reports(file.read(MAX_REPORT_BYTES + 1))
+        except OSError as error:
+            reason = f"the FluxReport {self.file} cannot be read: {error.strerror or error}"
+            return Word(speaks_for=False, sentence=reason, looked_at=looked_at)
+        except InvalidReport as error:
+            return Word(speaks_for=False, sentence=f"{self.file}: {error}", looked_at=looked_at)
+        problems = [problem for report in reports for problem in report.problems]
+        problems += [
+            f"it is of {report.version or 'an unknown version'}, not of {version}"
+            for report in reports
+            if report.version != str(version)
+        ]
+        if problems:
+            more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+            return Word(
+                speaks_for=False, sentence=f"the FluxReport {self.file}: {problems[0]}{more}", looked_at=looked_at
+            )
+        number = f"{len(reports)} FluxReport{'' if len(reports) == 1 else 's'}"
+        return Word(speaks_for=True, sentence=f"{number} with {version}: all is ready", looked_at=looked_at)
+
+
+def _at(value: object, path: str) -> object:
+    """Return what is at a path with dots, numbers counting places in lists; None where there is nothing."""
+    for name in path.split("."):
+        if isinstance(value, dict):
+            value = value.get(name)
+        elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            return None
+    return value
+
+
+def _text(value: object) -> str | None:
+    """Return a value as the configuration writes it, or None where it is none that could be compared."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value) if isinstance(value, bool | int | float) else None

@@ -1,0 +1,146 @@
+"""Promotion: the digest that one channel has, and that has proven itself there, goes to another as it is.
+
+Nothing is rendered and no artifact signed: clusters of the target accept the signature that it has, or it does not go
+there. What is signed is the record of the move. Every step finds out by itself that it was done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.manifest import CONFIG_BLOB
+from ci_automation.attestation.record import Approval, Record, channel_name
+from ci_automation.errors import PolicyRefused
+from ci_automation.flows.promotion import consider, require_signed_for_target
+from ci_automation.flows.publication import holds
+from ci_automation.flows.publication.copy import copy
+from ci_automation.flows.publication.holds import Keeping
+from ci_automation.flows.publication.publish import move, tag_for_ever
+from ci_automation.flows.publication.settle import settle_record, write_down
+from ci_automation.flux.artifact import immutable_tag
+from ci_automation.policy.decision import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.flows.promotion import Considered, Promotion
+    from ci_automation.signing.signer import Signer
+
+
+class PromotionNotApproved(PolicyRefused):
+    """A promotion needs an approval that was not given."""
+
+    def __init__(self, considered: Considered) -> None:
+        super().__init__(f"{considered.sentence} needs approval: {'; '.join(considered.reasons)}")
+        self.hint = f"Whoever approves it adds --approve {considered.digest}"
+
+
+class PromotionRefused(PolicyRefused):
+    """A promotion is refused or on hold."""
+
+    hint = "Nothing was changed. What the reason names would have to change, or some time to pass."
+
+    def __init__(self, considered: Considered) -> None:
+        word = "is refused" if considered.decision is Decision.REFUSED else "is on hold"
+        super().__init__(f"{considered.sentence} {word}: {'; '.join(considered.reasons)}")
+
+
+class OtherDigest(PolicyRefused):
+    """An approval is for another digest than the one that would be promoted."""
+
+    hint = "An approval counts for exactly one digest. Look at what is there now, and approve that."
+
+    def __init__(self, promotion: Promotion, approved: Digest, found: Digest) -> None:
+        super().__init__(f"approved was {approved}, and {promotion.source} has {found}")
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """What became of a promotion: whether the channel was moved by this run."""
+
+    considered: Considered
+    done: bool
+
+    @property
+    def waits(self) -> bool:
+        """Return whether something is left to do."""
+        return bool(self.considered.gates) and not self.done
+
+    def require_done(self) -> None:
+        """Check that the target has the digest now.
+
+        Raises:
+            PromotionNotApproved, PromotionRefused: it has not, and that says why.
+        """
+        if self.waits:
+            needs_approval = self.considered.decision is Decision.APPROVAL
+            raise PromotionNotApproved(self.considered) if needs_approval else PromotionRefused(self.considered)
+
+
+def promote(promotion: Promotion, approved: Collection[Digest] = ()) -> Promoted:
+    """Promote what the source has, if every gate lets it through by itself, or a person approved this very digest.
+
+    Raises:
+        OtherDigest: a person approved another.
+        NotFound: there is no such source.
+        VerificationFailed: what is at either end is not signed by somebody who is trusted there, or clusters of the
+            target would refuse it.
+        Conflict: somebody else published at the same time.
+    """
+    considered = consider(promotion)
+    for digest in approved:
+        if digest != considered.digest:
+            raise OtherDigest(promotion, digest, considered.digest)
+    if considered.before is not None and not considered.gates:
+        settle_record(considered.before, promotion.ports, promotion.intent)
+        return Promoted(considered, done=False)
+    needs_approval = considered.decision is Decision.APPROVAL
+    if considered.decision is Decision.AUTO or (needs_approval and considered.digest in approved):
+        _carry_out(considered, _approval(promotion) if needs_approval else None)
+        return Promoted(considered, done=True)
+    return Promoted(considered, done=False)
+
+
+def _approval(promotion: Promotion) -> Approval:
+    return Approval(promotion.intent.run.actor or "command line", "--approve", promotion.ports.clock())
+
+
+def _carry_out(considered: Considered, approval: Approval | None) -> None:
+    """Copy, verify as the clusters would, tag, compare, move, read back, and record."""
+    promotion, digest = considered.promotion, considered.digest
+    ports, target, manifest = promotion.ports, promotion.target, considered.observed.manifest
+    assert ports.signer is not None  # noqa: S101  # for the type checker: it was looked at first
+    ports.say(f"copying {digest} from {promotion.source.repository} to {target.repository}")
+    copy(promotion.origin.registry, promotion.source, ports.registry, target.at_digest(digest), digest)
+    ports.say("verifying it there as a cluster would")
+    for layer in manifest.layers:
+        ports.registry.blob(target, layer)
+    ports.registry.put_blob(target, CONFIG_BLOB)  # of the record; what another tool made may lack it
+    require_signed_for_target(considered, ports.registry, target)
+    kept = holds.next_holds(considered.holds, considered.version, promotion.intent)
+    holds.keep(Keeping(target, manifest, kept, ports.signer), ports, promotion.intent)
+    tag_for_ever(target, considered.version, manifest, ports)
+    move(target, considered.before.digest if considered.before else None, manifest, ports)
+    _record(considered, approval, ports.signer)
+
+
+def _record(considered: Considered, approval: Approval | None, signer: Signer) -> None:
+    """Write down that the target moved, and where from."""
+    promotion, ports, made_at_source = considered.promotion, considered.promotion.ports, considered.moves[-1]
+    made = Record(
+        channel=channel_name(promotion.target),
+        digest=considered.digest,
+        previous=considered.before.digest if considered.before else None,
+        version=considered.version,
+        tag=immutable_tag(considered.version, considered.digest),
+        by=str(signer.who),
+        at=ports.clock(),
+        proof=made_at_source.proof,
+        options=made_at_source.options,
+        run=promotion.intent.run.url or None,
+        approval=approval,
+        promoted_from=channel_name(promotion.source),
+    )
+    write_down(made, promotion.target, considered.observed.manifest, signer, ports)

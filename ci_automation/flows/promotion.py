@@ -1,0 +1,214 @@
+"""What a promotion would do, and whether it may be done; nothing is written anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import VerificationFailed
+from ci_automation.flows.contents import read_contents
+from ci_automation.flows.judging import findings
+from ci_automation.flows.observe import accept_both, observe
+from ci_automation.flows.publication import holds, records
+from ci_automation.flows.publication.publish import NoSigner, require_accepted
+from ci_automation.flows.publication.settle import refuse_moved_back
+from ci_automation.policy.decision import Decision, decide, reasons
+from ci_automation.policy.hold import Offered, hold_verdict
+from ci_automation.policy.promotion import Candidate, Goal, promotion_verdicts
+from ci_automation.registry.port import NotFound
+from ci_automation.report.findings import Findings
+from ci_automation.signing.evidence import examine, gather
+from ci_automation.signing.trust import NobodyTrusted, TrustedIdentities
+from ci_automation.signing.verify import ForeignSignature, verify
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.attestation.record import Record
+    from ci_automation.flows.contents import Contents
+    from ci_automation.flows.evidence import Evidence
+    from ci_automation.flows.observe import Observed
+    from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flux.version import Version
+    from ci_automation.policy.decision import Verdict
+    from ci_automation.policy.hold import Hold
+    from ci_automation.registry.port import Registry
+    from ci_automation.signing.signer import Signer
+    from ci_automation.signing.trust import Trusted
+
+
+class SignedForOthers(VerificationFailed):
+    """What a channel has is signed, but not by anybody whom the clusters of the target trust."""
+
+    def __init__(self, promotion: Promotion, digest: Digest, found: Trusted, wanted: Trusted) -> None:
+        super().__init__(
+            f"{digest} is signed for {promotion.source} by {found}, and {promotion.target} trusts {wanted}: its "
+            "clusters would refuse it"
+        )
+        if isinstance(found, TrustedIdentities) is isinstance(wanted, TrustedIdentities):
+            way = f"let the clusters of {promotion.target} accept both: {accept_both(found, wanted)}"
+        else:
+            way = "clusters take a key or an identity, never both: have both channels signed in the same way"
+        self.hint = f"A promotion signs nothing anew. If both are yours, {way}; then name both in `verify` too."
+
+
+class RecordNotBelieved(VerificationFailed):
+    """This run would sign the record of the promotion as somebody whom nobody trusts."""
+
+    hint = (
+        "Clusters do not care, but the next promotion would not find the record. Name who signs it in `verify` of the "
+        "channel: identityRegexp takes a pattern for several workflows, publicKey several keys."
+    )
+
+    def __init__(self, channel: Reference, signer: Signer, trusted: Trusted) -> None:
+        super().__init__(f"this run signs its record for {channel} as {signer.trusted}, and trusted is {trusted}")
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """From which channel to which, the world around each, how long a digest waits, and what has to speak for it."""
+
+    source: Reference
+    origin: Ports
+    target: Reference
+    ports: Ports
+    intent: Intent
+    after: timedelta = timedelta()
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """What a promotion would do, and every gate's word on it."""
+
+    promotion: Promotion
+    observed: Observed
+    before: Observed | None  # what the target has
+    version: Version
+    old_version: Version | None
+    moves: tuple[Record, ...] = ()  # of the digest to the source, the oldest first
+    holds: tuple[Hold, ...] = ()  # on what the target has
+    findings: Findings = field(default_factory=Findings)  # without gates where there is nothing to do
+
+    @property
+    def digest(self) -> Digest:
+        """Return what would be promoted."""
+        return self.observed.digest
+
+    @property
+    def gates(self) -> tuple[Verdict, ...]:
+        """Return what every gate says."""
+        return self.findings.gates
+
+    @property
+    def first_at(self) -> datetime | None:
+        """Return when the digest first came to the source, by its signed records."""
+        return self.moves[0].at if self.moves else None
+
+    @property
+    def decision(self) -> Decision:
+        """Return what is decided; what is there already happens by itself."""
+        return decide(self.gates) if self.gates else Decision.AUTO
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Return what a person needs to know."""
+        return reasons(self.gates)
+
+    @property
+    def sentence(self) -> str:
+        """Return what it is about."""
+        return f"the promotion of {self.version} from {self.promotion.source} to {self.promotion.target}"
+
+
+def consider(promotion: Promotion) -> Considered:
+    """Return what a promotion would do, and what is decided; nothing is written anywhere.
+
+    Raises:
+        NotFound: there is no such source.
+        VerificationFailed: what is at either end is not signed by somebody who is trusted there, or clusters of the
+            target would refuse it.
+    """
+    trusted, believed = _trusted(promotion.ports), _trusted(promotion.origin)
+    _require_recorder(promotion, trusted)
+    observed, before = observe(promotion.source, promotion.origin), _present(promotion)
+    if before is not None and before.digest == observed.digest:
+        version = observed.version or read_contents(observed, promotion.origin, promotion.intent).version
+        return Considered(promotion, observed, before, version, version)
+    contents = read_contents(observed, promotion.origin, promotion.intent)
+    old = read_contents(before, promotion.ports, promotion.intent) if before else None
+    considered = Considered(promotion, observed, before, contents.version, old.version if old else None)
+    refuse_moved_back(observed, considered.version, promotion.origin, promotion.intent)
+    if before is not None and old is not None:
+        refuse_moved_back(before, old.version, promotion.ports, promotion.intent)
+    require_signed_for_target(considered, promotion.origin.registry, promotion.source)
+    found = records.read(promotion.origin.registry, promotion.source, observed.digest, believed)
+    moves = tuple(record for record in found if record.is_for(promotion.source))
+    held = holds.on_base(promotion.target, before.digest if before else None, promotion.ports)
+    considered = replace(considered, moves=moves, holds=held)
+    return replace(considered, findings=_findings(considered, old, contents))
+
+
+def _findings(considered: Considered, old: Contents | None, new: Contents) -> Findings:
+    """Return what it changes, and every gate's word: on the wait, the evidence, the version, and the changes."""
+    promotion, intent = considered.promotion, considered.promotion.intent
+    candidate = Candidate(
+        source=str(promotion.source),
+        digest=considered.digest,
+        version=new.version,
+        since=considered.moves[-1].at if considered.moves else None,
+        evidence=tuple(each.look(new.version) for each in promotion.evidence),
+    )
+    current = old.version if old else None
+    goal = Goal(current, intent.policy, intent.now, promotion.after, paused=intent.paused)
+    found = findings(old, new, promotion.ports, intent) if old else Findings()
+    return replace(found, gates=(*promotion_verdicts(candidate, goal), _held(considered), *found.gates))
+
+
+def _held(considered: Considered) -> Verdict:
+    """Hold what the target was moved back from; what came to the source after that is new."""
+    version = considered.version if considered.version != considered.old_version else None
+    offered = Offered(version, considered.first_at, considered.digest)
+    return hold_verdict(considered.holds, offered, considered.promotion.intent.now)
+
+
+def _trusted(ports: Ports) -> Trusted:
+    if ports.trusted is None:
+        raise NobodyTrusted
+    return ports.trusted
+
+
+def _require_recorder(promotion: Promotion, trusted: Trusted) -> None:
+    """Check, before anything is read, that this run can sign the record of what it does."""
+    signer = promotion.ports.signer
+    if signer is None:
+        raise NoSigner
+    if not trusted.names(signer.who):
+        raise RecordNotBelieved(promotion.target, signer, trusted)
+
+
+def _present(promotion: Promotion) -> Observed | None:
+    """Return what the target has, or None where there is no such channel yet."""
+    try:
+        return observe(promotion.target, promotion.ports)
+    except NotFound:
+        return None
+
+
+def require_signed_for_target(considered: Considered, registry: Registry, at: Reference) -> None:
+    """Check that somebody whom the target trusts signed the digest that is there, and its clusters would accept it.
+
+    Raises:
+        SignedForOthers: somebody else signed it.
+        ClusterWouldRefuse: a cluster would refuse it all the same.
+    """
+    promotion, digest, trusted = considered.promotion, considered.digest, _trusted(considered.promotion.ports)
+    try:
+        verify(registry, at, digest, trusted)
+    except ForeignSignature:
+        raise SignedForOthers(promotion, digest, _trusted(promotion.origin), trusted) from None
+    versions = (considered.old_version or considered.version, considered.version)
+    require_accepted(at.at_digest(digest), examine(gather(registry, at, digest), trusted), trusted, versions)

@@ -1,0 +1,220 @@
+"""Deleting old artifacts of a repository: looked at first, and only what nothing needs.
+
+An artifact goes first, then what refers to it, the list of that, and its signature last: by the signature the next run
+knows what a crash left over. Tags that are not ours are never touched, nor is a digest that one of them names.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import InvalidManifest
+from ci_automation.errors import VerificationFailed
+from ci_automation.flows.publication import records
+from ci_automation.flux.version import InvalidVersion, Version
+from ci_automation.policy.retention import Kept, Stored, named_by_others, retain
+from ci_automation.registry.port import NotFound
+from ci_automation.signing.trust import NobodyTrusted
+from ci_automation.signing.verify import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.attestation.record import Record
+    from ci_automation.flows.ports import Ports
+    from ci_automation.policy.retention import Window
+    from ci_automation.signing.trust import Trusted
+
+_IMMUTABLE = re.compile(r"(?P<version>v[0-9].*)-(?P<short>[0-9a-f]{12})")
+_ATTACHED = re.compile(r"sha256-(?P<hex>[0-9a-f]{64})(?P<suffix>(\.[A-Za-z0-9]+)?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a repository holds: what stays and why, what goes, and the digests that are gone and left something over."""
+
+    repository: Reference
+    kept: tuple[Kept, ...]
+    goes: tuple[Stored, ...]
+    leftovers: tuple[Digest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """One manifest that was deleted, or that was not, since a tag names it by now."""
+
+    digest: Digest
+    what: str
+    kept_by: tuple[str, ...] = ()
+
+
+def survey(repository: Reference, window: Window, ports: Ports, now: datetime) -> Survey:
+    """Return what would go; nothing is written.
+
+    Raises:
+        NobodyTrusted: nobody tells what is ours.
+    """
+    if (trusted := ports.trusted) is None:
+        raise NobodyTrusted
+    tags = _tags(repository, ports)
+    led_to = _led_to(repository, tags, ports)
+    moves = {digest: _moves(repository, digest, ports, trusted) for tag, digest in tags.items() if _is_own(tag, digest)}
+    last = _last_moments(moves)
+    artifacts = [
+        Stored(digest, tag, version, moves[digest] is not None, _others(tag, tags, led_to), last.get(digest))
+        for tag, digest in tags.items()
+        if digest in moves and (version := _version(tag, digest)) is not None
+    ]
+    retention = retain(artifacts, window, now)
+    leftovers = tuple(_leftovers(repository, tags, ports, trusted))
+    return Survey(repository, retention.kept, retention.goes, leftovers)
+
+
+def _tags(repository: Reference, ports: Ports) -> dict[str, Digest]:
+    """Return where every tag is now."""
+    found = {}
+    for tag in ports.registry.tags(repository):
+        ports.say(f"reading {tag}")
+        if (digest := ports.registry.resolve(repository.at_tag(tag))) is not None:
+            found[tag] = digest
+    return found
+
+
+def _is_own(tag: str, digest: Digest) -> bool:
+    """Return whether a tag is an immutable one, named after what it names."""
+    return _version(tag, digest) is not None
+
+
+def _version(tag: str, digest: Digest) -> Version | None:
+    """Return the version in the immutable tag of a digest, in which `_` stands for `+`; None where it is another."""
+    match = _IMMUTABLE.fullmatch(tag)
+    if match is None or match["short"] != digest.short:
+        return None
+    try:
+        return Version.parse(match["version"].replace("_", "+"))
+    except InvalidVersion:
+        return None
+
+
+def _led_to(repository: Reference, tags: Mapping[str, Digest], ports: Ports) -> dict[str, Digest | None]:
+    """Return what each channel, or tag of somebody else's, leads to besides what it names; None where nobody can tell.
+
+    A referrer leads to its subject. What an index lists could be anything.
+    """
+    found: dict[str, Digest | None] = {}
+    for tag, digest in tags.items():
+        if _is_own(tag, digest) or _ATTACHED.fullmatch(tag):
+            continue
+        try:
+            subject = ports.registry.manifest(repository.at_digest(digest)).subject
+        except NotFound:
+            continue
+        except InvalidManifest:
+            found[tag] = None
+        else:
+            if subject is not None:
+                found[tag] = subject.digest
+    return found
+
+
+def _moves(repository: Reference, digest: Digest, ports: Ports, trusted: Trusted) -> tuple[Record, ...] | None:
+    """Return the records of a digest that is signed; None where nobody who is trusted signed it."""
+    try:
+        verify(ports.registry, repository, digest, trusted)
+    except VerificationFailed:
+        return None
+    return records.read(ports.registry, repository, digest, trusted)
+
+
+def _last_moments(moves: Mapping[Digest, tuple[Record, ...] | None]) -> dict[Digest, datetime]:
+    """Return when a channel came to each digest last, or left it."""
+    found: dict[Digest, datetime] = {}
+    for record in (record for each in moves.values() for record in each or ()):
+        for digest in filter(None, (record.digest, record.previous)):
+            found[digest] = max(record.at, found.get(digest, record.at))
+    return found
+
+
+def _others(tag: str, tags: Mapping[str, Digest], led_to: Mapping[str, Digest | None]) -> tuple[str, ...]:
+    """Return the tags that lead to what a tag names, besides it; those count that nobody can see through."""
+    digest = tags[tag]
+    leading = (other for other, found in led_to.items() if found in {digest, None})
+    return tuple(sorted({*named_by_others(digest, {tag}, tags), *leading}))
+
+
+def _leftovers(repository: Reference, tags: Mapping[str, Digest], ports: Ports, trusted: Trusted) -> Iterator[Digest]:
+    """Yield what was attached to digests of ours that are gone."""
+    named = set(tags.values())
+    found = {Digest(match["hex"]): None for tag in tags if (match := _ATTACHED.fullmatch(tag))}
+    for digest in found:
+        if digest in named or ports.registry.resolve(repository.at_digest(digest)) is not None:
+            continue
+        if _was_ours(repository, digest, ports, trusted):
+            yield digest
+
+
+def _was_ours(repository: Reference, digest: Digest, ports: Ports, trusted: Trusted) -> bool:
+    """Return whether what is left of a digest shows that it was ours, or nothing is left but an empty list."""
+    try:
+        verify(ports.registry, repository, digest, trusted)
+    except VerificationFailed:
+        if records.read(ports.registry, repository, digest, trusted):
+            return True
+        signature = ports.registry.resolve(_attached(repository, digest, ".sig"))
+        listed = ports.registry.referrers(repository, digest)
+        gone = (ports.registry.resolve(repository.at_digest(each.digest)) is None for each in listed)
+        return signature is None and all(gone)
+    return True
+
+
+def _attached(repository: Reference, digest: Digest, suffix: str = "") -> Reference:
+    return repository.at_tag(f"sha256-{digest.hex}{suffix}")
+
+
+def prune(found: Survey, ports: Ports) -> Iterator[Deleted]:
+    """Delete what goes, one after the other, and yield what was done; all tags are looked at again right before.
+
+    Raises:
+        DeletionRefused: the registry does not do that.
+    """
+    repository = found.repository
+    tags = _tags(repository, ports)
+    for artifact in found.goes:
+        moving = (tag for tag in ports.registry.tags(repository) if not _IMMUTABLE.fullmatch(tag))
+        for tag in [tag for tag in moving if not _ATTACHED.fullmatch(tag)]:
+            if (digest := ports.registry.resolve(repository.at_tag(tag))) is not None:
+                tags[tag] = digest
+        yield (done := _delete(repository, artifact.digest, {artifact.tag}, tags, ports))
+        if not done.kept_by:
+            yield from _attachments(repository, artifact.digest, tags, ports)
+    for digest in found.leftovers:
+        yield from _attachments(repository, digest, tags, ports)
+
+
+def _delete(
+    repository: Reference, digest: Digest, own: set[str], tags: dict[str, Digest], ports: Ports, what: str = "artifact"
+) -> Deleted:
+    if others := named_by_others(digest, own, tags):
+        return Deleted(digest, what, others)
+    ports.say(f"deleting {digest}")
+    ports.registry.delete_manifest(repository.at_digest(digest))
+    for tag in own:
+        tags.pop(tag, None)
+    return Deleted(digest, what)
+
+
+def _attachments(repository: Reference, digest: Digest, tags: dict[str, Digest], ports: Ports) -> Iterator[Deleted]:
+    """Delete what speaks for a digest that is gone: what refers to it, the list of that, and its signature last."""
+    registry = ports.registry
+    for each in registry.referrers(repository, digest):
+        if registry.resolve(repository.at_digest(each.digest)) is not None:
+            yield _delete(repository, each.digest, set(), tags, ports, "referrer")
+    for suffix, what in (("", "list of referrers"), (".sig", "signature")):
+        at = _attached(repository, digest, suffix)
+        if (named := registry.resolve(at)) is not None:
+            yield _delete(repository, named, {str(at.tag)}, tags, ports, what)

@@ -1,0 +1,147 @@
+"""What a channel had before: found by tag, digest or version, and proven to be ours before anything goes back to it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
+from ci_automation.flows.history import immutable_references
+from ci_automation.flows.publication import records
+from ci_automation.flows.publication.records import ImmutableTagMoved
+from ci_automation.flux.artifact import immutable_tag
+from ci_automation.flux.version import Version
+from ci_automation.signing.verify import Unsigned, verify
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.attestation.record import Record
+    from ci_automation.flows.ports import Ports
+    from ci_automation.signing.trust import Trusted
+
+_IMMUTABLE = re.compile(r"v[0-9].*-[0-9a-f]{12}")
+
+
+class NotInHistory(UsageError):
+    """What a channel shall go back to is not in its repository."""
+
+    hint = "`flux-manifests history ARTIFACT` lists what is there."
+
+    def __init__(self, channel: Reference, wanted: str) -> None:
+        super().__init__(f"nothing in the history of {channel} is {wanted!r}")
+
+
+class AmbiguousVersion(UsageError):
+    """Several digests have the version that a channel shall go back to, and no record tells which one it had last."""
+
+    def __init__(self, channel: Reference, version: Version, tags: tuple[str, ...]) -> None:
+        super().__init__(f"{len(tags)} digests in the repository of {channel} have {version}: {', '.join(tags)}")
+        self.hint = f"Name one of them, such as --to {tags[0]}."
+
+
+class NotOfThisChannel(PolicyRefused):
+    """A digest was published on other channels of the repository, and never on this one."""
+
+    hint = "A rollback goes back to what the channel had. `promote` brings what another channel has."
+
+    def __init__(self, channel: Reference, digest: Digest, others: tuple[str, ...]) -> None:
+        super().__init__(f"{channel} never had {digest}, which was published as {', '.join(others)}")
+
+
+class PastNotOurs(VerificationFailed):
+    """What a channel shall go back to is not signed, and no signed record says that the channel had it."""
+
+    hint = "Nothing was signed or moved. `flux-manifests history ARTIFACT` lists what is signed."
+
+    def __init__(self, channel: Reference, digest: Digest) -> None:
+        super().__init__(f"{channel.at_digest(digest)} is not signed, and no signed record says that {channel} had it")
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A digest that a channel can go back to; one that has lost its signature is signed again before."""
+
+    digest: Digest
+    signed: bool
+
+
+def find(channel: Reference, wanted: str, present: Digest, ports: Ports) -> Digest:
+    """Return the digest that `wanted` names: an immutable tag, a digest, or a version in the channel's history.
+
+    Of several digests with a version it is the one that the channel has, or had last by its records.
+
+    Raises:
+        NotInHistory: there is none.
+        AmbiguousVersion: there are several.
+        InvalidVersion: it is none of the three.
+        ImmutableTagMoved: a tag points at another digest than the one it is named after.
+    """
+    if wanted.startswith("sha256:"):
+        digest = Digest.parse(wanted)
+        if ports.registry.resolve(channel.at_digest(digest)) is None:
+            raise NotInHistory(channel, wanted)
+        return digest
+    if _IMMUTABLE.fullmatch(wanted):
+        return _named(channel.at_tag(wanted), channel, ports)
+    version = Version.parse(wanted)
+    found = {
+        _named(reference, channel, ports): str(reference.tag)
+        for reference in immutable_references(channel, ports)
+        if str(reference.tag).startswith(immutable_tag(version, present).removesuffix(present.short))
+    }
+    if not found:
+        raise NotInHistory(channel, str(version))
+    if present in found:
+        return present
+    return next(iter(found)) if len(found) == 1 else _last_of(channel, version, found, ports)
+
+
+def _named(tag: Reference, channel: Reference, ports: Ports) -> Digest:
+    digest = ports.registry.resolve(tag)
+    if digest is None:
+        raise NotInHistory(channel, str(tag.tag))
+    if not str(tag.tag).endswith(digest.short):
+        raise ImmutableTagMoved(tag, digest)
+    return digest
+
+
+def _last_of(channel: Reference, version: Version, found: dict[Digest, str], ports: Ports) -> Digest:
+    """Return the one of several digests that the channel had last."""
+    moves = [(record.at, digest) for digest in found for record in _records(channel, digest, ports)]
+    latest = max((at for at, _ in moves), default=None)
+    last = {digest for at, digest in moves if at == latest}
+    if len(last) != 1:
+        raise AmbiguousVersion(channel, version, tuple(sorted(found.values())))
+    return last.pop()
+
+
+def _records(channel: Reference, digest: Digest, ports: Ports) -> tuple[Record, ...]:
+    if ports.trusted is None:
+        return ()
+    found = records.read(ports.registry, channel, digest, ports.trusted)
+    return tuple(record for record in found if record.is_for(channel))
+
+
+def prove(channel: Reference, digest: Digest, ports: Ports, trusted: Trusted) -> Past:
+    """Return that `digest` is ours: signed by somebody trusted, or said by such a one's record to have been published.
+
+    Whoever goes back names the digest, so that an old one is no surprise; see ADR 0005 for what else it would take.
+
+    Raises:
+        NotOfThisChannel: it was published on other channels alone.
+        PastNotOurs: nobody signed it, and no record says that the channel had it.
+        ForeignSignature: somebody else signed it.
+    """
+    found = records.read(ports.registry, channel, digest, trusted)
+    here = any(record.is_for(channel) for record in found)
+    if found and not here:
+        raise NotOfThisChannel(channel, digest, tuple(sorted({record.channel for record in found})))
+    try:
+        verify(ports.registry, channel, digest, trusted)
+    except Unsigned:
+        if not here:
+            raise PastNotOurs(channel, digest) from None
+        return Past(digest, signed=False)
+    return Past(digest, signed=True)

@@ -1,0 +1,104 @@
+"""Signed statements about a digest that are no signatures: records and holds, each a referrer with a type of its own.
+
+In the referrer is a Sigstore bundle over the statement (design section 5.1). No cluster needs it, and Flux does not
+take it for a signature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, InvalidManifest, Manifest
+from ci_automation.attestation import hold, record
+from ci_automation.attestation.statement import InvalidStatement, Statement
+from ci_automation.errors import VerificationFailed
+from ci_automation.registry.port import ContentMismatch, NotFound
+from ci_automation.signing.bundle import Bundle, proven
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.registry.port import Registry
+    from ci_automation.signing.signer import Signer
+    from ci_automation.signing.trust import Trusted
+
+_NAMES = {record.MEDIA_TYPE: "publication record", hold.MEDIA_TYPE: "hold"}
+_CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
+_MAX_BYTES = 1 << 20
+MAX_STATEMENTS = 64  # of one kind
+
+
+class TooManyRecords(VerificationFailed):
+    """A digest has more records or holds than an artifact can come to have, so that one may hide among them."""
+
+    hint = "Somebody who can write to the registry attached them. Find out who, and delete those that are not yours."
+
+    def __init__(self, reference: Reference, kind: str, number: int) -> None:
+        super().__init__(f"{reference} has {number} {_NAMES[kind]}s, more than the {MAX_STATEMENTS} that are read")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A statement that somebody trusted signed: of which kind, by whom (as `Verified.by` prints itself), and what."""
+
+    kind: str
+    by: str
+    statement: Statement
+
+
+def attach(registry: Registry, channel: Reference, manifest: Manifest, kind: str, bundle: bytes) -> None:
+    """Attach a signed statement to the artifact with this manifest. `CONFIG_BLOB` must be in the repository."""
+    registry.put_blob(channel, bundle)
+    referrer = Manifest.build(
+        Descriptor.of(_CONFIG_TYPE, CONFIG_BLOB),
+        (Descriptor.of(kind, bundle),),
+        artifact_type=kind,
+        subject=Descriptor.of(manifest.media_type, manifest.raw),
+    )
+    registry.put_referrer(channel, referrer)
+
+
+def sign(statement: Statement, signer: Signer) -> bytes:
+    """Return the bundle over a statement.
+
+    Raises:
+        SigningError: it cannot be signed.
+    """
+    return signer.sign_statement(statement.to_bytes())
+
+
+def read(
+    registry: Registry, reference: Reference, digest: Digest, trusted: Trusted, kinds: Collection[str]
+) -> tuple[Said, ...]:
+    """Return the statements of these kinds about `digest` that somebody trusted signed; others are as if not there.
+
+    Raises:
+        NotAnIndex: somebody put something else where the list of referrers has to be.
+        TooManyRecords: somebody attached very many.
+    """
+    # Some registries list every referrer under the type of its configuration (go-containerregistry `pkg/registry`).
+    listed = [it for it in registry.referrers(reference, digest) if it.artifact_type in {*kinds, _CONFIG_TYPE}]
+    for kind in kinds:
+        if (number := sum(it.artifact_type in {kind, _CONFIG_TYPE} for it in listed)) > MAX_STATEMENTS:
+            raise TooManyRecords(reference.at_digest(digest), kind, number)
+    found = (said for each in listed for said in _said(registry, reference, each, trusted, kinds))
+    return tuple(said for said in found if said.statement.subject == digest)
+
+
+def _said(
+    registry: Registry, reference: Reference, candidate: Descriptor, trusted: Trusted, kinds: Collection[str]
+) -> Iterator[Said]:
+    """Yield the statement in a referrer, if somebody trusted signed it."""
+    try:
+        layers = registry.manifest(reference.at_digest(candidate.digest)).layers
+        kind = layers[0].media_type
+        if len(layers) != 1 or kind not in kinds or layers[0].size > _MAX_BYTES:
+            return
+        bundle = Bundle.parse(registry.blob(reference, layers[0]))
+        if bundle and (said := proven(bundle, trusted)):
+            yield Said(kind, str(said[0]), Statement.parse(said[1]))
+    except (NotFound, ContentMismatch, InvalidManifest, InvalidStatement):
+        return

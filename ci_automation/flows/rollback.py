@@ -1,0 +1,280 @@
+"""Moving a channel back to what it had before: shown first with what it breaks, and held there.
+
+Nothing is rendered: what clusters get is what is in the registry. The order is that of a publication, with the hold
+before the move: verify, sign again if need be, hold and read it back, move, record. A freeze or a pause is for what
+happens by itself, and stops no rollback.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import CONFIG_BLOB
+from ci_automation.attestation.record import Record, channel_name
+from ci_automation.errors import Error, PolicyRefused
+from ci_automation.flows.contents import read_contents
+from ci_automation.flows.judging import findings
+from ci_automation.flows.observe import ChannelMoved, Trust, look_at
+from ci_automation.flows.publication import holds, past, records
+from ci_automation.flows.publication.holds import Keeping
+from ci_automation.flows.publication.publish import (
+    NoSigner,
+    move,
+    require_accepted,
+    require_signer,
+    tag_for_ever,
+)
+from ci_automation.flows.publication.settle import settle_record, write_down
+from ci_automation.flux.artifact import immutable_tag, stated_options_digest
+from ci_automation.flux.hazard import Certainty, Hazard
+from ci_automation.policy.content import Content, content_verdicts
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.gates import Situation
+from ci_automation.policy.hold import Hold, still_on
+from ci_automation.policy.model import Acknowledgement
+from ci_automation.report.findings import Findings
+from ci_automation.report.rollback import Rollback
+from ci_automation.signing.evidence import examine, gather
+from ci_automation.signing.trust import NobodyTrusted
+from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.contents import Contents
+    from ci_automation.flows.observe import Observed
+    from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flux.version import Version
+    from ci_automation.signing.signer import Signer
+    from ci_automation.signing.trust import Trusted
+
+_THIS_RUN = timedelta(days=1)
+
+
+class NotBack(PolicyRefused):
+    """A rollback would lead to a newer version than the present one."""
+
+    hint = "`update` and `apply` lead there. A hold ends early where the rollback is repeated with --until today."
+
+    def __init__(self, channel: Reference, present: Version, wanted: Version) -> None:
+        super().__init__(f"{wanted} is newer than {present}, which {channel} has")
+
+
+class RollbackRefused(PolicyRefused):
+    """A rollback breaks what nobody has acknowledged."""
+
+    def __init__(self, rollback: Rollback) -> None:
+        super().__init__(
+            f"{rollback.channel} was not rolled back to {rollback.target_version}: {'; '.join(rollback.obstacles)}"
+        )
+        accept = " ".join(f"--acknowledge {each}" for each in rollback.breaks)
+        self.hint = f"Nothing was changed. Do what it says, or accept it: {accept or '--allow-removal'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person wants: where to go back to, how long what is left shall wait, why, and what breaks knowingly."""
+
+    to: str
+    until: datetime | None = None
+    reason: str = ""
+    acknowledged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A rollback that was looked at, and what it takes to do it; `shown` is what a person says yes to."""
+
+    shown: Rollback
+    target: Observed
+    options: Digest
+    holds: tuple[Hold, ...]  # that the target needs: those of the base, and the new one
+
+
+def propose(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> Proposal:
+    """Return what moving `channel` back would do; nothing is written.
+
+    What the channel has now need not be signed by anybody who is trusted: nothing of it is taken along.
+
+    Raises:
+        NoSigner, IdentityChange: the hold could not be signed by somebody who is trusted.
+        NobodyTrusted: nobody is trusted, so that nothing can be gone back to.
+        NotInHistory, AmbiguousVersion: where to go back to is not clear.
+        NotOfThisChannel, PastNotOurs, ForeignSignature: what it names was never this channel's.
+        NotBack: it is a newer version.
+    """
+    trusted = _trusted(ports, intent)
+    observed = look_at(channel, ports)
+    ports.say("looking for what it had")
+    known = past.prove(channel, past.find(channel, wish.to, observed.digest, ports), ports, trusted)
+    past_one = replace(look_at(channel.at_digest(known.digest), ports), channel=channel, trust=Trust.VERIFIED)
+    target = read_contents(past_one, ports, intent)
+    options = _options(past_one, target)
+    if known.digest == observed.digest:
+        shown, kept = _repeated(past_one, target.version, wish, ports, intent)
+        return Proposal(replace(shown, signs=not known.signed), past_one, options, kept)
+    problem = _problem(observed, ports, trusted)
+    base = _base(observed, ports, intent, trusted=not problem)
+    if not problem and base and target.version > base.version:
+        raise NotBack(channel, base.version, target.version)
+    # Whoever planted something must not hold back every version by the number in it.
+    version = target.version if problem or base is None else base.version
+    hold = _hold(Hold(version, observed.digest, ports.clock(), wish.until, wish.reason), channel, known.digest, ports)
+    shown = Rollback(
+        channel=channel,
+        base=observed.digest,
+        base_version=version,
+        target=known.digest,
+        target_version=target.version,
+        hold=hold,
+        findings=_findings(base, target, wish, ports, intent),
+        problem=problem,
+        signs=not known.signed,
+    )
+    carried = holds.on_base(channel, observed.digest, ports)
+    return Proposal(shown, past_one, options, (*still_on(carried, target.version, intent.now), hold))
+
+
+def _trusted(ports: Ports, intent: Intent) -> Trusted:
+    """Return who is trusted, and check that what this run signs is trusted too."""
+    require_signer(ports, intent)
+    if ports.signer is None:
+        raise NoSigner
+    if ports.trusted is None:
+        raise NobodyTrusted
+    return ports.trusted
+
+
+def _options(observed: Observed, contents: Contents) -> Digest:
+    stated = stated_options_digest(observed.manifest)
+    return Digest.parse(stated) if stated else contents.options.digest
+
+
+def _base(observed: Observed, ports: Ports, intent: Intent, *, trusted: bool) -> Contents | None:
+    """Return what the channel has now; None where it is not ours, and cannot be read."""
+    try:
+        return read_contents(observed, ports, intent)
+    except Error:
+        if trusted:
+            raise
+        return None
+
+
+def _problem(observed: Observed, ports: Ports, trusted: Trusted) -> str:
+    """Return why what the channel has now is not to be trusted, or nothing where it is, or only lost its signature."""
+    try:
+        verify(ports.registry, observed.channel, observed.digest, trusted)
+    except (Unsigned, ForeignSignature) as error:
+        last = records.newest(ports.registry, observed.channel, trusted)
+        return "" if isinstance(error, Unsigned) and last and last.digest == observed.digest else str(error)
+    return ""
+
+
+def _hold(hold: Hold, channel: Reference, target: Digest, ports: Ports) -> Hold:
+    """Return the new hold, or the same one that a run wrote which ended before it moved the channel."""
+    assert ports.trusted is not None  # noqa: S101  # for the type checker: it was looked at before
+    moves = records.read(ports.registry, channel, hold.digest, ports.trusted)
+    moved = max((record.at for record in moves if record.is_for(channel)), default=None)
+    for found in holds.on_base(channel, target, ports):
+        if moved and found.at >= moved and replace(found, at=hold.at) == hold:
+            return found
+    return hold
+
+
+def _findings(base: Contents | None, target: Contents, wish: Wish, ports: Ports, intent: Intent) -> Findings:
+    """Return what the gates say, roles turned round: what is there is the old, what was there is the new."""
+    until = intent.now + _THIS_RUN
+    given = tuple(Acknowledgement(each, until, "--acknowledge") for each in wish.acknowledged)
+    policy = replace(intent.policy, acknowledge=(*intent.policy.acknowledge, *given))
+    if base is not None:
+        return findings(base, target, ports, replace(intent, policy=policy))
+    sentence = "what the channel has now cannot be read, so that nobody knows what changes"
+    hazards = (Hazard("content", Certainty.UNCHECKED, "base", sentence),)
+    verdicts = content_verdicts(Content(hazards=hazards), Situation(target.version, policy, intent.now))
+    return Findings(hazards=hazards, gates=tuple(it for it in verdicts if it.gate != "proof"))
+
+
+def _repeated(
+    observed: Observed, version: Version, wish: Wish, ports: Ports, intent: Intent
+) -> tuple[Rollback, tuple[Hold, ...]]:
+    """Return what is left to do where the channel is back already: the hold may change, a record may be missing.
+
+    Where the hold has ended, and no date is named, it is made anew.
+    """
+    held = holds.on_base(observed.channel, observed.digest, ports)
+    hold = held[-1] if held else None
+    kept: tuple[Hold, ...] = ()
+    if hold:
+        until = wish.until or (hold.until if hold.is_on(intent.now) else None)
+        reason = wish.reason or hold.reason
+        if (until, reason) != (hold.until, hold.reason):
+            hold = replace(hold, at=ports.clock(), until=until, reason=reason)
+            kept = (hold,)
+    digest = observed.digest
+    return Rollback(observed.channel, digest, version, digest, version, hold, Findings()), kept
+
+
+def roll_back(proposal: Proposal, ports: Ports, intent: Intent) -> None:
+    """Do what was proposed, if the channel still is where it was then. It can be repeated after a crash at any point.
+
+    Raises:
+        RollbackRefused: a gate refuses it.
+        ChannelMoved: the channel is somewhere else by now.
+        ClusterWouldRefuse: clusters would not accept the target.
+        HoldNotKept: the registry does not keep the hold.
+        NotRecorded: it was done, and could not be recorded.
+    """
+    shown, signer = proposal.shown, ports.signer
+    if signer is None:
+        raise NoSigner
+    if shown.decision is Decision.REFUSED:
+        raise RollbackRefused(shown)
+    registry, channel, manifest = ports.registry, shown.channel, proposal.target.manifest
+    if (now := registry.resolve(channel)) not in {shown.base, shown.target}:
+        raise ChannelMoved(channel, shown.base, now)
+    registry.put_blob(channel, CONFIG_BLOB)  # what another tool published may lack it
+    if shown.signs:
+        ports.say(f"signing {shown.target} again")
+        ensure_signed(registry, channel, shown.target, signer, intent.signature_format)
+    _check_clusters(shown, ports)
+    tag_for_ever(channel, shown.target_version, manifest, ports)
+    holds.keep(Keeping(channel, manifest, proposal.holds, signer), ports, intent)
+    if shown.is_there:
+        settle_record(proposal.target, ports, intent)
+        return
+    move(channel, shown.base, manifest, ports)
+    _record(proposal, signer, ports, intent)
+
+
+def _check_clusters(shown: Rollback, ports: Ports) -> None:
+    """Check that the clusters which read the channel accept the target, those with what it has now and those after it.
+
+    Raises:
+        ClusterWouldRefuse: they do not.
+    """
+    assert ports.trusted is not None  # noqa: S101  # for the type checker: it was looked at before
+    found = examine(gather(ports.registry, shown.channel, shown.target), ports.trusted)
+    versions = (shown.base_version, shown.target_version)
+    require_accepted(shown.channel.at_digest(shown.target), found, ports.trusted, versions)
+
+
+def _record(proposal: Proposal, signer: Signer, ports: Ports, intent: Intent) -> None:
+    shown = proposal.shown
+    record = Record(
+        channel=channel_name(shown.channel),
+        digest=shown.target,
+        previous=shown.base,
+        version=shown.target_version,
+        tag=immutable_tag(shown.target_version, shown.target),
+        by=str(signer.who),
+        at=ports.clock(),
+        proof=None,
+        options=proposal.options,
+        run=intent.run.url or None,
+        rolled_back=True,
+    )
+    write_down(record, shown.channel, proposal.target.manifest, signer, ports)

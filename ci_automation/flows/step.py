@@ -1,0 +1,174 @@
+"""One step of a plan: rendered to the byte, compared with what is there, and decided by all gates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ci_automation.flows.base import Base
+from ci_automation.flows.images import pinned_components
+from ci_automation.flows.judging import changed_files, changed_flags, judge
+from ci_automation.flows.rendering.proof import rendering
+from ci_automation.flows.rendering.upstream import fetch
+from ci_automation.flux.artifact import Composed, Recipe, compose
+from ci_automation.flux.inventory import images, inventory
+from ci_automation.policy.content import Content, content_verdicts
+from ci_automation.policy.decision import decide, reasons
+from ci_automation.policy.gates import Situation, release_verdicts
+from ci_automation.policy.hold import Offered, hold_verdict, still_on
+from ci_automation.policy.plan import ImageChange, PlannedStep
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ci_automation.artifact.tree import Tree
+    from ci_automation.flows.judging import Judged
+    from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flows.rendering.proof import Rendering
+    from ci_automation.flux.options import Options
+    from ci_automation.flux.release import FetchedRelease, Release
+    from ci_automation.flux.version import Version
+    from ci_automation.policy.decision import Verdict
+    from ci_automation.policy.hold import Hold
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A planned step with what would be published."""
+
+    step: PlannedStep
+    composed: Composed
+    after: Base
+    release: FetchedRelease
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one step shall lead to; `pinned` with digests behind the images."""
+
+    version: Version
+    options: Options
+    overlay: Tree
+    pinned: bool
+
+
+def wants_pins(base: Base, intent: Intent) -> bool:
+    """Return whether what comes after `base` gets digests behind its images: as somebody says, or else as it has."""
+    return base.pinned if intent.pin_images is None else intent.pin_images
+
+
+def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent, listed: Sequence[Release] = ()) -> Rendered:
+    """Return the step from `base` to what is wanted, rendered to the byte, with the decision of all gates.
+
+    Raises:
+        ComponentMissing: the release lacks a component that the options name.
+        TemplateMismatch: the release can be rendered neither by us nor by its own flux CLI.
+        ImageMissing: an image is to be pinned, and is not there.
+    """
+    made = _make(base, wanted, ports)
+    recipe = made.composed.recipe
+    # That edits are dropped, the user accepted; what is judged is what comes on top of that.
+    judged = judge(replace(base, components=base.unedited or base.components), recipe, ports, intent, listed)
+    content = _content(base, made, judged, intent)
+    verdicts = _verdicts(base, made.release.release, made.composed, content, intent)
+    step = _planned(base, made, judged, content, verdicts)
+    holds = still_on(base.holds, wanted.version, intent.now)
+    after = Base(step.target, wanted.version, wanted.options, wanted.overlay, base.path, recipe.components, holds=holds)
+    return Rendered(step, made.composed, after, made.release)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What was wanted, from which release and how it was rendered, and the artifact that came of it."""
+
+    wanted: Wanted
+    release: FetchedRelease
+    rendering: Rendering
+    composed: Composed
+
+
+def _make(base: Base, wanted: Wanted, ports: Ports) -> _Made:
+    """Return what is wanted, rendered to the byte."""
+    ports.say(f"rendering {wanted.version}")
+    release = fetch(wanted.version, ports)
+    made = rendering(release, wanted.options, ports)
+    recipe = Recipe(
+        version=wanted.version,
+        commit=release.commit,
+        release=release.bundle.digest,
+        options=wanted.options,
+        components=pinned_components(made.text, ports) if wanted.pinned else made.text,
+        overlay=wanted.overlay,
+        path=base.path,
+    )
+    return _Made(wanted, release, made, compose(recipe))
+
+
+def _planned(base: Base, made: _Made, judged: Judged, content: Content, verdicts: tuple[Verdict, ...]) -> PlannedStep:
+    wanted, recipe = made.wanted, made.composed.recipe
+    return PlannedStep(
+        old_version=base.version,
+        new_version=wanted.version,
+        base=base.digest,
+        target=made.composed.digest,
+        decision=decide(verdicts),
+        reasons=reasons(verdicts),
+        options=wanted.options,
+        overlay=wanted.overlay.digest(),
+        release=recipe.release,
+        pinned=wanted.pinned,
+        proof=made.rendering.proof,
+        images=_changed_images(base.components, recipe.components),
+        added=_inventory(recipe.components, without=base.components),
+        removed=content.removed,
+        changes=judged.changes,
+        hazards=judged.hazards,
+        pruned=judged.pruned,
+        gates=verdicts,
+    )
+
+
+def _verdicts(
+    base: Base, release: Release, composed: Composed, content: Content, intent: Intent
+) -> tuple[Verdict, ...]:
+    situation = situation_of(base.version, intent, base.holds)
+    of_release = release_verdicts(release, situation)
+    if release.version == base.version:
+        of_release = (*of_release, hold_verdict(base.holds, Offered(digest=composed.digest), intent.now))
+    return (*of_release, *content_verdicts(content, situation))
+
+
+def situation_of(current: Version, intent: Intent, held: tuple[Hold, ...] = ()) -> Situation:
+    """Return what the gates on releases look at besides the release."""
+    return Situation(current, intent.policy, intent.now, paused=intent.paused, holds=held)
+
+
+def _content(base: Base, made: _Made, judged: Judged, intent: Intent) -> Content:
+    """Return what the gates judge of a step besides its release."""
+    return Content(
+        removed=_inventory(base.components, without=made.composed.recipe.components),
+        removal_allowed=intent.allow_removal,
+        options_changed=changed_flags(base, made.wanted),
+        overlay_changed=changed_files(base.overlay, made.wanted.overlay),
+        edits_dropped=base.edited,
+        proof=made.rendering.proof,
+        proof_detail=made.rendering.detail,
+        unproven_allowed=intent.unsafe_unproven_rendering,
+        changes=judged.changes,
+        hazards=judged.hazards,
+        looked=judged.looked,
+    )
+
+
+def _inventory(components: str, *, without: str) -> tuple[str, ...]:
+    """Return the controllers and CRDs of one components file that the other one lacks."""
+    return tuple(sorted(inventory(components) - inventory(without)))
+
+
+def _changed_images(old: str, new: str) -> tuple[ImageChange, ...]:
+    before, after = images(old), images(new)
+    return tuple(
+        ImageChange(name, before.get(name, ""), after.get(name, ""))
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    )

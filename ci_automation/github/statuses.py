@@ -1,0 +1,55 @@
+"""Statuses of commits: what others say of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.github.answers import Fields, one, require_name, segment
+from ci_automation.github.errors import NotOnGitHub, UnexpectedGitHubAnswer
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ci_automation.github.client import GitHub
+
+_PAGE, _MAX_PAGES = 100, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The latest that was said under one context: `error`, `failure`, `pending` or `success`, and when."""
+
+    context: str
+    state: str
+    commit: str
+    at: datetime
+
+
+class Statuses:
+    """The statuses of the commits of one repository."""
+
+    def __init__(self, client: GitHub, name: str) -> None:
+        self._client, self.name = client, require_name(name)
+
+    def of_head(self, context: str) -> Status | None:
+        """Return what is said under a context of the head of the default branch, or None where nothing is.
+
+        A status is not a check, which is what jobs of GitHub Actions have.
+
+        Raises:
+            NotOnGitHub: there is no such repository, or the token may not see it.
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        branch = one(self._client, f"/repos/{self.name}").text("default_branch")
+        for page in range(1, _MAX_PAGES + 1):
+            path = f"/repos/{self.name}/commits/{segment(branch)}/status?per_page={_PAGE}&page={page}"
+            if (answer := self._client.get(path)) is None:
+                raise NotOnGitHub(f"the branch {branch} of {self.name} on {self._client.host}")
+            combined = Fields(answer.value, f"GET {self._client.host}{path}")
+            for each in combined.each("statuses"):
+                if each.text("context") == context:
+                    return Status(context, each.text("state"), combined.oid("sha"), each.time("updated_at"))
+            if not answer.has_next:
+                return None
+        raise UnexpectedGitHubAnswer(f"{self._client.host} comes to no end of the statuses of {self.name}")

@@ -1,0 +1,155 @@
+"""What a kustomization says, as values that know where they stand."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from ci_automation.overlay.reading import text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ci_automation.flux.hazard import Place
+
+# kustomize clones and downloads what looks like this (`NewRepoSpecFromURL`), Flux's OCI addresses it does not know.
+_REMOTE = re.compile(r"(?:git::|[a-z][a-z0-9+.-]*://|[^/@\s]+@[^/:\s]+[:/]|github\.com[:/])", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A path or an address in a kustomization, and where it stands."""
+
+    path: str
+    place: Place
+
+    @property
+    def is_remote(self) -> bool:
+        """Return whether it looks like what is fetched from elsewhere."""
+        return _REMOTE.match(self.path) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """What `target`, `select`, `reject` and `source` say; an empty field is everything."""
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    labels: str = ""
+    annotations: str = ""
+
+    @classmethod
+    def of(cls, value: object) -> Self | None:
+        """Return the selector that a value says, or None where it is none."""
+        if not isinstance(value, dict):
+            return None
+        names = ("group", "version", "kind", "namespace", "name", "labelSelector", "annotationSelector")
+        return cls(*(text(value.get(name)) for name in names))
+
+    @property
+    def names_object(self) -> bool:
+        """Return whether it says more than labels and annotations."""
+        return any((self.group, self.version, self.kind, self.namespace, self.name))
+
+    def __str__(self) -> str:
+        parts = [self.kind or "objects", f"{self.namespace}/{self.name}" if self.namespace else self.name]
+        more = [f"with {found}" for found in (self.labels, self.annotations) if found]
+        if self.group or self.version:
+            more.append("/".join(part for part in ("of " + self.group if self.group else "", self.version) if part))
+        return " ".join(part for part in (*parts, *more) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One thing that a kustomization does to objects: its field, where it stands, and a mark of its whole content."""
+
+    field: str
+    places: tuple[Place, ...]
+    mark: str
+
+    @property
+    def file(self) -> str:
+        """Return the kustomization that it is in."""
+        return self.places[0].file
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch: its text, and the target if it has one; None as text is a file that is not there."""
+
+    rule: Rule
+    text: str | None
+    target: Selector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """One target of a replacement; a selected object that `reject` selects too is left alone."""
+
+    rule: Rule
+    select: Selector
+    reject: tuple[Selector, ...]
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An entry of `images`."""
+
+    rule: Rule
+    name: str
+    new_name: str
+    new_tag: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An entry that is known by a name alone: `replicas`, `namespace`, `namePrefix`, `nameSuffix`."""
+
+    rule: Rule
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A ConfigMap or Secret that a kustomization makes; with `merges` it changes one that is there."""
+
+    place: Place
+    kind: str
+    namespace: str
+    name: str
+    merges: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kustomization:
+    """What a kustomization file says: `fields` are all of its keys, `files` other files than objects that it reads.
+
+    `is_usual` says whether it is of the kind and the version that kustomize takes where nothing refers to it.
+    """
+
+    file: str
+    folder: str
+    is_component: bool
+    is_usual: bool
+    fields: frozenset[str]
+    resources: tuple[Reference, ...]
+    components: tuple[Reference, ...]
+    files: tuple[Reference, ...]
+    strategic: tuple[Patch, ...]
+    patches: tuple[Patch, ...]
+    json_patches: tuple[Patch, ...]
+    namespace: Named | None
+    prefix: Named | None
+    suffix: Named | None
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    replicas: tuple[Named, ...]
+    images: tuple[Image, ...]
+    replacements: tuple[Replacement, ...]
+    generated: tuple[Generated, ...]

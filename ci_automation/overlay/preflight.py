@@ -1,0 +1,195 @@
+"""Whether the team's own files still fit the components: built with the old ones and the new ones, and compared.
+
+What is built is what clusters can apply (see `entries.py`), without what a cluster's own Kustomization adds to it: its
+patches, images, names and substitutions are not in the artifact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ci_automation.flux.changes.model import fingerprint
+from ci_automation.flux.hazard import Certainty, Hazard, Place
+from ci_automation.overlay.compare import GATE, lost_targets
+from ci_automation.overlay.entries import ROOT, entries, entry, folders
+from ci_automation.overlay.objects import objects
+from ci_automation.overlay.port import BuildFailed
+from ci_automation.overlay.reading import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ci_automation.artifact.tree import Tree
+    from ci_automation.flux.changes.model import ObjectId
+    from ci_automation.overlay.entries import Entry
+    from ci_automation.overlay.port import Kustomize
+    from ci_automation.overlay.resource import Problem
+
+_MAX_PROBLEMS = 5
+_SHOWN = 1_000
+# kustomize-controller drops such fields of the kustomization that it starts from before it builds.
+_IGNORED = "unknown field"
+_CONTENT = {
+    "CustomResourceDefinition": "every object of its kind",
+    "Namespace": "everything in it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What can break in the overlay; the objects that a prune would delete, and those that are new."""
+
+    hazards: tuple[Hazard, ...] = ()
+    pruned: tuple[ObjectId, ...] = ()
+    added: tuple[ObjectId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an entry: its objects, why it cannot be built, or why nobody tried."""
+
+    ids: frozenset[ObjectId]
+    error: str = ""
+    unchecked: str = ""
+    places: tuple[Place, ...] = ()
+
+
+def preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None) -> Preflight:
+    """Return what becomes of the overlay when a step replaces the files of `old` by those of `new`.
+
+    `components` is the path of the components file in both. A kustomization that only lists files needs no kustomize.
+    """
+    before = entries(old, components)
+    same = old.without(components).digest() == new.without(components).digest()
+    after = tuple(entry(new, each.folder) for each in before) if same else entries(new, components)
+    first = {each.folder: _outcome(each, kustomize) for each in before}
+    then = first if old == new else {each.folder: _outcome(each, kustomize) for each in after}
+    known = {each.folder: each for each in before}
+    hazards = [*_unreached(before, after, components)] if folders(new) else []
+    for each in after:
+        earlier = known.get(each.folder)
+        hazards += _outcome_hazards(each, then[each.folder], first.get(each.folder), earlier)
+        hazards += lost_targets(earlier.gathered if earlier else None, each.gathered)
+    pruned, added = _difference(before, after, first, then)
+    hazards += _deleted(pruned, before, after, components)
+    unique = {hazard.fingerprint: hazard for hazard in map(_in_one_line, hazards)}
+    return Preflight(tuple(unique.values()), pruned, added)
+
+
+def _in_one_line(hazard: Hazard) -> Hazard:
+    """Return a hazard as a log may have it, whatever is in the files that it speaks of."""
+    subject, sentence, *remedies = map(_printable, (hazard.subject, hazard.sentence, *hazard.remedies))
+    return replace(hazard, subject=subject, sentence=sentence, remedies=tuple(remedies))
+
+
+def _printable(text: str) -> str:
+    cut = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return "".join(sign if sign.isprintable() else "?" for sign in cut)
+
+
+def _outcome(each: Entry, kustomize: Kustomize | None) -> Outcome:
+    gathered = each.gathered
+    if gathered.remotes:
+        named = ", ".join(sorted({reference.path for reference in gathered.remotes}))
+        reason = f"it has a remote base, and nothing is fetched here: {named}"
+        return Outcome(gathered.ids, unchecked=reason, places=tuple(it.place for it in gathered.remotes))
+    if gathered.only_lists:
+        error = gathered.problems[0].sentence if gathered.problems else ""
+        return Outcome(gathered.ids, error, places=_places(gathered.problems[:1]))
+    if kustomize is None:
+        return Outcome(gathered.ids, unchecked="there is no kustomize")
+    try:
+        built = objects(kustomize.build(each.tree, each.folder), each.folder)
+    except (BuildFailed, Unreadable) as error:
+        return Outcome(gathered.ids, str(error), places=_places(gathered.problems))
+    return Outcome(frozenset(found.id.object for found in built))
+
+
+def _places(problems: Iterable[Problem]) -> tuple[Place, ...]:
+    return tuple(dict.fromkeys(problem.place for problem in problems))
+
+
+def _outcome_hazards(each: Entry, now: Outcome, before: Outcome | None, earlier: Entry | None) -> Iterator[Hazard]:
+    """Yield what the build itself says; before it there was `earlier`, with the outcome `before`."""
+    what = f"what a Kustomization with the path {_path(each.folder)} applies"
+    if now.error:
+        certainty = Certainty.POSSIBLE if _IGNORED in now.error else Certainty.CERTAIN
+        sentence = f"{what} cannot be built with the new components: {now.error}"
+        if before is not None and before.error:
+            same = before.error == now.error
+            sentence += "; it is broken already" if same else f"; with the present ones neither: {before.error}"
+        subject = f"{each.folder} {fingerprint(now.error)}"
+        yield Hazard(
+            GATE, certainty, subject, sentence, now.places, (f"see it yourself: `kustomize build {each.folder}`",)
+        )
+    if now.unchecked:
+        sentence = f"{what} was not built: {now.unchecked}"
+        remedy = (
+            "put the files of the remote base into the artifact, and list them instead of it"
+            if each.gathered.remotes
+            else "give this run the program kustomize, or look at the build yourself"
+        )
+        # What comes from elsewhere is not what was reviewed and signed.
+        certainty = Certainty.CERTAIN if each.gathered.remotes else Certainty.UNCHECKED
+        yield Hazard(GATE, certainty, f"{each.folder} {now.unchecked}", sentence, now.places, (remedy,))
+        known = {problem.sentence for problem in earlier.gathered.problems} if earlier else set()
+        problems = [problem for problem in each.gathered.problems if problem.sentence not in known]
+        for problem in problems[:_MAX_PROBLEMS]:
+            sentence = f"{what} cannot be built with the new components: {problem.sentence}"
+            subject = f"{each.folder} {problem.sentence}"
+            yield Hazard(GATE, Certainty.CERTAIN, subject, sentence, (problem.place,))
+
+
+def _unreached(before: tuple[Entry, ...], after: tuple[Entry, ...], components: str) -> Iterator[Hazard]:
+    """Yield a hazard where the components file is in the artifact, and clusters may not get it."""
+    if any(map(_is_usual, after)):
+        return
+    remedy = f"list {components} among the resources of a kustomization"
+    sentence = (
+        f"no kustomization lists {components}: clusters that apply a folder with one do not get Flux's components"
+    )
+    for each in after:
+        sentence += f"; only those whose path is {_path(each.folder)} do"
+    certainty = Certainty.CERTAIN if any(map(_is_usual, before)) else Certainty.POSSIBLE
+    yield Hazard(GATE, certainty, f"{components} is in no kustomization", sentence, (), (remedy,))
+
+
+def _is_usual(each: Entry) -> bool:
+    """Return whether an entry has a kustomization, or is the whole artifact; else it is the components' own folder."""
+    return not each.is_made or each.folder == ROOT
+
+
+def _path(folder: str) -> str:
+    return "./" if folder == ROOT else f"./{folder}"
+
+
+def _difference(
+    before: tuple[Entry, ...], after: tuple[Entry, ...], first: dict[str, Outcome], then: dict[str, Outcome]
+) -> tuple[tuple[ObjectId, ...], tuple[ObjectId, ...]]:
+    """Return the objects that are only in what was, and only in what comes; both are seen in the same way."""
+    if any(outcome.error or outcome.unchecked for outcome in (*first.values(), *then.values())):
+        old = {found for each in before for found in each.gathered.ids}
+        new = {found for each in after for found in each.gathered.ids}
+    else:
+        old = {found for outcome in first.values() for found in outcome.ids}
+        new = {found for outcome in then.values() for found in outcome.ids}
+    return tuple(sorted(old - new)), tuple(sorted(new - old))
+
+
+def _deleted(
+    pruned: tuple[ObjectId, ...], before: tuple[Entry, ...], after: tuple[Entry, ...], components: str
+) -> Iterator[Hazard]:
+    """Yield a hazard for what takes other objects with it; what the components themselves lose is told elsewhere."""
+    by_release = _of_components(before, components) - _of_components(after, components)
+    for each in pruned:
+        if each.kind in _CONTENT and each not in by_release:
+            sentence = (
+                f"{each} is not applied any more: a Kustomization that prunes deletes it, with {_CONTENT[each.kind]}"
+            )
+            yield Hazard(GATE, Certainty.POSSIBLE, f"{each.group}/{each} is pruned", sentence)
+
+
+def _of_components(found: tuple[Entry, ...], components: str) -> set[ObjectId]:
+    every = (resource for each in found for resource in each.gathered.resources)
+    return {resource.original.object for resource in every if resource.source.place.file == components}

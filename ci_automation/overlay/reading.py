@@ -1,0 +1,167 @@
+"""YAML as kustomize takes it (YAML 1.1, anchors, merge keys), read within limits and in its safe part alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import yaml
+
+_MAX_DEPTH = 100  # libyaml takes time that grows with the square of it, and kustomize none of it
+_MAX_NODES = 200_000  # with everything that aliases stand for
+_MAX_BITS = 64
+_TAG = "tag:yaml.org,2002:"
+_PLAIN = frozenset({f"{_TAG}bool", f"{_TAG}int", f"{_TAG}float", f"{_TAG}null"})
+_MERGE = f"{_TAG}merge"
+
+
+class _Mark(Protocol):
+    """Where something is in a text: libyaml's mark, or PyYAML's own."""
+
+    @property
+    def line(self) -> int:
+        """Return the number of lines before it."""
+        ...
+
+
+class Unreadable(Exception):  # not an error of the run: it becomes a hazard
+    """A text is not what kustomize takes; the message says why, `line` where."""
+
+    def __init__(self, reason: str, line: int = 0) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+def nodes(written: str) -> tuple[yaml.Node, ...]:
+    """Return the root node of each document that is not empty.
+
+    Raises:
+        Unreadable: it is not YAML, or unfolds to more than anybody writes.
+    """
+    import yaml
+
+    try:
+        _check(written)
+        found = tuple(yaml.compose_all(written, Loader=yaml.CSafeLoader))
+        sizes: dict[int, int] = {}
+        if sum(_size(node, sizes) for node in found) > _MAX_NODES:
+            raise Unreadable(f"it unfolds to more than {_MAX_NODES} values")
+    except yaml.MarkedYAMLError as error:
+        last = written.count("\n") + (not written.endswith("\n"))  # libyaml counts one more where the text is not ended
+        line = min(_line(error.problem_mark), last)
+        raise Unreadable(f"it is not YAML: {error.problem or error.context}", line) from None
+    except yaml.YAMLError:  # of the reader, which has no mark
+        raise Unreadable("it is not YAML: it has a control character") from None
+    return tuple(node for node in found if node.tag != f"{_TAG}null")
+
+
+def _check(written: str) -> None:
+    """Go through the events, which takes no memory, before anything is built from them."""
+    import yaml
+
+    depth = count = 0
+    for event in yaml.parse(written, Loader=yaml.CSafeLoader):
+        count += isinstance(event, yaml.NodeEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH or count > _MAX_NODES:
+            line = _line(event.start_mark)
+            raise Unreadable(
+                f"it has more than {_MAX_NODES} values, or is nested deeper than {_MAX_DEPTH} levels", line
+            )
+
+
+def _line(mark: _Mark | None) -> int:
+    return mark.line + 1 if mark else 0
+
+
+def _is(node: yaml.Node, kind: str) -> bool:
+    """Return whether a node is a mapping, a sequence or a scalar, whatever its tag says."""
+    return getattr(node, "id", "") == kind
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if _is(node, "mapping"):
+        for pair in node.value:
+            yield from pair
+    elif _is(node, "sequence"):
+        yield from node.value
+
+
+def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """Return the number of values that a node unfolds to; one that holds itself unfolds to too many."""
+    if id(node) not in sizes:
+        sizes[id(node)] = _MAX_NODES + 1
+        sizes[id(node)] = 1 + sum(_size(child, sizes) for child in _children(node))
+    return sizes[id(node)]
+
+
+def plain(node: yaml.Node) -> Any:  # noqa: ANN401  # a document holds anything
+    """Return the value of a node: dictionaries by text, lists, scalars; what is no plain scalar is its text.
+
+    Raises:
+        Unreadable: a key is no scalar, or what is merged is no mapping.
+    """
+    if _is(node, "mapping"):
+        return _mapping(node)
+    if _is(node, "sequence"):
+        return [plain(item) for item in node.value]
+    return _scalar(node)
+
+
+def _mapping(node: yaml.Node) -> dict[str, Any]:
+    own: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
+    for key, value in node.value:
+        if key.tag == _MERGE:
+            for each in value.value if _is(value, "sequence") else (value,):
+                if not _is(each, "mapping"):
+                    raise Unreadable("what << merges is no mapping", _line(key.start_mark))
+                merged = _mapping(each) | merged
+        elif _is(key, "scalar"):
+            own[key.value] = plain(value)
+        else:
+            raise Unreadable("a key is no text", _line(key.start_mark))
+    return merged | own
+
+
+def _scalar(node: yaml.Node) -> object:
+    import yaml
+
+    if node.tag not in _PLAIN:
+        return node.value
+    loader = yaml.SafeLoader("")
+    try:
+        value: object = loader.construct_object(node)
+    except (ValueError, yaml.YAMLError):  # `!!int x`, or more digits than Python reads
+        return node.value
+    return node.value if isinstance(value, int) and value.bit_length() > _MAX_BITS else value
+
+
+def text(value: object) -> str:
+    """Return a scalar's text; what is no scalar has none."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None or isinstance(value, dict | list) else str(value)
+
+
+def line_of(node: yaml.Node, *path: str | int) -> int:
+    """Return the line where what is at `path` in a node begins, or where the last part of it that is there does."""
+    line = _line(node.start_mark)
+    for part in path:
+        found = _child(node, part)
+        if found is None:
+            break
+        line, node = found
+    return line
+
+
+def _child(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:
+    """Return the line and the node of an entry: that of the key in a mapping, of the item in a list."""
+    if _is(node, "mapping"):
+        pairs = [(key, value) for key, value in node.value if key.value == part]
+        return (_line(pairs[-1][0].start_mark), pairs[-1][1]) if pairs else None
+    if _is(node, "sequence") and isinstance(part, int) and part < len(node.value):
+        return _line(node.value[part].start_mark), node.value[part]
+    return None

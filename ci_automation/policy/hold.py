@@ -1,0 +1,84 @@
+"""Holds: what a channel was moved back from is not taken again, until something newer is there or a date has passed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.policy.decision import Decision, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.flux.version import Version
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What was refused when a channel was moved back, when that was, until when it counts, and why.
+
+    Without a date it counts until the channel goes to a newer version than the refused one.
+    """
+
+    version: Version
+    digest: Digest
+    at: datetime
+    until: datetime | None = None
+    reason: str = ""
+
+    @property
+    def end(self) -> str:
+        """Return until when it counts, in words."""
+        return f"until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else "until there is a newer release"
+
+    def is_on(self, now: datetime) -> bool:
+        """Return whether its date, if it has one, is yet to come."""
+        return self.until is None or now < self.until
+
+    def keeps_back(self, offered: Offered, now: datetime) -> bool:
+        """Return whether `offered` has to wait.
+
+        Besides the refused digest and version, that is every older version that was there already when the channel was
+        moved back: whoever goes back from 2.9.4 to 2.8.8 does not want 2.9.3. A later patch of the old minor is new.
+        """
+        if not self.is_on(now):
+            return False
+        if offered.digest == self.digest:
+            return True
+        if offered.version is None or offered.version > self.version:
+            return False
+        return offered.version == self.version or offered.since is None or offered.since <= self.at
+
+    def goes_on(self, version: Version, now: datetime) -> bool:
+        """Return whether it still matters once the channel has `version`, so that what has it needs this hold too."""
+        return self.is_on(now) and version <= self.version
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What a channel could be moved to: a version (None where the channel's stays), since when it is there, a digest.
+
+    `since` is None where nobody knows; `digest` is None where nothing was made of it yet.
+    """
+
+    version: Version | None = None
+    since: datetime | None = None
+    digest: Digest | None = None
+
+
+def hold_verdict(holds: Sequence[Hold], offered: Offered, now: datetime) -> Verdict:
+    """Return what the holds on a channel's present digest say of moving it to what is offered."""
+    for hold in holds:
+        if hold.keeps_back(offered, now):
+            because = f": {hold.reason}" if hold.reason else ""
+            reason = f"{hold.version} was rolled back on {hold.at:%Y-%m-%d}, and it waits {hold.end}{because}"
+            return Verdict("hold", Decision.HOLD, reason, f"the hold of {hold.at:%Y-%m-%d %H:%M} UTC on {hold.digest}")
+    number = f"{len(holds)} hold{'' if len(holds) == 1 else 's'} on the present digest"
+    return Verdict("hold", Decision.AUTO, "nothing that was rolled back is in the way", number)
+
+
+def still_on(holds: Sequence[Hold], version: Version, now: datetime) -> tuple[Hold, ...]:
+    """Return those holds that what comes next, with `version`, needs as well."""
+    return tuple(hold for hold in holds if hold.goes_on(version, now))

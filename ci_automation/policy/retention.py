@@ -1,0 +1,108 @@
+"""Which artifacts of a repository may go: those of ours that nothing needs, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.flux.version import Version
+
+
+class NothingKept(UsageError):
+    """A retention would keep no artifact to go back to."""
+
+    hint = "Keep at least one: --keep-last 1. What a channel has is kept besides."
+
+    def __init__(self) -> None:
+        super().__init__("--keep-last is less than one")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What is kept besides what is needed: so many of the newest, and all that are younger than so long."""
+
+    keep_last: int
+    keep_for: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `NothingKept` where nothing would be."""
+        if self.keep_last < 1:
+            raise NothingKept
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One artifact: its immutable tag, every other tag that leads to it, and when a channel came to it or left it last.
+
+    `ours` says that somebody trusted signed it. `at` is None where no signed record tells.
+    """
+
+    digest: Digest
+    tag: str
+    version: Version
+    ours: bool
+    others: tuple[str, ...] = ()
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An artifact that stays, and why."""
+
+    artifact: Stored
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What stays, and what may go; each artifact is in one of the two."""
+
+    kept: tuple[Kept, ...]
+    goes: tuple[Stored, ...]
+
+
+def retain(artifacts: Sequence[Stored], window: Window, now: datetime) -> Retention:
+    """Return what stays and what may go, the newest first.
+
+    What is newest goes by the version, and among equal ones by when a channel had them.
+    """
+    newest = sorted(artifacts, key=_rank, reverse=True)
+    last = {artifact.digest for artifact in [it for it in newest if it.ours][: window.keep_last]}
+    kept, goes = [], []
+    for artifact in newest:
+        if reason := _needed(artifact, window, now) or (
+            f"it is among the last {window.keep_last}" if artifact.digest in last else ""
+        ):
+            kept.append(Kept(artifact, reason))
+        else:
+            goes.append(artifact)
+    return Retention(tuple(kept), tuple(goes))
+
+
+def named_by_others(digest: Digest, own: Collection[str], tags: Mapping[str, Digest]) -> tuple[str, ...]:
+    """Return the tags that name `digest` besides its own ones: to delete it would delete them."""
+    return tuple(sorted(tag for tag, named in tags.items() if named == digest and tag not in own))
+
+
+def _needed(artifact: Stored, window: Window, now: datetime) -> str:
+    """Return why an artifact stays, however many newer ones there are; nothing where it need not."""
+    if not artifact.ours:
+        return "nobody who is trusted signed it"
+    if artifact.others:
+        return f"{', '.join(artifact.others)} leads to it"
+    if window.keep_for is None:
+        return ""
+    if artifact.at is None:
+        return "no signed record tells its age"
+    return f"it is younger than {window.keep_for.days} days" if now - artifact.at < window.keep_for else ""
+
+
+def _rank(artifact: Stored) -> tuple[Version, float, str]:
+    return artifact.version, artifact.at.timestamp() if artifact.at else 0.0, str(artifact.digest)

@@ -1,0 +1,100 @@
+"""The registries that container images come from, asked for the digests that image names have; nothing is pulled."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.reference import InvalidReference, OciRepository, Reference
+from ci_automation.errors import UsageError
+from ci_automation.registry.port import Unreachable
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.registry.credentials import CredentialSource
+    from ci_automation.registry.http import HttpRegistry
+    from ci_automation.registry.network import Network
+    from ci_automation.registry.retry import Patience
+
+_DOCKER_HUB = "docker.io"
+# What makes the first part of a name a host (distribution's `reference/normalize.go`, which containerd goes by).
+_HOST = re.compile(r"localhost|.*[.:A-Z].*")
+_ATTEMPTS, _SECONDS = 3, 30.0  # for an answer without which a person can still decide
+
+
+class InvalidImage(UsageError):
+    """A text is not the name of an image, so that no cluster could pull it."""
+
+    hint = "Correct --registry, or `registry` among the flags of the configuration."
+
+    def __init__(self, image: str) -> None:
+        super().__init__(f"{image[:200]!r} is not the name of an image with a tag or a digest")
+
+
+def parse_image(image: str) -> Reference:
+    """Return the reference that the name of an image stands for, as containerd reads it.
+
+    Without a host it is Docker Hub's; beside a digest the tag is for people, and left out.
+
+    Raises:
+        InvalidImage: it is no name, or has neither tag nor digest.
+    """
+    first, slash, _ = image.partition("/")
+    named = image if slash and _HOST.fullmatch(first) else f"{_DOCKER_HUB}/{image}"
+    try:
+        reference = Reference.parse(f"oci://{named}")
+    except InvalidReference:
+        raise InvalidImage(image) from None
+    if reference.digest is not None:
+        return reference.at_digest(reference.digest)
+    if reference.tag is None:
+        raise InvalidImage(image)
+    return reference
+
+
+class ImageRegistries:
+    """All registries, by the names of the images in them. Threads may share it; in one run nothing is asked twice.
+
+    Whoever only looks asks for the right to read alone.
+    """
+
+    def __init__(self, credentials: CredentialSource, network: Network, patience: Patience | None = None) -> None:
+        self._credentials = credentials
+        self._network = network
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._registries: dict[str, HttpRegistry] = {}
+        self._known: dict[Reference, Digest | None] = {}
+
+    def digest(self, image: str) -> Digest | None:
+        """Return the digest that `image` has, that of the index where it is for several platforms; None: not there.
+
+        Raises:
+            InvalidImage: it is not the name of an image.
+            RegistryError: nobody can tell: the registry cannot be reached, or does not let us look.
+        """
+        reference = parse_image(image)
+        if reference not in self._known:
+            found = self._known[reference] = self._resolved(reference)
+            if found is not None:
+                self._known[reference.at_digest(found)] = found
+        return self._known[reference]
+
+    def _resolved(self, reference: Reference) -> Digest | None:
+        assert isinstance(reference.repository, OciRepository)  # noqa: S101  # for the type checker: an image's is one
+        host = reference.repository.host
+        try:
+            return self._registry(host).resolve(reference)
+        except UsageError as problem:  # of the credentials for a registry that is not the artifact's own
+            raise Unreachable(host, str(problem)) from None
+
+    def _registry(self, host: str) -> HttpRegistry:
+        from ci_automation.registry.http import HttpRegistry  # nothing is loaded before somebody asks
+        from ci_automation.registry.retry import Patience
+
+        with self._lock:
+            if host not in self._registries:
+                patience = self._patience or Patience(_ATTEMPTS, _SECONDS)
+                self._registries[host] = HttpRegistry(host, self._credentials, self._network, patience)
+            return self._registries[host]

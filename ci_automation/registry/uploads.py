@@ -1,0 +1,70 @@
+"""How blobs come into a repository: uploaded in one piece, or mounted from another one of the same registry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+from ci_automation.registry.port import AccessDenied, NotFound
+from ci_automation.registry.wire import check_stored, unexpected
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.registry.exchange import Request
+    from ci_automation.registry.retry import Deadline
+    from ci_automation.registry.wire import Wire
+
+_BYTES = "application/octet-stream"
+_CREATED, _ACCEPTED, _NOT_FOUND = 201, 202, 404
+
+
+class Uploads:
+    """The uploads to one registry; a blob is a reference with its digest. Threads may share it."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._begun: dict[Reference, str] = {}  # where an upload goes on that a registry began in place of a mount
+
+    def put(self, blob: Reference, data: bytes) -> None:
+        """Upload a blob; one that broke off is begun again, for the registry forgets what was sent of it."""
+        self._wire.run(lambda deadline: self._upload(blob, data, deadline))
+
+    def mount(self, blob: Reference, source: Reference) -> bool:
+        """Mount a blob from the source's repository, and return whether the registry did.
+
+        A registry that does not mount begins an upload, which `put` goes on with.
+        """
+        assert blob.digest is not None  # noqa: S101  # for the type checker: that is what a blob's reference has
+        try:
+            answer = self._wire.ask(self._wire.mounting(blob, blob.digest, source))
+        except AccessDenied:  # who may write here need not be able to read there
+            return False
+        if answer.status == _CREATED:
+            check_stored(answer, _named(blob), blob.digest)
+            return True
+        if answer.status == _ACCEPTED:
+            self._begun[blob] = self._wire.followed(answer)
+        return False
+
+    def _upload(self, blob: Reference, data: bytes, deadline: Deadline) -> None:
+        """Upload a blob in one piece (OCI distribution spec, *POST then PUT*)."""
+        assert blob.digest is not None  # noqa: S101  # as above
+        begin = replace(self._wire.request("POST", blob, "blobs/uploads/", push=True), body=b"")
+        location = self._begun.pop(blob, None) or self._begin(blob, begin, deadline)
+        url = f"{location}{'&' if urlsplit(location).query else '?'}digest={quote(str(blob.digest), safe='')}"
+        answer = self._wire.exchange(replace(begin, method="PUT", url=url).carrying(data, _BYTES), deadline)
+        check_stored(answer, _named(blob), blob.digest)
+
+    def _begin(self, blob: Reference, begin: Request, deadline: Deadline) -> str:
+        """Return where an upload goes on."""
+        answer = self._wire.exchange(begin, deadline)
+        if answer.status == _NOT_FOUND:
+            raise NotFound(str(blob.repository), answer.complaint())
+        if answer.status != _ACCEPTED:
+            raise unexpected(answer, f"an upload to {blob.repository}")
+        return self._wire.followed(answer)
+
+
+def _named(blob: Reference) -> str:
+    return f"blob {blob.digest} of {blob.repository}"

@@ -1,0 +1,147 @@
+"""All that is known of a step besides its version, in the order in which people should see it: the gravest first."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from ci_automation.flux.changes.model import ChangeClass, Severity
+from ci_automation.flux.hazard import Certainty
+from ci_automation.policy.decision import Decision, decide
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ci_automation.flux.changes.model import Change
+    from ci_automation.flux.hazard import Hazard
+    from ci_automation.policy.decision import Verdict
+    from ci_automation.policy.plan import PlannedStep
+
+ACKNOWLEDGED = "acknowledged"  # the gate of what a person has acknowledged
+CRD = "CustomResourceDefinition "
+# Hundreds in a minor release, and nothing that a cluster does differently: what is no more than told is counted.
+COUNTED = {
+    ChangeClass.CRD_TEXT: "of texts and printer columns in CRDs",
+    ChangeClass.VERSION: "of labels with the version",
+    ChangeClass.METADATA: "of labels and annotations",
+}
+_STOPS = {str(decision) for decision in Decision if decision is not Decision.AUTO}
+_SEVERITIES = tuple(Severity)
+_CERTAINTIES = tuple(Certainty)
+_CLASSES = tuple(ChangeClass)
+_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What the gates made of changes and hazards: a decision, or that it is acknowledged; empty where none looked."""
+
+    known: frozenset[str]  # the fingerprints that were acknowledged
+    said: Mapping[tuple[str, str], str]  # by class of change; of hazards by who found them, and how sure they are
+
+    def change(self, it: Change) -> str:
+        """Return what they made of a change."""
+        return ACKNOWLEDGED if it.fingerprint in self.known else self.said.get((it.belongs_to, ""), "")
+
+    def hazard(self, it: Hazard) -> str:
+        """Return what they made of a hazard."""
+        return ACKNOWLEDGED if it.fingerprint in self.known else self.said.get((it.gate, it.certainty), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The changes, what can break, what clusters delete, and what every gate said; a comparison has no gates."""
+
+    changes: tuple[Change, ...] = ()
+    hazards: tuple[Hazard, ...] = ()
+    pruned: tuple[str, ...] = ()
+    gates: tuple[Verdict, ...] = ()
+
+    @classmethod
+    def of(cls, step: PlannedStep) -> Self:
+        """Return what is known of a planned step."""
+        return cls(step.changes, step.hazards, step.pruned, step.gates)
+
+    def ranked(self) -> tuple[Change, ...]:
+        """Return the changes, the gravest first, and those of one class together."""
+        return tuple(
+            sorted(self.changes, key=lambda it: (-_SEVERITIES.index(it.severity), _CLASSES.index(it.belongs_to)))
+        )
+
+    def ranked_hazards(self) -> tuple[Hazard, ...]:
+        """Return the hazards, the surest first."""
+        return tuple(sorted(self.hazards, key=lambda it: -_CERTAINTIES.index(it.certainty)))
+
+    def shared_remedies(self) -> tuple[str, ...]:
+        """Return what helps against more than one of the hazards, and needs to be said just once."""
+        numbers = Counter(text for hazard in self.ranked_hazards() for text in dict.fromkeys(hazard.remedies))
+        return tuple(text for text, number in numbers.items() if number > 1)
+
+    def ranked_pruned(self) -> tuple[str, ...]:
+        """Return what clusters delete, CRDs first: every object of their kind goes with them."""
+        return tuple(sorted(self.pruned, key=lambda name: not name.startswith(CRD)))
+
+    def ranked_gates(self) -> tuple[Verdict, ...]:
+        """Return the verdicts, those that stop the step first."""
+        order = tuple(Decision)
+        return tuple(sorted(self.gates, key=lambda it: -order.index(it.decision)))
+
+    def count(self) -> str:
+        """Return how many changes there are of each class, in words."""
+        numbers = Counter(change.belongs_to for change in self.ranked())
+        return ", ".join(f"{number} {name}" for name, number in numbers.items())
+
+    def taken(self) -> Taken:
+        """Return what the gates make of each change and hazard."""
+        said: dict[tuple[str, str], list[Verdict]] = {}
+        for gate in self.gates:
+            sure = gate.looked_at.partition(",")[0]  # a gate that judges hazards says first how sure they are
+            said.setdefault((gate.gate, sure if sure in _CERTAINTIES else ""), []).append(gate)
+        known = {gate.looked_at for gate in self.gates if gate.gate == ACKNOWLEDGED}
+        return Taken(frozenset(known), {key: str(decide(verdicts)) for key, verdicts in said.items()})
+
+    def to_acknowledge(self, *, every: bool = False) -> tuple[tuple[str, str], ...]:
+        """Return the fingerprints of what refuses the step, each once, and what it is: hazards, then changes.
+
+        What only asks for an approval is in it on request: to approve is the way there.
+        """
+        taken = self.taken()
+        stops = _STOPS if every else {str(Decision.REFUSED)}
+        found = [(it.fingerprint, it.gate) for it in self.ranked_hazards() if taken.hazard(it) in stops]
+        found += [(it.fingerprint, str(it.belongs_to)) for it in self.ranked() if taken.change(it) in stops]
+        return tuple({each: what for each, what in reversed(found) if _FINGERPRINT.fullmatch(each)}.items())[::-1]
+
+    def to_look_at(self) -> tuple[Change, ...]:
+        """Return the changes that a person should look at: the graver ones, and whatever a gate stops."""
+        taken = self.taken()
+        return tuple(change for change in self.ranked() if _needs_look(change, taken))
+
+    def harmless(self) -> tuple[Change, ...]:
+        """Return the changes that need no look, and are worth a line each."""
+        return tuple(change for change in self._harmless() if change.belongs_to not in COUNTED)
+
+    def counted(self) -> Iterator[str]:
+        """Yield how many there are of each kind that is only counted."""
+        numbers = Counter(change.belongs_to for change in self._harmless())
+        for name, words in COUNTED.items():
+            if number := numbers[name]:
+                yield f"{number} {words} ({name})"
+
+    def _harmless(self) -> tuple[Change, ...]:
+        taken = self.taken()
+        return tuple(change for change in self.ranked() if not _needs_look(change, taken))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as documents have it, in the same order."""
+        return {
+            "changes": [change.to_json() for change in self.ranked()],
+            "hazards": [hazard.to_json() for hazard in self.ranked_hazards()],
+            "pruned": list(self.ranked_pruned()),
+            "gates": [gate.to_json() for gate in self.gates],
+        }
+
+
+def _needs_look(change: Change, taken: Taken) -> bool:
+    return change.severity is not Severity.INFO or taken.change(change) in _STOPS

@@ -1,0 +1,83 @@
+"""What became of promotions: for people, and as values for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ci_automation.policy.decision import Decision
+from ci_automation.report.changes import Line, text_parts
+from ci_automation.report.text import Table, plain_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.flux.version import Version
+    from ci_automation.report.changes import Part
+    from ci_automation.report.findings import Findings
+
+_WORDS = {
+    Decision.AUTO: "nothing to do",
+    Decision.APPROVAL: "waits for approval",
+    Decision.HOLD: "on hold",
+    Decision.REFUSED: "refused",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionShown:
+    """One promotion: from where to where, what of which version, what was decided, and whether it was done now."""
+
+    name: str
+    source: Reference
+    target: Reference
+    version: Version
+    digest: Digest
+    old_version: Version | None  # None, like `before`: there was no such channel
+    before: Digest | None
+    decision: Decision
+    reasons: tuple[str, ...]
+    findings: Findings
+    done: bool
+
+    @property
+    def word(self) -> str:
+        """Return what became of it."""
+        return "promoted" if self.done else _WORDS[self.decision]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as documents have it."""
+        return {
+            "name": self.name,
+            "artifact": str(self.target),
+            "source": str(self.source),
+            "from": {"version": str(self.old_version or ""), "digest": str(self.before or "")},
+            "to": {"version": str(self.version), "digest": str(self.digest)},
+            "decision": str(self.decision),
+            "reasons": list(self.reasons),
+            "changed": self.done,
+            **self.findings.to_json(),
+        }
+
+
+def promotions_table(shown: Sequence[PromotionShown]) -> Table:
+    """Return one row for each promotion."""
+    rows = (
+        (each.word, each.name, str(each.source), str(each.old_version or ""), str(each.version), str(each.digest))
+        for each in shown
+    )
+    head = ("", "channel", "promoted from", "had", "gets", "digest")
+    return Table(head, tuple(tuple(plain_text(cell) for cell in row) for row in rows))
+
+
+def promotion_parts(shown: PromotionShown, *, every: bool = False) -> Iterator[Part]:
+    """Yield what one promotion changes, and each gate's word on it; nothing where there was nothing to do."""
+    if not shown.findings.gates:
+        return
+    yield Line("")
+    yield Line(plain_text(f"{shown.name}: {shown.word}"), shown.word)
+    for reason in shown.reasons:
+        yield Line(plain_text(f"  {reason}").replace("\n", " "))
+    yield from text_parts(shown.findings, every=every)

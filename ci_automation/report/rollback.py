@@ -1,0 +1,112 @@
+"""What a person is shown before a channel goes back: what it loses, what that breaks, and what waits afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ci_automation.policy.decision import Decision, decide
+from ci_automation.report.changes import Line, text_parts
+from ci_automation.report.text import plain_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.flux.version import Version
+    from ci_automation.policy.hold import Hold
+    from ci_automation.report.changes import Part
+    from ci_automation.report.findings import Findings
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """A channel on its way back: from which digest to which, what that does to clusters, and what is on hold then.
+
+    `problem` says why what the channel has now is not to be trusted; nothing of it is taken along. `signs` says that
+    the target has lost its signature, and is signed again. Where both digests are the same, the channel is there.
+    """
+
+    channel: Reference
+    base: Digest
+    base_version: Version
+    target: Digest
+    target_version: Version
+    hold: Hold | None
+    findings: Findings
+    problem: str = ""
+    signs: bool = False
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether the channel has the target already."""
+        return self.base == self.target
+
+    @property
+    def decision(self) -> Decision:
+        """Return the gravest of what the gates say."""
+        return decide(self.findings.gates) if self.findings.gates else Decision.AUTO
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        """Return the sentences of the gates that refuse it."""
+        return tuple(it.reason for it in self.findings.gates if it.decision is Decision.REFUSED)
+
+    @property
+    def breaks(self) -> tuple[str, ...]:
+        """Return the fingerprints of what refuses it, each once; what only needs approval, a yes does."""
+        found, taken = self.findings, self.findings.taken()
+        hazards = (it.fingerprint for it in found.ranked_hazards() if taken.hazard(it) == Decision.REFUSED)
+        changes = (it.fingerprint for it in found.ranked() if taken.change(it) == Decision.REFUSED)
+        return tuple(dict.fromkeys((*hazards, *changes)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as documents have it."""
+        return {
+            "artifact": str(self.channel),
+            "from": {"version": str(self.base_version), "digest": str(self.base)},
+            "to": {"version": str(self.target_version), "digest": str(self.target)},
+            "decision": str(self.decision),
+            "hold": hold_json(self.hold) if self.hold else None,
+            "problem": self.problem,
+            "signedAgain": self.signs,
+            **self.findings.to_json(),
+        }
+
+
+def hold_json(hold: Hold) -> dict[str, Any]:
+    """Return a hold as documents have it."""
+    return {
+        "refused": {"version": str(hold.version), "digest": str(hold.digest)},
+        "until": hold.until.isoformat() if hold.until else None,
+        "reason": hold.reason,
+        "at": hold.at.isoformat(),
+    }
+
+
+def rollback_parts(rollback: Rollback, *, every: bool = False) -> Iterator[Part]:
+    """Yield what a person should know before saying yes; `every` change on request."""
+    if rollback.is_there:
+        yield Line(f"{rollback.channel} is at {rollback.target_version}, {rollback.target}, already.")
+        yield from _hold_lines(rollback)
+        return
+    yield Line(f"{rollback.channel} goes back from {rollback.base_version} to {rollback.target_version}:")
+    yield Line(f"  from {rollback.base}")
+    yield Line(f"  to   {rollback.target}")
+    if rollback.problem:
+        yield Line(plain_text(f"What it has now is not to be trusted: {rollback.problem}"), "warning")
+    if rollback.signs:
+        yield Line("The target has lost its signature; it is signed again before.")
+    yield from text_parts(rollback.findings, every=every)
+    yield from _hold_lines(rollback)
+
+
+def _hold_lines(rollback: Rollback) -> Iterator[Line]:
+    hold = rollback.hold
+    if hold and hold.until and not hold.is_on(hold.at):  # a date in the past ends it
+        yield Line(f"The hold on {hold.version} ended on {hold.until:%Y-%m-%d %H:%M} UTC: it is offered again.")
+    elif hold:
+        because = f" ({hold.reason})" if hold.reason else ""
+        what = f"{hold.version} is on hold {hold.end}{because}"
+        yield Line(plain_text(f"{what}: no schedule and no old approval takes it."))

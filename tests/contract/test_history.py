@@ -1,0 +1,108 @@
+"""The history of a repository: moves, rollbacks and holds by time, what nobody knows, and tags without end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
+from ci_automation.artifact.reference import Reference
+from ci_automation.cli import run
+from ci_automation.cli.history import table_rows
+from ci_automation.flows import history as flow
+from ci_automation.flows.history import history
+from ci_automation.flows.publication.copy import copy
+from ci_automation.registry import open_registry
+from tests.contract.test_flows_trust import forget_records
+from tests.contract.test_rollback import Found, back, grown
+from tests.fakes.world import CHANNEL, MINOR, OLD, PATCH, signing_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("step", "judging"):
+        monkeypatch.setattr(f"ci_automation.flows.{place}.judge", lambda *_: Found())
+
+
+def test_the_newest_move_comes_first_whatever_its_version() -> None:
+    world = grown()
+    back(world, str(OLD), reason="webhooks time out")
+    found = history(CHANNEL, world.ports())
+    assert [entry.version for entry in found.entries] == [OLD, MINOR, PATCH]
+    first = found.entries[0]
+    assert [record.rolled_back for record in first.records] == [False, True]
+    assert [(hold.refused_version, hold.reason) for hold in first.holds] == [(MINOR, "webhooks time out")]
+    assert first.channels == ("production",)
+
+
+def test_what_no_record_tells_comes_last_by_version() -> None:
+    world = grown()
+    for entry in history(CHANNEL, world.ports()).entries:
+        if entry.version != OLD:
+            forget_records(world, entry.digest)
+    found = history(CHANNEL, world.ports())
+    assert [entry.version for entry in found.entries] == [OLD, MINOR, PATCH]
+    assert [entry.last is None for entry in found.entries] == [False, True, True]
+
+
+def test_it_is_read_without_anybody_to_trust() -> None:
+    world = grown()
+    found = history(CHANNEL, world.ports(None, None))
+    assert [entry.version for entry in found.entries] == [MINOR, PATCH, OLD]
+    assert {entry.records for entry in found.entries} == {()}
+
+
+def test_of_tags_without_end_some_are_read_and_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = grown()
+    monkeypatch.setattr(flow, "MAX_TAGS", 10)
+    config = Descriptor.of(FLUX_CONFIG, CONFIG_BLOB)
+    world.registry.put_blob(CHANNEL, b"theirs")
+    theirs = Manifest.build(config, (Descriptor.of(FLUX_LAYER, b"theirs"),))
+    for number in range(30):
+        world.registry.put_manifest(CHANNEL.at_tag(f"a-{number}"), theirs)
+    world.registry.requests.clear()
+    found = history(CHANNEL, world.ports())
+    assert found.left_out == 24
+    assert {MINOR, PATCH, OLD} <= {entry.version for entry in found.entries}
+    assert found.entries[0].channels == ("production",)
+    assert sum(asked.method == "resolve" for asked in world.registry.requests) == 10
+
+
+def test_the_table_shows_every_move_and_what_nobody_knows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    world = grown()
+    back(world, reason="webhooks time out")
+    layout = Reference.parse(f"layout:{tmp_path / 'registry'}:production")
+    registry = open_registry(layout)
+    for tag in world.registry.tags(CHANNEL):
+        digest = world.registry.resolve(CHANNEL.at_tag(tag))
+        if digest and not tag.startswith("sha256-"):
+            copy(world.registry, CHANNEL, registry, layout.at_tag(tag), digest)
+    key = tmp_path / "cosign.pub"
+    key.write_bytes(signing_key().public.to_pem().encode())
+    assert run(["history", str(layout), "--public-key", str(key)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["v2.98.8", "v2.98.8", "v2.99.4", "v2.98.8", "v2.98.5"]
+    assert f"rolled back to by {CHANNEL}" in lines[1]
+    assert lines[1].endswith("production")
+    assert f"v2.99.4 on hold until a newer release on {CHANNEL}: webhooks time out" in lines[2]
+    assert f"published to {CHANNEL}" in lines[3]
+    assert all(f"  key {signing_key().public.fingerprint.short}  " in line for line in lines[1:])
+    assert run(["history", str(layout)]) == 0
+    unknown = capsys.readouterr().out.splitlines()[1:]
+    assert len(unknown) == 3
+    assert all(line.count("not known") == 5 for line in unknown)
+
+
+def test_of_an_identity_the_table_has_the_subject() -> None:
+    world = grown()
+    workflow = "github.com/acme/fleet/.github/workflows/flux.yaml@refs/heads/main"
+    (entry, *_) = history(CHANNEL, world.ports()).entries
+    by = f"https://{workflow} (issuer https://token.actions.githubusercontent.com)"
+    entry = replace(entry, records=(replace(entry.records[0], by=by),))
+    ((_, _, row),) = table_rows((entry,))
+    assert row[6] == workflow

@@ -1,0 +1,238 @@
+"""kustomize as a program: what it is given, what it cannot reach, and how every way that it ends is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ci_automation.artifact.tree import File, Tree
+from ci_automation.flows import confinement, kustomize
+from ci_automation.flows.kustomize import Confined, find_kustomize
+from ci_automation.overlay.port import BuildFailed
+from tests.fakes.programs import has_landlock, launcher, python
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TREE = Tree((File("kustomization.yaml", b"resources: [a/map.yaml]\n"), File("a/map.yaml", b"kind: ConfigMap\n", True)))
+
+
+@pytest.fixture(autouse=True)
+def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let programs in Python be run, which are not as frugal as kustomize."""
+    monkeypatch.setattr(confinement, "LAUNCHER", launcher(tmp_path))
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Callable[[str], Confined]:
+    """Return the function from a script to the program that it is."""
+
+    def made(script: str) -> Confined:
+        program = tmp_path / "stand-in"
+        program.write_bytes(python(script).content)
+        return Confined(program)
+
+    return made
+
+
+def told(program: Confined, folder: str = ".") -> Any:
+    """Return what a program finds where it runs."""
+    return json.loads(program.build(TREE, folder))
+
+
+class TestWhatItIsGiven:
+    def test_the_files_and_the_folder_to_build(self, stand_in: Callable[[str], Confined]) -> None:
+        program = stand_in("""
+import json, os, sys
+root = sys.argv[2]
+files = {os.path.relpath(os.path.join(here, name), root): open(os.path.join(here, name)).read()
+         for here, _, names in os.walk(root) for name in names}
+print(json.dumps([sys.argv[1], files]))
+""")
+        assert told(program) == ["build", {file.path: file.content.decode() for file in TREE.files}]
+
+    def test_a_folder_below(self, stand_in: Callable[[str], Confined]) -> None:
+        program = stand_in("import json, os, sys\nprint(json.dumps([os.listdir(sys.argv[2]), len(sys.argv)]))")
+        assert told(program, "a") == [["map.yaml"], 3]
+
+    def test_nothing_of_our_environment(
+        self, stand_in: Callable[[str], Confined], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("GITHUB_TOKEN", "KUSTOMIZE_PLUGIN_HOME", "XDG_CONFIG_HOME", "PATH"):
+            monkeypatch.setenv(name, f"canary-{name}")
+        program = stand_in("import json\nprint(json.dumps(open('/proc/self/environ').read().split(chr(0))))")
+        assert sorted(line.partition("=")[0] for line in told(program) if line) == ["HOME", "TMPDIR"]
+
+    def test_no_plugin_no_program_and_no_chart(self, stand_in: Callable[[str], Confined]) -> None:
+        """They are off unless asked for, and nothing of them is asked for."""
+        program = stand_in("import json, sys\nprint(json.dumps([a for a in sys.argv[1:] if a.startswith('-')]))")
+        assert told(program) == []
+
+    def test_nothing_of_it_stays(self, stand_in: Callable[[str], Confined]) -> None:
+        folder = told(stand_in("import json, os\nprint(json.dumps(os.getcwd()))"))
+        assert not Path(folder).exists()
+
+    def test_files_that_cannot_be_written_are_an_error(self, stand_in: Callable[[str], Confined]) -> None:
+        tree = Tree((File("a" * 300, b""),))
+        with pytest.raises(BuildFailed, match="cannot be written down for kustomize: File name too long"):
+            stand_in("").build(tree, ".")
+
+
+class TestWhatItReaches:
+    def test_no_file_of_ours(self, stand_in: Callable[[str], Confined], tmp_path: Path) -> None:
+        if not has_landlock():
+            pytest.skip("this kernel has no Landlock")
+        secret = tmp_path / "secret"
+        secret.write_text("canary-file")
+        with pytest.raises(BuildFailed, match="Permission denied"):
+            stand_in(f"print(open({str(secret)!r}).read())").build(TREE, ".")
+
+    def test_no_network(self, stand_in: Callable[[str], Confined]) -> None:
+        with pytest.raises(BuildFailed, match="Operation not permitted"):
+            stand_in("import socket\nsocket.socket()").build(TREE, ".")
+
+    def test_its_own_program_is_not_the_one_that_the_next_run_has(self, stand_in: Callable[[str], Confined]) -> None:
+        program = stand_in("import sys\nopen(sys.argv[0], 'a').write('x')\nprint(0)")
+        before = program.program.read_bytes()
+        told(program)
+        assert program.program.read_bytes() == before
+
+
+OUTSIDE = """
+import sys
+if "LoadRestrictionsNone" not in sys.argv:
+    sys.exit("Error: security; file '/x/tree/cm.yaml' is not in or below '/x/tree/a'")
+print("{}")
+"""
+
+
+class TestFilesBesideTheKustomizationsFolder:
+    def test_are_taken_where_no_others_can_be_reached(self, stand_in: Callable[[str], Confined]) -> None:
+        if not has_landlock():
+            pytest.skip("this kernel has no Landlock")
+        assert told(stand_in(OUTSIDE)) == {}
+
+    def test_are_refused_where_others_could_be_reached(
+        self, stand_in: Callable[[str], Confined], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        text, count = re.subn(
+            r"(?m)(^    name_space, .*?)deny_files\([^()]*\)", r"\1False", confinement.LAUNCHER.read_text()
+        )
+        assert count == 1
+        changed = confinement.LAUNCHER.with_name("denied.py")
+        changed.write_text(text)
+        monkeypatch.setattr(confinement, "LAUNCHER", changed)
+        with pytest.raises(BuildFailed, match="is not in or below"):
+            stand_in(OUTSIDE).build(TREE, ".")
+
+
+class TestHowItEnds:
+    @pytest.mark.parametrize(
+        ("script", "reason"),
+        [
+            pytest.param(
+                "import sys\nsys.exit('# Warning: old\\nError: accumulating: no such \\x1b[31mfile\\n  and more')",
+                r"^accumulating: no such \?\[31mfile and more$",
+                id="with an error, after a warning",
+            ),
+            pytest.param(
+                "import sys\nsys.exit(f\"Error: '{sys.argv[2]}/a/map.yaml' is no directory of '{sys.argv[2]}'\")",
+                r"^'a/map.yaml' is no directory of '\.'$",
+                id="with an error that names its own folder",
+            ),
+            pytest.param("import sys\nsys.exit('x' * 9999)", r"^x{500}$", id="with a very long error"),
+            pytest.param("import sys\nsys.exit('panic: runtime')", r"^panic: runtime$", id="with a panic"),
+            pytest.param("import sys\nsys.exit(7)", r"^kustomize ended with the code 7$", id="without a word"),
+            pytest.param(
+                "import os\nos.kill(os.getpid(), 9)", r"^kustomize was ended by the signal 9$", id="by a signal"
+            ),
+            pytest.param(
+                "import os\ntry:\n    while True: os.write(1, bytes(1 << 16))\nexcept OSError: pass",
+                r"^kustomize printed 10485760 bytes or more$",
+                id="with all the output there may be",
+            ),
+            pytest.param(
+                "import os\nos.write(1, b'\\xff')", r"^what kustomize printed is not text$", id="with no text"
+            ),
+            pytest.param("bytearray(2 << 30)", "MemoryError", id="with too much memory"),
+        ],
+    )
+    def test_is_told(self, script: str, reason: str, stand_in: Callable[[str], Confined]) -> None:
+        with pytest.raises(BuildFailed, match=reason):
+            stand_in(script).build(TREE, ".")
+
+    def test_it_is_stopped_after_a_while(
+        self, stand_in: Callable[[str], Confined], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(kustomize, "_SECONDS", 0.5)
+        with pytest.raises(BuildFailed, match=r"^kustomize was stopped after 0\.5 seconds$"):
+            stand_in("import time\ntime.sleep(600)").build(TREE, ".")
+
+
+class TestWhatItRemembers:
+    def test_the_same_files_are_built_once(self, stand_in: Callable[[str], Confined]) -> None:
+        program = stand_in("import os\nprint(os.urandom(8).hex())")
+        first = program.build(TREE, ".")
+        assert program.build(Tree(TREE.files[::-1]), ".") == first
+        assert program.build(TREE, "a") != first
+        assert program.build(TREE.replaced("a/map.yaml", b""), ".") != first
+
+    def test_an_error_too(self, stand_in: Callable[[str], Confined]) -> None:
+        program = stand_in("import os, sys\nsys.exit(os.urandom(8).hex())")
+        said = set()
+        for _ in range(2):
+            with pytest.raises(BuildFailed) as caught:
+                program.build(TREE, ".")
+            said.add(str(caught.value))
+        assert len(said) == 1
+
+    def test_but_not_everything(self, stand_in: Callable[[str], Confined]) -> None:
+        program = stand_in("import os\nprint(os.urandom(8).hex())")
+        first = program.build(TREE, ".")
+        for number in range(4):
+            program.build(TREE.replaced("a/map.yaml", str(number).encode()), ".")
+        assert len(program._built) == 4
+        assert program.build(TREE, ".") != first
+
+
+class TestWhereItIs:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        """Return a folder with a program of that name."""
+        (tmp_path / "bin").mkdir()
+        program = tmp_path / "bin" / "kustomize"
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        return program.parent
+
+    def test_on_the_path(self, folder: Path) -> None:
+        found = find_kustomize({"PATH": f"/nowhere{os.pathsep}{folder}"})
+        assert found == Confined(folder / "kustomize")
+
+    def test_the_image_s_own_comes_first(self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        other = tmp_path / "other"
+        other.mkdir()
+        (folder / "kustomize").rename(other / "kustomize")
+        (folder / "kustomize").symlink_to(other / "kustomize")
+        monkeypatch.setattr(kustomize, "_OF_THE_IMAGE", str(other))
+        assert find_kustomize({"PATH": str(folder)}) == Confined(other / "kustomize")
+
+    def test_nowhere(self, tmp_path: Path) -> None:
+        assert find_kustomize({}) is None
+        assert find_kustomize({"PATH": str(tmp_path)}) is None
+
+    def test_not_in_the_folder_that_the_job_happens_to_be_in(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(folder)
+        assert find_kustomize({"PATH": f".{os.pathsep}"}) is None
+
+    def test_not_where_it_cannot_be_confined(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "platform", "darwin")
+        assert find_kustomize({"PATH": str(folder)}) is None

@@ -1,0 +1,615 @@
+"""Promotions: the same digest goes on, with all that speaks for it, once it has proven itself."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, Descriptor, Manifest
+from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.tree import File, Tree
+from ci_automation.attestation.record import channel_name
+from ci_automation.errors import Conflict
+from ci_automation.flows.init import init
+from ci_automation.flows.judging import Judged
+from ci_automation.flows.observe import ChannelMoved
+from ci_automation.flows.promote import OtherDigest, Promoted, PromotionNotApproved, PromotionRefused, promote
+from ci_automation.flows.promotion import Promotion, RecordNotBelieved, SignedForOthers
+from ci_automation.flows.publication import holds, records
+from ci_automation.flows.publication.holds import Keeping
+from ci_automation.flows.publication.publish import ClusterWouldRefuse, NoSigner
+from ci_automation.flows.publication.settle import ChannelMovedBack, NotRecorded
+from ci_automation.flows.update import update
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.hold import Hold
+from ci_automation.policy.model import STEPS, Action, Policy
+from ci_automation.policy.promotion import Word
+from ci_automation.policy.ranges import Range
+from ci_automation.registry.port import NotFound
+from ci_automation.signing import legacy
+from ci_automation.signing.signer import KeySigner
+from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
+from ci_automation.signing.verify import Unsigned, verify
+from tests.fakes.registry import InMemoryRegistry
+from tests.fakes.world import MINOR, NOW, OLD, OVERLAY, PATCH, MemoryReleases, intent, signing_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.attestation.record import Record
+    from ci_automation.flows.ports import Ports
+    from ci_automation.flux.version import Version
+    from tests.fakes.registry import Asked
+
+STAGING = Reference.parse("oci://registry.example/acme/staging:stable")
+ELSEWHERE = Reference.parse("oci://edge.example/acme/flux:production")
+BESIDE = Reference.parse("oci://registry.example/acme/production:stable")
+SAME = Reference.parse("oci://registry.example/acme/staging:production")
+OURS = TrustedKeys((signing_key().public,))
+DAY = timedelta(days=1)
+
+
+class Killed(BaseException):
+    """The end of the process, as far as a test can have it."""
+
+
+@dataclass(slots=True)
+class Witness:
+    """Evidence that says what a test wants."""
+
+    says: bool = True
+    asked: list[str] = field(default_factory=list)
+
+    def look(self, version: Version) -> Word:
+        """Say so."""
+        self.asked.append(str(version))
+        return Word(self.says, "smoke tests say so" if self.says else "smoke tests fail", "a test")
+
+
+@dataclass(slots=True)
+class Road:
+    """A way from one channel to another, each in a registry, with one clock."""
+
+    target: Reference
+    source: Reference = STAGING
+    here: InMemoryRegistry = field(default_factory=InMemoryRegistry)
+    there: InMemoryRegistry = field(default_factory=InMemoryRegistry)
+    now: datetime = NOW
+    requests: list[Asked] = field(default_factory=list)
+
+    @classmethod
+    def to(cls, target: Reference, **more: Any) -> Road:
+        """Return a way to `target`; what is on the source's host is in the source's registry."""
+        here = more.pop("here", InMemoryRegistry())
+        same = target.repository.host == STAGING.repository.host  # type: ignore[union-attr]
+        return cls(target, here=here, there=here if same else more.pop("there", InMemoryRegistry()), **more)
+
+    def ports(self, registry: InMemoryRegistry, signer: str | None = "ours", trusted: str | None = "ours") -> Ports:
+        """Return the world of a run at one end."""
+        from ci_automation.flows.ports import Ports
+
+        return Ports(
+            registry,
+            MemoryReleases(),
+            KeySigner(signing_key(signer)) if signer else None,
+            TrustedKeys((signing_key(trusted).public,)) if trusted else None,
+            clock=lambda: self.now,
+        )
+
+    def publish(self, at: Reference, version: Version, **more: Any) -> Digest:
+        """Publish a version on a channel, as a run would that renders it."""
+        registry = self.here if at == self.source else self.there
+        took = intent(policy=everything(version), now=self.now, **{"overlay": OVERLAY, **more})
+        ports = self.ports(registry)
+        if registry.resolve(at) is None:
+            return init(at, version, ports, took).digest
+        return update(at, ports, replace(took, overlay=None)).digest
+
+    def promotion(self, **more: Any) -> Promotion:
+        """Return the promotion from the source to the target."""
+        own: dict[str, Any] = {
+            name: more.pop(name) for name in ("origin", "ports", "after", "evidence") if name in more
+        }
+        wish = intent(now=self.now, **{"policy": everything(), **more})
+        values: dict[str, Any] = {"origin": self.ports(self.here, None), "ports": self.ports(self.there)} | own
+        return Promotion(source=self.source, target=self.target, intent=wish, **values)
+
+    def promote(self, approved: tuple[Digest, ...] = (), **more: Any) -> Promoted:
+        """Promote."""
+        return promote(self.promotion(**more), approved)
+
+    def records(self, digest: Digest) -> list[Record]:
+        """Return the target's records of a digest."""
+        found = records.read(self.there, self.target, digest, OURS)
+        return [record for record in found if record.is_for(self.target)]
+
+    def watch(self, what: Callable[[int], None]) -> None:
+        """Let `what` hear of every request at either end, by its number, before it is done."""
+        self.requests.clear()
+
+        def before(asked: Asked) -> None:
+            what(len(self.requests))
+            self.requests.append(asked)
+
+        self.here.before = self.there.before = before
+
+    def alone(self) -> None:
+        """Let nobody interfere any more."""
+        self.here.before = self.there.before = lambda _: None
+
+
+def everything(version: Version | None = None) -> Policy:
+    """Return the policy that takes all there is by itself, up to a version."""
+    ages = dict.fromkeys(STEPS, timedelta())
+    policy = Policy(dict.fromkeys(STEPS, Action.AUTO), min_release_age=ages, escalate=frozenset())
+    return replace(policy, range=Range.parse(f"<={version}")) if version else policy
+
+
+def settled(target: Reference, **more: Any) -> Road:
+    """Return a road whose two ends have the oldest release, and whose source went on to its patch a day ago."""
+    road = Road.to(target, **more)
+    road.now = NOW - 2 * DAY
+    road.publish(target, OLD)
+    if target.repository != STAGING.repository:
+        road.publish(STAGING, OLD)
+    else:
+        road.here.put_manifest(STAGING, road.here.manifest(target))
+    road.now = NOW - DAY
+    road.publish(STAGING, PATCH)
+    road.now = NOW
+    road.here.requests.clear()
+    road.there.requests.clear()
+    return road
+
+
+PLACES = [
+    pytest.param((ELSEWHERE, {}), id="another registry"),
+    pytest.param((ELSEWHERE, {"there": InMemoryRegistry(referrers_api=False)}), id="another registry, fallback tags"),
+    pytest.param((BESIDE, {}), id="another repository"),
+    pytest.param((BESIDE, {"here": InMemoryRegistry(mounts=False)}), id="another repository, no mounts"),
+    pytest.param((SAME, {}), id="the same repository"),
+]
+
+
+def fresh(more: dict[str, Any]) -> dict[str, Any]:
+    """Return the registries anew: each test has its own."""
+    return {
+        name: InMemoryRegistry(referrers_api=it.referrers_api, mounts=it.mounts) if name != "now" else it
+        for name, it in more.items()
+    }
+
+
+@pytest.fixture(params=PLACES)
+def road(request: pytest.FixtureRequest) -> Road:
+    target, more = request.param
+    return settled(target, **fresh(more))
+
+
+def channel(road: Road, at: Reference) -> Digest:
+    digest = (road.here if at == road.source else road.there).resolve(at)
+    assert digest is not None
+    return digest
+
+
+class TestTheWay:
+    """What a promotion brings along, and what it leaves as it is."""
+
+    def test_the_digest_is_the_same_and_signed_for_the_target_with_a_record_that_says_where_from(
+        self, road: Road
+    ) -> None:
+        before, wanted = channel(road, road.target), channel(road, STAGING)
+        done = road.promote()
+        assert done.done
+        assert channel(road, road.target) == wanted != before
+        assert verify(road.there, road.target, wanted, OURS).digest == wanted
+        assert road.there.manifest(road.target).raw == road.here.manifest(STAGING).raw
+        (record,) = road.records(wanted)
+        assert (record.previous, record.promoted_from) == (before, channel_name(STAGING))
+        assert (record.version, record.at, record.approval, record.recovered) == (PATCH, NOW, None, False)
+        assert road.there.resolve(road.target.at_tag(record.tag)) == wanted
+
+    def test_a_second_run_finds_nothing_to_do_and_writes_nothing(self, road: Road) -> None:
+        road.promote()
+        road.there.requests.clear()
+        again = road.promote()
+        assert (again.done, again.waits, again.considered.gates) == (False, False, ())
+        assert not [asked for asked in road.there.requests if asked.method.startswith("put")]
+
+    def test_referrers_of_both_sides_are_there_afterwards(self, road: Road) -> None:
+        wanted = channel(road, STAGING)
+        theirs = attach(road.here, STAGING, wanted, b"theirs")
+        if road.target.repository != STAGING.repository:
+            put_whole(road, wanted)
+        own = attach(road.there, road.target, wanted, b"own")
+        road.promote()
+        listed = {each.digest for each in road.there.referrers(road.target, wanted)}
+        assert {theirs, own} <= listed
+        at_source = {each.digest for each in road.here.referrers(STAGING, wanted)}
+        assert {theirs} <= at_source <= listed  # the records of the source too
+
+    def test_signatures_of_both_sides_are_there_afterwards(self, road: Road) -> None:
+        wanted = channel(road, STAGING)
+        if road.target.repository != STAGING.repository:
+            put_whole(road, wanted)
+            annotations = KeySigner(signing_key("theirs")).sign_payload(legacy.payload(road.target, wanted))
+            legacy.add(road.there, road.target, wanted, annotations)
+        road.promote()
+        both = {layer.digest for layer in legacy.signatures(road.here, STAGING, wanted)}
+        assert both <= {layer.digest for layer in legacy.signatures(road.there, road.target, wanted)}
+        assert len(legacy.signatures(road.there, road.target, wanted)) == (1 if road.target == SAME else 2)
+
+    def test_nothing_is_rendered(self, road: Road) -> None:
+        promotion = road.promotion()
+        releases = promotion.ports.releases
+        assert isinstance(releases, MemoryReleases)
+        assert promote(promotion).done
+        assert releases.fetched == []
+
+    def test_the_next_scheduled_run_believes_the_channel(self, road: Road) -> None:
+        road.promote()
+        ports = road.ports(road.there)
+        assert update(road.target, ports, intent(now=NOW, policy=Policy(dict.fromkeys(STEPS, Action.NEVER)))).done == 0
+
+
+def test_within_one_registry_blobs_are_mounted() -> None:
+    road = settled(BESIDE)
+    road.promote()
+    methods = [asked.method for asked in road.there.requests]
+    assert methods.count("mount_blob") > 3
+    put = methods[methods.index("mount_blob") : methods.index("blob", methods.index("mount_blob"))]
+    assert set(put) <= {"mount_blob", "put_manifest", "put_referrer", "manifest", "referrers"}
+
+
+def attach(registry: InMemoryRegistry, at: Reference, digest: Digest, text: bytes) -> Digest:
+    """Attach a note to a digest."""
+    subject = registry.manifest(at.at_digest(digest))
+    registry.put_blob(at, text)
+    registry.put_blob(at, CONFIG_BLOB)
+    note = Manifest.build(
+        Descriptor.of(FLUX_CONFIG, CONFIG_BLOB),
+        (Descriptor.of("text/plain", text),),
+        artifact_type="application/vnd.example.note",
+        subject=Descriptor.of(subject.media_type, subject.raw),
+    )
+    return registry.put_referrer(at, note)
+
+
+def put_whole(road: Road, digest: Digest) -> None:
+    """Have the artifact in the target's repository, with nothing that speaks for it."""
+    manifest = road.here.manifest(STAGING.at_digest(digest))
+    for blob in (manifest.config, *manifest.layers):
+        road.there.put_blob(road.target, road.here.blob(STAGING, blob))
+    road.there.put_manifest(road.target.at_digest(digest), manifest)
+
+
+class TestInterruption:
+    """Wherever a run ends, clusters see what is signed, and the next run ends as if nothing had been."""
+
+    @pytest.fixture(autouse=True)
+    def fast(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let nobody compare contents again and again, which asks no registry."""
+        monkeypatch.setattr("ci_automation.flows.judging.judge", lambda *_: Judged((), (), (), ()))
+
+    def test_a_kill_before_any_request_converges(self, road: Road) -> None:
+        wanted, before = channel(road, STAGING), channel(road, road.target)
+        remember = snapshot(road)
+        road.watch(lambda _: None)
+        road.promote()
+        road.alone()
+        total, expected = len(road.requests), tags(road)
+        for at in range(total):
+            restore(road, remember)
+
+            def die(number: int, at: int = at) -> None:
+                if number == at:
+                    raise Killed
+
+            road.watch(die)
+            with pytest.raises(Killed):
+                road.promote()
+            road.alone()
+            now = channel(road, road.target)
+            assert now in {before, wanted}, at
+            verify(road.there, road.target, now, OURS)
+            moved = road.promote().done
+            assert moved == (now == before), at
+            assert tags(road) == expected, at
+            (record,) = road.records(wanted)
+            assert not (moved and record.recovered), at
+            count = len(legacy.signatures(road.there, road.target, wanted))
+            assert count == 1
+            road.there.requests.clear()
+            assert not road.promote().done
+            assert not [asked for asked in road.there.requests if asked.method.startswith("put")]
+
+    def test_of_two_at_once_one_wins_and_the_other_finds_it_done(self, road: Road) -> None:
+        if not road.there.referrers_api:
+            pytest.skip("the registry in memory lets nobody in while it merges")
+        wanted = channel(road, STAGING)
+        remember = snapshot(road)
+        road.watch(lambda _: None)
+        road.promote()
+        road.alone()
+        total, expected = len(road.requests), tags(road)
+        for at in range(total):
+            restore(road, remember)
+
+            def meanwhile(number: int, at: int = at) -> None:
+                if number == at:
+                    road.alone()
+                    road.promote()
+
+            road.watch(meanwhile)
+            with contextlib.suppress(Conflict):
+                road.promote()
+            road.alone()
+            assert tags(road) == expected, at
+            assert channel(road, road.target) == wanted
+
+    def test_a_target_that_moved_meanwhile_is_left_alone(self) -> None:
+        road = settled(ELSEWHERE)
+        other = road.there.manifest(ELSEWHERE)
+        moved = Manifest.build(other.config, other.layers, {**other.annotations, "planted": "yes"})
+
+        def meanwhile(_: int) -> None:
+            if road.requests and road.requests[-1].method == "put_referrer":
+                road.alone()
+                road.there.put_manifest(ELSEWHERE, moved)
+
+        road.watch(meanwhile)
+        with pytest.raises(ChannelMoved):
+            road.promote()
+        assert channel(road, ELSEWHERE) == moved.digest
+
+    def test_an_immutable_tag_that_is_taken_stops_it(self) -> None:
+        road = settled(ELSEWHERE)
+        wanted = channel(road, STAGING)
+        road.there.put_manifest(ELSEWHERE.at_tag(f"{PATCH}-{wanted.short}"), road.there.manifest(ELSEWHERE))
+        with pytest.raises(records.ImmutableTagMoved):
+            road.promote()
+        assert channel(road, ELSEWHERE) != wanted
+
+
+def snapshot(road: Road) -> list[Any]:
+    import copy
+
+    return [copy.deepcopy(dict(registry.repositories)) for registry in (road.here, road.there)]
+
+
+def restore(road: Road, remembered: list[Any]) -> None:
+    import copy
+
+    for registry, content in zip((road.here, road.there), remembered, strict=True):
+        registry.repositories.clear()
+        registry.repositories.update(copy.deepcopy(content))
+
+
+def tags(road: Road) -> dict[str, str]:
+    found = road.there.repositories[str(road.target.repository)].tags
+    return {tag: str(digest) for tag, digest in found.items() if not tag.startswith("sha256-")}
+
+
+class TestTheGates:
+    """What holds a promotion back, and for whom."""
+
+    @pytest.fixture
+    def road(self) -> Road:
+        return settled(ELSEWHERE)
+
+    @pytest.mark.parametrize(
+        ("after", "decision"), [(DAY, Decision.AUTO), (DAY + timedelta(seconds=1), Decision.HOLD)], ids=["over", "not"]
+    )
+    def test_the_soak_time_counts_from_the_signed_record(
+        self, road: Road, after: timedelta, decision: Decision
+    ) -> None:
+        done = road.promote(after=after)
+        assert (done.considered.decision, done.done) == (decision, decision is Decision.AUTO)
+
+    def test_what_waits_says_until_when(self, road: Road) -> None:
+        done = road.promote(after=3 * DAY)
+        assert done.waits
+        assert "2026-11-23 12:00 UTC" in done.considered.reasons[0]
+        with pytest.raises(PromotionRefused, match="is on hold"):
+            done.require_done()
+
+    def test_without_a_record_it_waits_whatever_the_time(self, road: Road) -> None:
+        wanted = channel(road, STAGING)
+        repository = road.here.repositories[str(STAGING.repository)]
+        for referrer in road.here.referrers(STAGING, wanted):
+            del repository.manifests[referrer.digest]
+        done = road.promote()
+        assert done.waits
+        assert "no record" in done.considered.reasons[0]
+
+    def test_records_that_others_signed_or_that_are_of_another_channel_do_not_count(self, road: Road) -> None:
+        wanted = channel(road, STAGING)
+        repository = road.here.repositories[str(STAGING.repository)]
+        (referrer,) = road.here.referrers(STAGING, wanted)
+        (record,) = records.read(road.here, STAGING, wanted, OURS)
+        del repository.manifests[referrer.digest]
+        theirs = KeySigner(signing_key("theirs"))
+        manifest = road.here.manifest(STAGING)
+        records.write(road.here, STAGING, manifest, replace(record, by=str(theirs.who)), theirs)
+        ours = KeySigner(signing_key())
+        records.write(road.here, STAGING, manifest, replace(record, channel=channel_name(BESIDE)), ours)
+        assert road.promote().waits
+
+    def test_the_newest_record_counts(self, road: Road) -> None:
+        wanted = channel(road, STAGING)
+        (record,) = records.read(road.here, STAGING, wanted, OURS)
+        manifest, signer = road.here.manifest(STAGING), KeySigner(signing_key())
+        records.write(road.here, STAGING, manifest, replace(record, at=NOW - timedelta(hours=1)), signer)
+        assert road.promote(after=timedelta(hours=2)).waits
+
+    def test_evidence_that_does_not_speak_for_it_holds_it(self, road: Road) -> None:
+        good, bad = Witness(), Witness(says=False)
+        done = road.promote(evidence=(good, bad))
+        assert done.waits
+        assert done.considered.reasons == ("smoke tests fail",)
+        assert good.asked == bad.asked == [str(PATCH)]
+        bad.says = True
+        assert road.promote(evidence=(good, bad)).done
+
+    @pytest.mark.parametrize(
+        ("wish", "gate"),
+        [
+            ({"paused": True}, "paused"),
+            ({"policy": Policy(range=Range.parse("<2.98.8"))}, "range"),
+            ({"policy": Policy({**dict.fromkeys(STEPS, Action.NEVER)})}, "kind"),
+        ],
+        ids=["paused", "range", "kind"],
+    )
+    def test_the_policy_of_the_target_counts(self, road: Road, wish: dict[str, Any], gate: str) -> None:
+        done = road.promote(**wish)
+        assert done.waits
+        grave = [v.gate for v in done.considered.gates if v.decision not in {Decision.AUTO, Decision.APPROVAL}]
+        assert grave == [gate]
+
+    def test_never_down(self) -> None:
+        road = Road.to(ELSEWHERE)
+        road.publish(STAGING, OLD)
+        road.publish(ELSEWHERE, PATCH)
+        done = road.promote()
+        assert [v.gate for v in done.considered.gates if v.decision is Decision.REFUSED] == ["direction"]
+        with pytest.raises(PromotionRefused, match="is refused"):
+            done.require_done()
+
+    def test_other_files_take_a_person(self) -> None:
+        road = Road.to(ELSEWHERE)
+        road.publish(STAGING, OLD, overlay=Tree((*OVERLAY.files, File("notes.txt", b"for people\n"))))
+        road.publish(ELSEWHERE, OLD)
+        done = road.promote()
+        assert done.considered.decision is Decision.APPROVAL
+        assert "the overlay changes" in " ".join(done.considered.reasons)
+
+    def test_a_minor_takes_a_person_who_names_the_digest(self, road: Road) -> None:
+        road.publish(STAGING, MINOR)
+        wanted = channel(road, STAGING)
+        done = road.promote(policy=Policy())
+        assert done.waits
+        with pytest.raises(PromotionNotApproved) as caught:
+            done.require_done()
+        assert caught.value.hint.endswith(f"--approve {wanted}")
+        assert road.promote((wanted,), policy=Policy()).done
+        (record,) = road.records(wanted)
+        assert record.approval is not None
+        assert (record.approval.by, record.approval.how) == ("command line", "--approve")
+
+    def test_a_yes_lifts_no_hold(self, road: Road) -> None:
+        wanted = channel(road, STAGING)
+        assert road.promote((wanted,), after=9 * DAY).waits
+        assert channel(road, ELSEWHERE) != wanted
+
+    def test_a_yes_to_another_digest_is_told(self, road: Road) -> None:
+        with pytest.raises(OtherDigest):
+            road.promote((channel(road, ELSEWHERE),))
+
+    def test_a_channel_that_is_not_there_yet_takes_a_person(self) -> None:
+        road = Road.to(ELSEWHERE)
+        wanted = road.publish(STAGING, OLD)
+        assert road.promote().considered.decision is Decision.APPROVAL
+        assert road.there.resolve(ELSEWHERE) is None
+        assert road.promote((wanted,)).done
+        assert channel(road, ELSEWHERE) == wanted
+        (record,) = road.records(wanted)
+        assert record.previous is None
+
+    def test_what_the_target_was_rolled_back_from_waits_until_something_newer_is_there(self, road: Road) -> None:
+        held, manifest, signer = channel(road, STAGING), road.there.manifest(ELSEWHERE), KeySigner(signing_key())
+        hold = Hold(PATCH, held, NOW - timedelta(hours=1), reason="webhooks time out")
+        holds.keep(Keeping(ELSEWHERE, manifest, (hold,), signer), road.ports(road.there), intent(now=NOW))
+        done = road.promote()
+        assert [v.gate for v in done.considered.gates if v.decision is Decision.HOLD] == ["hold"]
+        assert "webhooks time out" in done.considered.reasons[0]
+        assert road.promote((held,)).waits
+        wanted = road.publish(STAGING, MINOR)
+        assert road.promote(allow_removal=True).done
+        assert channel(road, ELSEWHERE) == wanted
+
+
+class TestTrust:
+    """Who has to have signed what."""
+
+    @pytest.fixture
+    def road(self) -> Road:
+        return settled(ELSEWHERE)
+
+    def test_what_the_targets_clusters_do_not_trust_is_refused_with_what_to_do(self, road: Road) -> None:
+        road.there = InMemoryRegistry()
+        ports = road.ports(road.there, "theirs", "theirs")
+        with pytest.raises(SignedForOthers, match="would refuse it") as caught:
+            road.promote(ports=ports)
+        assert "accept both" in caught.value.hint
+        assert caught.value.exit_code == 10
+        assert not road.there.repositories[str(ELSEWHERE.repository)].manifests
+
+    def test_the_source_must_be_signed_by_whom_it_trusts(self, road: Road) -> None:
+        del road.here.repositories[str(STAGING.repository)].tags[f"sha256-{channel(road, STAGING).hex}.sig"]
+        with pytest.raises(Unsigned):
+            road.promote()
+
+    def test_the_target_is_left_alone_where_what_it_has_is_not_trusted(self, road: Road) -> None:
+        del road.there.repositories[str(ELSEWHERE.repository)].tags[f"sha256-{channel(road, ELSEWHERE).hex}.sig"]
+        with pytest.raises(Unsigned):
+            road.promote()
+
+    @pytest.mark.parametrize("side", ["origin", "ports"])
+    def test_nobody_to_trust_is_no_pass(self, road: Road, side: str) -> None:
+        registry = road.here if side == "origin" else road.there
+        blind: dict[str, Any] = {side: road.ports(registry, trusted=None)}
+        with pytest.raises(NobodyTrusted):
+            road.promote(**blind)
+
+    def test_somebody_must_sign_the_record(self, road: Road) -> None:
+        with pytest.raises(NoSigner):
+            road.promote(ports=road.ports(road.there, None))
+
+    def test_a_record_that_nobody_would_believe_is_not_made(self, road: Road) -> None:
+        with pytest.raises(RecordNotBelieved):
+            road.promote(ports=road.ports(road.there, "theirs"))
+        assert channel(road, ELSEWHERE) != channel(road, STAGING)
+
+    def test_a_source_that_was_moved_back_is_not_promoted(self, road: Road) -> None:
+        first = next(r.previous for r in records.read(road.here, STAGING, channel(road, STAGING), OURS))
+        assert first is not None
+        road.publish(ELSEWHERE, PATCH)
+        road.here.put_manifest(STAGING, road.here.manifest(STAGING.at_digest(first)))
+        with pytest.raises(ChannelMovedBack):
+            road.promote()
+
+    def test_a_bundle_that_hides_the_signature_at_the_target_keeps_the_channel_where_it_is(self, road: Road) -> None:
+        wanted = channel(road, STAGING)
+        put_whole(road, wanted)
+        from ci_automation.signing import bundle
+
+        raw = KeySigner(signing_key("theirs")).sign_statement(bundle.statement(wanted))
+        bundle.attach(road.there, ELSEWHERE, wanted, raw, bundle.SIGNATURE_PREDICATE)
+        with pytest.raises(ClusterWouldRefuse):
+            road.promote()
+        assert channel(road, ELSEWHERE) != wanted
+
+    def test_a_source_that_is_not_there_is_told(self) -> None:
+        with pytest.raises(NotFound):
+            Road.to(ELSEWHERE).promote()
+
+    def test_a_record_that_cannot_be_signed_is_told_and_written_by_the_next_run(
+        self, road: Road, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from ci_automation.errors import SigningError
+
+        def broken(*_: object) -> bytes:
+            raise SigningError("the KMS is away")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(KeySigner, "sign_statement", broken)
+            with pytest.raises(NotRecorded, match="the KMS is away"):
+                road.promote()
+        wanted = channel(road, STAGING)
+        assert channel(road, ELSEWHERE) == wanted
+        assert not road.promote().done
+        assert [record.recovered for record in road.records(wanted)] == [True]

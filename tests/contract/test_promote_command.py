@@ -1,0 +1,169 @@
+"""The command `promote`, the same in the action, and what leaves promoted artifacts alone."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ci_automation.cli import run
+from ci_automation.demo.samples import write_samples
+from tests.fakes.runner import Runner
+from tests.fakes.world import key_pem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OLD, PATCH = "v2.98.5", "v2.98.8"
+KEY = ["--signing", "key", "--key", "cosign.key"]
+EDGE, STAGING, PRODUCTION = "layout:edge:edge", "layout:staging:staging", "layout:production:production"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    """Return a folder with three channels, of which the first is ahead."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    write_samples(tmp_path / "releases")
+    (tmp_path / "cosign.key").write_bytes(key_pem())
+    for channel, version in ((EDGE, PATCH), (STAGING, OLD), (PRODUCTION, OLD)):
+        assert run(["init", channel, "--flux-version", version, "--releases", "releases", *KEY]) == 0
+    configure(tmp_path)
+    capsys.readouterr()
+    return tmp_path
+
+
+def configure(folder: Path, staging: str = "{from: edge}", production: str = "{from: staging}") -> None:
+    """Write the configuration."""
+    (folder / ".github").mkdir(exist_ok=True)
+    (folder / ".github/flux-manifests.yaml").write_text(
+        "version: 1\nsource: dir:releases\n"
+        "defaults: {signing: {mode: key, key: cosign.key}, policy: {escalate: []}}\nartifacts:\n"
+        f"- {{name: production, url: '{PRODUCTION}', promote: {production}}}\n"
+        f"- {{name: staging, url: '{STAGING}', promote: {staging}}}\n"
+        f"- {{name: edge, url: '{EDGE}'}}\n"
+    )
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Return what was printed for programs."""
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("folder")
+def test_all_waves_are_done_in_their_order(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["promote", "--output", "json"]) == 0
+    value = said(capsys)
+    assert [(each["name"], each["changed"]) for each in value["promotions"]] == [
+        ("staging", True),
+        ("production", True),
+    ]
+    assert len({each["to"]["digest"] for each in value["promotions"]}) == 1
+    gates = {gate["gate"]: gate for gate in value["promotions"][0]["gates"]}
+    assert gates["soak"]["input"].startswith("promote.after: 0m; recorded ")
+    assert run(["promote"]) == 0
+    assert capsys.readouterr().out.count("nothing to do") == 2
+
+
+def test_a_wave_that_waits_says_until_when_and_fails_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configure(folder, production="{from: staging, after: 72h}")
+    assert run(["promote", "--exit-code"]) == 0
+    out = capsys.readouterr().out
+    assert "promoted" in out
+    assert "on hold" in out
+    assert "waits there until" in out
+
+
+def test_one_that_fails_keeps_no_other_from_being_done(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configure(folder, production="{from: 'layout:nowhere:x'}")
+    assert run(["promote", "--output", "json"]) == 20
+    failed, done = sorted(said(capsys)["promotions"], key=lambda each: str(each["name"]))
+    assert failed["error"]["code"] == "not-found"
+    assert done["changed"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_was_asked_for_and_waits_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["promote", "--from", "edge", "--to", "staging", "--after", "1h"]) == 11
+    captured = capsys.readouterr()
+    assert "promotion-refused" in captured.err
+    assert "gate by gate" in captured.out
+    assert run(["promote", "--to", "staging"]) == 0
+
+
+def test_the_longer_of_two_times_counts(folder: Path) -> None:
+    configure(folder, staging="{from: edge, after: 24h}")
+    assert run(["promote", "--to", "staging", "--after", "0"]) == 11
+
+
+def test_addresses_need_no_configuration(folder: Path) -> None:
+    (folder / ".github/flux-manifests.yaml").unlink()
+    arguments = ["promote", "--from", EDGE, "--to", STAGING, *KEY]
+    assert run([*arguments, "--output", "json"]) in {0, 11}  # the usual policy may ask
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--from", "edge"], "contradicting-options"),
+        (["--after", "1h"], "contradicting-options"),
+        (["--approve", f"sha256:{'0' * 64}"], "contradicting-options"),
+        (["--to", "edge"], "source-unclear"),
+        (["--to", "staging", "--from", "production"], "other-source"),
+        (["--to", "stagin"], "unknown-artifact"),
+        (["--to", "staging", "--after", "soon"], "invalid-duration"),
+    ],
+)
+def test_what_cannot_be_meant_is_told(capsys: pytest.CaptureFixture[str], arguments: list[str], code: str) -> None:
+    assert run(["promote", *arguments]) == 2
+    assert f"code {code})" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("arguments", [["update"], ["check"]])
+def test_all_artifacts_are_those_that_are_rendered(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert run([*arguments, "--output", "json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["name"] == "edge"
+    assert "production is promoted from staging, and never rendered" in captured.err
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("arguments", [["update", "production"], ["plan", PRODUCTION], ["check", "staging"]])
+def test_one_that_is_promoted_is_not_rendered_when_it_is_named(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert run(arguments) == 2
+    assert "promoted-not-rendered" in capsys.readouterr().err
+
+
+class TestTheAction:
+    """`command: promote`, and the others beside it."""
+
+    @pytest.fixture
+    def runner(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Runner:
+        return Runner(folder, folder / "files", monkeypatch, capsys)
+
+    def test_it_promotes_wave_by_wave_and_says_so(self, runner: Runner) -> None:
+        ran = runner.run(command="promote")
+        assert (ran.code, ran.outputs["changed"]) == (0, "true"), ran
+        artifacts = {each["name"]: each for each in json.loads(ran.outputs["artifacts"])}
+        assert set(artifacts) == {"staging", "production"}
+        assert artifacts["production"]["target-version"] == PATCH
+        assert artifacts["production"]["current-version"] == OLD
+        assert any("was promoted from" in notice for notice in ran.said("notice"))
+        again = runner.run(command="promote")
+        assert (again.code, again.outputs["changed"]) == (0, "false")
+
+    def test_one_artifact_can_be_named(self, runner: Runner) -> None:
+        ran = runner.run(command="promote", artifact="staging")
+        assert (ran.code, ran.outputs["target-version"]) == (0, PATCH)
+
+    def test_update_and_the_matrix_leave_the_promoted_alone(self, runner: Runner) -> None:
+        ran = runner.run(command="update", approval="none", releases="releases")
+        assert ran.code == 0, ran
+        assert [each["name"] for each in json.loads(ran.outputs["artifacts"])] == ["edge"]
+        assert "staging is promoted from edge, and never rendered" in ran.log
+        assert [each["name"] for each in json.loads(runner.run(command="matrix").outputs["matrix"])] == ["edge"]

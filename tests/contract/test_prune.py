@@ -1,0 +1,259 @@
+"""Pruning: what goes with what, what nothing may take away, and crashes at any request of it."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, OCI_INDEX, Descriptor, Manifest
+from ci_automation.artifact.reference import Reference
+from ci_automation.cli import run
+from ci_automation.flows.init import init
+from ci_automation.flows.prune import prune, survey
+from ci_automation.flows.publication import records
+from ci_automation.flows.publication.copy import copy
+from ci_automation.flows.update import update
+from ci_automation.policy.model import STEPS, Action, Policy, SignatureFormat
+from ci_automation.policy.retention import Window
+from ci_automation.registry import open_registry
+from ci_automation.registry.port import Complaint, DeletionRefused
+from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
+from ci_automation.signing.verify import verify
+from tests.contract.test_flows_publication import Killed, interfere
+from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent, key_pem, signing_key
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.flows.prune import Survey
+
+OURS = TrustedKeys((signing_key().public,))
+AUTO = Policy(actions=dict.fromkeys(STEPS, Action.AUTO))
+LAST = Window(1)
+
+
+@pytest.fixture(autouse=True)
+def unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nobody find anything in what is published."""
+    nothing = SimpleNamespace(changes=(), hazards=(), pruned=())
+    monkeypatch.setattr("ci_automation.flows.step.judge", lambda *_: nothing)
+
+
+def grown(*, api: bool = True, form: SignatureFormat = SignatureFormat.LEGACY) -> World:
+    """Return a channel that has the third digest of its repository; the other two nothing needs."""
+    world = World()
+    world.registry.referrers_api = api
+    init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY, signature_format=form))
+    update(CHANNEL, world.ports(), intent(signature_format=form))
+    update(CHANNEL, world.ports(), intent(policy=AUTO, signature_format=form))
+    world.registry.requests.clear()
+    return world
+
+
+@pytest.fixture
+def world() -> World:
+    """Return such a channel in a registry with the referrers API."""
+    return grown()
+
+
+def look(world: World, window: Window = LAST) -> Survey:
+    return survey(CHANNEL, window, world.ports(), NOW)
+
+
+def versions(world: World, found: Survey) -> list[str]:
+    del world
+    return [it.tag.rpartition("-")[0] for it in found.goes]
+
+
+def immutable(world: World, version: str) -> tuple[str, Digest]:
+    tag = next(tag for tag in world.registry.tags(CHANNEL) if tag.startswith(version))
+    digest = world.registry.resolve(CHANNEL.at_tag(tag))
+    assert digest
+    return tag, digest
+
+
+def test_looking_deletes_nothing(world: World) -> None:
+    before = world.contents()
+    found = look(world)
+    assert versions(world, found) == ["v2.98.8", "v2.98.5"]
+    assert world.contents() == before
+
+
+@pytest.mark.parametrize("api", [True, False], ids=["referrers API", "fallback tag"])
+@pytest.mark.parametrize("form", [SignatureFormat.LEGACY, SignatureFormat.BOTH])
+def test_what_nothing_needs_goes_with_its_signature_and_records(*, api: bool, form: SignatureFormat) -> None:
+    world = grown(api=api, form=form)
+    found = look(world)
+    gone = [it.digest for it in found.goes]
+    list(prune(found, world.ports()))
+    tags = world.registry.tags(CHANNEL)
+    assert not [tag for tag in tags if any(digest.hex in tag or digest.short in tag for digest in gone)]
+    for digest in gone:
+        assert world.registry.resolve(CHANNEL.at_digest(digest)) is None
+        assert world.registry.referrers(CHANNEL, digest) == ()
+    left = world.registry.resolve(CHANNEL)
+    assert left
+    verify(world.registry, CHANNEL, left, OURS)
+    assert len(records.read(world.registry, CHANNEL, left, OURS)) == 1
+    again = look(world)
+    assert (again.goes, again.leftovers) == ((), ())
+
+
+def test_the_artifact_goes_first_and_its_signature_last(world: World) -> None:
+    done = [it.what for it in prune(look(world), world.ports())]
+    assert done == ["artifact", "referrer", "signature"] * 2
+
+
+class TestWhatStays:
+    def test_what_a_channel_has(self, world: World) -> None:
+        _, digest = immutable(world, "v2.98.5")
+        world.registry.put_manifest(CHANNEL.at_tag("edge"), world.registry.manifest(CHANNEL.at_digest(digest)))
+        found = look(world)
+        assert versions(world, found) == ["v2.98.8"]
+        assert "edge leads to it" in [it.reason for it in found.kept]
+
+    def test_what_nobody_trusted_signed(self, world: World) -> None:
+        tag, digest = immutable(world, "v2.98.5")
+        del world.registry.repositories[str(CHANNEL.repository)].tags[f"sha256-{digest.hex}.sig"]
+        found = look(world)
+        assert tag not in [it.tag for it in found.goes]
+
+    def test_what_a_channel_left_a_short_while_ago(self, world: World) -> None:
+        left = max(
+            record.at
+            for version in ("v2.98.5", "v2.98.8", "v2.99.4")
+            for record in records.read(world.registry, CHANNEL, immutable(world, version)[1], OURS)
+        )
+        soon = survey(CHANNEL, Window(1, timedelta(days=1)), world.ports(), left + timedelta(hours=1))
+        assert soon.goes == ()
+        later = survey(CHANNEL, Window(1, timedelta(days=1)), world.ports(), left + timedelta(days=2))
+        assert len(later.goes) == 2
+
+    def test_tags_that_are_not_ours(self, world: World) -> None:
+        config = Descriptor.of(FLUX_CONFIG, CONFIG_BLOB)
+        world.registry.put_blob(CHANNEL, b"theirs")
+        theirs = Manifest.build(config, (Descriptor.of(FLUX_LAYER, b"theirs"),))
+        for tag in ("their-tag", "v1.2.3", f"v1.2.3-{'0' * 12}", f"v1.2.3-{theirs.digest.short}", "sha256-nothing.sig"):
+            world.registry.put_manifest(CHANNEL.at_tag(tag), theirs)
+        list(prune(look(world), world.ports()))
+        assert (
+            len(
+                [
+                    tag
+                    for tag in world.registry.tags(CHANNEL)
+                    if world.registry.resolve(CHANNEL.at_tag(tag)) == theirs.digest
+                ]
+            )
+            == 5
+        )
+
+    def test_what_a_tagged_referrer_is_about(self, world: World) -> None:
+        tag, digest = immutable(world, "v2.98.5")
+        subject = world.registry.manifest(CHANNEL.at_digest(digest))
+        config = Descriptor.of(FLUX_CONFIG, CONFIG_BLOB)
+        note = Manifest.build(
+            config,
+            subject.layers,
+            artifact_type="application/vnd.example",
+            subject=Descriptor.of(subject.media_type, subject.raw),
+        )
+        world.registry.put_manifest(CHANNEL.at_tag("a-note"), note)
+        assert tag not in [it.tag for it in look(world).goes]
+
+    def test_everything_while_a_tag_names_an_index_that_may_list_it(self, world: World) -> None:
+        repository = world.registry.repositories[str(CHANNEL.repository)]
+        raw = b'{"schemaVersion":2,"mediaType":"%s","manifests":[]}' % OCI_INDEX.encode()
+        index = Descriptor.of(OCI_INDEX, raw)
+        repository.manifests[index.digest] = raw
+        repository.tags["all"] = index.digest
+        assert look(world).goes == ()
+
+    def test_what_a_channel_came_to_in_the_meantime(self, world: World) -> None:
+        found = look(world)
+        _, digest = immutable(world, "v2.98.8")
+        world.registry.put_manifest(CHANNEL.at_tag("edge"), world.registry.manifest(CHANNEL.at_digest(digest)))
+        done = list(prune(found, world.ports()))
+        assert [it.kept_by for it in done if it.kept_by] == [("edge",)]
+        assert world.registry.resolve(CHANNEL.at_tag("edge")) == digest
+        verify(world.registry, CHANNEL, digest, OURS)
+
+    def test_a_signature_that_another_tag_names(self, world: World) -> None:
+        _, digest = immutable(world, "v2.98.8")
+        signature = world.registry.manifest(CHANNEL.at_tag(f"sha256-{digest.hex}.sig"))
+        world.registry.put_manifest(CHANNEL.at_tag("kept-signature"), signature)
+        list(prune(look(world), world.ports()))
+        assert world.registry.resolve(CHANNEL.at_tag("kept-signature")) == signature.digest
+
+
+def test_without_anybody_to_trust_nothing_is_ours(world: World) -> None:
+    with pytest.raises(NobodyTrusted):
+        survey(CHANNEL, LAST, world.ports(None, None), NOW)
+
+
+def test_a_registry_that_does_not_delete_says_so_and_nothing_is_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object, reference: Reference) -> None:
+        raise DeletionRefused(reference, Complaint("registry.example", 405, "UNSUPPORTED"))
+
+    monkeypatch.setattr(type(world.registry), "delete_manifest", refuse)
+    before = world.contents()
+    with pytest.raises(DeletionRefused, match="405 UNSUPPORTED"):
+        list(prune(look(world), world.ports()))
+    assert world.contents() == before
+
+
+@pytest.mark.parametrize("api", [True, False], ids=["referrers API", "fallback tag"])
+def test_a_crash_at_any_request_keeps_what_is_needed_and_the_next_run_ends_the_same(*, api: bool) -> None:
+    undisturbed = grown(api=api)
+    found = look(undisturbed)
+    before = len(undisturbed.registry.requests)
+    list(prune(found, undisturbed.ports()))
+    after = len(undisturbed.registry.requests)
+    ends = sorted(undisturbed.registry.tags(CHANNEL))
+    for request in range(before, after):
+        world = grown(api=api)
+
+        def die() -> None:
+            raise Killed
+
+        interfere(world, request, die)
+        with pytest.raises(Killed):
+            list(prune(look(world), world.ports()))
+        world.registry.before = lambda _: None
+        channel = world.registry.resolve(CHANNEL)
+        assert channel
+        verify(world.registry, CHANNEL, channel, OURS)
+        # What still is there is signed, but for nothing.
+        for tag in world.registry.tags(CHANNEL):
+            if tag.startswith("v"):
+                digest = world.registry.resolve(CHANNEL.at_tag(tag))
+                assert digest
+                verify(world.registry, CHANNEL, digest, OURS)
+        list(prune(look(world), world.ports()))
+        assert len(world.registry.tags(CHANNEL)) == len(ends), request
+        assert look(world).leftovers == (), request
+
+
+def test_a_layout_directory_is_pruned_too(world: World, tmp_path: Path) -> None:
+    layout = Reference.parse(f"layout:{tmp_path / 'registry'}:production")
+    registry = open_registry(layout)
+    for tag in world.registry.tags(CHANNEL):
+        digest = world.registry.resolve(CHANNEL.at_tag(tag))
+        if digest and not tag.startswith("sha256-"):
+            copy(world.registry, CHANNEL, registry, layout.at_tag(tag), digest)
+    key = tmp_path / "cosign.pub"
+    key.write_bytes(signing_key().public.to_pem().encode())
+    arguments = ["prune", str(layout), "--keep-last", "1", "--public-key", str(key)]
+    tags = registry.tags(layout)
+    assert run(arguments) == 0
+    assert registry.tags(layout) == tags
+    assert run([*arguments, "--apply"]) == 0
+    assert [tag for tag in registry.tags(layout) if tag.startswith("v")] == [immutable(world, "v2.99.4")[0]]
+    assert len(registry.tags(layout)) == 3
+    with contextlib.suppress(FileNotFoundError):
+        assert key_pem() not in Path(tmp_path / "registry/index.json").read_bytes()

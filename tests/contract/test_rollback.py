@@ -1,0 +1,618 @@
+"""Rolling back: what may be gone back to, what is shown, what is held afterwards, and crashes at any point of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.approval.desk import Granted
+from ci_automation.approval.request import Request
+from ci_automation.attestation.hold import MEDIA_TYPE
+from ci_automation.attestation.record import Approval
+from ci_automation.errors import Conflict
+from ci_automation.flows.apply import StepRefused, apply
+from ci_automation.flows.approved import ApprovalUsed, apply_granted
+from ci_automation.flows.init import init
+from ci_automation.flows.observe import ChannelMoved
+from ci_automation.flows.planning import make_plan
+from ci_automation.flows.publication import holds, records, statements
+from ci_automation.flows.publication.holds import HoldNotKept
+from ci_automation.flows.publication.past import (
+    AmbiguousVersion,
+    NotInHistory,
+    NotOfThisChannel,
+    PastNotOurs,
+)
+from ci_automation.flows.publication.publish import NoSigner
+from ci_automation.flows.publication.records import ImmutableTagMoved
+from ci_automation.flows.publication.settle import ChannelMovedBack
+from ci_automation.flows.rollback import NotBack, RollbackRefused, Wish, propose, roll_back
+from ci_automation.flows.update import update
+from ci_automation.flux.artifact import immutable_tag
+from ci_automation.flux.changes.model import Change, ChangeKind, ObjectId, Severity
+from ci_automation.flux.hazard import Certainty, Hazard
+from ci_automation.flux.version import InvalidVersion, Version
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.model import STEPS, Acknowledgement, Action, Policy, SignatureFormat
+from ci_automation.signing.signer import KeySigner
+from ci_automation.signing.trust import TrustedKeys
+from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
+from tests.contract.test_flows_publication import Killed, interfere, names
+from tests.contract.test_flows_trust import at, forget_records, forget_signature, made, plant
+from tests.fakes.world import (
+    CHANNEL,
+    MINOR,
+    NOW,
+    OLD,
+    OVERLAY,
+    PATCH,
+    MemoryReleases,
+    World,
+    intent,
+    release,
+    signing_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.flows.publication.statements import Said
+    from ci_automation.policy.decision import Verdict
+    from ci_automation.report.rollback import Rollback
+
+OURS = TrustedKeys((signing_key().public,))
+AUTO = Policy(actions=dict.fromkeys(STEPS, Action.AUTO))
+NEWER = release("v2.99.5", like="v2.99.4", published_at="2026-11-01T00:00:00Z")
+CERTAIN = Hazard(
+    "crds", Certainty.CERTAIN, "crd buckets storage v1", "the storage version of buckets would go backwards"
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is found about a step, as far as a rollback and a plan look at it."""
+
+    changes: tuple[Change, ...] = ()
+    hazards: tuple[Hazard, ...] = ()
+    pruned: tuple[str, ...] = ()
+    looked: tuple[Verdict, ...] = ()
+
+
+@pytest.fixture(autouse=True)
+def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Found], None]:
+    """Let nobody find anything in a rollback, unless the test says so; who does has tests of its own."""
+
+    def let(found: Found) -> None:
+        monkeypatch.setattr("ci_automation.flows.judging.judge", lambda *_: found)
+
+    monkeypatch.setattr("ci_automation.flows.step.judge", lambda *_: Found())
+    let(Found())
+    return let
+
+
+def grown() -> World:
+    """Return a channel that was published with the oldest release, and went to the newest in two steps."""
+    world = World()
+    init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+    update(CHANNEL, world.ports(), intent())
+    update(CHANNEL, world.ports(), intent(policy=AUTO))
+    assert version_of(world) == MINOR
+    world.registry.requests.clear()
+    return world
+
+
+@pytest.fixture
+def world() -> World:
+    """Return a channel that has the newest release, after its patch."""
+    return grown()
+
+
+def version_of(world: World) -> Version:
+    found = records.read(world.registry, CHANNEL, at(world), OURS)
+    return found[-1].version
+
+
+def back(world: World, to: str = str(PATCH), **wish: object) -> Rollback:
+    """Roll back, and return what was shown."""
+    proposal = propose(CHANNEL, Wish(to, **wish), world.ports(), intent())  # type: ignore[arg-type]
+    roll_back(proposal, world.ports(), intent())
+    return proposal.shown
+
+
+def held(world: World, digest: Digest | None = None) -> list[Version]:
+    return [hold.version for hold in holds.read(world.registry, CHANNEL, digest or at(world), OURS)]
+
+
+class TestGoingBack:
+    def test_the_channel_has_the_very_digest_that_it_had(self, world: World) -> None:
+        newest, manifests = at(world), set(world.registry.repositories[str(CHANNEL.repository)].manifests)
+        past = world.registry.resolve(CHANNEL.at_tag(next(t for t in world.registry.tags(CHANNEL) if "98.8" in t)))
+        shown = back(world, reason="webhooks time out")
+        assert (at(world), shown.target, shown.base, shown.target_version) == (past, past, newest, PATCH)
+        added = set(world.registry.repositories[str(CHANNEL.repository)].manifests) - manifests
+        assert len(added) == 2  # the hold and the record
+        verify(world.registry, CHANNEL, at(world), OURS)
+
+    def test_it_is_recorded_as_a_rollback_from_what_was_there(self, world: World) -> None:
+        newest = at(world)
+        back(world)
+        record = records.read(world.registry, CHANNEL, at(world), OURS)[-1]
+        assert (record.rolled_back, record.previous, record.version) == (True, newest, PATCH)
+        assert (record.approval, record.proof, record.recovered) == (None, None, False)
+
+    def test_the_hold_names_what_was_left_and_why(self, world: World) -> None:
+        newest, until = at(world), datetime(2027, 1, 31, tzinfo=UTC)
+        back(world, until=until, reason="webhooks time out")
+        (hold,) = holds.read(world.registry, CHANNEL, at(world), OURS)
+        assert (hold.version, hold.digest, hold.until, hold.reason) == (MINOR, newest, until, "webhooks time out")
+
+    def test_the_hold_is_written_and_read_back_before_the_channel_moves(self, world: World) -> None:
+        back(world)
+        asked = [(it.method, it.what.removeprefix(str(CHANNEL.repository))[:20]) for it in world.registry.requests]
+        written = asked.index(next(it for it in asked if it[0] == "put_referrer"))
+        moved = asked.index(("put_manifest", ":production"))
+        read_back = ["referrers", "manifest", "blob", "resolve"]
+        assert [method for method, _ in asked[written + 1 : moved]] == read_back
+        assert [method for method, _ in asked[moved:]] == ["put_manifest", "resolve", "put_blob", "put_referrer"]
+
+    def test_nothing_is_rendered_or_fetched(self, world: World) -> None:
+        world.releases.fetched.clear()
+        back(world)
+        assert world.releases.fetched == []
+
+    def test_a_freeze_and_a_pause_do_not_stop_it(self, world: World) -> None:
+        proposal = propose(CHANNEL, Wish(str(PATCH)), world.ports(), intent(paused=True))
+        roll_back(proposal, world.ports(), intent(paused=True))
+        assert version_of(world) == PATCH
+
+    def test_looking_at_it_writes_nothing(self, world: World) -> None:
+        before = world.contents()
+        propose(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        assert world.contents() == before
+
+
+class TestWhere:
+    @pytest.mark.parametrize("form", ["version", "version without v", "tag", "digest"])
+    def test_may_be_a_version_a_tag_or_a_digest(self, world: World, form: str) -> None:
+        tag = next(tag for tag in world.registry.tags(CHANNEL) if tag.startswith("v2.98.8"))
+        digest = world.registry.resolve(CHANNEL.at_tag(tag))
+        forms = {"version": "v2.98.8", "version without v": "2.98.8", "tag": tag, "digest": str(digest)}
+        back(world, forms[form])
+        assert at(world) == digest
+
+    @pytest.mark.parametrize("wanted", ["v2.97.0", "v2.98.8-000000000000", f"sha256:{'0' * 64}"])
+    def test_has_to_be_in_the_history(self, world: World, wanted: str) -> None:
+        with pytest.raises(NotInHistory):
+            propose(CHANNEL, Wish(wanted), world.ports(), intent())
+
+    def test_is_no_channel(self, world: World) -> None:
+        with pytest.raises(InvalidVersion):
+            propose(CHANNEL, Wish("production"), world.ports(), intent())
+
+    def test_of_several_digests_of_a_version_it_is_the_one_that_the_channel_had_last(self) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        never = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(STEPS, Action.NEVER)))
+        plan = make_plan(CHANNEL, world.ports(), never).plan
+        apply(plan, {plan.steps[-1].target}, world.ports(), never)
+        last = at(world)
+        update(CHANNEL, world.ports(), intent(policy=AUTO))
+        back(world, str(OLD))
+        assert at(world) == last
+
+    def test_is_asked_for_where_no_record_tells(self) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        other = CHANNEL.at_tag("other")
+        init(other, OLD, world.ports(), intent())
+        update(CHANNEL, world.ports(), intent(policy=AUTO))
+        for tag in world.registry.tags(CHANNEL):
+            if tag.startswith("v2.98.5"):
+                digest = world.registry.resolve(CHANNEL.at_tag(tag))
+                assert digest
+                forget_records(world, digest)
+        with pytest.raises(AmbiguousVersion, match=r"2 digests .* v2\.98\.5-[0-9a-f]{12}, v2\.98\.5-[0-9a-f]{12}"):
+            propose(CHANNEL, Wish(str(OLD)), world.ports(), intent())
+
+    def test_is_not_what_only_another_channel_had(self, world: World) -> None:
+        staging = CHANNEL.at_tag("staging")
+        init(staging, OLD, world.ports(), intent(flags={"log-level": "debug"}))
+        digest = world.registry.resolve(staging)
+        with pytest.raises(NotOfThisChannel, match="staging"):
+            propose(CHANNEL, Wish(str(digest)), world.ports(), intent())
+
+    def test_is_not_a_newer_version(self, world: World) -> None:
+        back(world)
+        with pytest.raises(NotBack):
+            propose(CHANNEL, Wish(str(MINOR)), world.ports(), intent())
+
+    def test_is_no_tag_that_was_moved(self, world: World) -> None:
+        tag = next(tag for tag in world.registry.tags(CHANNEL) if tag.startswith("v2.98.8"))
+        world.registry.put_manifest(CHANNEL.at_tag(tag), world.registry.manifest(CHANNEL))
+        with pytest.raises(ImmutableTagMoved):
+            propose(CHANNEL, Wish(tag), world.ports(), intent())
+
+
+class TestWhoseItIs:
+    def past(self, world: World) -> Digest:
+        tag = next(tag for tag in world.registry.tags(CHANNEL) if tag.startswith("v2.98.8"))
+        digest = world.registry.resolve(CHANNEL.at_tag(tag))
+        assert digest
+        return digest
+
+    def test_what_lost_its_signature_is_signed_again_where_a_record_says_that_the_channel_had_it(
+        self, world: World
+    ) -> None:
+        digest = self.past(world)
+        forget_signature(world, digest)
+        assert back(world).signs
+        verify(world.registry, CHANNEL, digest, OURS)
+        assert at(world) == digest
+
+    def test_what_nobody_signed_and_no_record_names_is_refused(self, world: World) -> None:
+        digest = self.past(world)
+        forget_signature(world, digest)
+        forget_records(world, digest)
+        before = world.contents()
+        with pytest.raises(PastNotOurs):
+            propose(CHANNEL, Wish(str(digest)), world.ports(), intent())
+        assert world.contents() == before
+
+    def test_what_somebody_else_signed_is_refused(self, world: World) -> None:
+        digest = self.past(world)
+        forget_signature(world, digest)
+        ensure_signed(world.registry, CHANNEL, digest, KeySigner(signing_key("theirs")), SignatureFormat.LEGACY)
+        with pytest.raises(ForeignSignature):
+            propose(CHANNEL, Wish(str(digest)), world.ports(), intent())
+
+    def test_it_leads_away_from_what_somebody_planted_and_holds_back_nothing_but_that(self, world: World) -> None:
+        planted = plant(world, made(MINOR, OVERLAY, None))
+        planted = plant(world, made(Version.parse("v2.98.8"), type(OVERLAY)(OVERLAY.files[:1])))
+        shown = back(world, str(OLD))
+        assert "is not signed" in shown.problem
+        (hold,) = holds.read(world.registry, CHANNEL, at(world), OURS)
+        assert (hold.version, hold.digest) == (OLD, planted)
+        assert update(CHANNEL, world.ports(), intent()).done == 1
+
+    def test_without_a_signer_there_is_no_hold_and_so_no_rollback(self, world: World) -> None:
+        with pytest.raises(NoSigner):
+            propose(CHANNEL, Wish(str(PATCH)), world.ports(None), intent(unsafe_unsigned=True))
+
+
+class TestWhatBreaks:
+    def test_a_certain_break_is_refused_and_said(self, world: World, judged: Callable[[Found], None]) -> None:
+        judged(Found(hazards=(CERTAIN,)))
+        before = world.contents()
+        proposal = propose(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        assert proposal.shown.obstacles == (CERTAIN.sentence,)
+        with pytest.raises(RollbackRefused, match="storage version of buckets") as caught:
+            roll_back(proposal, world.ports(), intent())
+        assert f"--acknowledge {CERTAIN.fingerprint}" in caught.value.hint
+        assert (world.contents(), caught.value.exit_code) == (before, 11)
+
+    @pytest.mark.parametrize("by", ["option", "configuration"])
+    def test_until_it_is_acknowledged(self, world: World, judged: Callable[[Found], None], by: str) -> None:
+        judged(Found(hazards=(CERTAIN,)))
+        known = Acknowledgement(CERTAIN.fingerprint, NOW + timedelta(days=1), "we know")
+        policy = Policy(acknowledge=(known,)) if by == "configuration" else Policy()
+        wish = Wish(str(PATCH), acknowledged=(CERTAIN.fingerprint,) if by == "option" else ())
+        roll_back(propose(CHANNEL, wish, world.ports(), intent(policy=policy)), world.ports(), intent())
+        assert version_of(world) == PATCH
+
+    def test_what_the_policy_refuses_is_refused(self, world: World, judged: Callable[[Found], None]) -> None:
+        widened = Change(
+            ChangeKind.RULE_WIDENED,
+            ObjectId("rbac.authorization.k8s.io", "ClusterRole", "", "crd-controller"),
+            Severity.DANGER,
+            "it may read all secrets",
+        )
+        judged(Found(changes=(widened,)))
+        asked = propose(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        assert asked.shown.decision is Decision.APPROVAL  # which whoever says yes gives
+        strict = intent(policy=Policy(refuse=frozenset({"rbac"})))
+        assert propose(CHANNEL, Wish(str(PATCH)), world.ports(), strict).shown.decision is Decision.REFUSED
+
+    def test_old_and_new_are_turned_round(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        sides: list[tuple[Version, Version]] = []
+
+        def look(old: object, new: object, *_: object) -> Found:
+            sides.append((old.version, new.version))  # type: ignore[attr-defined]
+            return Found()
+
+        monkeypatch.setattr("ci_automation.flows.judging.judge", look)
+        propose(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        assert sides == [(MINOR, PATCH)]
+
+
+class TestAfterwards:
+    def test_the_next_scheduled_run_leaves_it_alone(self, world: World) -> None:
+        back(world)
+        before, digest = world.contents(), at(world)
+        outcome = update(CHANNEL, world.ports(), intent(policy=AUTO))
+        assert (outcome.done, at(world), world.contents()) == (0, digest, before)
+        (step,) = outcome.plan.steps
+        assert (step.new_version, step.decision) == (MINOR, Decision.HOLD)
+        assert "was rolled back" in step.reasons[0]
+
+    def test_a_release_after_that_is_offered_again(self, world: World) -> None:
+        back(world)
+        world.releases = MemoryReleases((*world.releases.samples, NEWER))
+        outcome = update(CHANNEL, world.ports(), intent(policy=AUTO))
+        assert (outcome.done, version_of(world)) == (1, Version.parse("v2.99.5"))
+        assert held(world) == []
+
+    def test_after_its_date_the_refused_one_is_offered_again(self, world: World) -> None:
+        back(world, until=NOW + timedelta(days=7))
+        assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 0
+        later = intent(policy=AUTO, now=NOW + timedelta(days=8))
+        assert update(CHANNEL, world.ports(), later).done == 1
+        assert version_of(world) == MINOR
+
+    def test_a_patch_of_the_old_minor_that_came_later_is_taken_and_the_hold_goes_along(self, world: World) -> None:
+        back(world)
+        (hold,) = holds.read(world.registry, CHANNEL, at(world), OURS)
+        later = (hold.at + timedelta(days=1)).isoformat()
+        world.releases = MemoryReleases((*world.releases.samples, release("v2.98.9", published_at=later)))
+        then = intent(policy=AUTO, now=hold.at + timedelta(days=30))
+        outcome = update(CHANNEL, world.ports(), then)
+        assert (outcome.done, version_of(world)) == (1, Version.parse("v2.98.9"))
+        assert held(world) == [MINOR]
+        assert update(CHANNEL, world.ports(), then).done == 0
+
+    def test_a_plan_that_was_approved_is_refused(self, world: World) -> None:
+        target, base = at(world), self.before(world)
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(base)))
+        forget_records(world, target)
+        plan = make_plan(CHANNEL, world.ports(), intent(policy=AUTO)).plan
+        assert plan.steps[0].target == target
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(target)))
+        back(world)
+        with pytest.raises(StepRefused, match="on hold"):
+            apply(plan, {target}, world.ports(), intent(policy=AUTO))
+        assert at(world) == base
+
+    def before(self, world: World) -> Digest:
+        previous = records.read(world.registry, CHANNEL, at(world), OURS)[-1].previous
+        assert previous
+        return previous
+
+    @pytest.mark.parametrize("now", [NOW, NOW + timedelta(days=400)], ids=["held", "after the hold"])
+    def test_an_old_approval_of_the_refused_target_does_not_count_again(self, world: World, now: datetime) -> None:
+        target, base = at(world), self.before(world)
+        forget_records(world, target)  # so that no record tells that it was used
+        back(world, until=NOW + timedelta(days=7))
+        granted = Granted(
+            Request(CHANNEL, MINOR, base, target), Approval("ada", "pull request 7", NOW - timedelta(days=9))
+        )
+        with pytest.raises(ApprovalUsed):
+            apply_granted(granted, world.ports(), intent(now=now))
+        assert at(world) == base
+
+    def test_content_that_is_published_on_top_keeps_the_hold(self, world: World) -> None:
+        back(world, reason="webhooks time out")
+        never = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(STEPS, Action.NEVER)))
+        plan = make_plan(CHANNEL, world.ports(), never).plan
+        target = next(step.target for step in plan.steps if step.new_version == PATCH)
+        world.registry.requests.clear()
+        apply(plan, {target}, world.ports(), never)
+        assert (at(world), held(world)) == (target, [MINOR])
+        asked = [it.method for it in world.registry.requests]
+        moved = next(n for n, it in enumerate(world.registry.requests) if it == ("put_manifest", str(CHANNEL)))
+        assert asked.index("put_referrer") < moved
+        assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 0
+
+    def test_the_refused_digest_of_the_same_version_waits_too(self) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        first = at(world)
+        never = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(STEPS, Action.NEVER)))
+        plan = make_plan(CHANNEL, world.ports(), never).plan
+        target = plan.steps[-1].target
+        apply(plan, {target}, world.ports(), never)
+        back(world, str(first))
+        with pytest.raises(StepRefused, match="was rolled back"):
+            apply(plan, {target}, world.ports(), never)
+        assert at(world) == first
+
+    def test_two_rollbacks_after_one_another_hold_both(self, world: World) -> None:
+        back(world, str(PATCH))
+        back(world, str(OLD))
+        assert held(world) == [MINOR, PATCH]
+        assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 0
+
+    def test_nobody_without_a_key_lifts_it_or_makes_one(self, world: World) -> None:
+        target = at(world)
+        theirs = World(registry=world.registry)
+        back(world)
+        proposal = propose(CHANNEL, Wish(str(OLD)), theirs.ports(), intent())
+        keeping = holds.Keeping(CHANNEL, proposal.target.manifest, proposal.holds, KeySigner(signing_key("theirs")))
+        holds.keep(keeping, theirs.ports(), intent())
+        assert held(world, proposal.shown.target) == []
+        assert held(world) == [MINOR]
+        assert target != at(world)
+
+    def test_an_old_digest_under_the_channel_is_still_found_out(self, world: World) -> None:
+        digest = at(world)
+        back(world)
+        world.releases = MemoryReleases((*world.releases.samples, NEWER))
+        update(CHANNEL, world.ports(), intent(policy=AUTO))
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(digest)))
+        with pytest.raises(ChannelMovedBack):
+            update(CHANNEL, world.ports(), intent(policy=AUTO))
+
+    def test_a_hold_of_another_channel_is_none_of_this_one(self, world: World) -> None:
+        back(world)
+        assert holds.read(world.registry, CHANNEL.at_tag("staging"), at(world), OURS) == ()
+
+
+class TestAgain:
+    def test_repeating_it_changes_nothing(self, world: World) -> None:
+        back(world)
+        before = world.contents()
+        assert back(world).is_there
+        assert world.contents() == before
+
+    def test_repeating_it_with_another_date_changes_the_hold(self, world: World) -> None:
+        back(world)
+        until = NOW - timedelta(days=1)
+        back(world, until=until)
+        (hold,) = holds.read(world.registry, CHANNEL, at(world), OURS)
+        assert hold.until == until
+        assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 1  # it is lifted
+
+    def test_repeating_it_after_the_hold_has_ended_makes_it_anew(self, world: World) -> None:
+        back(world, until=NOW - timedelta(days=1), reason="webhooks time out")
+        ended = at(world)
+        shown = back(world)
+        (hold,) = holds.read(world.registry, CHANNEL, ended, OURS)
+        assert (hold.version, hold.until, hold.reason) == (MINOR, None, "webhooks time out")
+        assert shown.hold == hold
+        assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 0
+        before = world.contents()
+        back(world)
+        assert world.contents() == before
+
+    def test_repeating_what_ended_it_changes_nothing(self, world: World) -> None:
+        until = NOW - timedelta(days=1)
+        back(world)
+        back(world, until=until)
+        before = world.contents()
+        back(world, until=until)
+        assert world.contents() == before
+
+    def test_somebody_who_was_faster_is_a_conflict(self, world: World) -> None:
+        proposal = propose(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(self_old(world))))
+        with pytest.raises(ChannelMoved) as caught:
+            roll_back(proposal, world.ports(), intent())
+        assert caught.value.exit_code == Conflict.exit_code
+
+    def test_a_registry_that_forgets_the_hold_stops_it(self, world: World) -> None:
+        proposal = propose(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        digest = at(world)
+        repository = world.registry.repositories[str(CHANNEL.repository)]
+
+        def forget(asked: object) -> None:
+            if asked.method == "referrers":  # type: ignore[attr-defined]
+                for found, raw in list(repository.manifests.items()):
+                    if b"hold.v1" in raw:
+                        del repository.manifests[found]
+
+        world.registry.before = forget
+        with pytest.raises(HoldNotKept):
+            roll_back(proposal, world.ports(), intent())
+        assert at(world) == digest
+
+
+def self_old(world: World) -> Digest:
+    tag = next(tag for tag in world.registry.tags(CHANNEL) if tag.startswith("v2.98.5"))
+    digest = world.registry.resolve(CHANNEL.at_tag(tag))
+    assert digest
+    return digest
+
+
+def repeat(world: World) -> None:
+    back(world, reason="webhooks time out")
+
+
+def scheduled(world: World) -> None:
+    update(CHANNEL, world.ports(), intent(policy=AUTO))
+
+
+class TestCrashes:
+    @pytest.mark.parametrize("api", [True, False], ids=["referrers API", "fallback tag"])
+    def test_at_any_request_and_repeating_it_ends_the_same(self, *, api: bool) -> None:
+        undisturbed = rebuilt(api=api)
+        undisturbed.registry.requests.clear()
+        repeat(undisturbed)
+        number = len(undisturbed.registry.requests)
+        assert number > 20
+        for request in range(number):
+            world = rebuilt(api=api)
+            world.registry.requests.clear()
+
+            def die() -> None:
+                raise Killed
+
+            interfere(world, request, die)
+            with pytest.raises(Killed):
+                repeat(world)
+            world.registry.before = lambda _: None
+            assert is_all_signed(world), request
+            # Whatever it came to, a channel that has moved is held.
+            if version_of(world) == PATCH:
+                assert held(world) == [MINOR], request
+            repeat(world)
+            digest = at(world)
+            assert plain(names(world)) == plain(names(undisturbed)), request
+            assert len(holds.stated(raw_holds(world, digest))) == 1, request
+            moves = [it for it in records.read(world.registry, CHANNEL, digest, OURS) if it.rolled_back]
+            assert len(moves) == 1, request
+            scheduled(world)
+            assert at(world) == digest, request
+
+    def test_at_any_request_and_the_next_scheduled_run_goes_on_from_either_side(self) -> None:
+        undisturbed = grown()
+        repeat(undisturbed)
+        for request in range(len(undisturbed.registry.requests)):
+            world = grown()
+
+            def die() -> None:
+                raise Killed
+
+            interfere(world, request, die)
+            with pytest.raises(Killed):
+                repeat(world)
+            world.registry.before = lambda _: None
+            digest, version = at(world), version_of(world)
+            scheduled(world)
+            assert at(world) == digest, request
+            if version == PATCH:
+                record = records.read(world.registry, CHANNEL, digest, OURS)[-1]
+                assert record.rolled_back, request
+
+
+def rebuilt(*, api: bool) -> World:
+    world = World()
+    world.registry.referrers_api = api
+    init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+    update(CHANNEL, world.ports(), intent())
+    update(CHANNEL, world.ports(), intent(policy=AUTO))
+    return world
+
+
+def is_all_signed(world: World) -> bool:
+    """Return whether all that people and clusters look at is signed."""
+    tags = [tag for tag in world.registry.tags(CHANNEL) if not tag.startswith("sha256-")]
+    digests = {world.registry.resolve(CHANNEL.at_tag(tag)) for tag in tags}
+    return all(d is not None and verify(world.registry, CHANNEL, d, OURS) for d in digests)
+
+
+def raw_holds(world: World, digest: Digest) -> tuple[Said, ...]:
+    return statements.read(world.registry, CHANNEL, digest, OURS, (MEDIA_TYPE,))
+
+
+def plain(tags: dict[str, str]) -> dict[str, str]:
+    """Return where the tags stand, without those whose manifests have times in them."""
+    return {tag: digest for tag, digest in tags.items() if not tag.startswith("sha256-")}
+
+
+def test_the_immutable_tag_of_what_is_gone_back_to_is_there_again(world: World) -> None:
+    tag = next(tag for tag in world.registry.tags(CHANNEL) if tag.startswith("v2.98.8"))
+    digest = world.registry.resolve(CHANNEL.at_tag(tag))
+    assert digest
+    del world.registry.repositories[str(CHANNEL.repository)].tags[tag]
+    back(world, str(digest))
+    assert world.registry.resolve(CHANNEL.at_tag(immutable_tag(PATCH, digest))) == digest
+
+
+def test_what_was_lost_of_the_present_is_no_obstacle(world: World) -> None:
+    forget_signature(world, at(world))
+    with pytest.raises(Unsigned):
+        make_plan(CHANNEL, world.ports(), intent())
+    shown = back(world)
+    assert (shown.problem, held(world)) == ("", [MINOR])

@@ -1,0 +1,114 @@
+"""Overlays around the components of real releases, and what the real kustomize says of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
+from ci_automation.flows.kustomize import Confined
+from ci_automation.flux.hazard import Certainty
+from ci_automation.overlay.entries import entry
+from ci_automation.overlay.objects import objects
+from ci_automation.overlay.preflight import Preflight, preflight
+from tests.real.peers import peer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from ci_automation.flux.hazard import Hazard
+    from ci_automation.overlay.entries import Entry
+
+    Files = Mapping[str, object]
+
+MARK = "probe.example/"
+
+
+def components(golden: Path, version: str) -> bytes:
+    """Return the components of a real release, with the default options."""
+    return gzip.decompress((golden / "text" / version / "default.yaml.gz").read_bytes())
+
+
+def tree(golden: Path, version: str, files: Files) -> Tree:
+    """Return an artifact with a real release's components and other files: texts, or values to write as JSON."""
+    written = {path: text if isinstance(text, str) else json.dumps(text) for path, text in files.items()}
+    others = (File(path, text.encode()) for path, text in written.items())
+    return Tree((File(COMPONENTS_PATH, components(golden, version)), *others))
+
+
+def kustomize() -> Confined:
+    """Return the real kustomize."""
+    return Confined(peer("kustomize"))
+
+
+def step(golden: Path, versions: tuple[str, str], files: Files, after: Files | None = None) -> Preflight:
+    """Return what the preflight says of a step between two releases, and perhaps to other files."""
+    old, new = (tree(golden, version, found) for version, found in zip(versions, (files, after or files), strict=True))
+    return preflight(old, new, COMPONENTS_PATH, kustomize())
+
+
+def told(found: Preflight, certainty: Certainty = Certainty.CERTAIN) -> list[str]:
+    """Return the sentences of the hazards of that certainty."""
+    return [hazard.sentence for hazard in found.hazards if hazard.certainty is certainty]
+
+
+def grave(found: Preflight) -> list[Hazard]:
+    """Return the hazards that stop a step."""
+    return [hazard for hazard in found.hazards if hazard.certainty is not Certainty.ADVICE]
+
+
+def probed(tree: Tree) -> Tree:
+    """Return the files with another patch before each one that has a target: it marks what that target selects."""
+    files = []
+    for file in tree.files:
+        if file.path.endswith("kustomization.yaml") and isinstance(value := json.loads(file.content), dict):
+            patches = list(_with_probes(file.path, value.get("patches", [])))
+            files.append(replace(file, content=json.dumps(value | ({"patches": patches} if patches else {})).encode()))
+        else:
+            files.append(file)
+    return Tree(tuple(files))
+
+
+def _with_probes(file: str, patches: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    for number, patch in enumerate(patches):
+        if "target" in patch:
+            yield {"target": patch["target"], "patch": json.dumps(_probe(file, number))}
+        yield patch
+
+
+def _probe(file: str, number: int) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Any", "metadata": {"name": "any", "annotations": {_mark(file, number): "x"}}}
+
+
+def _mark(file: str, number: int) -> str:
+    return f"{MARK}{file.replace('/', '-')}-{number}"
+
+
+def selected_by_kustomize(built: str) -> dict[str, set[str]]:
+    """Return which objects have which mark."""
+    found: dict[str, set[str]] = {}
+    for each in objects(built, "built"):
+        for key in each.annotations:
+            if key.startswith(MARK):
+                found.setdefault(key, set()).add(str(each.id))
+    return found
+
+
+def selected_by_us(found: Entry) -> dict[str, set[str]]:
+    """Return which objects we say each patch with a target selects, by the marks that they would have."""
+    now = {each.original.object: str(each.current) for each in found.gathered.resources}
+    marks: dict[str, set[str]] = {}
+    for effect in found.gathered.effects.values():
+        field, _, number = effect.rule.field.rstrip("]").partition("[")
+        hit = {now[each] for each in effect.objects if each in now}  # what a later patch deletes shows no mark
+        if field == "patches" and hit:
+            marks[_mark(effect.rule.file, int(number))] = hit
+    return marks
+
+
+def entry_of(tree: Tree) -> Entry:
+    """Return what a cluster gets of the whole artifact."""
+    return entry(tree, ".")

@@ -1,0 +1,502 @@
+"""The overlay preflight on real releases, with the real kustomize: each case fails where it should, and passes else."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ci_automation.artifact.tree import COMPONENTS_PATH
+from ci_automation.flows import kustomize as adapter
+from ci_automation.flux.hazard import Certainty
+from ci_automation.overlay.port import BuildFailed
+from ci_automation.overlay.preflight import Preflight, preflight
+from tests.real.overlays import (
+    entry_of,
+    grave,
+    kustomize,
+    probed,
+    selected_by_kustomize,
+    selected_by_us,
+    step,
+    told,
+    tree,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ci_automation.artifact.tree import Tree
+
+LIST = {"resources": [COMPONENTS_PATH]}
+CONFIG_MAP = (
+    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: flux-system}\ndata: {level: debug}\n"
+)
+
+
+def overlay(**fields: Any) -> dict[str, object]:
+    """Return the files of an overlay: one kustomization with the components."""
+    return {"kustomization.yaml": LIST | fields}
+
+
+def strategic(kind: str, name: str, **spec: Any) -> str:
+    """Return a strategic merge patch."""
+    version = {"Deployment": "apps/v1", "ClusterRole": "rbac.authorization.k8s.io/v1"}.get(kind, "v1")
+    lines = [f"apiVersion: {version}", f"kind: {kind}", f"metadata: {{name: {name}, namespace: flux-system}}"]
+    return "\n".join([*lines, f"spec: {spec}"])
+
+
+def operation(op: str, path: str, value: object = None) -> str:
+    """Return a JSON patch of one operation."""
+    return json.dumps([{"op": op, "path": path, "value": value}])
+
+
+TOKENS = "/rules/10/verbs"
+STORAGE = "/spec/template/spec/containers/0/args/6"
+LISTED = {"flux-system/kustomization.yaml": {"resources": ["gotk-components.yaml", "gotk-sync.yaml"]}}
+PASSING: dict[str, tuple[tuple[str, str], dict[str, object]]] = {
+    "nothing beside the components": (("v2.8.8", "v2.9.4"), {}),
+    "a list, as flux bootstrap writes it": (("v2.8.8", "v2.9.4"), LISTED | {"flux-system/gotk-sync.yaml": CONFIG_MAP}),
+    "a strategic merge patch": (
+        ("v2.6.4", "v2.9.4"),
+        overlay(patches=[{"patch": strategic("Deployment", "source-controller", replicas=2)}]),
+    ),
+    "a JSON patch by selector": (
+        ("v2.6.4", "v2.9.4"),
+        overlay(
+            patches=[
+                {
+                    "target": {"kind": "Deployment", "labelSelector": "app.kubernetes.io/part-of=flux"},
+                    "patch": operation("add", "/spec/template/spec/containers/0/args/-", "--concurrent=20"),
+                }
+            ]
+        ),
+    ),
+    "an argument by its number, which stays": (
+        ("v2.7.0", "v2.7.2"),
+        overlay(
+            patches=[
+                {
+                    "target": {"kind": "Deployment", "name": "source-controller"},
+                    "patch": operation("replace", STORAGE, "--storage-adv-addr=elsewhere."),
+                }
+            ]
+        ),
+    ),
+    "an argument put between others": (
+        ("v2.6.4", "v2.9.4"),
+        overlay(
+            patches=[
+                {
+                    "target": {"kind": "Deployment", "name": "(source|helm)-controller"},
+                    "patch": operation("add", "/spec/template/spec/containers/0/args/3", "--requeue-dependency=5s"),
+                }
+            ]
+        ),
+    ),
+    "a rule by its number, which stays": (
+        ("v2.7.0", "v2.9.4"),
+        overlay(
+            patches=[
+                {
+                    "target": {"kind": "ClusterRole", "name": "crd-controller-flux-system"},
+                    "patch": operation("replace", "/rules/11/verbs", ["create"]),
+                }
+            ]
+        ),
+    ),
+    "images": (
+        ("v2.6.4", "v2.9.4"),
+        overlay(images=[{"name": "ghcr.io/fluxcd/source-controller", "newName": "registry.example/source"}]),
+    ),
+    "a replacement": (
+        ("v2.6.4", "v2.9.4"),
+        {
+            "kustomization.yaml": {
+                "resources": [COMPONENTS_PATH, "settings.yaml"],
+                "replacements": [
+                    {
+                        "source": {"kind": "ConfigMap", "name": "settings", "fieldPath": "data.level"},
+                        "targets": [
+                            {
+                                "select": {"kind": "Deployment", "name": "source-controller"},
+                                "fieldPaths": ["spec.template.spec.containers.[name=manager].args.2"],
+                                "options": {"delimiter": "=", "index": 1},
+                            }
+                        ],
+                    }
+                ],
+            },
+            "settings.yaml": CONFIG_MAP,
+        },
+    ),
+    "a namespace and names": (
+        ("v2.8.8", "v2.9.4"),
+        overlay(namespace="gitops", namePrefix="our-", nameSuffix="-x", commonLabels={"team": "platform"}),
+    ),
+    "a component": (
+        ("v2.8.8", "v2.9.4"),
+        {
+            "kustomization.yaml": LIST | {"components": ["parts/replicas"]},
+            "parts/replicas/kustomization.yaml": {
+                "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+                "kind": "Component",
+                "replicas": [{"name": "source-controller", "count": 2}],
+            },
+        },
+    ),
+    "files beside the kustomization's folder, which kustomize-controller takes": (
+        ("v2.8.8", "v2.9.4"),
+        {
+            "clusters/one/kustomization.yaml": {
+                "resources": ["../../flux-system/gotk-components.yaml"],
+                "patches": [{"path": "../../patches/replicas.yaml"}],
+            },
+            "patches/replicas.yaml": strategic("Deployment", "source-controller", replicas=2),
+            "kustomization.yaml": {"resources": ["clusters/one"]},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_what_still_fits_passes(name: str, golden: Path) -> None:
+    versions, files = PASSING[name]
+    found = step(golden, versions, files)
+    assert [hazard.sentence for hazard in found.hazards] == []
+    assert found.pruned == ()
+
+
+FAILING: dict[str, tuple[tuple[str, str], dict[str, object], str]] = {
+    "a strategic merge patch of what is gone": (
+        ("v2.9.4", "v2.6.4"),
+        overlay(
+            patches=[
+                {
+                    "patch": "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n"
+                    "metadata: {name: externalartifacts.source.toolkit.fluxcd.io, annotations: {a: b}}"
+                }
+            ]
+        ),
+        "no resource matches strategic merge patch",
+    ),
+    "a target of what is gone": (
+        ("v2.9.4", "v2.6.4"),
+        overlay(
+            patches=[
+                {
+                    "target": {"kind": "CustomResourceDefinition", "name": "externalartifacts.*"},
+                    "patch": operation("add", "/metadata/labels/a", "b"),
+                }
+            ]
+        ),
+        "matched CustomResourceDefinition externalartifacts.source.toolkit.fluxcd.io, and matches nothing",
+    ),
+    "a JSON patch at a path that is gone": (
+        ("v2.7.0", "v2.6.4"),
+        overlay(
+            patches=[
+                {
+                    "target": {"kind": "ClusterRole", "name": "crd-controller-flux-system"},
+                    "patch": operation("replace", "/rules/12/verbs", ["create"]),
+                }
+            ]
+        ),
+        "cannot be built with the new components: ",
+    ),
+    "a rule by its number, which moves": (
+        ("v2.6.4", "v2.7.0"),
+        overlay(
+            patches=[
+                {
+                    "target": {"kind": "ClusterRole", "name": "crd-controller-.*"},
+                    "patch": operation("replace", TOKENS, ["create"]),
+                }
+            ]
+        ),
+        (
+            'means /rules/10 of ClusterRole crd-controller-flux-system: that was {"apiGroups": [""], "resources": '
+            '["serviceaccounts/token"], "verbs": ["create"]} and is '
+        ),
+    ),
+    "the same, with patchesJson6902": (
+        ("v2.6.4", "v2.7.0"),
+        overlay(
+            patchesJson6902=[
+                {
+                    "target": {
+                        "group": "rbac.authorization.k8s.io",
+                        "version": "v1",
+                        "kind": "ClusterRole",
+                        "name": "crd-controller-flux-system",
+                    },
+                    "path": "tokens.yaml",
+                }
+            ]
+        )
+        | {"tokens.yaml": operation("replace", TOKENS, ["create"])},
+        "the former is number 11 now",
+    ),
+    "the same, in a component": (
+        ("v2.6.4", "v2.7.0"),
+        {
+            "kustomization.yaml": LIST | {"components": ["parts"]},
+            "parts/kustomization.yaml": {
+                "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+                "kind": "Component",
+                "patches": [{"target": {"kind": "ClusterRole", "name": "crd-.*"}, "path": "tokens.yaml"}],
+            },
+            "parts/tokens.yaml": operation("replace", TOKENS, ["create"]),
+        },
+        "the former is number 11 now",
+    ),
+    "the same, in a replacement": (
+        ("v2.6.4", "v2.7.0"),
+        {
+            "kustomization.yaml": {
+                "resources": [COMPONENTS_PATH, "settings.yaml"],
+                "replacements": [{"path": "verbs.yaml"}],
+            },
+            "settings.yaml": CONFIG_MAP,
+            "verbs.yaml": {
+                "source": {"kind": "ConfigMap", "name": "settings", "fieldPath": "data.level"},
+                "targets": [
+                    {
+                        "select": {"kind": "ClusterRole", "name": "crd-controller-flux-system"},
+                        "fieldPaths": ["rules.10.verbs.0"],
+                    }
+                ],
+            },
+        },
+        "means rules.10 of ClusterRole crd-controller-flux-system",
+    ),
+    "a replacement of what is gone": (
+        ("v2.9.4", "v2.6.4"),
+        {
+            "kustomization.yaml": {
+                "resources": [COMPONENTS_PATH, "settings.yaml"],
+                "replacements": [
+                    {
+                        "source": {"kind": "ConfigMap", "name": "settings", "fieldPath": "data.level"},
+                        "targets": [
+                            {
+                                "select": {"name": "externalartifacts.source.toolkit.fluxcd.io"},
+                                "fieldPaths": ["metadata.labels.level"],
+                                "options": {"create": True},
+                            }
+                        ],
+                    }
+                ],
+            },
+            "settings.yaml": CONFIG_MAP,
+        },
+        "the replacement in objects externalartifacts.source.toolkit.fluxcd.io matched",
+    ),
+    "an image that has another name": (
+        ("v2.8.8", "v2.9.4"),
+        overlay(images=[{"name": "ghcr.io/fluxcd/source-controller", "newName": "registry.example/source"}]),
+        "the image ghcr.io/fluxcd/source-controller matched Deployment flux-system/source-controller",
+    ),
+    "replicas of what is gone": (
+        ("v2.8.8", "v2.9.4"),
+        overlay(replicas=[{"name": "source-controller", "count": 2}]),
+        "resource with name source-controller does not match a config",
+    ),
+    "an object that the components have too": (
+        ("v2.6.4", "v2.7.0"),
+        {
+            "kustomization.yaml": LIST | {"namespace": "flux-system", "resources": [COMPONENTS_PATH, "own.yaml"]},
+            "own.yaml": "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n"
+            "metadata: {name: externalartifacts.source.toolkit.fluxcd.io}\nspec: {}\n",
+        },
+        "may not add resource with an already registered id: CustomResourceDefinition",
+    ),
+    "the same, where nothing is patched": (
+        ("v2.6.4", "v2.7.0"),
+        {
+            "own.yaml": "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n"
+            "metadata: {name: externalartifacts.source.toolkit.fluxcd.io}\nspec: {}\n",
+        },
+        (
+            "CustomResourceDefinition externalartifacts.source.toolkit.fluxcd.io is there twice: "
+            "flux-system/gotk-components.yaml:"
+        ),
+    ),
+}
+# What a release did not do yet: its source-controller has another name.
+RENAMED = frozenset({"an image that has another name", "replicas of what is gone"})
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_what_does_not_fit_any_more_is_found(name: str, golden: Path) -> None:
+    versions, files, sentence = FAILING[name]
+    old, new = (tree(golden, version, files) for version in versions)
+    if name in RENAMED:
+        text = new[COMPONENTS_PATH].replace(b"fluxcd/source-controller:", b"fluxcd/sourcerer:")
+        text = text.replace(b"  name: source-controller\n", b"  name: sourcerer\n")
+        new = new.replaced(COMPONENTS_PATH, text)
+    found = both(old, new)
+    assert sentence in " | ".join(told(found))
+    # With the present components alone there is nothing to say.
+    assert grave(both(old, old)) == []
+
+
+def both(old: Tree, new: Tree) -> Preflight:
+    """Return what the preflight says."""
+    return preflight(old, new, COMPONENTS_PATH, kustomize())
+
+
+def test_an_argument_that_moved_is_found(golden: Path) -> None:
+    """Upstream moved none so far: here one is taken out before the one that is meant."""
+    patch = {
+        "target": {"kind": "Deployment", "name": "source-controller"},
+        "patch": operation("replace", STORAGE, "--storage-adv-addr=elsewhere."),
+    }
+    old = tree(golden, "v2.9.3", overlay(patches=[patch]))
+    new = tree(golden, "v2.9.4", overlay(patches=[patch]))
+    line = b"        - --events-addr=http://notification-controller.$(RUNTIME_NAMESPACE).svc.cluster.local./\n"
+    text = new[COMPONENTS_PATH]
+    at = text.index(line, text.rindex(b"kind: Deployment\n", 0, text.index(b"--storage-path=/data")))
+    extra = text[:at] + b"        - --first=yes\n" + text[at:]
+    found = both(old, new.replaced(COMPONENTS_PATH, extra))
+    assert told(found) == [
+        (
+            "the patch of Deployment source-controller means /spec/template/spec/containers/0/args/6 of Deployment "
+            "flux-system/source-controller: that was --storage-adv-addr=source-controller.$(RUNTIME_NAMESPACE)."
+            "svc.cluster.local. and is --storage-path=/data in the new components; the former is number 7 now"
+        )
+    ]
+    (hazard,) = grave(found)
+    assert hazard.remedies[0].endswith("change the number 6 in /spec/template/spec/containers/0/args/6 to 7")
+    assert str(hazard.places[0]) == "kustomization.yaml:1"
+
+
+def test_a_prune_is_shown_by_its_objects(golden: Path) -> None:
+    found = step(golden, ("v2.6.4", "v2.7.0"), {}, {"kustomization.yaml": LIST | {"namespace": "gitops"}})
+    assert {each.namespace for each in found.pruned} == {"flux-system", ""}
+    assert {str(each) for each in found.pruned if not each.namespace} == {"Namespace flux-system"}
+    assert told(found, Certainty.POSSIBLE) == [
+        "Namespace flux-system is not applied any more: a Kustomization that prunes deletes it, with everything in it"
+    ]
+    assert "CustomResourceDefinition externalartifacts.source.toolkit.fluxcd.io" in map(str, found.added)
+
+
+KINDS = [
+    "",
+    "Deployment",
+    "Deploy.*",
+    "ClusterRole|Deployment",
+    "CustomResourceDefinition",
+    "Service",
+    "Ghost",
+    "deployment",
+]
+NAMES = [
+    "",
+    "source-controller",
+    "our-source-controller",
+    ".*-controller",
+    "(source|helm)-controller",
+    "source",
+    "our-.*",
+    "[a-z-]+$",
+]
+NAMESPACES = ["", "", "flux-system", "gitops", "default", "flux.*", "_non_namespaceable_"]
+GROUPS = ["", "", "apps", "rbac.*", "apps|rbac.authorization.k8s.io", "core"]
+VERSIONS = ["", "", "v1", "v1beta.*", "v1|v2"]
+LABELS = [
+    "",
+    "",
+    "app.kubernetes.io/part-of=flux",
+    "app.kubernetes.io/part-of!=flux",
+    "app.kubernetes.io/component in (source-controller, helm-controller)",
+    "app.kubernetes.io/component notin (source-controller),app.kubernetes.io/part-of",
+    "!app.kubernetes.io/component",
+    "team=platform",
+    "team",
+]
+PATCHES = [
+    '{"apiVersion": "v1", "kind": "Any", "metadata": {"name": "any", "labels": {"team": "platform"}}}',
+    '{"apiVersion": "v1", "kind": "Any", "metadata": {"name": "any", "labels": {"app.kubernetes.io/part-of": null}}}',
+    '[{"op": "add", "path": "/metadata/labels", "value": {"team": "other"}}]',
+    '[{"op": "replace", "path": "/metadata/labels/app.kubernetes.io~1part-of", "value": "mine"}]',
+    '{"apiVersion": "v1", "kind": "Any", "metadata": {"name": "any"}, "$patch": "delete"}',
+]
+
+
+def one_of(chance: random.Random) -> dict[str, object]:
+    """Return an overlay of some layers whose patches select by whatever there is."""
+
+    def patches() -> list[dict[str, object]]:
+        found: list[dict[str, object]] = []
+        for _ in range(chance.randint(1, 4)):
+            fields = {"kind": KINDS, "name": NAMES, "namespace": NAMESPACES, "group": GROUPS, "version": VERSIONS}
+            target = {key: value for key, values in fields.items() if (value := chance.choice(values))}
+            if labels := chance.choice(LABELS):
+                target["labelSelector"] = labels
+            weights = [6, 3, 3, 1, 1]
+            found.append({"target": target, "patch": chance.choices(PATCHES, weights)[0]})
+        return found
+
+    def layer(**more: object) -> dict[str, object]:
+        fields = {
+            "namePrefix": chance.choice([None, "our-"]),
+            "nameSuffix": chance.choice([None, None, "-x"]),
+            "namespace": chance.choice([None, "gitops"]),
+            "labels": chance.choice([None, [{"pairs": {"team": "platform"}}]]),
+        }
+        return more | {"patches": patches()} | {key: value for key, value in fields.items() if value}
+
+    return {
+        "kustomization.yaml": layer(resources=["base"], components=["part"]),
+        "base/kustomization.yaml": layer(resources=["../flux-system"]),
+        "flux-system/kustomization.yaml": layer(resources=["gotk-components.yaml"]),
+        "part/kustomization.yaml": layer(apiVersion="kustomize.config.k8s.io/v1alpha1", kind="Component"),
+    }
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_what_we_say_that_patches_select_is_what_kustomize_selects(seed: int, golden: Path) -> None:
+    files = tree(golden, "v2.6.4" if seed % 2 else "v2.9.4", one_of(random.Random(seed)))  # noqa: S311  # the same each time
+    ours = entry_of(files)
+    problems = [problem.sentence for problem in ours.gathered.problems]
+    try:
+        built = kustomize().build(probed(files), ".")
+    except BuildFailed:
+        assert problems
+        return
+    assert problems == []
+    assert selected_by_us(ours) == selected_by_kustomize(built)
+
+
+HOSTILE = {
+    "a plugin": ({"generators": ["x.yaml"]}, "external plugins disabled"),
+    "a program": ({"generators": ["exec.yaml"]}, "external plugins disabled"),
+    "a chart": ({"helmCharts": [{"name": "x", "repo": "https://acme.example"}]}, "must specify --enable-helm"),
+    "a file of the machine": ({"configMapGenerator": [{"name": "x", "files": ["../../../etc/passwd"]}]}, "passwd"),
+    "an absolute path": ({"resources": ["/etc/passwd"]}, "/etc/passwd"),
+    "itself": ({"resources": ["."]}, "cycle detected"),
+    "values of values of values": ({"resources": ["bomb.yaml"]}, "kustomize|memory|YAML"),
+}
+EIGHTS = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+BOMB = "\n".join(["kind: ConfigMap", "metadata: {name: b}", "a0: &a0 [x, x, x, x, x, x, x, x]", *EIGHTS])
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_would_do_harm_does_not(name: str, golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "_SECONDS", 5)
+    fields, reason = HOSTILE[name]
+    maker = "apiVersion: acme.example/v1\nkind: Maker\nmetadata:\n  name: x\n"
+    function = "  annotations: {config.kubernetes.io/function: 'exec: {path: ./run.sh}'}\n"
+    others = {
+        "x.yaml": maker,
+        "exec.yaml": maker + function,
+        "bomb.yaml": BOMB,
+        "run.sh": "#!/bin/sh\ntouch /tmp/ran\n",
+    }
+    files = tree(golden, "v2.9.4", {"kustomization.yaml": fields} | others)
+    with pytest.raises(BuildFailed, match=reason) as caught:
+        kustomize().build(files, ".")
+    assert "root:" not in str(caught.value)

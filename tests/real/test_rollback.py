@@ -1,0 +1,186 @@
+"""Rolling back and pruning in a real registry, with real releases: what is shown, held, verified and deleted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.artifact.digest import Digest
+from tests.real import program
+from tests.real.pipeline import KeyPair
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ci_automation.artifact.reference import Reference
+    from tests.real.registries import RealRegistry
+
+OLD, BETWEEN, NEW, NEXT = "v2.8.8", "v2.9.3", "v2.9.4", "v2.9.5"
+LISTS = {"releases.json": "tag_name", "tags.json": "name"}
+KUSTOMIZATION = b"""\
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+- flux-system/gotk-components.yaml
+"""
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> program.Pair:
+    """Return the key that signs."""
+    return program.elliptic_key(tmp_path_factory.mktemp("key"))
+
+
+@pytest.fixture
+def releases(flux_releases: Path, tmp_path: Path) -> Path:
+    """Return a folder with three releases of Flux, to which another can be added."""
+    folder, known = tmp_path / "releases", (OLD, BETWEEN, NEW)
+    folder.mkdir()
+    for version in known:
+        shutil.copytree(flux_releases / version, folder / version)
+    for name, key in LISTS.items():
+        listed = json.loads((flux_releases / name).read_bytes())
+        (folder / name).write_text(json.dumps([each for each in listed if each[key] in known]))
+    return folder
+
+
+def come_out(releases: Path, version: str) -> None:
+    """Let a release come out that is like the newest one."""
+    shutil.copytree(releases / NEW, releases / version)
+    new, old = version.removeprefix("v"), NEW.removeprefix("v")
+    (releases / version / f"flux_{old}_checksums.txt").rename(releases / version / f"flux_{new}_checksums.txt")
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for name, key in LISTS.items():
+        listed = json.loads((releases / name).read_bytes())
+        newest = next(each for each in listed if each[key] == NEW)
+        added = json.loads(json.dumps({**newest, "published_at": now}).replace(old, new))
+        (releases / name).write_text(json.dumps([*listed, added]))
+
+
+@pytest.fixture
+def overlay(tmp_path: Path) -> Path:
+    """Return the overlay of a team."""
+    folder = tmp_path / "overlay"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_bytes(KUSTOMIZATION)
+    return folder
+
+
+def configured(path: Path, channel: Reference, releases: Path) -> Path:
+    """Return a configuration that takes every release by itself, whatever it changes."""
+    return program.configuration(path, channel, releases, escalate=[])
+
+
+def grown(channel: Reference, config: Path, releases: Path, overlay: Path, pair: program.Pair) -> dict[str, str]:
+    """Return the digests of a channel that went from the old release to the new one, by version."""
+    own = ("--releases", releases, *pair.signing)
+    begun = program.succeed("init", channel, "--flux-version", OLD, "--overlay", overlay, *own)
+    plan = config.parent / "plan.json"
+    planned = program.succeed("plan", "production", "--out", plan, "--config", config, "--public-key", pair.public)
+    target = planned["plan"]["steps"][-1]["target"]
+    done = program.succeed("apply", plan, "--approve", target, "--config", config, *pair.signing)
+    assert done["version"] == NEW
+    return {OLD: begun["digest"], NEW: done["digest"]}
+
+
+def test_a_rollback_over_a_minor(
+    *,
+    distribution_registry: RealRegistry,
+    repository: str,
+    releases: Path,
+    overlay: Path,
+    pair: program.Pair,
+    cosign_key: KeyPair,
+    tmp_path: Path,
+) -> None:
+    channel = program.channel(distribution_registry.host, repository)
+    config = configured(tmp_path / "config.yaml", channel, releases)
+    digests = grown(channel, config, releases, overlay, pair)
+    ports = program.ports(channel, releases, pair)
+
+    # It says what breaks, and without a yes it does nothing.
+    back = ("rollback", "production", "--to", OLD, "--config", config, "--reason", "webhooks time out", *pair.signing)
+    shown = program.flux_manifests(*back)
+    assert (shown.code, shown.error) == (11, "not-confirmed"), shown.errors
+    assert f"goes back from {NEW} to {OLD}" in shown.output
+    assert "v2.9.4 is on hold until there is a newer release (webhooks time out)" in shown.output
+    said = [
+        'takes less in v1.spec.provider: enum has no "aws" now',
+        "has no field v1.spec.oidcProviders any more: what objects have there is dropped",
+        "lets ingress through that it did not: from all pods of all namespaces on any port",
+    ]
+    assert [sentence for sentence in said if sentence not in shown.output] == []
+    assert str(ports.registry.resolve(channel)) == digests[NEW]
+
+    done = program.succeed(*back, "--yes")
+    assert (done["changed"], done["from"]["version"], done["to"]["digest"]) == (True, NEW, digests[OLD])
+    assert {change["class"] for change in done["changes"]} >= {"image", "networkPolicy", "crdTightened"}
+    assert str(ports.registry.resolve(channel)) == digests[OLD]
+    keys = KeyPair(pair.private, pair.public, cosign_key.trusted_root)
+    assert len(keys.verify(str(channel.at_digest(Digest.parse(digests[OLD]))).removeprefix("oci://"))) == 1
+
+    # The next scheduled run leaves it alone, whatever the policy takes by itself.
+    run = ("update", "production", "--config", config, *pair.signing)
+    again = program.succeed(*run)
+    assert (again["changed"], again["digest"]) == (False, digests[OLD])
+    (waiting,) = again["waiting"]
+    assert (waiting["to"], waiting["decision"]) == (NEW, "hold")
+    assert "webhooks time out" in waiting["reasons"][0]
+
+    # What was approved before does not count again.
+    refused = program.flux_manifests(
+        "apply", tmp_path / "plan.json", "--approve", digests[NEW], "--config", config, *pair.signing
+    )
+    assert (refused.code, refused.error) == (11, "step-refused"), refused.errors
+
+    # A release after that is offered again.
+    come_out(releases, NEXT)
+    unproven = "--unsafe-unproven-rendering"
+    check = ("check", "production", unproven, "--config", config, "--public-key", pair.public)
+    offered = program.succeed(*check)
+    assert [step["to"] for step in offered["waiting"]] == [NEXT]
+    assert offered["waiting"][0]["decision"] in {"auto", "approval"}
+    assert "hold" not in {gate["gate"] for gate in offered["waiting"][0]["gates"] if gate["verdict"] != "auto"}
+
+    listed = program.flux_manifests("history", channel, "--public-key", pair.public)
+    rows = [line.split()[0] for line in listed.output.splitlines()[1:]]
+    assert rows == [OLD, OLD, NEW, OLD]  # the rollback, its hold, and both publications
+    assert f"rolled back to by {channel}" in listed.output
+    assert "v2.9.4 on hold until a newer release" in listed.output
+
+
+def test_old_artifacts_are_deleted_where_the_registry_lets_them(
+    *,
+    distribution_registry: RealRegistry,
+    repository: str,
+    releases: Path,
+    overlay: Path,
+    pair: program.Pair,
+    cosign_key: KeyPair,
+    tmp_path: Path,
+) -> None:
+    channel = program.channel(distribution_registry.host, repository)
+    config = configured(tmp_path / "config.yaml", channel, releases)
+    digests = grown(channel, config, releases, overlay, pair)
+    ports = program.ports(channel, releases, pair)
+    before = ports.registry.tags(channel)
+    look = ("prune", channel, "--keep-last", "1", "--public-key", pair.public)
+    found = program.succeed(*look)
+    assert [each["version"] for each in found["goes"]] == [OLD]
+    assert (found["applied"], ports.registry.tags(channel)) == (False, before)
+
+    done = program.succeed(*look, "--apply")
+    assert {each["what"] for each in done["deleted"]} == {"artifact", "referrer", "list of referrers", "signature"}
+    left = program.ports(channel, releases, pair).registry
+    short = digests[NEW].removeprefix("sha256:")
+    assert [tag for tag in left.tags(channel) if short[:12] not in tag and short not in tag] == ["production"]
+    assert str(left.resolve(channel)) == digests[NEW]
+    program.succeed("verify", channel, "--public-key", pair.public)
+    keys = KeyPair(pair.private, pair.public, cosign_key.trusted_root)
+    assert len(keys.verify(f"{str(channel.repository).removeprefix('oci://')}@{digests[NEW]}")) == 1
+    again = program.succeed(*look, "--apply")
+    assert (again["goes"], again["leftovers"], again["deleted"]) == ([], [], [])

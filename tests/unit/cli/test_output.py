@@ -1,0 +1,41 @@
+"""Colours are for terminals alone, and say what is dangerous."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ci_automation.cli.output import print_parts
+from ci_automation.report.changes import Line
+from ci_automation.report.text import Table
+
+if TYPE_CHECKING:
+    import pytest
+
+PARTS = (
+    Line("CustomResourceDefinition x", "deletes"),
+    Line("an advice", "advice"),
+    Line("plain"),
+    Table(("severity", "what"), (("danger", "one"), ("info", "two"))),
+)
+RED, END = "\x1b[31m", "\x1b[0m"
+
+
+def test_elsewhere_it_is_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
+    print_parts(PARTS)
+    assert capsys.readouterr().out == (
+        "CustomResourceDefinition x\nan advice\nplain\nseverity  what\ndanger    one\ninfo      two\n"
+    )
+
+
+def test_on_a_terminal_danger_is_red(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_parts(PARTS)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(RED)
+    assert "CustomResourceDefinition x" in lines[0]
+    assert lines[1:3] == ["an advice", "plain"]
+    assert RED in next(line for line in lines if "danger" in line)
+    assert "\x1b" not in next(line for line in lines if "info" in line)

@@ -1,0 +1,133 @@
+"""Objects by their heads: the same whether a file is small, and read as a whole, or large."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ci_automation.overlay import objects as module
+from ci_automation.overlay.objects import Id, Object, copied, objects
+from ci_automation.overlay.reading import Unreadable
+from tests.unit.overlay.trees import COMPONENTS
+
+FORMS = {
+    "block": COMPONENTS,
+    "flow": '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"x": "1"}}}',
+    "keys in any order": "metadata:\n  name: a\n  labels:\n    x: '1'\ndata: {a: b}\nkind: ConfigMap\napiVersion: v1\n",
+    "a head over several lines": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a,\n  labels: {x: y}}\n",
+    "quotes": "apiVersion: 'v1'\nkind: \"ConfigMap\"\nmetadata:\n  name: 'a'\n",
+    "a list": "apiVersion: v1\nkind: List\nmetadata: {}\nitems:\n- {kind: ConfigMap, metadata: {name: a}}\n"
+    "- apiVersion: v1\n  kind: Secret\n  metadata: {name: b}\n",
+    "no list": "apiVersion: acme.example/v1\nkind: AllowList\nmetadata: {name: a}\nitems: none\n",
+    "a comment beside the separator": "--- # one\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n",
+    "a text with separators": "apiVersion: v1\nkind: A\nmetadata: {name: a}\ndata:\n  x: |\n    ---\n    kind: Y\n",
+    "lists at the margin": "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nsubjects:\n- kind: x\n",
+    "a head of two kinds": "apiVersion: v1\nkind: A\nkind: ConfigMap\nmetadata: {name: a}\n",
+    "windows": "apiVersion: v1\r\nkind: ConfigMap\r\nmetadata:\r\n  name: a\r\n",
+}
+
+
+def ids(found: tuple[Object, ...]) -> list[tuple[Id, str, object, object]]:
+    """Return what objects are known by, and all that they say."""
+    return [(each.id, str(each.place), each.labels, each.value()) for each in found]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_large_file_is_read_like_a_small_one(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = ids(objects(FORMS[form], f"small {form}"))
+    monkeypatch.setattr(module, "_LARGE", 0)
+    large = ids(objects(FORMS[form], f"large {form}"))
+    assert small
+    assert [(it[0], it[1].removeprefix("small "), *it[2:]) for it in small] == [
+        (it[0], it[1].removeprefix("large "), *it[2:]) for it in large
+    ]
+
+
+def test_where_they_are() -> None:
+    found = [(each.id.kind, each.place.line) for each in objects(COMPONENTS, "x.yaml")]
+    assert found == [
+        ("Namespace", 3),
+        ("CustomResourceDefinition", 9),
+        ("ClusterRole", 14),
+        ("Deployment", 22),
+        ("Deployment", 36),
+    ]
+    listed = objects("\n" + FORMS["a list"], "x.yaml")
+    assert [(each.id.name, str(each.place)) for each in listed] == [("a", "x.yaml:6"), ("b", "x.yaml:7")]
+
+
+def test_what_they_are_known_by() -> None:
+    assert [each.id for each in objects(COMPONENTS, "x.yaml")][::3] == [
+        Id("", "v1", "Namespace", "", "flux-system"),
+        Id("apps", "v1", "Deployment", "flux-system", "source-controller"),
+    ]
+    assert str(Id("apps", "v1", "Deployment", "a", "b").object) == "Deployment a/b"
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(
+    ("text", "reason", "line"),
+    [
+        ("kind: ConfigMap\nmetadata: {name: a}\n---\nkind: ConfigMap\n", "an object has no metadata.name", 4),
+        ("metadata: {name: a}\n", "an object has no kind", 1),
+        ("kind: A\nmetadata: x\n", "an object has no metadata.name", 1),
+        ("apiVersion: v1\nkind: A\nmetadata:\n  name: ~\n", "an object has no metadata.name", 1),
+        ("\n\n- a\n", "it is no object", 3),
+        ("kind: List\nitems: [a]\n", "an item of the list is no object", 2),
+        ("apiVersion: v1\nkind: [\nmetadata:\n  name: a\n", "it is not YAML", 4),
+    ],
+)
+def test_what_is_no_object_is_an_error(
+    text: str, reason: str, line: int, large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if large:
+        monkeypatch.setattr(module, "_LARGE", 0)
+    module._objects.cache_clear()
+    with pytest.raises(Unreadable, match=reason) as caught:
+        objects(text, "x.yaml")
+    assert caught.value.line == line
+
+
+def test_of_a_large_file_only_the_heads_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LARGE", 0)
+    (found,) = objects("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata: {a: b: c}\n", "broken.yaml")
+    assert found.id.name == "a"
+    assert found.value() == {}
+
+
+def test_labels_and_annotations_are_texts() -> None:
+    (found,) = objects("kind: A\nmetadata: {name: a, labels: {x: 1, y: ~, z: true}, annotations: [z]}\n", "x.yaml")
+    assert (found.labels, found.annotations) == ({"x": "1", "y": "", "z": "true"}, {})
+
+
+@pytest.mark.parametrize(
+    ("id", "namespace"),
+    [
+        (Id("", "v1", "Namespace", "", "a"), "_non_namespaceable_"),
+        (Id("", "v1", "ConfigMap", "", "a"), "default"),
+        (Id("", "v1", "ConfigMap", "x", "a"), "x"),
+        (Id("acme.example", "v1", "Namespace", "", "a"), "default"),
+    ],
+)
+def test_the_namespace_that_counts(id: Id, namespace: str) -> None:  # noqa: A002
+    assert id.effective_namespace == namespace
+
+
+def test_a_copy_shares_nothing() -> None:
+    value = {"a": [{"b": 1}], "c": "d"}
+    copy = copied(value)
+    copy["a"][0]["b"] = 2
+    assert value == {"a": [{"b": 1}], "c": "d"}
+
+
+@given(st.text(st.sampled_from("a-: \n#{}[]'\"|&*kindmetadataapiVersionname"), max_size=80))
+def test_anything_is_objects_or_an_error(text: str) -> None:
+    for size in (0, 1 << 16):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "_LARGE", size)
+            module._objects.cache_clear()
+            with contextlib.suppress(Unreadable):
+                assert all(each.id.name for each in objects(text, "x.yaml"))

@@ -1,0 +1,400 @@
+"""Whether the overlay still fits: what is told, how sure it is, and what is built for it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ci_automation.flux.hazard import Certainty
+from ci_automation.overlay.port import BuildFailed
+from ci_automation.overlay.preflight import Preflight, preflight
+from tests.unit.overlay.trees import CHANGED, COMPONENTS, MAP, PATH, Builder, check, failing, overlay, tree
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+REPLICAS = json.dumps([{"op": "add", "path": "/spec/replicas", "value": 2}])
+PATCHED = overlay(patches=[{"target": {"kind": "Deployment"}, "patch": REPLICAS}])
+WITHOUT_HELM = COMPONENTS[: COMPONENTS.rindex("---\napiVersion: apps/v1")]
+RULE = "- {apiGroups: [source]"
+MORE_RULES = COMPONENTS.replace(RULE, f"- {{apiGroups: [new], verbs: [get]}}\n{RULE}")
+FEWER_ARGS = COMPONENTS.replace("[--log-level=info, --storage-path=/data]", "[--storage-path=/data]")
+UNLABELED = COMPONENTS.replace("{part-of: flux, component: helm}", "{component: helm}")
+
+
+OTHER: dict[str, object] = {"kustomization.yaml": {"resources": ["own.yaml"]}, "own.yaml": MAP}
+
+
+SOME = (
+    f"no kustomization lists {PATH}: clusters that apply a folder with one do not get Flux's components; only "
+    f"those whose "
+    "path is ./flux-system do"
+)
+
+
+def said(found: Preflight) -> list[tuple[str, str]]:
+    """Return how sure each hazard is, and its sentence."""
+    return [(str(hazard.certainty), hazard.sentence) for hazard in found.hazards]
+
+
+def patch(operations: list[dict[str, Any]], **target: str) -> dict[str, object]:
+    """Return an overlay with a JSON patch."""
+    return overlay(patches=[{"target": target, "patch": json.dumps(operations)}])
+
+
+def replace(path: str, value: object = 1) -> dict[str, Any]:
+    """Return an operation."""
+    return {"op": "replace", "path": path, "value": value}
+
+
+class TestWhatIsBuilt:
+    @pytest.mark.parametrize(
+        "files",
+        [{}, {"own.yaml": MAP}, overlay(), {"flux-system/kustomization.yaml": {"resources": ["gotk-components.yaml"]}}],
+        ids=["nothing", "an object", "a list", "a list beside"],
+    )
+    def test_nothing_where_all_is_listed(self, files: Mapping[str, object]) -> None:
+        builder = Builder()
+        assert check(files, builder=builder) == Preflight()
+        assert check(files, builder=builder) == preflight(tree(files), tree(files, CHANGED), PATH, None)
+        assert builder.asked == []
+
+    def test_the_old_and_the_new(self) -> None:
+        builder = Builder()
+        assert check(PATCHED, builder=builder) == Preflight()
+        assert [(files[PATH].decode(), folder) for files, folder in builder.asked] == [
+            (COMPONENTS, "."),
+            (CHANGED, "."),
+        ]
+
+    def test_once_where_nothing_changes(self) -> None:
+        builder = Builder()
+        assert check(PATCHED, COMPONENTS, builder) == Preflight()
+        assert len(builder.asked) == 1
+
+    def test_what_kustomize_controller_makes(self) -> None:
+        builder = Builder()
+        check(
+            {"flux-system/kustomization.yaml": {"resources": ["gotk-components.yaml"], "namespace": "x"}},
+            builder=builder,
+        )
+        assert [files["kustomization.yaml"] for files, _ in builder.asked] == [b'resources:\n- "./flux-system"\n'] * 2
+
+    def test_nothing_with_a_remote_base(self) -> None:
+        builder = Builder()
+        files = overlay(resources=[PATH, "https://acme.example/base", "github.com/acme/x"], namespace="x")
+        (hazard,) = check(files, builder=builder).hazards
+        assert (hazard.certainty, hazard.sentence) == (
+            Certainty.CERTAIN,
+            (
+                "what a Kustomization with the path ./ applies was not built: it has a remote base, and nothing is "
+                "fetched here: github.com/acme/x, https://acme.example/base"
+            ),
+        )
+        assert [str(place) for place in hazard.places] == ["kustomization.yaml:1", "kustomization.yaml:1"]
+        assert hazard.remedies == ("put the files of the remote base into the artifact, and list them instead of it",)
+        assert builder.asked == []
+
+    def test_nothing_without_kustomize(self) -> None:
+        found = preflight(tree(PATCHED), tree(PATCHED, CHANGED), PATH, None)
+        sentence = "what a Kustomization with the path ./ applies was not built: there is no kustomize"
+        assert said(found) == [("unchecked", sentence)]
+
+
+class TestWhatCannotBeBuilt:
+    def test_is_certain(self) -> None:
+        (hazard,) = check(PATCHED, builder=failing(new="no such thing")).hazards
+        assert hazard.certainty is Certainty.CERTAIN
+        assert hazard.sentence == (
+            "what a Kustomization with the path ./ applies cannot be built with the new components: no such thing"
+        )
+
+    @pytest.mark.parametrize(
+        ("old", "words"),
+        [("no such thing", "; it is broken already"), ("another", "; with the present ones neither: another")],
+    )
+    def test_and_was_not_built_before(self, old: str, words: str) -> None:
+        (hazard,) = check(PATCHED, builder=failing(old=old, new="no such thing")).hazards
+        assert hazard.certainty is Certainty.CERTAIN
+        assert hazard.sentence.endswith(f"no such thing{words}")
+
+    def test_but_was_before_is_no_hazard(self) -> None:
+        assert check(PATCHED, builder=failing(old="no such thing")).hazards == ()
+
+    def test_names_the_patch_that_finds_nothing(self) -> None:
+        files = patch([replace("/spec/template/spec/containers/0/args/1/x")], name="source-controller")
+        (hazard,) = check(files, builder=failing(old="x", new="x")).hazards
+        assert [str(place) for place in hazard.places] == ["kustomization.yaml:1"]
+
+    def test_for_an_unknown_field_may_be_built_in_a_cluster(self) -> None:
+        (hazard,) = check(PATCHED, builder=failing(new='json: unknown field "foo"')).hazards
+        assert hazard.certainty is Certainty.POSSIBLE
+
+    def test_is_no_yaml(self) -> None:
+        builder = Builder({CHANGED.encode(): "a: ["})
+        (hazard,) = check(PATCHED, builder=builder).hazards
+        assert "it is not YAML" in hazard.sentence
+
+    def test_is_told_without_kustomize_too_where_nothing_is_patched(self) -> None:
+        twice = CHANGED + "---\n" + MAP
+        files = {"own.yaml": MAP}
+        found = preflight(tree(files), tree(files, twice), PATH, None)
+        assert said(found) == [
+            (
+                "certain",
+                (
+                    "what a Kustomization with the path ./ applies cannot be built with the new components: "
+                    "ConfigMap flux-system/settings is there twice: flux-system/gotk-components.yaml:50 and own.yaml:1"
+                ),
+            )
+        ]
+
+    def test_is_told_without_kustomize_as_far_as_it_shows(self) -> None:
+        files = overlay(patches=[{"patch": MAP}, {"patch": "kind: A\nmetadata: {name: a}"}])
+        old, new = COMPONENTS + "---\n" + MAP, COMPONENTS
+        found = preflight(tree(files, old), tree(files, new), PATH, None)
+        assert [it for it in said(found) if "cannot be built" in it[1]] == [
+            (
+                "certain",
+                (
+                    "what a Kustomization with the path ./ applies cannot be built with the new components: "
+                    "the patch of ConfigMap flux-system/settings hits nothing"
+                ),
+            )
+        ]
+
+    def test_is_one_line_and_no_longer_than_one_reads(self) -> None:
+        (hazard,) = check(PATCHED, builder=failing(new="a\n::error::\x1b[31m" + "x" * 5000)).hazards
+        assert hazard.sentence.isprintable()
+        assert len(hazard.sentence) == 1003
+
+
+class TestWhatHitsNothingAnyMore:
+    @pytest.mark.parametrize(
+        ("files", "sentence"),
+        [
+            pytest.param(
+                overlay(patches=[{"target": {"name": "helm-controller"}, "patch": REPLICAS}]),
+                "the patch of objects helm-controller matched Deployment flux-system/helm-controller, and matches "
+                "nothing of the new components",
+                id="a patch",
+            ),
+            pytest.param(
+                overlay(images=[{"name": "ghcr.io/fluxcd/helm-controller", "newTag": "x"}]),
+                "the image ghcr.io/fluxcd/helm-controller matched Deployment flux-system/helm-controller, and matches "
+                "nothing of the new components",
+                id="an image",
+            ),
+            pytest.param(
+                overlay(replacements=[{"targets": [{"select": {"name": "helm-.*"}}]}]),
+                "the replacement in objects helm-.* matched Deployment flux-system/helm-controller, and matches "
+                "nothing "
+                "of the new components",
+                id="a replacement",
+            ),
+        ],
+    )
+    def test_is_certain(self, files: Mapping[str, object], sentence: str) -> None:
+        found = check(files, WITHOUT_HELM)
+        assert said(found) == [("certain", sentence)]
+        assert [str(place) for place in found.hazards[0].places] == ["kustomization.yaml:1"]
+
+    def test_says_what_is_there_instead(self) -> None:
+        (hazard,) = check(overlay(patches=[{"target": {"name": "helm-.*"}, "patch": REPLICAS}]), WITHOUT_HELM).hazards
+        assert hazard.remedies == (
+            (
+                "kustomization.yaml:1: name what it is meant for, or remove patches[0]; there is "
+                "Deployment flux-system/source-controller"
+            ),
+        )
+
+    def test_a_name_and_a_namespace(self) -> None:
+        only = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: x}\n"
+        found = check(overlay(namespace="gitops", namePrefix="our-"), only)
+        lost = [hazard for hazard in found.hazards if hazard.certainty is Certainty.CERTAIN]
+        assert [hazard.sentence.partition(" matched ")[0] for hazard in lost] == ["namespace gitops", "namePrefix our-"]
+        assert [hazard.remedies[0].partition(": ")[0] for hazard in lost] == ["kustomization.yaml:1"] * 2
+
+    def test_and_never_did_is_advice(self) -> None:
+        found = check(overlay(patches=[{"target": {"name": "ghost"}, "patch": REPLICAS}]))
+        assert said(found) == [("advice", "the patch of objects ghost matches nothing")]
+
+    def test_and_may_do_so_in_a_remote_base_is_none(self) -> None:
+        files = overlay(resources=[PATH, "github.com/a/b"], images=[{"name": "ghost"}])
+        assert [name for name, _ in said(check(files))] == ["certain"]
+
+    def test_one_of_several_is_possible(self) -> None:
+        files = overlay(patches=[{"target": {"kind": "Deployment", "labelSelector": "part-of"}, "patch": REPLICAS}])
+        assert said(check(files, UNLABELED)) == [
+            (
+                "possible",
+                (
+                    "the patch of Deployment with part-of does not match Deployment flux-system/helm-controller "
+                    "any more, "
+                    "which is still there"
+                ),
+            )
+        ]
+        assert check(files, WITHOUT_HELM).hazards == ()
+
+    def test_many_are_counted(self) -> None:
+        maps = "---\n".join(MAP.replace("settings", f"s{number}") for number in range(10))
+        files = overlay(patches=[{"target": {"kind": "ConfigMap"}, "patch": "kind: A\nmetadata: {name: a}"}])
+        old, new = tree(files, f"{COMPONENTS}---\n{maps}"), tree(files)
+        assert (
+            "ConfigMap flux-system/s7 and 2 more, and matches"
+            in preflight(old, new, PATH, Builder()).hazards[0].sentence
+        )
+
+    def test_is_acknowledged_by_all_that_it_says(self) -> None:
+        def fingerprint(text: str) -> str:
+            files = overlay(patches=[{"target": {"name": "helm-.*"}, "patch": text}])
+            return check(files, WITHOUT_HELM).hazards[0].fingerprint
+
+        assert fingerprint(REPLICAS) == fingerprint(REPLICAS)
+        assert fingerprint(REPLICAS) != fingerprint(REPLICAS.replace("2", "3"))
+
+
+class TestWhatMeansSomethingElse:
+    def test_a_rule_by_its_number(self) -> None:
+        (hazard,) = check(patch([replace("/rules/1/verbs", [])], kind="ClusterRole"), MORE_RULES).hazards
+        assert hazard.certainty is Certainty.CERTAIN
+        assert hazard.sentence == (
+            "the patch of ClusterRole means /rules/1 of ClusterRole crd-controller: that was "
+            '{"apiGroups": [""], "resources": ["tokens"], "verbs": ["create"]} and is '
+            '{"apiGroups": ["source"], "resources": ["*"], "verbs": ["*"]} in the new components; '
+            "the former is number 2 now"
+        )
+        assert hazard.remedies[0] == "kustomization.yaml:1: change the number 1 in /rules/1 to 2"
+
+    def test_an_argument_that_is_gone(self) -> None:
+        files = patch([replace("/spec/template/spec/containers/0/args/0", "x")], name="source-controller")
+        (hazard,) = check(files, FEWER_ARGS).hazards
+        assert "that was --log-level=info and is --storage-path=/data in the new components" in hazard.sentence
+        assert hazard.sentence.endswith("; the former is gone")
+        assert len(hazard.remedies) == 1
+
+    def test_is_told_once_for_each_way(self) -> None:
+        operations = [replace("/rules/1/verbs/0"), replace("/rules/1/resources/0"), replace("/rules/0/verbs/0")]
+        found = check(patch(operations, kind="ClusterRole"), MORE_RULES)
+        assert [hazard.sentence.split()[5] for hazard in found.hazards] == ["/rules/1", "/rules/0"]
+
+    def test_may_be_the_same_edited(self) -> None:
+        edited = MORE_RULES.replace("tokens", "tickets")
+        (hazard,) = check(patch([replace("/rules/1/verbs", [])], kind="ClusterRole"), edited).hazards
+        assert hazard.certainty is Certainty.POSSIBLE
+
+    @pytest.mark.parametrize(
+        "operations",
+        [
+            [{"op": "add", "path": "/rules/0", "value": {}}],
+            [{"op": "add", "path": "/rules/-", "value": {}}],
+            [replace("/rules/7/verbs")],
+            [replace("/aggregationRule")],
+        ],
+        ids=["put before", "put behind", "outside", "no number"],
+    )
+    def test_what_means_nothing_by_number_is_none(self, operations: list[dict[str, Any]]) -> None:
+        assert check(patch(operations, kind="ClusterRole"), MORE_RULES).hazards == ()
+
+    def test_a_patch_that_is_new_is_none(self) -> None:
+        files = patch([replace("/rules/1/verbs", [])], kind="ClusterRole")
+        assert check(overlay(), MORE_RULES, then=files).hazards == ()
+
+    def test_an_object_that_is_new_is_none(self) -> None:
+        role = "apiVersion: v1\nkind: ClusterRole\nmetadata: {name: new}\nrules: [{verbs: [x]}, {verbs: [y]}]\n"
+        files = patch([replace("/rules/1/verbs", [])], kind="ClusterRole")
+        assert check(files, f"{COMPONENTS}---\n{role}").hazards == ()
+
+    def test_a_test_before_it_is_enough(self) -> None:
+        rule = {"apiGroups": [""], "resources": ["tokens"], "verbs": ["create"]}
+        operations = [{"op": "test", "path": "/rules/1", "value": rule}, replace("/rules/1/verbs", [])]
+        found = check(patch(operations, kind="ClusterRole"), MORE_RULES, failing(new="testing value failed"))
+        assert found.hazards == ()
+
+
+class TestClustersThatDoNotGetTheComponents:
+    def test_may_be_some(self) -> None:
+        assert said(check(OTHER)) == [
+            (
+                "possible",
+                SOME,
+            )
+        ]
+
+    def test_may_be_all(self) -> None:
+        files = {"flux-system/kustomization.yaml": {"resources": ["own.yaml"]}, "flux-system/own.yaml": MAP}
+        ((certainty, sentence),) = said(check(files))
+        assert certainty == "possible"
+        assert sentence.endswith("do not get Flux's components")
+
+    @pytest.mark.parametrize("before", [{}, overlay()], ids=["made", "listed"])
+    def test_are_certain_where_they_got_them_before(self, before: dict[str, object]) -> None:
+        found = check(before, then=OTHER)
+        assert [each for each in said(found) if each[0] == "certain"] == [
+            (
+                "certain",
+                SOME,
+            )
+        ]
+
+
+class TestWhatAPruneDeletes:
+    def test_is_what_is_not_there_any_more(self) -> None:
+        files = {"own.yaml": MAP}
+        found = check(files, then={"own.yaml": MAP.replace("settings", "others")})
+        assert [str(each) for each in found.pruned] == ["ConfigMap flux-system/settings"]
+        assert [str(each) for each in found.added] == ["ConfigMap flux-system/others"]
+        assert found.hazards == ()
+
+    def test_is_what_was_built(self) -> None:
+        builder = Builder({CHANGED.encode(): MAP})
+        found = check(PATCHED, builder=builder)
+        assert len(found.pruned) == 5
+        assert [str(each) for each in found.added] == ["ConfigMap flux-system/settings"]
+
+    def test_is_seen_without_a_build_where_one_fails(self) -> None:
+        found = check(PATCHED, WITHOUT_HELM, Builder({WITHOUT_HELM.encode(): BuildFailed("x")}))
+        assert [str(each) for each in found.pruned] == ["Deployment flux-system/helm-controller"]
+
+    def test_with_what_is_in_it_is_possible(self) -> None:
+        own = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: own}\n"
+        files = {"own.yaml": own, "space.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: space}\n"}
+        assert said(check(files, then={})) == [
+            (
+                "possible",
+                (
+                    "Namespace space is not applied any more: a Kustomization that prunes deletes it, "
+                    "with everything in it"
+                ),
+            ),
+            (
+                "possible",
+                (
+                    "CustomResourceDefinition own is not applied any more: a Kustomization that prunes deletes "
+                    "it, with "
+                    "every object of its kind"
+                ),
+            ),
+        ]
+
+    def test_by_the_release_itself_is_told_by_another_gate(self) -> None:
+        without = COMPONENTS.replace("kind: CustomResourceDefinition", "kind: Other")
+        found = check({}, without)
+        assert [str(each) for each in found.pruned] == ["CustomResourceDefinition buckets.source"]
+        assert found.hazards == ()
+
+
+def test_several_ways_tell_the_same_once() -> None:
+    base = {"resources": ["../../base"]}
+    files = {
+        "base/kustomization.yaml": {
+            "resources": [f"../{PATH}"],
+            "images": [{"name": "ghcr.io/fluxcd/helm-controller"}],
+        },
+        "clusters/a/kustomization.yaml": base,
+        "clusters/b/kustomization.yaml": base,
+    }
+    assert len(check(files, WITHOUT_HELM).hazards) == 1

@@ -1,0 +1,126 @@
+"""What a hold keeps back, until when, and what it lets through."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.flux.release import Release
+from ci_automation.flux.version import Version
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.gates import Situation, release_verdicts
+from ci_automation.policy.hold import Hold, Offered, hold_verdict, still_on
+from ci_automation.policy.model import STEPS, Action, Policy
+from ci_automation.policy.select import select
+
+AT = datetime(2026, 11, 21, tzinfo=UTC)
+NOW, DAY = AT + timedelta(days=3), timedelta(days=1)
+REFUSED = Digest.of(b"refused")
+HOLD = Hold(Version.parse("v2.9.4"), REFUSED, AT)
+
+
+def offered(version: str, since: datetime | None = AT - DAY, digest: Digest | None = None) -> Offered:
+    return Offered(Version.parse(version), since, digest)
+
+
+@pytest.mark.parametrize(
+    ("what", "waits"),
+    [
+        pytest.param(offered("v2.9.4"), True, id="the refused version"),
+        pytest.param(offered("v2.9.4", NOW), True, id="the refused version, whatever its date"),
+        pytest.param(offered("v2.9.3"), True, id="one between, that was there"),
+        pytest.param(offered("v2.8.8"), True, id="one of the old minor, that was there"),
+        pytest.param(offered("v2.8.9", AT + DAY), False, id="one of the old minor, that came since"),
+        pytest.param(offered("v2.8.9", None), True, id="one between, and nobody knows since when"),
+        pytest.param(offered("v2.9.5"), False, id="a newer one"),
+        pytest.param(offered("v3.0.0", AT + DAY), False, id="a new major"),
+        pytest.param(Offered(digest=REFUSED), True, id="the refused digest, at a version that stays"),
+        pytest.param(Offered(digest=Digest.of(b"other")), False, id="another digest, at a version that stays"),
+        pytest.param(offered("v2.9.5", digest=REFUSED), True, id="the refused digest, whatever its version"),
+    ],
+)
+def test_what_waits(what: Offered, *, waits: bool) -> None:
+    assert HOLD.keeps_back(what, NOW) is waits
+    assert hold_verdict((HOLD,), what, NOW).decision is (Decision.HOLD if waits else Decision.AUTO)
+
+
+@pytest.mark.parametrize(("days", "waits"), [(1, True), (0, False), (-1, False)])
+def test_a_date_ends_it(*, days: int, waits: bool) -> None:
+    hold = replace(HOLD, until=NOW + days * DAY)
+    assert hold.is_on(NOW) is waits
+    assert hold.keeps_back(offered("v2.9.4"), NOW) is waits
+    assert still_on((hold,), Version.parse("v2.8.8"), NOW) == ((hold,) if waits else ())
+
+
+@pytest.mark.parametrize(("version", "goes_on"), [("v2.8.8", True), ("v2.9.4", True), ("v2.9.5", False)])
+def test_it_goes_along_until_something_newer_is_there(version: str, *, goes_on: bool) -> None:
+    assert still_on((HOLD,), Version.parse(version), NOW) == ((HOLD,) if goes_on else ())
+
+
+@pytest.mark.parametrize(
+    ("hold", "said"),
+    [
+        (HOLD, "v2.9.4 was rolled back on 2026-11-21, and it waits until there is a newer release"),
+        (
+            replace(HOLD, until=NOW + DAY, reason="webhooks time out"),
+            "v2.9.4 was rolled back on 2026-11-21, and it waits until 2026-11-25 00:00 UTC: webhooks time out",
+        ),
+    ],
+)
+def test_it_says_what_waits_and_why(hold: Hold, said: str) -> None:
+    verdict = hold_verdict((hold,), offered("v2.9.4"), NOW)
+    assert (verdict.gate, verdict.reason) == ("hold", said)
+    assert str(REFUSED) in verdict.looked_at
+
+
+def test_it_says_too_that_nothing_waits() -> None:
+    assert hold_verdict((), offered("v2.9.4"), NOW).looked_at == "0 holds on the present digest"
+    assert hold_verdict((HOLD,), offered("v2.9.5"), NOW).looked_at == "1 hold on the present digest"
+
+
+def test_of_several_holds_one_is_enough() -> None:
+    older = replace(HOLD, version=Version.parse("v2.9.0"), digest=Digest.of(b"older"))
+    assert hold_verdict((older, HOLD), offered("v2.9.4"), NOW).decision is Decision.HOLD
+
+
+def situation(*holds: Hold) -> Situation:
+    policy = Policy(actions=dict.fromkeys(STEPS, Action.AUTO), min_release_age=dict.fromkeys(STEPS, timedelta()))
+    return Situation(Version.parse("v2.8.8"), policy, NOW, holds=holds)
+
+
+def releases(*versions: str) -> tuple[Release, ...]:
+    return tuple(Release(Version.parse(version), AT - DAY) for version in versions)
+
+
+def test_the_gate_is_asked_of_every_step() -> None:
+    (release,) = releases("v2.9.4")
+    verdict = next(it for it in release_verdicts(release, situation(HOLD)) if it.gate == "hold")
+    assert verdict.decision is Decision.HOLD
+
+
+def test_nothing_between_takes_the_place_of_what_was_refused() -> None:
+    selection = select(situation(HOLD), releases("v2.9.0", "v2.9.3", "v2.9.4"))
+    assert [(str(it.release.version), it.decision) for it in selection.steps] == [("v2.9.4", Decision.HOLD)]
+
+
+def test_something_newer_is_taken_past_it() -> None:
+    selection = select(situation(HOLD), releases("v2.9.3", "v2.9.4", "v2.9.5"))
+    assert [(str(it.release.version), it.decision) for it in selection.steps] == [("v2.9.5", Decision.AUTO)]
+
+
+_VERSIONS = st.builds(lambda minor, patch: Version.parse(f"v2.{minor}.{patch}"), st.integers(0, 9), st.integers(0, 9))
+_TIMES = st.integers(-900, 900).map(lambda days: AT + days * DAY)
+
+
+@given(_VERSIONS, _TIMES, _TIMES)
+def test_without_a_date_the_refused_version_never_comes_back_and_a_newer_one_is_never_kept_back(
+    version: Version, since: datetime, now: datetime
+) -> None:
+    assert HOLD.keeps_back(Offered(HOLD.version, since), now)
+    if version > HOLD.version:
+        assert not HOLD.keeps_back(Offered(version, since), now)

@@ -1,0 +1,100 @@
+"""The gates of a promotion, each by its one rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.flux.version import Step, Version
+from ci_automation.policy.decision import Decision, Verdict, decide
+from ci_automation.policy.model import Action, Policy
+from ci_automation.policy.promotion import Candidate, Goal, Word, promotion_verdicts
+from ci_automation.policy.ranges import Range
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+OLD, PATCH, MINOR = (Version.parse(text) for text in ("v2.8.7", "v2.8.8", "v2.9.4"))
+CANDIDATE = Candidate(
+    "oci://registry.example/staging:stable", Digest("1" * 64), PATCH, NOW - timedelta(days=3, hours=2)
+)
+GOAL = Goal(OLD, Policy(), NOW, timedelta(hours=72))
+
+
+def said(gate: str, candidate: Candidate = CANDIDATE, goal: Goal = GOAL) -> Verdict:
+    (found,) = [verdict for verdict in promotion_verdicts(candidate, goal) if verdict.gate == gate]
+    return found
+
+
+def test_what_has_waited_happens_by_itself() -> None:
+    verdicts = promotion_verdicts(CANDIDATE, GOAL)
+    assert decide(verdicts) is Decision.AUTO
+    assert [verdict.gate for verdict in verdicts] == [
+        *("soak", "direction", "prereleases", "range", "kind", "freeze", "paused")
+    ]
+    assert all(verdict.reason and verdict.looked_at for verdict in verdicts)
+
+
+@pytest.mark.parametrize(
+    ("since", "after", "decision", "words"),
+    [
+        (timedelta(hours=72), timedelta(hours=72), Decision.AUTO, "for 3d"),
+        (timedelta(hours=71, minutes=59), timedelta(hours=72), Decision.HOLD, "for 2d 23h, and waits"),
+        (timedelta(minutes=7), timedelta(), Decision.AUTO, "for 7m"),
+        (timedelta(minutes=7), timedelta(hours=1), Decision.HOLD, "until 2026-11-21 12:53 UTC"),
+        (timedelta(hours=-1), timedelta(), Decision.AUTO, "for 0m"),
+        (timedelta(hours=-1), timedelta(seconds=1), Decision.HOLD, "for 0m"),
+    ],
+    ids=["just", "not quite", "no wait", "young", "a clock that is ahead", "a clock that is ahead, and a wait"],
+)
+def test_the_wait_counts_from_the_record(since: timedelta, after: timedelta, decision: Decision, words: str) -> None:
+    verdict = said("soak", replace(CANDIDATE, since=NOW - since), replace(GOAL, after=after))
+    assert verdict.decision is decision
+    assert words in verdict.reason
+
+
+@pytest.mark.parametrize("after", [timedelta(), timedelta(hours=1)], ids=["no wait", "a wait"])
+def test_without_a_record_nobody_knows(after: timedelta) -> None:
+    verdict = said("soak", replace(CANDIDATE, since=None), replace(GOAL, after=after))
+    assert verdict.decision is Decision.HOLD
+    assert "no record" in verdict.reason
+
+
+def test_each_piece_of_evidence_has_its_own_say() -> None:
+    words = (Word(speaks_for=True, sentence="yes", looked_at="a"), Word(speaks_for=False, sentence="no", looked_at="b"))
+    verdicts = promotion_verdicts(replace(CANDIDATE, evidence=words), GOAL)
+    found = [verdict for verdict in verdicts if verdict.gate == "evidence"]
+    assert found == [
+        Verdict("evidence", Decision.AUTO, "yes", "a"),
+        Verdict("evidence", Decision.HOLD, "no", "b"),
+    ]
+
+
+def test_a_first_digest_takes_a_person_and_the_range_counts_no_more() -> None:
+    goal = replace(GOAL, current=None)
+    assert said("first", goal=goal).decision is Decision.APPROVAL
+    assert decide(promotion_verdicts(CANDIDATE, goal)) is Decision.APPROVAL
+
+
+@pytest.mark.parametrize(
+    ("goal", "gate", "decision"),
+    [
+        (replace(GOAL, current=MINOR), "direction", Decision.REFUSED),
+        (replace(GOAL, policy=Policy(range=Range.parse("<2.8.8"))), "range", Decision.REFUSED),
+        (replace(GOAL, policy=Policy({**Policy().actions, Step.PATCH: Action.NEVER})), "kind", Decision.REFUSED),
+        (replace(GOAL, paused=True), "paused", Decision.HOLD),
+    ],
+    ids=["down", "range", "never", "paused"],
+)
+def test_the_policy_of_the_target_counts(goal: Goal, gate: str, decision: Decision) -> None:
+    assert said(gate, goal=goal).decision is decision
+
+
+def test_a_minor_takes_a_person_by_the_usual_policy() -> None:
+    assert decide(promotion_verdicts(replace(CANDIDATE, version=MINOR), GOAL)) is Decision.APPROVAL
+
+
+def test_the_same_version_with_other_contents_is_not_asked_for_its_range() -> None:
+    goal = replace(GOAL, current=PATCH, policy=Policy(range=Range.parse("<2.0.0")))
+    assert decide(promotion_verdicts(CANDIDATE, goal)) is Decision.AUTO

@@ -1,0 +1,443 @@
+"""Changes, hazards and gates as people see them: the same in each form, the gravest first, harmless, and short."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.flux.changes.model import Change, ChangeClass, ChangeKind, ObjectId, Severity, fingerprint
+from ci_automation.flux.hazard import Certainty, Hazard, Place
+from ci_automation.flux.options import Options
+from ci_automation.flux.proof import Proof
+from ci_automation.flux.version import Version
+from ci_automation.policy.content import Content, content_verdicts
+from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.policy.gates import Situation
+from ci_automation.policy.model import Acknowledgement, Policy
+from ci_automation.policy.plan import PlannedStep
+from ci_automation.report.changes import (
+    Line,
+    acknowledgement_markdown,
+    difference_markdown,
+    gates_markdown,
+    markdown_sections,
+    step_parts,
+    text_parts,
+)
+from ci_automation.report.findings import Findings
+from ci_automation.report.text import Table
+
+SOURCE = ObjectId("apps", "Deployment", "flux-system", "source-controller")
+ROLE = ObjectId("rbac.authorization.k8s.io", "ClusterRole", "", "crd-controller")
+POLICIES = ObjectId("apiextensions.k8s.io", "CustomResourceDefinition", "", "imagepolicies.image.toolkit.fluxcd.io")
+
+
+def change(kind: ChangeKind, severity: Severity, sentence: str, where: ObjectId = SOURCE) -> Change:
+    return Change(kind, where, severity, sentence, "spec", "a", "b", fingerprint(kind, str(where), sentence))
+
+
+IMAGE = change(ChangeKind.IMAGE, Severity.INFO, "source-controller goes from v1.8.0 to v1.9.4")
+WIDER = change(ChangeKind.RULE_WIDENED, Severity.DANGER, "it may do anything to secrets", ROLE)
+KNOWN = change(ChangeKind.RULE_ADDED, Severity.WARNING, "it may list namespaces", ROLE)
+TIGHTER = change(ChangeKind.VALIDATION_TIGHTENED, Severity.WARNING, "spec.filter is required", POLICIES)
+TEXTS = tuple(change(ChangeKind.TEXT, Severity.INFO, f"a description is other ({n})", POLICIES) for n in range(3))
+LABEL = change(ChangeKind.VERSION_LABEL, Severity.INFO, "its label says v2.9.4")
+NOTE = change(ChangeKind.METADATA, Severity.INFO, "it has another annotation")
+CHANGES = (IMAGE, *TEXTS, KNOWN, LABEL, TIGHTER, NOTE, WIDER)
+
+STORED = Hazard(
+    "crds",
+    Certainty.CERTAIN,
+    "imagepolicies v1beta2",
+    "objects are stored as v1beta2, which v2.9.4 does not have",
+    (Place("apps/policy.yaml", 12), Place("overlay/all.yaml")),
+    ("flux migrate -f apps/policy.yaml", "kubectl get crd imagepolicies.image.toolkit.fluxcd.io\nkubectl get ns"),
+)
+LATE = Hazard("compatibility", Certainty.ADVICE, "support", "v2.8 is supported until v2.11")
+UNSEEN = Hazard("overlay", Certainty.UNCHECKED, "kustomize", "there is no kustomize")
+HAZARDS = (LATE, UNSEEN, STORED)
+PRUNED = ("Deployment flux-system/old", f"CustomResourceDefinition {POLICIES.name}", "Service flux-system/old")
+GATES = (
+    Verdict("kind", Decision.APPROVAL, "a minor release needs approval", "policy.minor: approval"),
+    Verdict("changes", Decision.AUTO, "it changes much", "8 changes"),
+    Verdict("acknowledged", Decision.AUTO, "it may list namespaces; acknowledged", KNOWN.fingerprint),
+    Verdict("rbac", Decision.APPROVAL, WIDER.sentence, f"the policy asks for rbac, 1 change, {WIDER.fingerprint}"),
+    Verdict("crdTightened", Decision.REFUSED, TIGHTER.sentence, "the policy refuses crdTightened, 1 change"),
+    Verdict("image", Decision.AUTO, IMAGE.sentence, "the policy lets through image, 1 change"),
+    Verdict("crds", Decision.REFUSED, STORED.sentence, f"certain, {STORED.fingerprint}"),
+    Verdict("overlay", Decision.APPROVAL, UNSEEN.sentence, f"unchecked, {UNSEEN.fingerprint}"),
+    Verdict("compatibility", Decision.AUTO, LATE.sentence, f"advice, {LATE.fingerprint}"),
+)
+FOUND = Findings(CHANGES, HAZARDS, PRUNED, GATES)
+STEP = PlannedStep(
+    Version.parse("v2.8.8"), Version.parse("v2.9.4"), Digest.of(b"a"), Digest.of(b"b"), Decision.REFUSED, ("why",),
+    Options(), Digest.of(b"o"), Digest.of(b"r"), Proof.KNOWN,
+    changes=CHANGES, hazards=HAZARDS, pruned=PRUNED, gates=GATES,
+)  # fmt: skip
+
+
+def text(found: Findings, *, every: bool = False) -> str:
+    parts = text_parts(found, every=every)
+    return "\n".join(part.to_text() if isinstance(part, Table) else part.text for part in parts)
+
+
+def markdown(found: Findings, rows: int = 100) -> str:
+    sections = "\n\n".join(f"### {title}\n\n{body}" for title, body in markdown_sections(found, rows))
+    return "\n\n".join([sections, gates_markdown(found, rows), acknowledgement_markdown(found, rows)])
+
+
+def plain(page: str) -> str:
+    """Return what a reader sees of Markdown, on one line."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(page)
+    return " ".join(
+        "".join(child.content for child in token.children) if token.children else token.content for token in tokens
+    )
+
+
+def in_order(page: str, *words: str) -> bool:
+    places = [page.find(word) for word in words]
+    return -1 not in places and places == sorted(places)
+
+
+def test_text_markdown_and_json_show_the_same() -> None:
+    told = FOUND.to_json()
+    assert json.loads(json.dumps(told)) == told
+    step = STEP.to_json()
+    for key, of_step in (("changes", step["changes"]["all"]), ("hazards", step["hazards"]), ("gates", step["gates"])):
+        assert sorted(map(str, told[key])) == sorted(map(str, of_step))
+    assert sorted(told["pruned"]) == sorted(step["pruned"])
+    short, every, page = (" ".join(it.split()) for it in (text(FOUND), text(FOUND, every=True), plain(markdown(FOUND))))
+    for each in told["changes"]:
+        row = (each["severity"], each["class"], str(ObjectId(**each["object"])), each["sentence"])
+        counted = each["class"] in {"crdText", "version", "metadata"}
+        assert all(word in every for word in (*row, each["path"], each["from"], each["to"], each["fingerprint"]))
+        assert [each["sentence"] in form for form in (short, page)] == [not counted] * 2
+        if not counted:
+            assert all(word in form for form in (short, page) for word in row)
+    for each in told["hazards"]:
+        lines = [line for remedy in each["remedies"] for line in remedy.split("\n")]
+        places = [str(Place(**place)) for place in each["places"]]
+        words = (each["gate"], each["certainty"], each["sentence"], each["fingerprint"], *places, *lines)
+        assert all(word in form for form in (short, page) for word in words)
+    for each in told["gates"]:
+        assert all(each[key] in form for form in (short, page) for key in ("gate", "verdict", "reason", "input"))
+    assert all(name in form for form in (short, page) for name in told["pruned"])
+    for form in (short, page):
+        assert (
+            "3 of texts and printer columns in CRDs (crdText), 1 of labels with the version (version), 1 of labels"
+            in form
+        )
+
+
+def test_what_is_grave_comes_first() -> None:
+    for form in (text(FOUND), markdown(FOUND)):
+        assert in_order(
+            form, STORED.sentence, UNSEEN.sentence, LATE.sentence, "every object of its kind", WIDER.sentence
+        )
+        assert in_order(
+            form[form.index("severity") :], WIDER.sentence, KNOWN.sentence, TIGHTER.sentence, IMAGE.sentence
+        )
+        gates = form[form.index("input") :]
+        assert in_order(gates, "spec.filter is required", "a minor release needs approval", "it changes much")
+
+
+@pytest.mark.parametrize(
+    ("it", "takes"),
+    [(WIDER, "approval"), (KNOWN, "acknowledged"), (TIGHTER, "refused"), (IMAGE, "auto"), (LABEL, "")],
+    ids=lambda it: str(getattr(it, "kind", it)),
+)
+def test_each_change_says_what_it_takes(it: Change, takes: str) -> None:
+    assert FOUND.taken().change(it) == takes
+    assert replace(FOUND, gates=()).taken().change(it) == ""
+
+
+def test_each_hazard_says_what_it_takes() -> None:
+    assert [FOUND.taken().hazard(it) for it in (STORED, UNSEEN, LATE)] == ["refused", "approval", "auto"]
+    known = (Verdict("acknowledged", Decision.AUTO, "fine", STORED.fingerprint),)
+    assert Findings(hazards=HAZARDS, gates=known).taken().hazard(STORED) == "acknowledged"
+
+
+def test_what_it_takes_is_what_the_gates_of_the_policy_say() -> None:
+    until = datetime(2030, 1, 1, tzinfo=UTC)
+    known = tuple(Acknowledgement(it.fingerprint, until, "fine") for it in (KNOWN, STORED))
+    policy = Policy(refuse=frozenset({ChangeClass.CRD_TIGHTENED}), acknowledge=known)
+    situation = Situation(STEP.old_version, policy, datetime(2026, 11, 21, tzinfo=UTC))
+    possible = replace(STORED, certainty=Certainty.POSSIBLE, subject="y")
+    certain = replace(STORED, subject="z")
+    content = Content(changes=CHANGES, hazards=(*HAZARDS, possible, certain), overlay_changed=("a.yaml (new)",))
+    found = Findings(content.changes, content.hazards, gates=content_verdicts(content, situation))
+    changes = (KNOWN, WIDER, TIGHTER, IMAGE, TEXTS[0])
+    hazards = (STORED, certain, possible, UNSEEN, LATE)
+    assert [found.taken().change(it) for it in changes] == ["acknowledged", "approval", "refused", "auto", "auto"]
+    assert [found.taken().hazard(it) for it in hazards] == ["acknowledged", "refused", "approval", "approval", "auto"]
+
+
+def test_a_hazard_of_the_overlay_says_nothing_of_files_that_change() -> None:
+    file = change(ChangeKind.OVERLAY_FILE, Severity.INFO, "a.yaml is new")
+    assert Findings((file,), HAZARDS, gates=GATES).taken().change(file) == ""
+
+
+def test_what_stops_it_can_be_acknowledged_with_what_is_printed() -> None:
+    refused = {STORED.fingerprint: "crds", TIGHTER.fingerprint: "crdTightened"}
+    asked = {
+        STORED.fingerprint: "crds",
+        UNSEEN.fingerprint: "overlay",
+        WIDER.fingerprint: "rbac",
+        TIGHTER.fingerprint: "crdTightened",
+    }
+    block, every = (
+        text(FOUND, every=every).partition("configuration:\n")[2].partition("\nWhy")[0] for every in (False, True)
+    )
+    page = acknowledgement_markdown(FOUND, 9).removeprefix("```yaml\n").removesuffix("\n```")
+    for form, stops in ((block, refused), (page, refused), (every, asked)):
+        entries = yaml.safe_load(form)["acknowledge"]
+        assert [entry["fingerprint"] for entry in entries] == list(stops)
+        assert all(entry.keys() == {"fingerprint", "until", "reason"} for entry in entries)
+        assert [line.partition("  # ")[2] for line in form.splitlines()[1:]] == list(stops.values())
+    assert acknowledgement_markdown(FOUND, 1).endswith("# and 1 more\n```")
+    assert acknowledgement_markdown(Findings(CHANGES, (LATE,)), 9) == ""
+
+
+def test_where_an_approval_is_the_way_nothing_is_to_be_acknowledged() -> None:
+    found = replace(FOUND, gates=tuple(gate for gate in GATES if gate.decision is not Decision.REFUSED))
+    assert "To accept what stops it" not in text(found)
+    assert "To accept what stops it" in text(found, every=True)
+    assert acknowledgement_markdown(found, 9) == ""
+
+
+@pytest.mark.parametrize("like_a_number", ["1234567890123456", "0000000000000017", "12345678901234e5"])
+def test_a_fingerprint_that_looks_like_a_number_is_a_text_where_it_is_pasted(like_a_number: str) -> None:
+    found = Findings((replace(TIGHTER, fingerprint=like_a_number),), gates=GATES)
+    page = acknowledgement_markdown(found, 9)
+    assert f'fingerprint: "{like_a_number}",' in page
+    (entry,) = yaml.safe_load(page.removeprefix("```yaml\n").removesuffix("\n```"))["acknowledge"]
+    assert entry["fingerprint"] == like_a_number
+
+
+def test_a_fingerprint_that_is_none_is_not_to_be_pasted() -> None:
+    odd = replace(TIGHTER, fingerprint="x}\nacknowledge: []")
+    assert Findings((odd,), gates=GATES).to_acknowledge() == ()
+
+
+class TestText:
+    def test_a_step_is_told_with_its_versions_and_its_proof(self) -> None:
+        first, *rest = step_parts(STEP)
+        assert first == Line("v2.8.8 -> v2.9.4 (minor; its rendering is proven: known)")
+        assert rest == list(text_parts(FOUND))
+        assert list(step_parts(STEP, every=True))[1:] == list(text_parts(FOUND, every=True))
+
+    def test_marks_are_what_has_a_colour(self) -> None:
+        lines = [part for part in text_parts(FOUND) if isinstance(part, Line)]
+        marked = {line.text.strip(): line.mark for line in lines if line.mark}
+        assert marked == {
+            f"certain, crds, refused: {STORED.sentence}": "certain",
+            f"unchecked, overlay, approval: {UNSEEN.sentence}": "unchecked",
+            f"advice, compatibility, auto: {LATE.sentence}": "advice",
+            f"CustomResourceDefinition {POLICIES.name}, with every object of its kind": "deletes",
+            "Deployment flux-system/old": "warning",
+            "Service flux-system/old": "warning",
+        }
+
+    def test_without_gates_nothing_is_said_of_what_it_takes(self) -> None:
+        (table,) = (part for part in text_parts(Findings(CHANGES)) if isinstance(part, Table))
+        assert table.head == ("severity", "class", "object", "what it means")
+        assert len(table.rows) == 4
+
+    def test_commands_stand_on_lines_of_their_own(self) -> None:
+        lines = [line.strip() for line in text(FOUND).splitlines()]
+        for command in ("flux migrate -f apps/policy.yaml", "kubectl get ns"):
+            assert command in lines
+
+    def test_nothing_is_said_of_what_is_not_there(self) -> None:
+        assert text(Findings()) == "No object and no file changes."
+
+    def test_what_is_only_counted_makes_no_table(self) -> None:
+        assert text(Findings(TEXTS)) == (
+            "What changes: 3 crdText\nAnd 3 of texts and printer columns in CRDs (crdText); -v lists them."
+        )
+
+    def test_what_deserves_a_look_is_listed_whatever_it_is_called(self) -> None:
+        found = Findings((replace(NOTE, severity=Severity.NOTICE), NOTE))
+        assert NOTE.sentence in text(found)
+        assert "And 1 of labels and annotations (metadata); -v lists them." in text(found)
+
+    def test_the_object_is_not_said_twice(self) -> None:
+        said = Findings((replace(IMAGE, sentence=f"{SOURCE} runs another image"),))
+        for form in (text(said), markdown(said)):
+            assert form.count(str(SOURCE)) == 1
+            assert "runs another image" in form
+
+    def test_much_is_cut_unless_all_is_asked_for(self) -> None:
+        many = tuple(replace(IMAGE, sentence=f"image {number}") for number in range(75))
+        places = tuple(Place("a.yaml", number) for number in range(1, 71))
+        found = Findings((*many, WIDER, *TEXTS), (replace(STORED, places=places),))
+        short = text(found)
+        assert "And 16 less grave ones, 3 of texts and printer columns in CRDs (crdText); -v lists them." in short
+        assert WIDER.sentence in short
+        assert "image 59" not in short
+        assert "a.yaml:60" in short
+        assert "a.yaml:61" not in short
+        assert "and at 10 places more" in short
+        assert "image 74" in text(found, every=True)
+        assert "-v lists" not in text(found, every=True)
+
+
+class TestMarkdown:
+    def test_titles_come_in_the_order_of_danger(self) -> None:
+        titles = [title for title, _ in markdown_sections(FOUND, 9)]
+        assert titles == ["What can break", "What clusters delete", "What changes"]
+
+    def test_each_list_is_cut_and_says_so(self) -> None:
+        page = markdown(FOUND, 1)
+        for words in (
+            "- and 2 more that can break", "  - and 1 places more", "- and 2 more",
+            "And 2 less grave ones.", "<summary>6 changes that need no look</summary>", "And 3 of texts and",
+            "And 8 gates more.", "# and 1 more",
+        ):  # fmt: skip
+            assert words in page
+
+    def test_commands_can_be_copied_and_nothing_else_is_code(self) -> None:
+        remedies = ("Run `a | b` and `c -d`, @you.", "`e`", "f <g>")
+        page = markdown(Findings(hazards=(replace(STORED, remedies=remedies),)))
+        assert "- Run `a | b` and `c -d`, @ you.\n- `e`\n- f \\<g\\>\n" in page
+
+    def test_what_helps_against_several_is_said_once(self) -> None:
+        hazards = tuple(replace(STORED, subject=f"{n}", remedies=(f"own {n}", "all", "all")) for n in range(3))
+        for form in (text(Findings(hazards=hazards)), markdown(Findings(hazards=hazards))):
+            assert [form.count(words) for words in ("own 1", " all", "more than one of these")] == [1, 1, 1]
+        many = replace(STORED, remedies=tuple(f"remedy {n}" for n in range(12)))
+        page = markdown(Findings(hazards=(many,)), 10)
+        assert "remedy 9\n- and 2 more" in page
+        page = markdown(Findings(hazards=(many, LATE)), 10)
+        assert "  - remedy 9\n  - and 2 more" in page
+
+    def test_each_hazard_is_one_bullet_with_its_places_under_it(self) -> None:
+        page = dict(markdown_sections(FOUND, 9))["What can break"]
+        assert page.startswith(
+            f"- **certain, crds, refused**: {STORED.sentence} (`{STORED.fingerprint}`)\n"
+            "  - `apps/policy.yaml:12`\n"
+            "  - `overlay/all.yaml`\n"
+            f"- unchecked, overlay, approval: {UNSEEN.sentence} (`{UNSEEN.fingerprint}`)\n"
+            f"- advice, compatibility, auto: {LATE.sentence} (`{LATE.fingerprint}`)\n\n"
+        )
+
+    def test_what_helps_against_one_of_several_is_folded_and_what_helps_against_more_is_not(self) -> None:
+        hazards = tuple(
+            replace(STORED, subject=f"{n}", sentence=f"{n} {'x' * 200}", remedies=(f"own `{n} | x`", "all"))
+            for n in range(2)
+        )
+        page = dict(markdown_sections(Findings(hazards=(*hazards, LATE)), 9))["What can break"]
+        seen, _, folded = page.partition("\n\n<details>\n<summary>What to do about each</summary>\n\n")
+        assert seen.endswith("What to do about more than one of these:\n\n- all")
+        assert "own" not in seen
+        assert folded == (
+            f"- 0 {'x' * 117}… (`{hazards[0].fingerprint}`)\n  - own `0 | x`\n"
+            f"- 1 {'x' * 117}… (`{hazards[1].fingerprint}`)\n  - own `1 | x`\n\n</details>"
+        )
+
+    def test_what_helps_against_the_only_one_is_not_folded(self) -> None:
+        page = dict(markdown_sections(Findings(hazards=(replace(STORED, remedies=("own",)),)), 9))["What can break"]
+        assert page.endswith("  - `overlay/all.yaml`\n\nWhat to do:\n\n- own")
+        assert "details" not in dict(markdown_sections(Findings(hazards=(LATE,)), 9))["What can break"]
+
+    def test_what_needs_no_look_is_folded(self) -> None:
+        seen, _, folded = dict(markdown_sections(FOUND, 9))["What changes"].partition("\n\n<details>\n")
+        assert [it.sentence in seen for it in (WIDER, KNOWN, TIGHTER, IMAGE)] == [True, True, True, False]
+        assert folded.startswith("<summary>6 changes that need no look</summary>\n\n| severity |")
+        assert f"| info | auto | image | `{SOURCE}` | {IMAGE.sentence} |\n\nAnd 3 of texts" in folded
+        assert folded.endswith("\n\n</details>")
+        alone = dict(markdown_sections(Findings((IMAGE,)), 9))["What changes"]
+        assert alone.startswith("1 image.\n\n<details>\n<summary>1 change that needs no look</summary>\n\n| severity")
+        assert "details" not in dict(markdown_sections(Findings((WIDER,)), 9))["What changes"]
+
+    @pytest.mark.parametrize("it", [IMAGE, LABEL], ids=lambda it: str(it.kind))
+    def test_what_a_gate_stops_is_listed_and_seen_however_harmless_it_is(self, it: Change) -> None:
+        gates = (Verdict(str(it.belongs_to), Decision.APPROVAL, "x", "the policy asks for it"),)
+        found = Findings((it,), gates=gates)
+        page = dict(markdown_sections(found, 9))["What changes"]
+        assert it.sentence in page
+        assert "details" not in page
+        assert it.sentence in text(found)
+        assert list(found.counted()) == []
+
+    def test_what_needs_a_look_stands_out(self) -> None:
+        page = markdown(FOUND)
+        for strong in ("**certain, crds, refused**", "| **danger** | approval | rbac |", "| **refused** | crds |"):
+            assert strong in page
+        assert f"- **CustomResourceDefinition {POLICIES.name}, with every object of its kind**" in page
+        assert "\n- unchecked, overlay, approval: " in page
+
+    def test_nothing_is_said_of_what_is_not_there(self) -> None:
+        assert list(markdown_sections(Findings(), 9)) == [("What changes", "No object and no file changes.")]
+        assert gates_markdown(Findings(), 9) == ""
+        sections = dict(markdown_sections(Findings(TEXTS), 9))
+        assert sections == {
+            "What changes": "3 crdText.\n\n<details>\n<summary>3 changes that need no look</summary>\n\n"
+            "3 of texts and printer columns in CRDs (crdText).\n\n</details>"
+        }
+
+    def test_a_comparison_is_a_page(self) -> None:
+        found = Findings((WIDER,))
+        page = difference_markdown("v2.8.8", "a|b", ["not checked: @you"], found, 9)
+        assert page.startswith(
+            "## `v2.8.8` to <code>a&#124;b</code>\n\n- not checked: @ you\n\n### What changes\n\n1 rbac."
+        )
+        assert "| severity | class | object | what it means |" in page
+        assert difference_markdown("a", "b", (), found, 9).startswith("## `a` to `b`\n\n### What changes")
+
+
+HOSTILE = st.text(max_size=30) | st.sampled_from(
+    [
+        "|x|", "a\n| b |", "`|`", "@octocat", "Fixes #1", "</details>", "<!-- x -->", "```\n", "# heading", "- a\n- b",
+        "![x](https://evil.example/x.png)", "\x1b[2J\x1b[31m", "\u202egnp.exe", "::error::owned", "\r\nsafe",
+    ]
+)  # fmt: skip
+
+
+def kinds(page: str) -> list[str]:
+    return [token.type for token in MarkdownIt("commonmark").enable("table").parse(page)]
+
+
+def findings(words: list[str]) -> Findings:
+    """Return findings that have these words in every place that has words."""
+    a, b, c, d, e = words
+    where = ObjectId(a, b, c, d)
+    changes = tuple(Change(kind, where, Severity.INFO, a, b, c, d, e) for kind in (ChangeKind.IMAGE, ChangeKind.TEXT))
+    hazard = Hazard(a, Certainty.CERTAIN, b, c, (Place(d, 3), Place(e)), ("x" + a, b))
+    return Findings(changes, (hazard,), (a, f"CustomResourceDefinition {b}"), (Verdict(a, Decision.AUTO, b, c),))
+
+
+@given(st.lists(HOSTILE, min_size=5, max_size=5))
+def test_no_words_break_out_or_act(words: list[str]) -> None:
+    found, tame = findings(words), findings(["a"] * 5)
+    assert [it for it in kinds(markdown(found)) if it not in {"paragraph_open", "inline", "paragraph_close"}] == [
+        it for it in kinds(markdown(tame)) if it not in {"paragraph_open", "inline", "paragraph_close"}
+    ]
+    assert "@octocat" not in markdown(found)
+    for every in (True, False):
+        parts = list(text_parts(found, every=every))
+        assert len(parts) == len(list(text_parts(tame, every=every))) + sum(
+            word.count("\n") for word in ("x" + words[0], words[1])
+        )
+        for part in parts:
+            cells = [cell for row in part.rows for cell in row] if isinstance(part, Table) else [part.text]
+            assert all("\n" not in cell and "\x1b" not in cell and "\r" not in cell for cell in cells)
+
+
+def test_the_longest_is_bounded_by_the_rows() -> None:
+    found = findings(["|" * 5000] * 5)
+    many = Findings(found.changes * 200, found.hazards * 200, found.pruned * 200, found.gates * 200)
+    assert len(markdown(many, 3)) < 35_000
+
+
+def test_every_class_can_be_counted() -> None:
+    every = tuple(change(kind, Severity.INFO, "x") for kind in ChangeKind)
+    assert {word.split()[1] for word in Findings(every).count().split(", ")} == set(ChangeClass)

@@ -1,0 +1,102 @@
+"""What a person is shown before a channel goes back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Reference
+from ci_automation.flux.changes.model import Change, ChangeKind, ObjectId, Severity
+from ci_automation.flux.hazard import Certainty, Hazard
+from ci_automation.flux.version import Version
+from ci_automation.policy.content import Content, content_verdicts
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.gates import Situation
+from ci_automation.policy.hold import Hold
+from ci_automation.policy.model import Policy
+from ci_automation.report.changes import Line
+from ci_automation.report.findings import Findings
+from ci_automation.report.rollback import Rollback, rollback_parts
+
+if TYPE_CHECKING:
+    from ci_automation.report.changes import Part
+
+AT = datetime(2026, 11, 21, tzinfo=UTC)
+NEW, OLD = Version.parse("v2.9.4"), Version.parse("v2.8.8")
+BASE, TARGET = Digest.of(b"base"), Digest.of(b"target")
+CERTAIN = Hazard("crds", Certainty.CERTAIN, "buckets v1", "the storage version of buckets would go backwards")
+RULE = Change(
+    ChangeKind.RULE_WIDENED, ObjectId("rbac.authorization.k8s.io", "ClusterRole", "", "x"), Severity.DANGER, "reads all"
+)
+VERDICTS = content_verdicts(
+    Content(changes=(RULE,), hazards=(CERTAIN,)), Situation(OLD, Policy(refuse=frozenset({"rbac"})), AT)
+)
+SHOWN = Rollback(
+    channel=Reference.parse("oci://ghcr.io/acme/flux-manifests:production"),
+    base=BASE,
+    base_version=NEW,
+    target=TARGET,
+    target_version=OLD,
+    hold=Hold(NEW, BASE, AT, None, "webhooks\x1b time out"),
+    findings=Findings(changes=(RULE,), hazards=(CERTAIN,), gates=VERDICTS),
+)
+
+
+def text(shown: Rollback) -> str:
+    def line(part: Part) -> str:
+        return part.text if isinstance(part, Line) else part.to_text()
+
+    return "\n".join(line(part) for part in rollback_parts(shown))
+
+
+def test_it_says_from_where_to_where_what_breaks_and_what_waits() -> None:
+    said = text(SHOWN)
+    assert said.startswith(f"{SHOWN.channel} goes back from v2.9.4 to v2.8.8:\n  from {BASE}\n  to   {TARGET}\n")
+    assert CERTAIN.sentence in said
+    waits = (
+        "v2.9.4 is on hold until there is a newer release (webhooks\ufffd time out): no schedule and no old approval"
+    )
+    assert said.endswith(f"{waits} takes it.")
+
+
+def test_it_says_what_is_wrong_with_either_end() -> None:
+    said = text(replace(SHOWN, problem="it is not signed", signs=True, hold=None))
+    assert "What it has now is not to be trusted: it is not signed" in said
+    assert "The target has lost its signature; it is signed again before." in said
+    assert "on hold" not in said
+
+
+def test_where_the_channel_is_already_only_the_hold_is_told() -> None:
+    there = replace(
+        SHOWN, base=TARGET, base_version=OLD, findings=Findings(), hold=Hold(NEW, BASE, AT, AT + timedelta(days=1))
+    )
+    assert text(there).splitlines() == [
+        f"{SHOWN.channel} is at v2.8.8, {TARGET}, already.",
+        "v2.9.4 is on hold until 2026-11-22 00:00 UTC: no schedule and no old approval takes it.",
+    ]
+    assert (there.is_there, there.decision, there.breaks) == (True, Decision.AUTO, ())
+
+
+def test_a_hold_whose_date_has_passed_is_said_to_have_ended() -> None:
+    said = text(replace(SHOWN, hold=Hold(NEW, BASE, AT, AT)))
+    assert said.endswith("The hold on v2.9.4 ended on 2026-11-21 00:00 UTC: it is offered again.")
+    assert "no schedule" not in said
+
+
+def test_what_refuses_it_can_be_accepted_by_its_fingerprint() -> None:
+    assert SHOWN.decision is Decision.REFUSED
+    assert set(SHOWN.breaks) == {CERTAIN.fingerprint, RULE.fingerprint}
+    assert CERTAIN.sentence in SHOWN.obstacles
+
+
+def test_programs_read_the_same() -> None:
+    value = SHOWN.to_json()
+    assert value["from"] == {"version": "v2.9.4", "digest": str(BASE)}
+    assert value["to"] == {"version": "v2.8.8", "digest": str(TARGET)}
+    assert value["hold"]["refused"] == {"version": "v2.9.4", "digest": str(BASE)}
+    assert (value["hold"]["until"], value["decision"]) == (None, "refused")
+    assert [hazard["fingerprint"] for hazard in value["hazards"]] == [CERTAIN.fingerprint]
+    assert replace(SHOWN, hold=None).to_json()["hold"] is None
+    assert replace(SHOWN, hold=Hold(NEW, BASE, AT, AT)).to_json()["hold"]["until"] == "2026-11-21T00:00:00+00:00"
