@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -107,15 +108,23 @@ def approve(inputs: Inputs, step: Step) -> int:
 
 def promote(inputs: Inputs, step: Step) -> int:
     """Do the promotions of the configuration that happen by themselves, wave by wave."""
-    from ci_automation.cli.promote import as_shown
+    from ci_automation.cli.promote import as_shown, nothing_yet
     from ci_automation.flows.promote import promote as carry_out
+    from ci_automation.flows.promotion import SourceEmpty
     from ci_automation.report.promotion import promotion_parts, promotions_table
 
     planned = {it.name: it for it in promotions(inputs, step)}
     waits: list[str] = []
 
     def flow(goal: Target) -> Account:
-        done = carry_out(planned[goal.name].promotion)
+        try:
+            done = carry_out(planned[goal.name].promotion)
+        except SourceEmpty:
+            if inputs.artifact or not planned[goal.name].source_name:
+                raise
+            (remark,) = nothing_yet(planned[goal.name]).reasons
+            step.tell("notice", f"{goal.name}: {remark}")
+            return Account(goal.name, goal.channel, remarks=(remark,))
         shown, found = as_shown(goal.name, done), done.considered
         print_table(promotions_table((shown,)))
         print_parts(promotion_parts(shown))
@@ -126,9 +135,9 @@ def promote(inputs: Inputs, step: Step) -> int:
             remarks.append(f"{found.sentence} {shown.word}: {'; '.join(found.reasons)}")
         if done.waits and found.decision is Decision.APPROVAL:
             waits.append(goal.name)
-            remarks.append(
-                f"whoever approves it runs `flux-manifests promote --to {goal.name} --approve {found.digest}`"
-            )
+            config = () if inputs.config == str(DEFAULT_PATH) else ("--config", inputs.config)
+            command = ("flux-manifests", "promote", "--to", goal.name, "--approve", str(found.digest), *config)
+            remarks.append(f"whoever approves it runs `{shlex.join(command)}`")
         for remark in remarks:
             step.tell("notice", f"{goal.name}: {remark}")
         had = Standing(found.old_version, found.before.digest) if found.before and found.old_version else None

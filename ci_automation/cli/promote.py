@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -9,19 +10,25 @@ import click
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli import options as shared
+from ci_automation.cli.again import repeated, signed
 from ci_automation.cli.given import ContradictingOptions, Given
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
 from ci_automation.cli.promotions import Planned, all_waves, one
 from ci_automation.cli.results import APPROVAL_NEEDED
 from ci_automation.errors import Error
-from ci_automation.flows.promote import Promoted, promote
-from ci_automation.policy.decision import Decision
+from ci_automation.flows.promote import promote
+from ci_automation.flows.promotion import SourceEmpty
+from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import duration
+from ci_automation.report.findings import Findings
 from ci_automation.report.promotion import PromotionShown, promotion_parts, promotions_table
 from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ci_automation.cli.target import Target
+    from ci_automation.flows.promote import Promoted
 
 
 @click.command("promote")
@@ -78,14 +85,16 @@ def _waves(given: Given, *, exit_code: bool) -> int:
     values: list[dict[str, Any]] = []
     shown: list[PromotionShown] = []
     failed: list[tuple[Planned, Error]] = []
+    goals: dict[str, Target] = {}
     for planned, done in each_wave(all_waves(given)):
+        goals[planned.name] = planned.goal
         if isinstance(done, Error):
             failed.append((planned, done))
             told = {"code": done.code, "message": str(done), "hint": done.hint}
             values.append({"name": planned.name, "artifact": str(planned.target), "error": told})
         else:
-            shown.append(as_shown(planned.name, done))
-            values.append(shown[-1].to_json())
+            shown.append(done)
+            values.append(done.to_json())
     waits = any(each.decision is Decision.APPROVAL and not each.done for each in shown)
     code = max((error.exit_code for _, error in failed), default=APPROVAL_NEEDED if exit_code and waits else 0)
     if given.output == "json":
@@ -96,21 +105,44 @@ def _waves(given: Given, *, exit_code: bool) -> int:
     for each in shown:
         print_parts(promotion_parts(each, every=given.verbose))
         if each.decision is Decision.APPROVAL and not each.done:
-            print_text(f"To approve:\n  flux-manifests promote --to {each.name} --approve {each.digest}")
+            again = (*signed(goals[each.name], given), *repeated(given))
+            command = ("flux-manifests", "promote", "--to", each.name, "--approve", str(each.digest), *again)
+            print_text(f"To approve:\n  {shlex.join(command)}")
     for planned, error in failed:
         print_text(f"{click.style('error:', fg='red')} {planned.name}: {plain_text(str(error))}")
         print_text(f"  hint: {plain_text(error.hint)}   (exit {error.exit_code}, code {error.code})")
     return code
 
 
-def each_wave(waves: tuple[tuple[Planned, ...], ...]) -> Iterator[tuple[Planned, Promoted | Error]]:
+def each_wave(waves: tuple[tuple[Planned, ...], ...]) -> Iterator[tuple[Planned, PromotionShown | Error]]:
     """Promote wave by wave what happens by itself, and yield what became of each."""
     for wave in waves:
         for planned in wave:
             try:
-                yield planned, promote(planned.promotion)
+                yield planned, as_shown(planned.name, promote(planned.promotion))
+            except SourceEmpty as error:
+                yield planned, nothing_yet(planned) if planned.source_name else error
             except Error as error:
                 yield planned, error
+
+
+def nothing_yet(planned: Planned) -> PromotionShown:
+    """Return what is told of a promotion whose source is another channel of the configuration, and has nothing yet."""
+    reason = f"{planned.source_name} has nothing yet"
+    gate = Verdict("source", Decision.HOLD, reason, str(planned.source))
+    return PromotionShown(
+        name=planned.name,
+        source=planned.source,
+        target=planned.target,
+        version=None,
+        digest=None,
+        old_version=None,
+        before=None,
+        decision=gate.decision,
+        reasons=(reason,),
+        findings=Findings(gates=(gate,)),
+        done=False,
+    )
 
 
 def as_shown(name: str, done: Promoted) -> PromotionShown:

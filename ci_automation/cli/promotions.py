@@ -68,6 +68,7 @@ class Planned:
     name: str
     goal: Target
     promotion: Promotion
+    source_name: str = ""  # in the configuration, if it has the source too
 
     @property
     def source(self) -> Reference:
@@ -129,7 +130,7 @@ def _planned(goal: Target, source: str, after: timedelta, configured: PromoteCon
     reference, origin = _origin(source, goal, given)
     evidence = tuple(_evidence(each, given) for each in configured.evidence) if configured else ()
     wish = Promotion(reference, origin, goal.channel, goal.ports, goal.intent, after, evidence)
-    return Planned(goal.name, goal, wish)
+    return Planned(goal.name, goal, wish, _name(reference, given))
 
 
 def _origin(source: str, goal: Target, given: Given) -> tuple[Reference, Ports]:
@@ -142,6 +143,11 @@ def _origin(source: str, goal: Target, given: Given) -> tuple[Reference, Ports]:
     if ports.trusted is None:
         ports = replace(ports, trusted=target(source, given).ports.trusted or goal.ports.trusted)
     return Reference.parse_channel(str(reference)), ports
+
+
+def _name(channel: Reference, given: Given) -> str:
+    config = configuration(given)
+    return next((it.name for it in config.artifacts if it.channel == channel), "") if config else ""
 
 
 def _address(name: str, given: Given) -> Reference:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ci_automation.cli.again import flags, repeated, signed, trusted
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
 from ci_automation.errors import Error
 from ci_automation.policy.decision import Decision
@@ -112,12 +113,12 @@ def _print_result(result: Result, given: Given, *, details: bool, several: bool,
             said = notes(outcome.releases, step.old_version, step.new_version) if given.verbose else ()
             if said:
                 print_text(notes_text(said))
-    again = _repeated(outcome, given)
+    again = repeated(given, begun=bool(outcome.done))
     if commands := approval_commands(
         outcome.plan,
         outcome.waiting,
-        (*_trusted(given), *_flags(given), *again),
-        (*_signed(result.target, given), *again),
+        (*trusted(given), *flags(given), *again),
+        (*signed(result.target, given), *again),
         plan_file,
     ):
         print_text(f"To approve:\n{commands}")
@@ -134,53 +135,3 @@ def _remarks(result: Result, outcome: Outcome, given: Given) -> Iterator[str]:
         yield "It was published unsigned: clusters that verify will refuse it."
     if given.accept_identity_change and outcome.done == outcome.start:
         yield "Nothing was published, so the change of the identity waits: go on signing as before until then."
-
-
-def _repeated(outcome: Outcome, given: Given) -> tuple[str, ...]:
-    """Return the options that both commands of an approval have to repeat."""
-    names = ["config", "registry_config", "releases", "overlay", "components_file"]
-    values = [item for name in names if (value := getattr(given, name)) for item in (_option(name), value)]
-    # What was published in this run is signed and unedited: there is nothing left to adopt or to accept.
-    once = () if outcome.done else ("adopt", "accept_edits")
-    allowed = [_option(name) for name in (*once, "allow_removal", "unsafe_unproven_rendering") if getattr(given, name)]
-    known = [
-        it
-        for name in ("cluster_snapshot", "objects")
-        for value in getattr(given, name)
-        for it in (_option(name), value)
-    ]
-    known += ["--kubernetes", given.kubernetes] if given.kubernetes else []
-    pins = {True: ["--pin-images"], False: ["--no-pin-images"], None: []}[given.pin_images]
-    return (*values, *known, *pins, *allowed)
-
-
-def _flags(given: Given) -> tuple[str, ...]:
-    """Return the flags of `flux install` that the plan has to repeat."""
-    return tuple(
-        f"--{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in given.flags.items()
-    )
-
-
-def _trusted(given: Given) -> tuple[str, ...]:
-    """Return whom both commands of an approval have to trust."""
-    repeated = ("public_key", "identity", "identity_regexp")
-    values = [item for name in repeated for value in getattr(given, name) for item in (_option(name), value)]
-    single = ("issuer", "trust_config")
-    return (*values, *(item for name in single if (value := getattr(given, name)) for item in (_option(name), value)))
-
-
-def _signed(target: Target, given: Given) -> tuple[str, ...]:
-    """Return how the approved step will be signed: as now, or else as most do."""
-    if given.signing == "unsafe-unsigned":
-        return ("--signing", "unsafe-unsigned", *_trusted(given))
-    configured = not given.key and (
-        target.ports.signer is not None or target.intent.unsafe_unsigned or bool(given.issuer)
-    )
-    form = ("--signature-format", given.signature_format) if given.signature_format else ()
-    attested = ("--attestations",) if given.attestations else ()
-    signed = () if configured else ("--signing", "key", "--key", given.key or "cosign.key")
-    return (*signed, *form, *attested, *_trusted(given))
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

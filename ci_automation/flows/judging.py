@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from ci_automation.artifact.tree import Tree
 from ci_automation.flows.images import missing_images
 from ci_automation.flux.changes.compare import changes
 from ci_automation.flux.changes.files import overlay_changes
-from ci_automation.flux.compatibility import compatibility
+from ci_automation.flux.compatibility import compatibility, fit
 from ci_automation.flux.crds.guard import guard
 from ci_automation.flux.inventory import inventory
 from ci_automation.flux.options import Options
@@ -21,13 +22,14 @@ from ci_automation.report.findings import Findings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ci_automation.artifact.tree import Tree
     from ci_automation.flows.contents import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.changes.model import Change
     from ci_automation.flux.hazard import Hazard
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
+
+_OF_TWO = frozenset({"removal", "proof", "options", "files", "edits"})  # gates that compare with what was there before
 
 
 class Side(Protocol):
@@ -76,6 +78,19 @@ class Judged:
     looked: tuple[Verdict, ...]  # what each who looked for hazards says where none is found
 
 
+def judge_first(new: Side, ports: Ports, intent: Intent) -> Judged:
+    """Return what can break where nothing was there before; nothing is said to change."""
+    ports.say("building the overlay")
+    nothing = Tree(())
+    hazards = (
+        *guard("", new.components, intent.clusters, new.overlay, nothing),
+        *preflight(nothing, _files(new), new.path, ports.kustomize).hazards,
+        *fit(None, new.version, intent.clusters.kubernetes),
+        *missing_images(new.components, new.options, ports),
+    )
+    return Judged((), hazards, (), tuple(_looked(new, ports, intent)))
+
+
 def judge(old: Side, new: Side, ports: Ports, intent: Intent, listed: Sequence[Release] = ()) -> Judged:
     """Return what the step from `old` to `new` changes and can break; `listed` are the releases that are known."""
     ports.say("comparing, and building the overlay")
@@ -110,6 +125,15 @@ def findings(old: Contents, new: Contents, ports: Ports, intent: Intent) -> Find
     # How it was rendered was judged where it was rendered.
     gates = tuple(verdict for verdict in verdicts if verdict.gate != "proof")
     return Findings(judged.changes, judged.hazards, judged.pruned, gates)
+
+
+def first_findings(new: Contents, ports: Ports, intent: Intent) -> Findings:
+    """Return what can break in the clusters of a channel that gets its first digest, and what the gates say of it."""
+    judged = judge_first(new, ports, intent)
+    content = Content(hazards=judged.hazards, looked=judged.looked)
+    verdicts = content_verdicts(content, Situation(new.version, intent.policy, intent.now))
+    gates = tuple(verdict for verdict in verdicts if verdict.gate not in _OF_TWO)
+    return Findings(hazards=judged.hazards, gates=gates, nothing_before=True)
 
 
 def changed_flags(old: Chosen, new: Chosen) -> tuple[str, ...]:

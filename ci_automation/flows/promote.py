@@ -84,7 +84,7 @@ def promote(promotion: Promotion, approved: Collection[Digest] = ()) -> Promoted
 
     Raises:
         OtherDigest: a person approved another.
-        NotFound: there is no such source.
+        SourceEmpty: there is no such source.
         VerificationFailed: what is at either end is not signed by somebody who is trusted there, or clusters of the
             target would refuse it.
         Conflict: somebody else published at the same time.

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ci_automation.errors import VerificationFailed
+from ci_automation.errors import RegistryError, VerificationFailed
 from ci_automation.flows.contents import read_contents
-from ci_automation.flows.judging import findings
+from ci_automation.flows.judging import findings, first_findings
 from ci_automation.flows.observe import accept_both, observe
 from ci_automation.flows.publication import holds, records
 from ci_automation.flows.publication.publish import NoSigner, require_accepted
@@ -65,6 +65,18 @@ class RecordNotBelieved(VerificationFailed):
 
     def __init__(self, channel: Reference, signer: Signer, trusted: Trusted) -> None:
         super().__init__(f"this run signs its record for {channel} as {signer.trusted}, and trusted is {trusted}")
+
+
+class SourceEmpty(RegistryError):
+    """The channel that a promotion starts from is not there."""
+
+    hint = (
+        "Check the spelling. A channel that is promoted itself has something as soon as its own first digest was "
+        "approved. Registries also say so where the credentials lack the right to read."
+    )
+
+    def __init__(self, source: Reference) -> None:
+        super().__init__(f"{source} has nothing yet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +140,13 @@ def consider(promotion: Promotion) -> Considered:
     """Return what a promotion would do, and what is decided; nothing is written anywhere.
 
     Raises:
-        NotFound: there is no such source.
+        SourceEmpty: there is no such source.
         VerificationFailed: what is at either end is not signed by somebody who is trusted there, or clusters of the
             target would refuse it.
     """
     trusted, believed = _trusted(promotion.ports), _trusted(promotion.origin)
     _require_recorder(promotion, trusted)
-    observed, before = observe(promotion.source, promotion.origin), _present(promotion)
+    observed, before = _at_source(promotion), _present(promotion)
     if before is not None and before.digest == observed.digest:
         version = observed.version or read_contents(observed, promotion.origin, promotion.intent).version
         return Considered(promotion, observed, before, version, version)
@@ -164,7 +176,7 @@ def _findings(considered: Considered, old: Contents | None, new: Contents) -> Fi
     )
     current = old.version if old else None
     goal = Goal(current, intent.policy, intent.now, promotion.after, paused=intent.paused)
-    found = findings(old, new, promotion.ports, intent) if old else Findings()
+    found = findings(old, new, promotion.ports, intent) if old else first_findings(new, promotion.ports, intent)
     return replace(found, gates=(*promotion_verdicts(candidate, goal), _held(considered), *found.gates))
 
 
@@ -188,6 +200,15 @@ def _require_recorder(promotion: Promotion, trusted: Trusted) -> None:
         raise NoSigner
     if not trusted.names(signer.who):
         raise RecordNotBelieved(promotion.target, signer, trusted)
+
+
+def _at_source(promotion: Promotion) -> Observed:
+    try:
+        return observe(promotion.source, promotion.origin)
+    except NotFound:
+        if promotion.origin.registry.resolve(promotion.source) is None:
+            raise SourceEmpty(promotion.source) from None
+        raise
 
 
 def _present(promotion: Promotion) -> Observed | None:

@@ -208,11 +208,20 @@ def _delete(
     return Deleted(digest, what)
 
 
+def _refers_to(repository: Reference, referrer: Digest, digest: Digest, ports: Ports) -> bool:
+    """Return whether a manifest is there and says itself what it refers to: a list of referrers can name anything."""
+    try:
+        subject = ports.registry.manifest(repository.at_digest(referrer)).subject
+    except (NotFound, InvalidManifest):
+        return False
+    return subject is not None and subject.digest == digest
+
+
 def _attachments(repository: Reference, digest: Digest, tags: dict[str, Digest], ports: Ports) -> Iterator[Deleted]:
     """Delete what speaks for a digest that is gone: what refers to it, the list of that, and its signature last."""
     registry = ports.registry
     for each in registry.referrers(repository, digest):
-        if registry.resolve(repository.at_digest(each.digest)) is not None:
+        if _refers_to(repository, each.digest, digest, ports):
             yield _delete(repository, each.digest, set(), tags, ports, "referrer")
     for suffix, what in (("", "list of referrers"), (".sig", "signature")):
         at = _attached(repository, digest, suffix)

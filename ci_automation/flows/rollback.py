@@ -105,6 +105,7 @@ def propose(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> Pro
         NobodyTrusted: nobody is trusted, so that nothing can be gone back to.
         NotInHistory, AmbiguousVersion: where to go back to is not clear.
         NotOfThisChannel, PastNotOurs, ForeignSignature: what it names was never this channel's.
+        OtherVersion: a tag says another version than what it names has.
         NotBack: it is a newer version.
     """
     trusted = _trusted(ports, intent)
@@ -113,16 +114,14 @@ def propose(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> Pro
     known = past.prove(channel, past.find(channel, wish.to, observed.digest, ports), ports, trusted)
     past_one = replace(look_at(channel.at_digest(known.digest), ports), channel=channel, trust=Trust.VERIFIED)
     target = read_contents(past_one, ports, intent)
+    past.require_version(channel, wish.to, known.digest, target.version)
     options = _options(past_one, target)
     if known.digest == observed.digest:
         shown, kept = _repeated(past_one, target.version, wish, ports, intent)
         return Proposal(replace(shown, signs=not known.signed), past_one, options, kept)
     problem = _problem(observed, ports, trusted)
     base = _base(observed, ports, intent, trusted=not problem)
-    if not problem and base and target.version > base.version:
-        raise NotBack(channel, base.version, target.version)
-    # Whoever planted something must not hold back every version by the number in it.
-    version = target.version if problem or base is None else base.version
+    version = _left(channel, None if problem else base, target)
     hold = _hold(Hold(version, observed.digest, ports.clock(), wish.until, wish.reason), channel, known.digest, ports)
     shown = Rollback(
         channel=channel,
@@ -162,6 +161,21 @@ def _base(observed: Observed, ports: Ports, intent: Intent, *, trusted: bool) ->
         if trusted:
             raise
         return None
+
+
+def _left(channel: Reference, base: Contents | None, target: Contents) -> Version:
+    """Return the version that the channel leaves; without a base that is trusted it is the target's.
+
+    Whoever planted something must not hold back every version by the number in it.
+
+    Raises:
+        NotBack: the target is newer than the base.
+    """
+    if base is None:
+        return target.version
+    if target.version > base.version:
+        raise NotBack(channel, base.version, target.version)
+    return base.version
 
 
 def _problem(observed: Observed, ports: Ports, trusted: Trusted) -> str:

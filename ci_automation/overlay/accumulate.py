@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MAX_VISITS = 500
 # A kustomization with nothing else only lists: what it gives is what it lists.
-_LISTS = frozenset({"apiVersion", "kind", "metadata", "resources", "bases", "sortOptions", "buildMetadata"})
+_LISTS = frozenset({"apiVersion", "kind", "resources"})
 
 
 def accumulate(tree: Tree, folder: str) -> Accumulated:
@@ -80,8 +80,12 @@ class _Walk:
             self._is_remote(found, reference)
 
     def _is_remote(self, found: Kustomization, reference: Reference) -> bool:
-        path = joined(found.folder, reference.path)
-        if path in self._files or path in self._directories or not reference.is_remote:
+        """Return whether something is fetched; kustomize does so where the artifact has a folder that is called alike.
+
+        A file comes before all but a download (`fileLoader.Load`, `fileLoader.New`).
+        """
+        is_file = joined(found.folder, reference.path) in self._files
+        if not reference.is_remote or (is_file and not reference.is_download):
             return False
         self.result.remotes.append(reference)
         return True
@@ -90,11 +94,13 @@ class _Walk:
         self, found: Kustomization, reference: Reference, gathered: list[Resource], above: tuple[str, ...]
     ) -> None:
         path = joined(found.folder, reference.path)
+        if self._is_remote(found, reference):
+            return
         if path in self._files:
             self._add((Resource(each) for each in self._objects(path)), gathered)
         elif path in self._directories:
             self._add(self.kustomization(path, [], reference.place, above), gathered)
-        elif not self._is_remote(found, reference):
+        else:
             self._problem(f"{reference.path} is not in the artifact", reference.place)
 
     def _objects(self, path: str) -> tuple[Object, ...]:

@@ -13,13 +13,11 @@ _OUTER = (
     re.compile(r"accumulating (?:resources|components): (?P<rest>.+)"),
     re.compile(r'accumulateDirectory: "(?P<rest>.+)"'),
     re.compile(r"recursed accumulation of path '(?P<folder>[^']*)': (?P<rest>.+)"),
-    re.compile(
-        r"accumulation err='accumulating resources from '[^']*': '[^']*' must resolve to a file': (?P<rest>.+)"
-    ),
+    re.compile(r"accumulation err='accumulating resources from '[^']*': '[^']*' must resolve to a file': (?P<rest>.+)"),
     re.compile(r"accumulation err='(?P<rest>.+)': must build at directory: .+"),
     re.compile(r"(?:accumulating|merging) resources from '(?P<file>[^']*)': (?P<rest>.+)"),
 )
-_NOT_THERE = re.compile(r"evalsymlink failure on '[^']*' : lstat (?P<rest>.+)")
+_NOT_THERE = re.compile(r"evalsymlink failure on '[^']*' : lstat ")
 
 
 def innermost(said: str) -> str:
@@ -28,8 +26,7 @@ def innermost(said: str) -> str:
     while found := next((match for each in _OUTER if (match := each.fullmatch(said))), None):
         parts = found.groupdict()
         said, folder, file = parts["rest"], parts.get("folder", folder), parts.get("file", file)
-    if not_there := _NOT_THERE.fullmatch(said):
-        said = not_there["rest"]
-    if file not in said:
+    said = _NOT_THERE.sub("", said)
+    if file.rstrip("/") not in said:
         said = f"{file}: {said}"
     return said if folder in said else f"in {folder}: {said}"

@@ -29,6 +29,11 @@ class Reference:
         """Return whether it looks like what is fetched from elsewhere."""
         return _REMOTE.match(self.path) is not None
 
+    @property
+    def is_download(self) -> bool:
+        """Return whether it is a file on the web."""
+        return self.path.lower().startswith(("http://", "https://"))
+
 
 @dataclass(frozen=True, slots=True)
 class Selector:
@@ -130,7 +135,8 @@ class Generated:
 class Kustomization:
     """What a kustomization file says: `fields` are all of its keys, `files` other files than objects that it reads.
 
-    `is_usual` says whether it is of the kind and the version that kustomize takes where nothing refers to it.
+    `is_usual` says whether it is of the kind and the version that kustomize takes where nothing refers to it, and lists
+    nothing but paths.
     """
 
     file: str

@@ -97,7 +97,9 @@ class _Reader:
             file=self._file,
             folder=self._folder,
             is_component=self._value.get("kind") == _COMPONENT,
-            is_usual=self._value.get("kind") in _USUAL_KINDS and self._value.get("apiVersion") in _USUAL_VERSIONS,
+            is_usual=self._value.get("kind") in _USUAL_KINDS
+            and self._value.get("apiVersion") in _USUAL_VERSIONS
+            and all(entry and isinstance(entry, str) for entry in _items(self._value, "resources")),
             fields=frozenset(self._value),
             resources=(*self._references("resources"), *self._references("bases")),
             components=self._references("components"),

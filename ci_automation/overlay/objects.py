@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ci_automation.flux.changes.model import ObjectId
 from ci_automation.flux.hazard import Place
-from ci_automation.overlay.reading import Unreadable, line_of, nodes, plain, text
+from ci_automation.overlay.reading import Unreadable, line_of, nodes, plain, repeated, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -186,6 +186,8 @@ def _quick(piece: str, file: str, line: int) -> list[Object]:
 
 def _whole(piece: str, file: str, line: int) -> Iterator[Object]:
     for node in nodes(piece):
+        if line_of_key := repeated(node):
+            raise Unreadable("a key is there twice", line_of_key)
         value = plain(node)
         if not isinstance(value, dict):
             raise Unreadable("it is no object", line_of(node))

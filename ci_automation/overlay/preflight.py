@@ -58,10 +58,11 @@ class Outcome:
 def preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None) -> Preflight:
     """Return what becomes of the overlay when a step replaces the files of `old` by those of `new`.
 
-    `components` is the path of the components file in both. A kustomization that only lists files needs no kustomize.
+    `components` is the path of the components file in both; an `old` without files says that nothing was there before.
+    A kustomization that only lists files needs no kustomize.
     """
-    before = entries(old, components)
-    same = old.without(components).digest() == new.without(components).digest()
+    before = entries(old, components) if old.files else ()
+    same = before and old.without(components).digest() == new.without(components).digest()
     after = tuple(entry(new, each.folder) for each in before) if same else entries(new, components)
     first = {each.folder: _outcome(each, kustomize) for each in before}
     then = first if old == new else {each.folder: _outcome(each, kustomize) for each in after}

@@ -126,6 +126,17 @@ def _mapping(node: yaml.Node) -> dict[str, Any]:
     return merged | own
 
 
+def repeated(node: yaml.Node) -> int:
+    """Return the line of the first key that a mapping has twice, which kustomize refuses in objects; 0 for none."""
+    if _is(node, "mapping"):
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if _is(key, "scalar")):
+            if key.value in seen:
+                return _line(key.start_mark)
+            seen.add(key.value)
+    return next((line for child in _children(node) if (line := repeated(child))), 0)
+
+
 def _scalar(node: yaml.Node) -> object:
     import yaml
 

@@ -30,6 +30,7 @@ _WITH_ALL = "with every object of its kind"
 _GRAVE = {Severity.DANGER, Severity.WARNING, Certainty.CERTAIN, Certainty.POSSIBLE, Decision.REFUSED, Decision.APPROVAL}
 _DIGITS = frozenset("0123456789e")
 _NOTHING = "No object and no file changes."
+_ALL_NEW = "Nothing was there before: all of it is new."
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def _pruned_lines(found: Findings) -> Iterator[Line]:
 
 def _change_parts(found: Findings, *, every: bool) -> Iterator[Part]:
     if not found.changes:
-        yield Line(_NOTHING)
+        yield Line(_ALL_NEW if found.nothing_before else _NOTHING)
         return
     yield Line(f"What changes: {found.count()}")
     listed, taken = found.ranked() if every else (*found.to_look_at(), *found.harmless()), found.taken()
@@ -244,7 +245,7 @@ def _pruned(name: str) -> str:
 
 def _changes(found: Findings, rows: int) -> Iterator[str]:
     if not found.changes:
-        yield _NOTHING
+        yield _ALL_NEW if found.nothing_before else _NOTHING
         return
     yield f"{found.count()}."
     grave, harmless, counted = found.to_look_at(), found.harmless(), list(found.counted())

@@ -52,12 +52,16 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The changes, what can break, what clusters delete, and what every gate said; a comparison has no gates."""
+    """The changes, what can break, what clusters delete, and what every gate said; a comparison has no gates.
+
+    With `nothing_before` there was nothing to compare with: no change is listed, for all is new.
+    """
 
     changes: tuple[Change, ...] = ()
     hazards: tuple[Hazard, ...] = ()
     pruned: tuple[str, ...] = ()
     gates: tuple[Verdict, ...] = ()
+    nothing_before: bool = False
 
     @classmethod
     def of(cls, step: PlannedStep) -> Self:

@@ -33,8 +33,8 @@ class PromotionShown:
     name: str
     source: Reference
     target: Reference
-    version: Version
-    digest: Digest
+    version: Version | None  # None, like `digest`: the source has nothing yet
+    digest: Digest | None
     old_version: Version | None  # None, like `before`: there was no such channel
     before: Digest | None
     decision: Decision
@@ -54,7 +54,7 @@ class PromotionShown:
             "artifact": str(self.target),
             "source": str(self.source),
             "from": {"version": str(self.old_version or ""), "digest": str(self.before or "")},
-            "to": {"version": str(self.version), "digest": str(self.digest)},
+            "to": {"version": str(self.version or ""), "digest": str(self.digest or "")},
             "decision": str(self.decision),
             "reasons": list(self.reasons),
             "changed": self.done,
@@ -65,7 +65,7 @@ class PromotionShown:
 def promotions_table(shown: Sequence[PromotionShown]) -> Table:
     """Return one row for each promotion."""
     rows = (
-        (each.word, each.name, str(each.source), str(each.old_version or ""), str(each.version), str(each.digest))
+        (each.word, each.name, *(str(it or "") for it in (each.source, each.old_version, each.version, each.digest)))
         for each in shown
     )
     head = ("", "channel", "promoted from", "had", "gets", "digest")
@@ -80,4 +80,5 @@ def promotion_parts(shown: PromotionShown, *, every: bool = False) -> Iterator[P
     yield Line(plain_text(f"{shown.name}: {shown.word}"), shown.word)
     for reason in shown.reasons:
         yield Line(plain_text(f"  {reason}").replace("\n", " "))
-    yield from text_parts(shown.findings, every=every)
+    if shown.digest:
+        yield from text_parts(shown.findings, every=every)

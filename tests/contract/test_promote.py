@@ -18,12 +18,14 @@ from ci_automation.flows.init import init
 from ci_automation.flows.judging import Judged
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.promote import OtherDigest, Promoted, PromotionNotApproved, PromotionRefused, promote
-from ci_automation.flows.promotion import Promotion, RecordNotBelieved, SignedForOthers
+from ci_automation.flows.promotion import Promotion, RecordNotBelieved, SignedForOthers, SourceEmpty
 from ci_automation.flows.publication import holds, records
 from ci_automation.flows.publication.holds import Keeping
 from ci_automation.flows.publication.publish import ClusterWouldRefuse, NoSigner
 from ci_automation.flows.publication.settle import ChannelMovedBack, NotRecorded
 from ci_automation.flows.update import update
+from ci_automation.flux.crds.clusters import Clusters
+from ci_automation.flux.kubernetes import KubernetesRange
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import Hold
 from ci_automation.policy.model import STEPS, Action, Policy
@@ -69,6 +71,13 @@ class Witness:
         """Say so."""
         self.asked.append(str(version))
         return Word(self.says, "smoke tests say so" if self.says else "smoke tests fail", "a test")
+
+
+class Nothing:
+    """Registries of images that have none."""
+
+    def digest(self, image: str) -> None:
+        """Say that it is not there."""
 
 
 @dataclass(slots=True)
@@ -519,6 +528,27 @@ class TestTheGates:
         (record,) = road.records(wanted)
         assert record.previous is None
 
+    def test_of_the_first_digest_everything_is_judged_that_needs_nothing_before_it(self) -> None:
+        road = Road.to(ELSEWHERE)
+        kustomization = File("kustomization.yaml", b"resources: [flux-system/gotk-components.yaml, gone.yaml]\n")
+        mirror = {"registry": "mirror.example/fluxcd"}
+        wanted = road.publish(STAGING, OLD, overlay=Tree((kustomization,)), flags=mirror)
+        ports = replace(road.ports(road.there), images=Nothing())
+        clusters = Clusters(kubernetes=KubernetesRange.parse("1.30"))
+        considered = road.promote((wanted,), ports=ports, clusters=clusters).considered
+        found = considered.findings
+        assert {hazard.gate for hazard in found.hazards} == {"overlay", "compatibility", "images"}
+        assert considered.decision is Decision.REFUSED
+        assert road.there.resolve(ELSEWHERE) is None
+        assert (found.changes, found.pruned, found.nothing_before) == ((), (), True)
+        assert not {"removal", "options", "files", "edits"} & {verdict.gate for verdict in found.gates}
+
+    def test_of_the_first_digest_each_gate_says_that_it_looked(self) -> None:
+        road = Road.to(ELSEWHERE)
+        road.publish(STAGING, OLD)
+        gates = {verdict.gate: verdict.decision for verdict in road.promote().considered.gates}
+        assert {gates[name] for name in ("crds", "overlay", "compatibility", "images")} == {Decision.AUTO}
+
     def test_what_the_target_was_rolled_back_from_waits_until_something_newer_is_there(self, road: Road) -> None:
         held, manifest, signer = channel(road, STAGING), road.there.manifest(ELSEWHERE), KeySigner(signing_key())
         hold = Hold(PATCH, held, NOW - timedelta(hours=1), reason="webhooks time out")
@@ -594,8 +624,14 @@ class TestTrust:
         assert channel(road, ELSEWHERE) != wanted
 
     def test_a_source_that_is_not_there_is_told(self) -> None:
-        with pytest.raises(NotFound):
+        with pytest.raises(SourceEmpty, match=f"{STAGING} has nothing yet"):
             Road.to(ELSEWHERE).promote()
+
+    def test_a_source_whose_files_are_lost_is_another_thing(self, road: Road) -> None:
+        layer = road.here.manifest(STAGING).layers[0]
+        del road.here.repositories[str(STAGING.repository)].blobs[layer.digest]
+        with pytest.raises(NotFound):
+            road.promote()
 
     def test_a_record_that_cannot_be_signed_is_told_and_written_by_the_next_run(
         self, road: Road, monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -79,8 +81,59 @@ def test_one_that_fails_keeps_no_other_from_being_done(folder: Path, capsys: pyt
     configure(folder, production="{from: 'layout:nowhere:x'}")
     assert run(["promote", "--output", "json"]) == 20
     failed, done = sorted(said(capsys)["promotions"], key=lambda each: str(each["name"]))
-    assert failed["error"]["code"] == "not-found"
+    assert failed["error"]["code"] == "source-empty"
     assert done["changed"]
+
+
+@pytest.mark.usefixtures("folder")
+class TestBeforeTheFirst:
+    """The first wave has promoted nothing yet, so that the next one finds no source."""
+
+    @pytest.fixture(autouse=True)
+    def gone(self, folder: Path) -> None:
+        for name in ("staging", "production"):
+            shutil.rmtree(folder / name)
+
+    def test_the_wave_is_on_hold(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["promote", "--output", "json"]) == 0
+        first, then = said(capsys)["promotions"]
+        assert (first["name"], first["decision"]) == ("staging", "approval")
+        assert (then["name"], then["decision"], then["reasons"]) == ("production", "hold", ["staging has nothing yet"])
+        assert then["to"] == {"version": "", "digest": ""}
+        assert run(["promote", "--exit-code"]) == 3
+        out = capsys.readouterr().out
+        assert "production: on hold\n  staging has nothing yet\n" in out
+        assert "staging: waits for approval" in out
+        assert "Nothing was there before: all of it is new." in out
+        assert "No object and no file changes." not in out
+
+    def test_it_is_an_error_where_it_was_asked_for(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["promote", "--to", "production"]) == 20
+        assert "code source-empty)" in capsys.readouterr().err
+
+    def test_the_action_says_the_same(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        runner = Runner(folder, folder / "files", monkeypatch, capsys)
+        ran = runner.run(command="promote")
+        assert ran.code == 0, ran
+        assert any("production: staging has nothing yet" in notice for notice in ran.said("notice"))
+        assert runner.run(command="promote", artifact="production").code == 20
+
+
+def test_the_command_that_approves_does_what_this_one_would(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configured = folder / ".github/flux-manifests.yaml"
+    text = configured.read_text().replace("escalate: []", "escalate: [image]")
+    (folder / "our own.yaml").write_text(text.replace("signing: {mode: key, key: cosign.key}, ", ""))
+    configured.unlink()
+    given = ["--config", "our own.yaml", *KEY, "--allow-removal", "--kubernetes", "1.33", "--objects", "releases"]
+    assert run(["promote", *given]) == 0
+    out = capsys.readouterr().out
+    (command,) = (line.strip() for line in out.splitlines() if "flux-manifests promote --to staging" in line)
+    words = shlex.split(command)
+    assert set(given) <= set(words)
+    assert run(words[1:]) == 0
+    assert "promoted" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("folder")

@@ -39,7 +39,7 @@ LAST = Window(1)
 @pytest.fixture(autouse=True)
 def unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody find anything in what is published."""
-    nothing = SimpleNamespace(changes=(), hazards=(), pruned=())
+    nothing = SimpleNamespace(changes=(), hazards=(), pruned=(), looked=())
     monkeypatch.setattr("ci_automation.flows.step.judge", lambda *_: nothing)
 
 
@@ -187,6 +187,14 @@ class TestWhatStays:
         world.registry.put_manifest(CHANNEL.at_tag("kept-signature"), signature)
         list(prune(look(world), world.ports()))
         assert world.registry.resolve(CHANNEL.at_tag("kept-signature")) == signature.digest
+
+    def test_what_a_list_of_referrers_names_and_that_refers_to_something_else(self) -> None:
+        world = grown(api=False)
+        (_, old), (_, live) = (immutable(world, version) for version in ("v2.98.5", "v2.99.4"))
+        repository = world.registry.repositories[str(CHANNEL.repository)]
+        repository.tags[f"sha256-{old.hex}"] = repository.tags[f"sha256-{live.hex}"]
+        list(prune(look(world), world.ports()))
+        assert records.read(world.registry, CHANNEL, live, OURS)
 
 
 def test_without_anybody_to_trust_nothing_is_ours(world: World) -> None:

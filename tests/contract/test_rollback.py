@@ -24,6 +24,7 @@ from ci_automation.flows.publication.past import (
     AmbiguousVersion,
     NotInHistory,
     NotOfThisChannel,
+    OtherVersion,
     PastNotOurs,
 )
 from ci_automation.flows.publication.publish import NoSigner
@@ -224,6 +225,24 @@ class TestWhere:
         digest = world.registry.resolve(staging)
         with pytest.raises(NotOfThisChannel, match="staging"):
             propose(CHANNEL, Wish(str(digest)), world.ports(), intent())
+
+    @pytest.mark.parametrize("form", ["version", "tag"])
+    def test_is_no_older_version_that_a_planted_tag_calls_by_another(self, world: World, form: str) -> None:
+        tags = world.registry.repositories[str(CHANNEL.repository)].tags
+        wanted, older = (next(tag for tag in tags if tag.startswith(name)) for name in ("v2.98.8", "v2.98.5"))
+        del tags[wanted]
+        planted = f"v2.98.8-{tags[older].short}"
+        tags[planted] = tags[older]
+        with pytest.raises(OtherVersion, match=r"which is v2\.98\.5"):
+            propose(CHANNEL, Wish({"version": "v2.98.8", "tag": planted}[form]), world.ports(), intent())
+
+    def test_is_no_pre_release_of_the_version(self, world: World) -> None:
+        tags = world.registry.repositories[str(CHANNEL.repository)].tags
+        wanted = next(tag for tag in tags if tag.startswith("v2.98.8"))
+        digest = tags.pop(wanted)
+        tags[f"v2.98.8-rc.1-{digest.short}"] = digest
+        with pytest.raises(NotInHistory):
+            propose(CHANNEL, Wish("v2.98.8"), world.ports(), intent())
 
     def test_is_not_a_newer_version(self, world: World) -> None:
         back(world)

@@ -45,7 +45,7 @@ def test_a_fleet_has_a_job_for_each_artifact_which_takes_up_its_own_approval_alo
 ) -> None:
     fleet = keyless
     fleet.begin("v2.9.0", "--trust-config", fleet.folder / "sigstore.json", releases=flux_releases, staging=True)
-    fleet.configure("trustConfig: sigstore.json", staging=fleet.ask_always)
+    fleet.configure("trustConfig: sigstore.json", "policy: {escalate: []}", staging=fleet.ask_always)
     fleet.use("fleet.yaml", "flux.yaml")
     first = fleet.run("flux.yaml", "schedule")
     assert first.code == 0, first.text

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ci_automation.signing.trust import Trusted
 
 _IMMUTABLE = re.compile(r"v[0-9].*-[0-9a-f]{12}")
+_SUFFIX = len("-1a2b3c4d5e6f")
 
 
 class NotInHistory(UsageError):
@@ -48,6 +49,15 @@ class NotOfThisChannel(PolicyRefused):
 
     def __init__(self, channel: Reference, digest: Digest, others: tuple[str, ...]) -> None:
         super().__init__(f"{channel} never had {digest}, which was published as {', '.join(others)}")
+
+
+class OtherVersion(VerificationFailed):
+    """A tag says another version than what it names is of; whoever can write to the registry can make such a tag."""
+
+    hint = "Somebody made a tag that lies. Find out who, and delete it; name the digest to go back to that one."
+
+    def __init__(self, channel: Reference, wanted: str, digest: Digest, found: Version) -> None:
+        super().__init__(f"{wanted} leads to {channel.at_digest(digest)}, which is {found}")
 
 
 class PastNotOurs(VerificationFailed):
@@ -89,13 +99,26 @@ def find(channel: Reference, wanted: str, present: Digest, ports: Ports) -> Dige
     found = {
         _named(reference, channel, ports): str(reference.tag)
         for reference in immutable_references(channel, ports)
-        if str(reference.tag).startswith(immutable_tag(version, present).removesuffix(present.short))
+        if str(reference.tag)[:-_SUFFIX] == immutable_tag(version, present)[:-_SUFFIX]
     }
     if not found:
         raise NotInHistory(channel, str(version))
     if present in found:
         return present
     return next(iter(found)) if len(found) == 1 else _last_of(channel, version, found, ports)
+
+
+def require_version(channel: Reference, wanted: str, digest: Digest, found: Version) -> None:
+    """Check that what `wanted` led to is of the version that it says; a digest says none.
+
+    Raises:
+        OtherVersion: it is not.
+    """
+    if wanted.startswith("sha256:"):
+        return
+    stated = wanted[:-_SUFFIX].replace("_", "+") if _IMMUTABLE.fullmatch(wanted) else wanted
+    if Version.parse(stated) != found:
+        raise OtherVersion(channel, wanted, digest, found)
 
 
 def _named(tag: Reference, channel: Reference, ports: Ports) -> Digest:

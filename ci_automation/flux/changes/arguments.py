@@ -56,7 +56,7 @@ def _flag(pair: Pair, flag: str, old: list[str] | None, new: list[str] | None) -
     name = shown(flag)
     severity = Severity.WARNING if flag in _LOCKS or "insecure" in flag else Severity.NOTICE
     before, after = (MISSING if values is None else ", ".join(values) for values in (old, new))
-    side = Pair(pair.id, before, after, f"{pair.path}[{name}]")
+    side = Pair(pair.id, before, after, f"{pair.path}[{flag}]")
     parts = (canonical(old), canonical(new))
     if old is None:
         value = f"={shown(after)}" if after else ""
@@ -74,12 +74,12 @@ def _gates(pair: Pair, flag: str, old: list[str] | None, new: list[str] | None) 
     for gate in gates:
         was, now = before.get(gate, MISSING), after.get(gate, MISSING)
         said = f"has the feature gate {shown(gate)} {'no more' if now is MISSING else f'set to {shown(now)}'}"
-        side = Pair(pair.id, was, now, f"{pair.path}[{flag}.{shown(gate)}]")
+        side = Pair(pair.id, was, now, f"{pair.path}[{flag}.{gate}]")
         yield side.change(ChangeKind.FEATURE_GATE, Severity.NOTICE, said)
     if not gates:
         said = "has its feature gates written in another way"
         side = Pair(pair.id, ",".join(old or []), ",".join(new or []), f"{pair.path}[{flag}]")
-        yield side.change(ChangeKind.FEATURE_GATE, Severity.INFO, said)
+        yield side.change(ChangeKind.FEATURE_GATE, Severity.INFO, said, canonical(old), canonical(new))
 
 
 def _states(values: list[str] | None) -> dict[str, str]:

@@ -22,6 +22,8 @@ _VERSION = "# Flux Version: "
 _OF_METADATA = frozenset({ChangeKind.VERSION_LABEL, ChangeKind.METADATA})
 _MAX_COMMENTS = 20
 _SHORT = 100  # longer values may have been cut
+_HIDDEN = "Secret"
+_ESCAPE = "\\"
 _KINDS = list(ChangeKind)
 _SEVERITIES = list(Severity)
 
@@ -83,10 +85,10 @@ def header_changes(old: Text, new: Text, file: ObjectId) -> Iterator[Change]:
 def object_changes(old: Iterable[Entry], new: Iterable[Entry]) -> Iterator[Change]:
     """Yield the changes of all objects; of one that is there several times the last counts, as for clusters."""
     before, after = _by_id(old), _by_id(new)
-    for name in dict.fromkeys((*after, *before)):
-        *more_before, was = before.get(name, [None])
-        *more_after, now = after.get(name, [None])
-        yield from _entry(name, was, now)
+    for name, holds in dict.fromkeys((*after, *before)):
+        *more_before, was = before.get((name, holds), [None])
+        *more_after, now = after.get((name, holds), [None])
+        yield from (_holder if holds else _entry)(name, was, now)
         texts = [[entry.text for entry in more if entry] for more in (more_before, more_after)]
         if texts[0] != texts[1]:
             text = f"is there {len(more_after) + 1} times, of which the last counts, instead of {len(more_before) + 1}"
@@ -94,11 +96,21 @@ def object_changes(old: Iterable[Entry], new: Iterable[Entry]) -> Iterator[Chang
             yield pair.change(ChangeKind.OTHER, Severity.WARNING, text, canonical(texts))
 
 
-def _by_id(found: Iterable[Entry]) -> dict[ObjectId, list[Entry | None]]:
-    by_id: defaultdict[ObjectId, list[Entry | None]] = defaultdict(list)
+def _by_id(found: Iterable[Entry]) -> dict[tuple[ObjectId, bool], list[Entry | None]]:
+    by_id: defaultdict[tuple[ObjectId, bool], list[Entry | None]] = defaultdict(list)
     for entry in found:
-        by_id[entry.id].append(entry)
+        by_id[entry.id, entry.holds].append(entry)
     return by_id
+
+
+def _holder(name: ObjectId, old: Entry | None, new: Entry | None) -> Iterator[Change]:
+    """Yield that what holds objects, and is called no List, has come, gone or changed; its objects tell the rest."""
+    texts = [entry.text if entry else "" for entry in (old, new)]
+    if texts[0] != texts[1]:
+        text, severity = "holds objects that a cluster takes apart, and is left out itself", Severity.DANGER
+        if not new:
+            text, severity = "is gone, which held objects that a cluster takes apart", Severity.WARNING
+        yield Pair(name, MISSING, MISSING).change(ChangeKind.OTHER, severity, text, "items", *map(repr, texts))
 
 
 def _entry(name: ObjectId, old: Entry | None, new: Entry | None) -> Iterator[Change]:
@@ -134,17 +146,25 @@ def together(found: Iterable[Change], file: ObjectId) -> list[Change]:
     rest: list[Change] = []
     same: defaultdict[tuple[ChangeKind, str, str, str], list[Change]] = defaultdict(list)
     for change in found:
-        if change.kind in _OF_METADATA and change.object != file and len(change.old + change.new) < _SHORT:
+        if change.kind in _OF_METADATA and change.object != file and _is_shown_whole(change):
             same[change.kind, change.path.rpartition("metadata.")[2], change.old, change.new].append(change)
         else:
             rest.append(change)
     for (kind, path, old, new), those in same.items():
-        objects = sorted({change.object for change in those})
+        objects = {change.object for change in those}
         if len(objects) == 1 and kind is ChangeKind.METADATA:
             rest += those
             continue
         instead = f" instead of {old}" if old and new else ""
         text = f"has {path.replace('.', ' ', 1)}: {new or 'none'}{instead} on {len(objects)} objects"
-        parts = [] if kind is ChangeKind.VERSION_LABEL else [str(name) for name in objects]
+        parts = [] if kind is ChangeKind.VERSION_LABEL else sorted(change.fingerprint for change in those)
         rest.append(Pair(file, old, new, path).change(kind, Severity.INFO, text, old, new, *parts))
     return rest
+
+
+def _is_shown_whole(change: Change) -> bool:
+    """Tell whether what people see of a change is all of it: nothing is cut, escaped or hidden."""
+    seen = change.path + change.old + change.new
+    return (
+        len(seen) < 2 * _SHORT and len(change.path) < _SHORT and _ESCAPE not in seen and change.object.kind != _HIDDEN
+    )

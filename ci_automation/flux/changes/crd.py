@@ -72,7 +72,7 @@ def _versions(pair: Pair) -> Iterator[Change]:
     moved = tuple(_storage(pair, old, new))
     yield from moved
     for name in dict.fromkeys((*new, *old)):
-        side = Pair(pair.id, old.get(name, MISSING), new.get(name, MISSING), shown(name))
+        side = Pair(pair.id, old.get(name, MISSING), new.get(name, MISSING), name)
         if side.differs:
             yield from _version(side, moved=bool(moved))
     if [name for name in old if name in new] != [name for name in new if name in old]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ci_automation.flux.changes.compare import header_changes, object_changes, ordered, together
 from ci_automation.flux.changes.layout import rewritten
 from ci_automation.flux.changes.model import ChangeKind, ObjectId, Severity
-from ci_automation.flux.changes.objects import Entry, Text, entries
+from ci_automation.flux.changes.objects import Entry, Text, entries, is_called_list
 from ci_automation.flux.changes.reading import UnreadableObjects, read
 from ci_automation.flux.changes.values import FILE, MISSING, Pair, mapping, words
 
@@ -99,7 +99,7 @@ def _objects(tree: Tree, paths: list[str]) -> Mapping[str, _Objects]:
 
 def _is_object(entry: Entry) -> bool:
     value = mapping(entry.document.value) if entry.document else {}
-    if "items" in value and value.get("kind") == "List":
+    if "items" in value and (is_called_list(value) or (entry.holds and "kind" in value)):
         return True
     return "apiVersion" in value and entry.id.kind == words(value.get("kind")) and bool(entry.id.name)
 

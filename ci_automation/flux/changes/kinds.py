@@ -9,6 +9,7 @@ from ci_automation.flux.changes import network, rbac
 from ci_automation.flux.changes.crd import crd_changes
 from ci_automation.flux.changes.labels import metadata
 from ci_automation.flux.changes.model import ChangeKind, Severity
+from ci_automation.flux.changes.permissions import API_GROUP
 from ci_automation.flux.changes.services import account, service
 from ci_automation.flux.changes.values import MISSING, Pair, at, by_key, canonical, leaves, mapping, other
 from ci_automation.flux.changes.workload import WORKLOADS, workload_added, workload_removed, workload_rules
@@ -25,8 +26,8 @@ CRD: Final = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _POLICY: Final = ("networking.k8s.io", "NetworkPolicy")
 _ACCOUNT: Final = ("", "ServiceAccount")
 _SERVICE: Final = ("", "Service")
-_ROLES: Final = [(rbac.API_GROUP, kind) for kind in sorted(rbac.ROLES)]
-_BINDINGS: Final = [(rbac.API_GROUP, kind) for kind in sorted(rbac.BINDINGS)]
+_ROLES: Final = [(API_GROUP, kind) for kind in sorted(rbac.ROLES)]
+_BINDINGS: Final = [(API_GROUP, kind) for kind in sorted(rbac.BINDINGS)]
 _LEAVES: Final[Mapping[Kind, ChangeKind]] = {
     ("", "ResourceQuota"): ChangeKind.QUOTA,
     ("", "LimitRange"): ChangeKind.QUOTA,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.flux.changes.model import ChangeKind, Severity
 from ci_automation.flux.changes.rbac import AGGREGATE
-from ci_automation.flux.changes.security import POD_SECURITY, pod_security
+from ci_automation.flux.changes.security import APP_ARMOR, POD_SECURITY, app_armor, pod_security
 from ci_automation.flux.changes.values import MISSING, Pair, by_key, shown, sides
 
 if TYPE_CHECKING:
@@ -15,11 +15,18 @@ if TYPE_CHECKING:
     from ci_automation.flux.changes.model import Change
 
 VERSION = "app.kubernetes.io/version"
+# What tells kustomize-controller how to treat an object, as a label or as an annotation.
+_RECONCILIATION = frozenset(f"kustomize.toolkit.fluxcd.io/{name}" for name in ("force", "prune", "reconcile", "ssa"))
 
 
 def metadata(pair: Pair) -> Iterator[Change]:
-    """Yield the changes of an object's, or a pod's, `metadata`."""
+    """Yield the changes of an object's `metadata`."""
     yield from by_key(pair, {"labels": _labels, "annotations": _annotations})
+
+
+def pod_metadata(pair: Pair) -> Iterator[Change]:
+    """Yield the changes of a pod's `metadata`, where annotations hold containers."""
+    yield from by_key(pair, {"labels": _labels, "annotations": _pod_annotations})
 
 
 def _labels(pair: Pair) -> Iterator[Change]:
@@ -31,12 +38,24 @@ def _labels(pair: Pair) -> Iterator[Change]:
         elif key.startswith(AGGREGATE) and pair.id.kind == "ClusterRole":
             yield _aggregated(side, key.removeprefix(AGGREGATE))
         else:
-            yield side.change(ChangeKind.METADATA, Severity.INFO, _said(side, "label", key))
+            yield _plain(side, "label", key)
 
 
 def _annotations(pair: Pair) -> Iterator[Change]:
     for side, key in _entries(pair):
-        yield side.change(ChangeKind.METADATA, Severity.INFO, _said(side, "annotation", key))
+        yield _plain(side, "annotation", key)
+
+
+def _pod_annotations(pair: Pair) -> Iterator[Change]:
+    for side, key in _entries(pair):
+        yield app_armor(side) if key.startswith(APP_ARMOR) else _plain(side, "annotation", key)
+
+
+def _plain(pair: Pair, what: str, key: str) -> Change:
+    if key in _RECONCILIATION:
+        said = f"{_said(pair, what, key)}; controllers go by that"
+        return pair.change(ChangeKind.RECONCILIATION, Severity.WARNING, said)
+    return pair.change(ChangeKind.METADATA, Severity.INFO, _said(pair, what, key))
 
 
 def _entries(pair: Pair) -> Iterator[tuple[Pair, str]]:

@@ -95,6 +95,7 @@ class ChangeKind(enum.StrEnum):
     PRINTER_COLUMNS = "printer-columns"
     TEXT = "text"
     METADATA = "metadata"
+    RECONCILIATION = "reconciliation"
     OVERLAY_FILE = "overlay-file"
     OTHER = "other"
 
@@ -156,7 +157,7 @@ _MEMBERS: dict[ChangeClass, tuple[ChangeKind, ...]] = {
     ChangeClass.CRD_LOOSENED: (ChangeKind.VALIDATION_LOOSENED, ChangeKind.FIELD_ADDED),
     ChangeClass.CRD_DEFAULT: (ChangeKind.DEFAULT_CHANGED,),
     ChangeClass.CRD_TEXT: (ChangeKind.PRINTER_COLUMNS, ChangeKind.TEXT),
-    ChangeClass.METADATA: (ChangeKind.METADATA,),
+    ChangeClass.METADATA: (ChangeKind.METADATA, ChangeKind.RECONCILIATION),
     ChangeClass.OVERLAY: (ChangeKind.OVERLAY_FILE,),
     ChangeClass.OTHER: (ChangeKind.OTHER,),
 }

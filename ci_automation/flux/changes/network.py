@@ -8,6 +8,7 @@ cannot be told counts as opened.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from ci_automation.flux.changes.model import Change
 
-_MAX_FLOWS = 200  # Flux's own policies have 2
+_MAX_FLOWS = 64  # Flux's own policies have 2
 _ANY: dict[str, Any] = {}
 _DIRECTIONS = {"ingress": ("Ingress", "from"), "egress": ("Egress", "to")}
 _UNTOLD = "; whether that lets more through cannot be told"
@@ -28,6 +29,10 @@ _UNTOLD = "; whether that lets more through cannot be told"
 
 class _Untold(Exception):
     """A rule is none that can be looked into."""
+
+
+class _TooMany(_Untold):
+    """Rules let more through than anybody writes down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +143,10 @@ def _direction(pair: Pair, name: str) -> Iterator[Change]:
     side = pair.at(name)
     try:
         old, new = _flows(pair.old, name), _flows(pair.new, name)
-    except _Untold:
-        yield side.change(ChangeKind.NETWORK_OPENED, Severity.WARNING, f"has other rules for {name}{_UNTOLD}")
+    except _Untold as problem:
+        too_many = isinstance(problem, _TooMany)
+        said = f"has other rules for {name}{_UNTOLD}{': they are too many to be told apart' if too_many else ''}"
+        yield side.change(ChangeKind.NETWORK_OPENED, Severity.DANGER if too_many else Severity.WARNING, said)
         return
     more = [flow for flow in new if not _covered(flow, old)]
     less = [flow for flow in old if not _covered(flow, new)]
@@ -192,7 +199,7 @@ def _flows(spec: Any, name: str) -> list[_Flow]:  # noqa: ANN401 - a value of YA
         peers = [_peer(it) for it in items(rule.get(word))] or [_EVERYTHING[0]]
         ports = [_port(it) for it in items(rule.get("ports"))] or [_EVERYTHING[1]]
         if len(found) + len(peers) * len(ports) > _MAX_FLOWS:
-            raise _Untold
+            raise _TooMany
         found += product(peers, ports)
     return found
 
@@ -225,6 +232,7 @@ def _port(value: Any) -> _Port:  # noqa: ANN401 - a value of YAML
     return _Port(protocol, name=port)
 
 
+@lru_cache(maxsize=_MAX_FLOWS**2)
 def _network_takes(one: str, it: str) -> bool:
     try:
         outer, inner = ip_network(one, strict=False), ip_network(it, strict=False)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.flux.changes.model import ObjectId
 from ci_automation.flux.changes.plain import Line, NotPlain, read_plain
 from ci_automation.flux.changes.reading import END, MAX_CHARACTERS, Document, UnreadableObjects, read
-from ci_automation.flux.changes.values import canonical, items, mapping, words
+from ci_automation.flux.changes.values import canonical, mapping, words
 from ci_automation.flux.text import SEPARATOR
 
 if TYPE_CHECKING:
@@ -62,25 +62,29 @@ def _can_be_cut(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A document, or an object in a List, with its text; without a document where it cannot be read, and why."""
+    """A document, or an object in another, with its text; without a document where it cannot be read, and why."""
 
     id: ObjectId
     text: str
     document: Document | None
     problem: str = ""
+    holds: bool = False  # objects, though it is called no List: clusters take it apart, and leave it out itself
 
 
 def read_objects(text: str) -> tuple[Object, ...]:
     """Return the objects of a text, those in a `List` too; documents that are no objects are left out.
 
+    Whatever has a list of `items` is taken apart, as clusters do (fluxcd/pkg/ssa, `ReadObjects`), and is no object.
+
     Raises:
-        UnreadableObjects: it is not YAML, is longer or deeper than anybody writes, or has anchors, aliases or tags.
+        UnreadableObjects: it is not YAML, is longer or deeper than anybody writes, or has anchors, aliases, tags
+            or merge keys.
     """
     return tuple(
         Object(found, words(value.get("apiVersion")), value, line)
         for line, document in _with_lines(text)
-        for value in map(mapping, (document.value, *_listed(document.value)))
-        if (found := identity(value))
+        for value in map(mapping, _parts(document.value))
+        if not _is_listing(value) and (found := identity(value))
     )
 
 
@@ -112,10 +116,22 @@ def identity(value: Any) -> ObjectId | None:  # noqa: ANN401 - a value of YAML
     return ObjectId(group, kind, words(metadata.get("namespace")), name)
 
 
-def _listed(value: Any) -> list[Any]:  # noqa: ANN401 - a value of YAML
-    """Return the objects in a List, which clients take apart."""
-    value = mapping(value)
-    return items(value.get("items")) if value.get("apiVersion") == "v1" and value.get("kind") == "List" else []
+def _is_listing(value: Any) -> bool:  # noqa: ANN401 - a value of YAML
+    """Tell whether clients take a value apart, whatever its kind is (apimachinery, `Unstructured.IsList`)."""
+    return isinstance(mapping(value).get("items"), list)
+
+
+def is_called_list(value: Any) -> bool:  # noqa: ANN401 - a value of YAML
+    """Tell whether a value's kind says that it holds others."""
+    return words(mapping(value).get("kind")).endswith("List")
+
+
+def _parts(value: Any) -> Iterator[Any]:  # noqa: ANN401 - values of YAML
+    """Yield a value, and all that clients take out of it."""
+    yield value
+    if _is_listing(value):
+        for each in value["items"]:
+            yield from _parts(each)
 
 
 def entries(text: Text, known: dict[str, Line] | None) -> Iterator[Entry]:
@@ -133,20 +149,21 @@ def entries(text: Text, known: dict[str, Line] | None) -> Iterator[Entry]:
             continue
         for document in found:
             own = _trimmed(part if len(found) == 1 else part[document.start : document.end])
-            listed = _listed_in(document)
-            for value, words_of_it in ((document.value, canonical(document.value) if listed else own), *listed):
+            for value in _parts(document.value):
                 name = identity(value)
                 nameless += name is None
-                it = document if value is document.value else Document(document.line, 0, value=value)
-                yield Entry(name or _numbered(nameless), words_of_it, it)
+                yield _entry(name or _numbered(nameless), value, document, own)
 
 
-def _listed_in(document: Document) -> list[tuple[Any, str]]:
-    """Take the objects out of a List, and return each with a text of its own."""
-    listed = _listed(document.value)
-    if listed:
-        document.value["items"] = len(listed)
-    return [(value, canonical(value)) for value in listed]
+def _entry(name: ObjectId, value: Any, document: Document, text: str) -> Entry:  # noqa: ANN401 - a value of YAML
+    """Return the entry of a document's value, or of one within it; a List is without those that it holds."""
+    is_listing = _is_listing(value)
+    holds = is_listing and not is_called_list(value)
+    own = {**value, "items": len(value["items"])} if is_listing and not holds else value
+    if value is not document.value:
+        return Entry(name, canonical(own), Document(document.line, 0, value=own), holds=holds)
+    known = text if own is value else canonical(own)
+    return Entry(name, known, replace(document, value=own), holds=holds)
 
 
 def _read(text: str, known: dict[str, Line] | None) -> list[Document]:

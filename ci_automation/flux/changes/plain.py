@@ -170,6 +170,8 @@ class _Reader:
             raise NotPlain
         if more or after in {_BLOCK, _QUOTED}:
             self._end_text(after, column)
+        if isinstance(self.document.value.get("items"), list):
+            raise NotPlain  # an object that holds others
 
     def _begin(self, level: int, column: int) -> None:
         """Open the mapping or list that is the value of the last key."""

@@ -1,18 +1,22 @@
-"""Changes of what roles permit and of whom they are bound to, by what is permitted and not by how it is written.
-
-A permission is one verb on one resource of one API group, with one name or any, or one verb on one URL; the wildcards
-are those of Kubernetes' authorizer (`pkg/apis/rbac/v1/evaluation_helpers.go`).
-"""
+"""Changes of what roles permit and of whom they are bound to, by what is permitted and not by how it is written."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.flux.changes.model import ChangeKind, Severity
+from ci_automation.flux.changes.permissions import (
+    API_GROUP,
+    Granted,
+    Permission,
+    TooMany,
+    Unbounded,
+    gravest,
+    permissions_of,
+    sentence,
+)
 from ci_automation.flux.changes.values import MISSING, Pair, canonical, items, listed, mapping, words
 
 if TYPE_CHECKING:
@@ -20,63 +24,11 @@ if TYPE_CHECKING:
 
     from ci_automation.flux.changes.model import Change
 
-API_GROUP = "rbac.authorization.k8s.io"
 AGGREGATE = f"{API_GROUP}/aggregate-to-"
 ROLES = frozenset({"ClusterRole", "Role"})
 BINDINGS = frozenset({"ClusterRoleBinding", "RoleBinding"})
-_MAX_PERMISSIONS = 5_000  # Flux's own roles have 60
-_MAX_URL = 128
-_ALL = "*"
-_READING = frozenset({"get", "list", "watch", "head", "options"})
-_ESCALATING = frozenset({"escalate", "bind", "impersonate", "approve", "sign"})
-_WRITING_IS_DANGER = frozenset(
-    {
-        ("", "serviceaccounts/token"),
-        ("", "pods/exec"),
-        ("", "pods/attach"),
-        ("", "pods/ephemeralcontainers"),
-        ("", "nodes/proxy"),
-        (API_GROUP, "roles"),
-        (API_GROUP, "clusterroles"),
-        (API_GROUP, "rolebindings"),
-        (API_GROUP, "clusterrolebindings"),
-        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
-        ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
-        ("certificates.k8s.io", "certificatesigningrequests/approval"),
-    }
-)
 _EVERYBODY = frozenset({"system:anonymous", "system:authenticated", "system:unauthenticated", "system:serviceaccounts"})
 _ALMIGHTY = frozenset({"cluster-admin", "admin", "edit"})
-_KNOWN_KEYS = frozenset({"apiGroups", "resources", "verbs", "resourceNames", "nonResourceURLs"})
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Permission:
-    """One verb on one resource, `name` empty for all of its objects, or on one URL, where the rest is empty."""
-
-    group: str
-    resource: str
-    verb: str
-    name: str = ""
-    url: str = ""
-
-    @property
-    def severity(self) -> Severity:
-        """Return how grave it is to have it."""
-        if self.verb == _ALL or self.verb in _ESCALATING or _ALL in {self.group, self.url}:
-            return Severity.DANGER
-        if self.url:
-            return Severity.NOTICE if self.verb in _READING else Severity.WARNING
-        # All resources of the core group are Secrets too, and those of RBAC the roles.
-        if self.resource == "secrets" or (self.resource == _ALL and self.group in {"", API_GROUP}):
-            return Severity.DANGER
-        if self.verb in _READING:
-            return Severity.NOTICE
-        return Severity.DANGER if (self.group, self.resource) in _WRITING_IS_DANGER else Severity.WARNING
-
-
-class _Unbounded(Exception):
-    """Rules have more permissions than anybody grants, or are no rules."""
 
 
 def role_added(pair: Pair) -> Iterator[Change]:
@@ -93,8 +45,8 @@ def role_removed(pair: Pair) -> Iterator[Change]:
 
 def _summary(value: Any) -> tuple[str, Severity]:  # noqa: ANN401 - a value of YAML
     try:
-        rules = _permissions(items(mapping(value).get("rules")))
-    except _Unbounded:
+        rules = permissions_of(items(mapping(value).get("rules")))
+    except Unbounded:
         return "what it permits cannot be told", Severity.DANGER
     permitted = {permission for rule in rules for permission in rule}
     if "aggregationRule" in mapping(value):
@@ -112,9 +64,10 @@ def aggregation(pair: Pair) -> Iterator[Change]:
 def rules(pair: Pair) -> Iterator[Change]:
     """Yield what a role permits now that it did not, and what it does not permit any more."""
     try:
-        old, new = _permissions(items(pair.old)), _permissions(items(pair.new))
-    except _Unbounded:
-        said = "has other rules; whether they permit more cannot be told"
+        old, new = permissions_of(items(pair.old)), permissions_of(items(pair.new))
+    except Unbounded as problem:
+        why = "they are too many or too long to be told apart" if isinstance(problem, TooMany) else "they are no rules"
+        said = f"has other rules; whether they permit more cannot be told: {why}"
         yield pair.change(ChangeKind.RULE_WIDENED, Severity.DANGER, said)
         return
     changes = [*_gains(pair, old, new), *_losses(pair, old, new)]
@@ -125,103 +78,31 @@ def rules(pair: Pair) -> Iterator[Change]:
 
 
 def _gains(pair: Pair, old: list[set[Permission]], new: list[set[Permission]]) -> Iterator[Change]:
-    before = set().union(*old)
+    before = Granted(set().union(*old))
     for number, rule in enumerate(new):
-        more = {permission for permission in rule if not _covered(permission, before)}
+        more = {permission for permission in rule if not before.covers(permission)}
         if more:
             kind = ChangeKind.RULE_ADDED if more == rule else ChangeKind.RULE_WIDENED
             here = Pair(pair.id, MISSING, items(pair.new)[number], f"{pair.path}[{number}]")
             yield _known(here, kind, gravest(more), f"may now {sentence(more)}", more)
-            before |= rule  # what two rules grant is told once
+            before.add(rule)  # what two rules grant is told once
 
 
 def _losses(pair: Pair, old: list[set[Permission]], new: list[set[Permission]]) -> Iterator[Change]:
-    after = set().union(*new)
+    after = Granted(set().union(*new))
     for number, rule in enumerate(old):
-        less = {permission for permission in rule if not _covered(permission, after)}
+        less = {permission for permission in rule if not after.covers(permission)}
         if less:
             kind = ChangeKind.RULE_REMOVED if less == rule else ChangeKind.RULE_NARROWED
             here = Pair(pair.id, items(pair.old)[number], MISSING, f"{pair.path}[{number}]")
             yield _known(here, kind, Severity.NOTICE, f"may no longer {sentence(less)}", less)
-            after |= rule
+            after.add(rule)
 
 
 def _known(pair: Pair, kind: ChangeKind, severity: Severity, said: str, permissions: Iterable[Permission]) -> Change:
     """Return a change that is known by the permissions alone: where the rule stands may differ from file to file."""
     parts = (f"{it.group} {it.resource} {it.verb} {it.name} {it.url}" for it in sorted(permissions))
     return replace(replace(pair, path="").change(kind, severity, said, *parts), path=pair.path)
-
-
-def _permissions(rules: list[Any]) -> list[set[Permission]]:
-    """Return what each rule permits.
-
-    Raises:
-        _Unbounded: it is too much to be listed, or a rule is not one.
-    """
-    found, left = [], _MAX_PERMISSIONS
-    for rule in rules:
-        if not isinstance(rule, dict) or not rule.keys() <= _KNOWN_KEYS:
-            raise _Unbounded
-        groups, resources, verbs, names, urls = (
-            _texts(rule.get(key)) for key in ("apiGroups", "resources", "verbs", "resourceNames", "nonResourceURLs")
-        )
-        left -= len(verbs) * (len(groups) * len(resources) * max(1, len(names)) + len(urls))
-        if left < 0 or any(len(url) > _MAX_URL for url in urls):
-            raise _Unbounded
-        found.append(
-            {Permission(*parts) for parts in product(groups, resources, verbs, names or [""])}
-            | {Permission("", "", verb, url=url) for url, verb in product(urls, verbs)}
-        )
-    return found
-
-
-def _texts(value: Any) -> list[str]:  # noqa: ANN401 - a value of YAML
-    if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
-        raise _Unbounded
-    return value or []
-
-
-def _covered(one: Permission, among: set[Permission]) -> bool:
-    """Tell whether one of many permissions is this one or more than it."""
-    if one.url:
-        urls = {one.url, *(f"{one.url[:end]}*" for end in range(len(one.url) + 1))}
-        return any(Permission("", "", verb, url=url) in among for url in urls for verb in (one.verb, _ALL))
-    resources = {one.resource, _ALL}
-    if "/" in one.resource:
-        resources.add(f"*/{one.resource.partition('/')[2]}")
-    return any(
-        Permission(*parts) in among for parts in product({one.group, _ALL}, resources, {one.verb, _ALL}, {one.name, ""})
-    )
-
-
-def gravest(permissions: Iterable[Permission]) -> Severity:
-    """Return the severity of the gravest of permissions."""
-    return max((it.severity for it in permissions), key=list(Severity).index, default=Severity.INFO)
-
-
-def sentence(permissions: Iterable[Permission]) -> str:
-    """Return permissions in words: `create serviceaccounts/token`, `get and list * of apps`."""
-    by_object: defaultdict[tuple[str, str, str, str], set[str]] = defaultdict(set)
-    for it in permissions:
-        by_object[it.group, it.resource, it.name, it.url].add(it.verb)
-    by_verbs: defaultdict[frozenset[str], list[tuple[str, str, str, str]]] = defaultdict(list)
-    for place, verbs in sorted(by_object.items()):
-        by_verbs[frozenset(verbs)].append(place)
-    phrases = (
-        f"{'do everything with' if _ALL in verbs else listed(sorted(verbs))} {_places(places)}"
-        for verbs, places in sorted(by_verbs.items(), key=lambda item: sorted(item[0]))
-    )
-    return "; ".join(phrases) or "do nothing"
-
-
-def _places(places: list[tuple[str, str, str, str]]) -> str:
-    by_group: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for group, resource, name, url in places:
-        by_group[group, name].append(url or resource)
-    return listed(
-        f"{listed(names)}{f' of {group}' if group else ''}{f' named {name}' if name else ''}"
-        for (group, name), names in by_group.items()
-    )
 
 
 def binding_added(pair: Pair) -> Iterator[Change]:

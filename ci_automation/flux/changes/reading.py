@@ -25,6 +25,7 @@ _MAX_EVENTS = 500_000
 _STEP = 2
 _MARKER = "---\n"
 _BLOCK = frozenset("|>")
+_MERGE = "<<"  # as a key without quotes, what is below it belongs to the mapping itself (yaml.org/type/merge)
 _WORDS = {
     word: value
     for value, words in ((True, "true yes on"), (False, "false no off"), (None, "null"))
@@ -44,7 +45,7 @@ KEY = "?"  # the last part of the path of a key itself
 class UnreadableObjects(UsageError):
     """A text that should hold Kubernetes objects is not YAML, or not the plain part of it that is looked into."""
 
-    hint = "Write it without anchors, aliases and tags; `kustomize build` writes such text."
+    hint = "Write it without anchors, aliases, tags and merge keys; `kustomize build` writes such text."
 
     def __init__(self, reason: str, line: int = 0) -> None:
         super().__init__(f"line {line}: {reason}" if line else reason)
@@ -75,7 +76,8 @@ def read(text: str) -> list[Document]:
     """Return the documents of a text, which together are the whole text.
 
     Raises:
-        UnreadableObjects: it is not YAML, is longer or deeper than anybody writes, or has anchors, aliases or tags.
+        UnreadableObjects: it is not YAML, is longer or deeper than anybody writes, or has anchors, aliases, tags
+            or merge keys.
     """
     import yaml
 
@@ -155,8 +157,9 @@ class _Builder:
         self._begin([], event)
 
     def refuse(self, event: Any) -> None:  # noqa: ANN401 - as above
-        """Raise `UnreadableObjects`: a few lines of aliases unfold to gigabytes."""
-        raise UnreadableObjects("it has anchors, aliases or tags, which are not looked into", event.start_mark.line + 1)
+        """Raise `UnreadableObjects`: a few lines of aliases unfold to gigabytes, and a merge key is no key."""
+        reason = "it has anchors, aliases, tags or merge keys, which are not looked into"
+        raise UnreadableObjects(reason, event.start_mark.line + 1)
 
     def _begin(self, value: dict[str, Any] | list[Any], event: Any) -> None:  # noqa: ANN401 - as above
         if event.anchor is not None or event.tag is not None:
@@ -199,6 +202,8 @@ class _Builder:
             end = start + len(self._text[start:end].rstrip("\n "))
         self._end = end
         if frame is not None and frame.key is None and isinstance(frame.value, dict):
+            if text == _MERGE and not event.style:
+                self.refuse(event)
             self._key(frame, text, self._text[start:end])
             return
         value = text if event.style else plain(text)

@@ -140,15 +140,16 @@ def _required(side: Pair, field: Pair) -> Iterator[Change]:
     old, new = ([] if names is MISSING else names for names in (side.old, side.new))
     if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in (old, new)):
         return
+    were, are = set(old), set(new)
     for name in new:
-        if name not in old:
+        if name not in were:
             place = Pair(side.id, MISSING, name, side.path)
             yield _less(place, f"takes less in {field.path}: {shown(name)} is required now")
     for name in old:
-        if name not in new:
+        if name not in are:
             place = Pair(side.id, name, MISSING, side.path)
             yield _more(place, f"takes more in {field.path}: {shown(name)} is not required any more")
-    if set(old) == set(new):
+    if were == are:
         yield from _ordered(side, less=False, more=False)
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.changes.model import Change
 
 POD_SECURITY = "pod-security.kubernetes.io/"
+APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _LEVELS = ("privileged", "baseline", "restricted")
 # What is safer, of two values of one field; a field that is not there has the value that Kubernetes gives it.
 _SAFE: Final[Mapping[str, tuple[object, object]]] = {  # the safe value, the value of a field that is not there
@@ -21,26 +22,52 @@ _SAFE: Final[Mapping[str, tuple[object, object]]] = {  # the safe value, the val
     "runAsNonRoot": (True, False),
 }
 _PROFILES = frozenset({"RuntimeDefault", "Localhost"})
+_UNCONFINED = "unconfined"
+# What a container has from its pod where it says nothing itself (`determineEffectiveSecurityContext` of the kubelet).
+_INHERITED = frozenset(
+    {"appArmorProfile", "runAsGroup", "runAsNonRoot", "runAsUser", "seLinuxOptions", "seccompProfile"}
+)
 _HOST = ("hostNetwork", "hostPID", "hostIPC")
 _SAME = "has {} written in another way, which means the same"
 _UNTOLD = "; whether that is safer cannot be told"
 
 
 def context(pair: Pair) -> Iterator[Change]:
-    """Yield the changes of a `securityContext`."""
+    """Yield the changes of the `securityContext` of a pod."""
     for side, key in sides(pair):
-        if key == "capabilities":
-            yield from _capabilities(side)
-        elif key == "privileged":
-            yield from _switch(side, ChangeKind.HOST_ACCESS_ADDED, ChangeKind.HOST_ACCESS_REMOVED)
-        elif key in _SAFE:
-            yield _safer(side, key)
-        elif key in {"seccompProfile", "appArmorProfile"}:
-            yield _profile(side)
-        elif key in {"runAsUser", "runAsGroup"}:
-            yield _user(side)
+        yield from _field(side, key)
+
+
+def container_context(pair: Pair, of_pod: Pair) -> Iterator[Change]:
+    """Yield the changes of the `securityContext` of a container, by what it comes to with that of its pod."""
+    for side, key in sides(pair):
+        whole = of_pod.at(key)
+        old, new = (
+            of if value is MISSING or value is None else value
+            for value, of in ((side.old, whole.old), (side.new, whole.new))
+        )
+        effective = Pair(pair.id, old, new, side.path)
+        if key not in _INHERITED:
+            yield from _field(side, key)
+        elif effective.differs:
+            yield from _field(effective, key)
         else:
-            yield side.change(ChangeKind.SECURITY_LOWERED, Severity.NOTICE, f"has another {side.path}{_UNTOLD}")
+            yield side.change(ChangeKind.OTHER, Severity.INFO, _SAME.format(side.path))
+
+
+def _field(side: Pair, key: str) -> Iterator[Change]:
+    if key == "capabilities":
+        yield from _capabilities(side)
+    elif key == "privileged":
+        yield from _switch(side, ChangeKind.HOST_ACCESS_ADDED, ChangeKind.HOST_ACCESS_REMOVED)
+    elif key in _SAFE:
+        yield _safer(side, key)
+    elif key in {"seccompProfile", "appArmorProfile"}:
+        yield _profile(side, key)
+    elif key in {"runAsUser", "runAsGroup"}:
+        yield _user(side)
+    else:
+        yield _untold(side)
 
 
 def _safer(pair: Pair, key: str) -> Change:
@@ -51,11 +78,26 @@ def _safer(pair: Pair, key: str) -> Change:
     return _moved(pair, raised=new is safe)
 
 
-def _profile(pair: Pair) -> Change:
-    old, new = (words(mapping(value).get("type")) in _PROFILES for value in (pair.old, pair.new))
-    if old == new:
-        return pair.change(ChangeKind.SECURITY_LOWERED, Severity.NOTICE, f"has another {pair.path}{_UNTOLD}")
-    return _moved(pair, raised=new)
+def _profile(pair: Pair, key: str) -> Change:
+    old, new = (words(mapping(value).get("type")) for value in (pair.old, pair.new))
+    if (old in _PROFILES) != (new in _PROFILES):
+        return _moved(pair, raised=new in _PROFILES)
+    return _confined(pair, old, new) if key == "appArmorProfile" else _untold(pair)
+
+
+def app_armor(pair: Pair) -> Change:
+    """Return the change of an annotation of a pod that gives the AppArmor profile of one of its containers."""
+    return _confined(pair, words(pair.old), words(pair.new))
+
+
+def _confined(pair: Pair, old: str, new: str) -> Change:
+    """Return the change of an AppArmor profile; without one a container has that of the runtime."""
+    was, now = (profile.lower() == _UNCONFINED for profile in (old, new))
+    return _untold(pair) if was == now else _moved(pair, raised=was)
+
+
+def _untold(pair: Pair) -> Change:
+    return pair.change(ChangeKind.SECURITY_LOWERED, Severity.NOTICE, f"has another {pair.path}{_UNTOLD}")
 
 
 def _user(pair: Pair) -> Change:
@@ -63,7 +105,7 @@ def _user(pair: Pair) -> Change:
         return _moved(pair, raised=False)
     if pair.old == 0 and isinstance(pair.new, int):
         return _moved(pair, raised=True)
-    return pair.change(ChangeKind.SECURITY_LOWERED, Severity.NOTICE, f"has another {pair.path}{_UNTOLD}")
+    return _untold(pair)
 
 
 def _moved(pair: Pair, *, raised: bool) -> Change:
@@ -137,14 +179,30 @@ def _folder(value: Any) -> str:  # noqa: ANN401 - a value of YAML
 def host_port(pair: Pair) -> Iterator[Change]:
     """Yield that a container listens on a port of the machine now, or no longer."""
     side = pair.at("hostPort")
-    if not side.differs:
-        return
+    if side.differs:
+        yield _listens(side)
+
+
+def host_ports(pair: Pair) -> Iterator[Change]:
+    """Yield what `host_port` does, of lists of ports that cannot be told apart."""
+    old, new = ([found for it in items(value) if (found := _on_host(it))] for value in (pair.old, pair.new))
+    for port in gained(new, old):
+        yield _listens(Pair(pair.id, port, MISSING, f"{pair.path}.hostPort"))
+    for port in gained(old, new):
+        yield _listens(Pair(pair.id, MISSING, port, f"{pair.path}.hostPort"))
+
+
+def _on_host(port: Any) -> str:  # noqa: ANN401 - a value of YAML
+    port = mapping(port)
+    return f"{words(port['hostPort'])}/{words(port.get('protocol')) or 'TCP'}" if port.get("hostPort") else ""
+
+
+def _listens(side: Pair) -> Change:
     if side.new is MISSING:
         said = f"listens on the machine's port {words(side.old)} no longer"
-        yield side.change(ChangeKind.HOST_ACCESS_REMOVED, Severity.NOTICE, said)
-    else:
-        said = f"listens on the machine's port {words(side.new)}"
-        yield side.change(ChangeKind.HOST_ACCESS_ADDED, Severity.DANGER, said)
+        return side.change(ChangeKind.HOST_ACCESS_REMOVED, Severity.NOTICE, said)
+    said = f"listens on the machine's port {words(side.new)}"
+    return side.change(ChangeKind.HOST_ACCESS_ADDED, Severity.DANGER, said)
 
 
 def pod_security(pair: Pair) -> Iterator[Change]:
@@ -152,7 +210,7 @@ def pod_security(pair: Pair) -> Iterator[Change]:
     mode = pair.path.rpartition("/")[2]
     old, new = (_LEVELS.index(value) if value in _LEVELS else -1 for value in (pair.old, pair.new))
     if mode not in {"enforce", "warn", "audit"}:
-        yield pair.change(ChangeKind.SECURITY_LOWERED, Severity.NOTICE, f"has another {pair.path}{_UNTOLD}")
+        yield _untold(pair)
     elif max(new, 0) > max(old, 0):
         yield pair.change(
             ChangeKind.SECURITY_RAISED, Severity.NOTICE, f"holds its pods tighter: {mode} {words(pair.new)}"
@@ -161,7 +219,7 @@ def pod_security(pair: Pair) -> Iterator[Change]:
         severity = Severity.DANGER if mode == "enforce" else Severity.WARNING
         yield pair.change(ChangeKind.SECURITY_LOWERED, severity, f"holds its pods less tight: {mode}")
     else:
-        yield pair.change(ChangeKind.SECURITY_LOWERED, Severity.NOTICE, f"has another {pair.path}{_UNTOLD}")
+        yield _untold(pair)
 
 
 POD: Final[Mapping[str, Callable[[Pair], Iterator[Change]]]] = {

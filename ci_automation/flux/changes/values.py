@@ -164,7 +164,7 @@ def aligned(pair: Pair, name: str) -> list[Pair] | None:
     if old is None or new is None:
         return None
     return [
-        Pair(pair.id, old.get(key, MISSING), new.get(key, MISSING), f"{pair.path}[{shown(key)}]")
+        Pair(pair.id, old.get(key, MISSING), new.get(key, MISSING), f"{pair.path}[{key}]")
         for key in dict.fromkeys((*old, *new))
     ]
 

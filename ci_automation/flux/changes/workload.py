@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ci_automation.flux.changes.arguments import arguments, command, environment, environment_sources
 from ci_automation.flux.changes.images import image
-from ci_automation.flux.changes.labels import metadata
+from ci_automation.flux.changes.labels import metadata, pod_metadata
 from ci_automation.flux.changes.model import ChangeKind, Severity
-from ci_automation.flux.changes.security import POD, context, host_path, host_port, unheld
+from ci_automation.flux.changes.security import (
+    POD,
+    container_context,
+    host_path,
+    host_port,
+    host_ports,
+    unheld,
+)
 from ci_automation.flux.changes.values import (
     MISSING,
     Pair,
@@ -53,7 +60,7 @@ def workload_rules(kind: Kind) -> Mapping[str, Rule]:
 def _rules_on(path: tuple[str, ...]) -> Mapping[str, Rule]:
     """Return the rules for what is on the way to the pod, and in the end for the pod's template."""
     if not path:
-        return {"metadata": metadata, "spec": pod}
+        return {"metadata": pod_metadata, "spec": pod}
     return {path[0]: lambda side: by_key(side, _rules_on(path[1:])), "metadata": metadata}
 
 
@@ -86,10 +93,11 @@ def _pod_of(value: Any, kind: Kind) -> dict[str, Any]:  # noqa: ANN401 - a value
 
 def pod(pair: Pair) -> Iterator[Change]:
     """Yield the changes of a pod's `spec`."""
-    yield from by_key(pair, _POD_RULES)
+    containers = partial(_containers, of_pod=pair.at("securityContext"))
+    yield from by_key(pair, {**_POD_RULES, **dict.fromkeys(_CONTAINERS, containers)})
 
 
-def _containers(pair: Pair) -> Iterator[Change]:
+def _containers(pair: Pair, of_pod: Pair) -> Iterator[Change]:
     name = pair.path.rpartition(".")[2]
     pairs = aligned(pair, name)
     for side in pairs or ():
@@ -103,7 +111,8 @@ def _containers(pair: Pair) -> Iterator[Change]:
             text = f"runs the container {which} no more"
             yield side.change(ChangeKind.WORKLOAD_REMOVED, Severity.WARNING, text)
         elif side.differs:
-            yield from by_key(side, _CONTAINER_RULES)
+            held = partial(container_context, of_pod=of_pod)
+            yield from by_key(side, {**_CONTAINER_RULES, "securityContext": held})
     if pairs is None:
         yield from other(pair)
     elif reordered(pair, name):
@@ -116,7 +125,10 @@ def _ports(pair: Pair) -> Iterator[Change]:
 
 
 def _host_ports(pair: Pair) -> Iterator[Change]:
-    for side in aligned(pair, "ports") or ():
+    pairs = aligned(pair, "ports")
+    if pairs is None:
+        yield from host_ports(pair)
+    for side in pairs or ():
         yield from host_port(side)
 
 
@@ -161,12 +173,10 @@ _CONTAINER_RULES: Final[Mapping[str, Rule]] = {
     "envFrom": environment_sources,
     "ports": _ports,
     "resources": partial(leaves, kind=ChangeKind.RESOURCES),
-    "securityContext": context,
     **dict.fromkeys(_PROBES, _of(ChangeKind.PROBE)),
 }
 _POD_RULES: Final[Mapping[str, Rule]] = {
     **POD,
-    **dict.fromkeys(_CONTAINERS, _containers),
     "volumes": _volumes,
     "serviceAccountName": _of(ChangeKind.SERVICE_ACCOUNT, Severity.WARNING),
     "serviceAccount": _of(ChangeKind.SERVICE_ACCOUNT, Severity.WARNING),

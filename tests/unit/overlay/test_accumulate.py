@@ -54,7 +54,11 @@ class TestWhatItGathers:
         ("files", "only"),
         [
             (overlay(), True),
-            (overlay(sortOptions={"order": "fifo"}, kind="Kustomization"), True),
+            (overlay(kind="Kustomization"), True),
+            (overlay(sortOptions={"order": "of mine"}), False),
+            (overlay(metadata={"name": 5}), False),
+            ({"kustomization.yaml": {"resources": [PATH, 5]}}, False),
+            ({"kustomization.yaml": {"resources": [PATH, ""]}}, False),
             (NESTED, True),
             (overlay(namespace="x"), False),
             (overlay(unknown="x"), False),
@@ -161,6 +165,20 @@ class TestWhatIsWrong:
     def test_what_looks_like_elsewhere_and_is_here_is_taken(self) -> None:
         found = gathered({"kustomization.yaml": {"resources": ["github.com/x.yaml"]}, "github.com/x.yaml": MAP})
         assert (found.remotes, len(found.resources)) == ([], 1)
+
+    @pytest.mark.parametrize(
+        ("listed", "local"),
+        [
+            ("github.com/acme/part", "github.com/acme/part/kustomization.yaml"),
+            ("git@github.com:acme/part", "git@github.com:acme/part/kustomization.yaml"),
+            ("https://acme.example/x.yaml", "https:/acme.example/x.yaml"),
+        ],
+    )
+    def test_what_is_fetched_is_not_what_is_here_under_that_name(self, listed: str, local: str) -> None:
+        content = {"resources": ["own.yaml"]} if local.endswith("kustomization.yaml") else MAP
+        files = {"kustomization.yaml": {"resources": [listed]}, local: content}
+        found = gathered({**files, f"{local.rpartition('/')[0]}/own.yaml": MAP})
+        assert ([each.path for each in found.remotes], found.resources) == ([listed], [])
 
 
 class TestWhatItsRulesHit:

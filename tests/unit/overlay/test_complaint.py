@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from ci_automation.overlay.complaint import innermost
 
 SUB = "accumulating resources: accumulation err='accumulating resources from 'sub': 'sub' must resolve to a file': "
-SUB2 = "accumulating resources: accumulation err='accumulating resources from 'sub2': 'sub/sub2' must resolve to a file': "
+SUB2 = (
+    "accumulating resources: accumulation err='accumulating resources from 'sub2': 'sub/sub2' must resolve to a file': "
+)
 GONE = (
     "accumulating resources: accumulation err='accumulating resources from 'gone.yaml': evalsymlink failure on "
-    "'{0}' : lstat {0}: no such file or directory': must build at directory: not a valid directory: evalsymlink failure "
-    "on '{0}' : lstat {0}: no such file or directory"
+    "'{0}' : lstat {0}: no such file or directory': must build at directory: not a valid directory: evalsymlink "
+    "failure on '{0}' : lstat {0}: no such file or directory"
 )
 
 
@@ -64,6 +66,12 @@ GONE = (
         ),
         pytest.param(
             'no resource matches strategic merge patch "B"', 'no resource matches strategic merge patch "B"', id="flat"
+        ),
+        pytest.param(
+            f"{SUB}recursed accumulation of path 'sub': loading KV pairs: file sources: [x]: evalsymlink failure on "
+            "'sub/x' : lstat sub/x: no such file or directory",
+            "loading KV pairs: file sources: [x]: sub/x: no such file or directory",
+            id="a file of a generator",
         ),
         pytest.param("", "", id="nothing"),
         pytest.param("accumulating resources: ", "accumulating resources: ", id="the way and no end"),

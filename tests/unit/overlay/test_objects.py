@@ -25,7 +25,6 @@ FORMS = {
     "a comment beside the separator": "--- # one\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n",
     "a text with separators": "apiVersion: v1\nkind: A\nmetadata: {name: a}\ndata:\n  x: |\n    ---\n    kind: Y\n",
     "lists at the margin": "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nsubjects:\n- kind: x\n",
-    "a head of two kinds": "apiVersion: v1\nkind: A\nkind: ConfigMap\nmetadata: {name: a}\n",
     "windows": "apiVersion: v1\r\nkind: ConfigMap\r\nmetadata:\r\n  name: a\r\n",
 }
 
@@ -44,6 +43,18 @@ def test_a_large_file_is_read_like_a_small_one(form: str, monkeypatch: pytest.Mo
     assert [(it[0], it[1].removeprefix("small "), *it[2:]) for it in small] == [
         (it[0], it[1].removeprefix("large "), *it[2:]) for it in large
     ]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "apiVersion: v1\nkind: A\nkind: ConfigMap\nmetadata: {name: a}\n",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  x: b\n  x: c\n",
+    ],
+)
+def test_a_key_that_is_there_twice_is_told_as_kustomize_does(written: str) -> None:
+    with pytest.raises(Unreadable, match="there twice"):
+        objects(written, "file.yaml")
 
 
 def test_where_they_are() -> None:

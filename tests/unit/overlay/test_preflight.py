@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ci_automation.artifact.tree import Tree
 from ci_automation.flux.hazard import Certainty
 from ci_automation.overlay.port import BuildFailed
 from ci_automation.overlay.preflight import Preflight, preflight
@@ -101,6 +102,26 @@ class TestWhatIsBuilt:
         found = preflight(tree(PATCHED), tree(PATCHED, CHANGED), PATH, None)
         sentence = "what a Kustomization with the path ./ applies was not built: there is no kustomize"
         assert said(found) == [("unchecked", sentence)]
+
+
+class TestWhereNothingWasBefore:
+    def test_what_fits_is_no_hazard(self) -> None:
+        for files in ({PATH: COMPONENTS}, {PATH: COMPONENTS, "kustomization.yaml": {"resources": [PATH]}}):
+            found = preflight(Tree(()), tree(files), PATH, None)
+            assert (found.hazards, found.pruned) == ((), ())
+            assert "Namespace flux-system" in map(str, found.added)
+
+    def test_nothing_is_broken_already_and_nothing_is_deleted(self) -> None:
+        files = tree({PATH: COMPONENTS, "kustomization.yaml": {"resources": [PATH, "gone.yaml"]}})
+        found = preflight(Tree(()), files, PATH, None)
+        assert [hazard.certainty for hazard in found.hazards] == [Certainty.CERTAIN]
+        assert "already" not in found.hazards[0].sentence
+        assert found.pruned == ()
+
+    def test_components_that_no_kustomization_lists_were_not_reached_before_either(self) -> None:
+        files = tree({"gotk-components.yaml": COMPONENTS, "kustomization.yaml": {"resources": []}})
+        (hazard,) = preflight(Tree(()), files, "gotk-components.yaml", None).hazards
+        assert hazard.certainty is Certainty.POSSIBLE
 
 
 class TestWhatCannotBeBuilt:

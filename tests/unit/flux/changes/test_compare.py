@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import json
 
 import pytest
 from hypothesis import given
@@ -10,7 +12,20 @@ from hypothesis import strategies as st
 
 from ci_automation.flux.changes.compare import COMPONENTS, changes, compared
 from ci_automation.flux.changes.model import Change, ChangeClass, ChangeKind, ObjectId, Severity
-from tests.unit.flux.changes.sample import ALL, CRD, HEADER, QUOTA, SERVICE, TEXT, edited, of_edit
+from tests.unit.flux.changes.sample import (
+    ACCOUNT,
+    ALL,
+    BINDING,
+    CRD,
+    HEADER,
+    NAMESPACE,
+    QUOTA,
+    ROLE,
+    SERVICE,
+    TEXT,
+    edited,
+    of_edit,
+)
 
 LINES = TEXT.split("\n")
 BOMB = "a: &a [x, x]\n" + "".join(
@@ -158,6 +173,9 @@ def test_line_breaks_of_another_system_are_other() -> None:
         pytest.param("? [a]\n: b", id="key that is no text"),
         pytest.param("[a]: b", id="key in flow style that is no text"),
         pytest.param("a: *x", id="alias to nothing"),
+        pytest.param("<<: {a: b}", id="merge key"),
+        pytest.param("a:\n- <<:\n    b: c", id="merge key in block style"),
+        pytest.param("a: [? << : {b: c}]", id="merge key in flow style"),
         pytest.param("\n".join(f"{' ' * depth}a:" for depth in range(80)), id="deep in block style"),
     ],
 )
@@ -214,6 +232,62 @@ def test_the_objects_of_a_list_are_taken_out_of_it() -> None:
     assert kinds.count(ChangeKind.OTHER) == 3
 
 
+EVIL = BINDING.replace("name: crd-controller\nrole", "name: evil\nrole")
+HELD = "".join(f"  {line}\n" for line in EVIL.splitlines())
+ITEMS = f"items:\n-{HELD[1:]}"
+
+
+@pytest.mark.parametrize(
+    "plain", [ACCOUNT, QUOTA, SERVICE, NAMESPACE], ids=["account", "quota", "service", "namespace"]
+)
+def test_the_objects_within_another_object_are_told_as_clusters_take_them_apart(plain: str) -> None:
+    base = HEADER + ROLE
+    alone = changes(base, f"{base}---\n{EVIL}")
+    assert [change.belongs_to for change in alone] == [ChangeClass.RBAC]
+    found = changes(base, f"{base}---\n{plain}{ITEMS}")
+    assert set(found) > set(alone)
+    told = [change for change in found if change not in alone]
+    assert [(change.belongs_to, change.severity) for change in told] == [(ChangeClass.OTHER, Severity.DANGER)]
+    assert "holds objects that a cluster takes apart" in told[0].sentence
+    before = f"{base}---\n{plain}"
+    changed = changes(before, before + ITEMS)
+    gone = changes(before, base)
+    assert set(changed) == {*found, *gone}, "the object itself is not there any more"
+
+
+def test_objects_within_objects_within_a_list_are_told() -> None:
+    inner = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}}
+    holder = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "y"}, "items": [inner]}
+    found = changes("", json.dumps({"apiVersion": "v1", "kind": "ConfigMapList", "items": [holder]}) + "\n")
+    assert {(str(change.object), change.kind, change.severity) for change in found} == {
+        ("Service x", ChangeKind.SERVICE, Severity.NOTICE),
+        ("ConfigMap y", ChangeKind.OTHER, Severity.DANGER),
+        ("Document without a name, number 1", ChangeKind.OTHER, Severity.WARNING),
+    }
+
+
+def test_an_object_that_holds_none_is_told_since_clusters_leave_it_out() -> None:
+    found = of_edit((ACCOUNT, f"{ACCOUNT}items: []\n"))
+    assert [(change.kind, change.severity) for change in found] == [
+        (ChangeKind.OTHER, Severity.DANGER),
+        (ChangeKind.SERVICE_ACCOUNT, Severity.NOTICE),
+    ]
+
+
+def test_what_is_held_beside_an_object_of_the_same_name_is_told_and_nothing_of_it_shown() -> None:
+    held = "items:\n- apiVersion: v1\n  data:\n    a: canary-one\n  kind: Secret\n  metadata:\n    name: x\n"
+    text = f"{ACCOUNT}{held}---\n{ACCOUNT}"
+    found = changes(text, text.replace("canary-one", "canary-two"))
+    assert {str(change.object) for change in found} == {"ServiceAccount flux-system/source-controller", "Secret x"}
+    assert "canary" not in str(found)
+    assert found[0].severity is Severity.DANGER
+    assert found[0].fingerprint != changes(text, text.replace("canary-one", "canary-three"))[0].fingerprint
+    beside = changes(f"{text}---\n{SERVICE}", f"{text}---\n{SERVICE.replace('ClusterIP', 'NodePort')}")
+    assert [change.path for change in beside] == ["spec.type"], "what stays as it is is not told again"
+    gone = changes(text, ACCOUNT)
+    assert [str(change.object) for change in gone if change.kind is ChangeKind.OTHER and "is gone" in change.sentence]
+
+
 def test_an_object_twice_that_is_new_is_two_changes() -> None:
     found = changes(HEADER, HEADER + SERVICE + "---\n" + SERVICE)
     assert sorted(change.kind for change in found) == [ChangeKind.OTHER, ChangeKind.SERVICE]
@@ -265,6 +339,68 @@ def test_long_values_are_cut_for_people_and_whole_in_the_fingerprint() -> None:
     assert len(to("a").new) == 120
     assert to("a").fingerprint != to("b").fingerprint
     assert dataclasses.replace(to("a"), fingerprint="") == dataclasses.replace(to("b"), fingerprint="")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("- --enable-leader-election\n", "- KEY harmless\n", id="argument"),
+        pytest.param("ExternalArtifact=true", "KEY=true", id="feature gate"),
+        pytest.param("name: TUF_ROOT", "name: KEY", id="variable"),
+        pytest.param("  app.kubernetes.io/version: v2.9.3\n    pod-", "  KEY: x\n    pod-", id="label"),
+        pytest.param("name: v1\n    schema", "name: KEY\n    schema", id="version of a CRD"),
+        pytest.param("containerPort: 9090", "containerPort: KEY", id="port"),
+    ],
+)
+def test_names_are_whole_in_the_fingerprint(old: str, new: str) -> None:
+    found = [
+        changes(TEXT, edited((old, new.replace("KEY", "x" * length + end)))) for length in (119, 500) for end in "ab"
+    ]
+    added = [{change.fingerprint for change in each} for each in found]
+    gone = changes(TEXT, edited((old, new.replace("KEY", "y"))))
+    same = {change.fingerprint for change in gone if change.new == ""}
+    assert all(len(change.path) <= 120 for each in found for change in each)
+    for one, other in itertools.combinations(added, 2):
+        assert one & other <= same
+
+
+def test_labels_with_long_names_on_several_objects_stay_apart() -> None:
+    def to(end: str) -> tuple[Change, ...]:
+        label = f"\n    {'x' * 130}{end}: v\n    app.kubernetes.io/version: v2.9.3\n"
+        found = changes(TEXT, TEXT.replace("\n    app.kubernetes.io/version: v2.9.3\n", label))
+        return tuple(change for change in found if change.kind is ChangeKind.METADATA)
+
+    assert len(to("a")) == 3
+    assert not {change.fingerprint for change in to("a")} & {change.fingerprint for change in to("b")}
+
+
+def test_the_same_labels_on_several_secrets_are_known_by_their_values() -> None:
+    text = "---\n".join(
+        "apiVersion: v1\nkind: Secret\nmetadata:\n  labels:\n"
+        f"    app.kubernetes.io/version: v1\n    l: a\n  name: {name}\n"
+        for name in "xy"
+    )
+    for label, kind in (("l: a", ChangeKind.METADATA), ("version: v1", ChangeKind.VERSION_LABEL)):
+        found = [changes(text, text.replace(label, f"{label}{end}")) for end in "bc"]
+        assert {change.kind for each in found for change in each} == {kind}
+        assert not {change.fingerprint for change in found[0]} & {change.fingerprint for change in found[1]}
+
+
+def test_the_same_label_written_as_another_value_is_another_change() -> None:
+    def to(value: str) -> str:
+        label = f"\n    app.kubernetes.io/version: v2.9.3\n    l: {value}\n"
+        found = changes(TEXT, TEXT.replace("\n    app.kubernetes.io/version: v2.9.3\n", label))
+        return "".join(sorted(change.fingerprint for change in found if change.kind is ChangeKind.METADATA))
+
+    assert len({to(value) for value in ("true", '"true"', '"a\\nb"', "'a\\nb'")}) == 4
+
+
+def test_version_labels_that_only_look_the_same_are_told_apart() -> None:
+    def to(value: str) -> set[str]:
+        found = changes(QUOTA, QUOTA.replace("  name:", f"  labels:\n    app.kubernetes.io/version: {value}\n  name:"))
+        return {change.fingerprint for change in found}
+
+    assert not to('"a\\nb"') & to("'a\\nb'")
 
 
 def test_nothing_of_a_secret_is_shown() -> None:

@@ -73,7 +73,8 @@ def test_more_of_what_is_read_quickly(text: str) -> None:
     ["", "a", "a:", "- a", "a: b\na: c", "a: 'x' y", 'a: "x" y', "a: 'x", 'a: "x', "a: '\n  x'", "a: 'x\n  '", "a: 'x \n  y'",
      "a: b:", "a: b #c", "a: b\n  c: d", "a: b\n  #c", "a: b \n  c", "a: |", "a: |\n  x\n", "a: |\n\n  x", "a: |\n    x", "a: |\n  x ",
      "a: |\n  x\nb: |+\n  x", "a:\n- |\n  x", "a:\n   b: c", "a:\n  b: c\n d: e", "a: b\n  - c: d\n c", "- a: b\n   c: d", "a: {b: c}",
-     "a: \tb", "a: b\rc", "a: ü\u2028b", "a: &b c", "a: *b", "a: !c d", "? a", "<<: a", "'a': b", 'a: "\\z"', "a: 'x\ny'",
+     "a: \tb", "a: b\rc", "a: ü\u2028b", "a: &b c", "a: *b", "a: !c d", "? a", "<<: a", "a:\n  <<:\n    b: c", "a:\n- <<: c",
+     "a:\n- <<:\n    b: c", "items:\n- a: b", "a: b\nitems: []", "items:\n- b\nkind: C", "'a': b", 'a: "\\z"', "a: 'x\ny'",
      "\n".join(f"{'  ' * depth}a:" for depth in range(70)) + " x", "a: 1\n" * 100_001, "a:\n- b\nc", "a: 'x\n  y\n  z' q"],
 )  # fmt: skip
 def test_anything_else_is_left_to_the_whole_reader(text: str) -> None:
@@ -123,6 +124,27 @@ def test_objects_are_the_same_however_a_text_is_cut() -> None:
 def test_the_objects_of_a_list_are_objects() -> None:
     text = "apiVersion: v1\nkind: List\nitems:\n- kind: A\n  metadata: {name: b}\n- 1\n"
     assert [str(it.id) for it in read_objects(f"{text}---\nno object\n---\n# nothing\n")] == ["A b"]
+
+
+@pytest.mark.parametrize("kind", ["List", "RoleList", "ServiceAccount"])
+def test_the_objects_within_any_object_are_objects_in_its_place(kind: str) -> None:
+    inner = "{kind: A, metadata: {name: b}, items: [{kind: C, metadata: {name: d}}]}"
+    text = f"apiVersion: v1\nitems: [{inner}]\nkind: {kind}\nmetadata:\n  name: x\n"
+    assert [str(it.id) for it in read_objects(f"{text}---\n{text}")] == ["C d"] * 2
+    assert not read_objects(text.replace(f"[{inner}]", "[]"))
+    assert [str(it.id) for it in read_objects(text.replace(f"[{inner}]", "2"))] == [f"{kind} x"]
+
+
+@pytest.mark.parametrize(
+    "text", ["<<: {a: b}", "a:\n  b:\n  - <<:\n      c: d", "{a: {<<: b}}", "a: [<<: b]", "? <<\n: a"]
+)
+def test_a_merge_key_is_refused(text: str) -> None:
+    with pytest.raises(UnreadableObjects, match="merge keys"):
+        read_objects(text)
+
+
+def test_what_only_looks_like_a_merge_key_is_read() -> None:
+    assert read("'<<': a\nb: <<\nc: [<<]\n<<d: e")[0].value == {"<<": "a", "b": "<<", "c": ["<<"], "<<d": "e"}
 
 
 @pytest.mark.parametrize(

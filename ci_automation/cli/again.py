@@ -1,0 +1,62 @@
+"""What a command for later has to repeat of what was given to this one, so that it is about the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ci_automation.cli.given import Given
+    from ci_automation.cli.target import Target
+
+
+def repeated(given: Given, *, begun: bool = False) -> tuple[str, ...]:
+    """Return the options that each command has to repeat; `begun` says that something was published in this run."""
+    names = ["config", "registry_config", "releases", "overlay", "components_file"]
+    values = [item for name in names if (value := getattr(given, name)) for item in (_option(name), value)]
+    # What was published in this run is signed and unedited: there is nothing left to adopt or to accept.
+    once = () if begun else ("adopt", "accept_edits")
+    allowed = [_option(name) for name in (*once, "allow_removal", "unsafe_unproven_rendering") if getattr(given, name)]
+    known = [
+        it
+        for name in ("cluster_snapshot", "objects")
+        for value in getattr(given, name)
+        for it in (_option(name), value)
+    ]
+    known += ["--kubernetes", given.kubernetes] if given.kubernetes else []
+    pins = {True: ["--pin-images"], False: ["--no-pin-images"], None: []}[given.pin_images]
+    return (*values, *known, *pins, *allowed)
+
+
+def flags(given: Given) -> tuple[str, ...]:
+    """Return the flags of `flux install` that the plan has to repeat."""
+    return tuple(
+        f"--{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in given.flags.items()
+    )
+
+
+def trusted(given: Given) -> tuple[str, ...]:
+    """Return whom both commands of an approval have to trust."""
+    several = ("public_key", "identity", "identity_regexp")
+    values = [item for name in several for value in getattr(given, name) for item in (_option(name), value)]
+    single = ("issuer", "trust_config")
+    return (*values, *(item for name in single if (value := getattr(given, name)) for item in (_option(name), value)))
+
+
+def signed(target: Target, given: Given) -> tuple[str, ...]:
+    """Return how the approved step will be signed: as now, or else as most do."""
+    if given.signing == "unsafe-unsigned":
+        return ("--signing", "unsafe-unsigned", *trusted(given))
+    configured = not given.key and (
+        target.ports.signer is not None or target.intent.unsafe_unsigned or bool(given.issuer)
+    )
+    form = ("--signature-format", given.signature_format) if given.signature_format else ()
+    attested = ("--attestations",) if given.attestations else ()
+    mode = given.signing if given.key and given.signing else "key"
+    key: tuple[str, ...] = () if configured else ("--signing", mode, "--key", given.key or "cosign.key")
+    if given.signing == "keyless":
+        key = ("--signing", "keyless")
+    return (*key, *form, *attested, *trusted(given))
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
