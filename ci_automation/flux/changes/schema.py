@@ -157,7 +157,7 @@ def _properties(side: Pair, field: Pair) -> Iterator[Change]:
     if not all(value is MISSING or isinstance(value, dict) for value in (side.old, side.new)):
         return
     for one, key in sides(side):
-        place = Pair(side.id, one.old, one.new, f"{field.path}.{shown(key)}")
+        place = Pair(side.id, one.old, one.new, f"{field.path}.{key}")
         if one.old is MISSING:
             yield place.change(
                 ChangeKind.FIELD_ADDED, Severity.INFO, f"has a new field {place.path}{_of_type(one.new)}"

@@ -270,3 +270,10 @@ def test_whatever_is_changed_or_removed_is_reported(schema: Schema, data: st.Dat
         )
     assert changes(schema, changed), (schema, changed)
     assert changes(changed, schema), (schema, changed)
+
+
+def test_fields_with_the_same_beginning_have_fingerprints_of_their_own() -> None:
+    names = ["x" * 200 + end for end in ("a", "b")]
+    empty: Schema = {"type": "object"}
+    found = [changes(empty, empty | {"properties": {name: {"type": "string"}}}) for name in names]
+    assert len({change.fingerprint for each in found for change in each}) == 2
