@@ -104,8 +104,10 @@ class Channel:
         config = self.own.folder / "behind_proxy.json"
         config.write_text(self.own.config.read_text().replace(there, here))
         told = {name: value.replace(there, here) for name, value in self.own.local.environment().items()}
-        sources = ("--releases", self.place.releases, "--trust-config", config)
-        line = program.command("update", self.place.channel, *sources, *self.kind.options)
+        policy = program.configuration(self.own.folder / "config.yaml", self.place.channel, self.place.releases)
+        line = program.command(
+            "update", self.place.channel, "--config", policy, "--trust-config", config, *self.kind.options
+        )
         return line, program.environment(**told)
 
     def run(self) -> program.Done:
