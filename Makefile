@@ -46,13 +46,13 @@ types: $(STAMP)  ## static types
 	$(BIN)/mypy
 
 unit: $(STAMP)  ## unit, contract and end-to-end tests; 100 % of the branches of the pure rooms
-	$(BIN)/coverage run -m pytest
+	$(BIN)/pytest --numprocesses auto --dist worksteal --cov --cov-report=
 	$(BIN)/coverage report --include='ci_automation/artifact/*,ci_automation/policy/*,ci_automation/report/*,ci_automation/flux/*,ci_automation/overlay/*' --omit='ci_automation/flux/sources/*' --fail-under=100
 	@$(BIN)/python tests/left_out.py
 
 real: $(STAMP)  ## the same against real registries, cosign, flux, a cluster's control plane and containers (needs Go, podman and release data)
 	$(BIN)/python tests/real/peers.py
-	$(BIN)/pytest tests/real
+	$(BIN)/pytest tests/real --numprocesses auto --dist loadfile
 
 bench: $(STAMP)  ## the figures of the README, beside the real programs'
 	$(BIN)/python tests/real/peers.py

@@ -12,7 +12,7 @@ from ci_automation.cli.output import print_json, print_parts, print_table, print
 from ci_automation.errors import Error
 from ci_automation.policy.decision import Decision
 from ci_automation.report.changes import Line, step_parts
-from ci_automation.report.notes import notes, notes_text
+from ci_automation.report.notes import notes, notes_hint, notes_text
 from ci_automation.report.text import approval_commands, plain_text, plan_table
 
 if TYPE_CHECKING:
@@ -61,6 +61,9 @@ class Result:
             value["published"] = [step.to_json() for step in plan.steps[self.outcome.start : self.outcome.done]]
             value["waiting"] = [step.to_json() for step in self.outcome.waiting]
             value["plan"] = plan.to_json()
+            newest = plan.steps[-1].new_version if plan.steps else plan.current_version
+            said = notes(self.outcome.releases, plan.current_version, newest)
+            value["releaseNotes"] = [each.to_json() for each in said]
         return value
 
 
@@ -110,9 +113,9 @@ def _print_result(result: Result, given: Given, *, details: bool, several: bool,
     if details:
         for step in outcome.plan.steps:
             print_parts((Line(""), *step_parts(step, every=given.verbose)))
-            said = notes(outcome.releases, step.old_version, step.new_version) if given.verbose else ()
-            if said:
-                print_text(notes_text(said))
+            said = notes(outcome.releases, step.old_version, step.new_version)
+            if shown := notes_text(said) if given.verbose else notes_hint(said):
+                print_text(shown)
     again = repeated(given, begun=bool(outcome.done))
     if commands := approval_commands(
         outcome.plan,

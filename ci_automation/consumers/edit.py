@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from ci_automation.artifact.yaml_events import Unreadable, events
 from ci_automation.consumers.find import find
 from ci_automation.consumers.model import Finding, Kind
 from ci_automation.consumers.setters import MARK, requested, setters
-from ci_automation.consumers.tree import Unreadable, decoded, events, parse, span
+from ci_automation.consumers.tree import decoded, parse, span
 
 if TYPE_CHECKING:
     from ci_automation.consumers.model import Published
 
 MAX_BYTES = 1 << 20
+_MAX_EVENTS = 200_000  # which are all kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,13 @@ def edit(data: bytes, published: Published) -> Edited:
         return _left(data, f"it is larger than {MAX_BYTES >> 20} MiB", 1)
     try:
         text, mark = decoded(data)
-        before = events(text)
+        before = list(events(text, _MAX_EVENTS))
         findings = _findings(text, before, published)
         edits = sorted({(*each.span, each.new) for each in findings if each.kind is Kind.EDITED})
         changed = _changed(text, edits)
         _prove(before, changed, edits)
     except Unreadable as error:
-        return _left(data, str(error), error.line)
+        return _left(data, error.reason, max(error.line, 1))
     return Edited((mark + changed).encode(), findings)
 
 
@@ -75,7 +77,7 @@ def _prove(before: list[yaml.Event], changed: str, edits: list[tuple[int, int, s
     new = {start: text for start, _, text in edits}
     wanted = [_meaning(event, new) for event in before]
     try:
-        proven = [_meaning(event, {}) for event in events(changed)] == wanted
+        proven = [_meaning(event, {}) for event in events(changed, _MAX_EVENTS)] == wanted
     except Unreadable:
         proven = False
     if not proven:

@@ -10,20 +10,12 @@ from typing import TYPE_CHECKING, cast
 
 import yaml
 
+from ci_automation.artifact.yaml_events import Unreadable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_MAX_DEPTH = 100  # libyaml takes time that grows with the square of it
-_MAX_NODES = 200_000
 _BOM = "\ufeff"
-
-
-class Unreadable(Exception):  # not an error of the run: it is reported, and the file is left alone
-    """A file is not what we can edit; the text says why, `line` where."""
-
-    def __init__(self, reason: str, line: int = 1) -> None:
-        super().__init__(reason)
-        self.line = line
 
 
 @dataclass(slots=True, eq=False)
@@ -131,28 +123,6 @@ def decoded(data: bytes) -> tuple[str, str]:
     except UnicodeDecodeError as error:
         raise Unreadable("it is not UTF-8 text", data.count(b"\n", 0, error.start) + 1) from None
     return (text[1:], _BOM) if text.startswith(_BOM) else (text, "")
-
-
-def events(text: str) -> list[yaml.Event]:
-    """Return the events of a text.
-
-    Raises:
-        Unreadable: it is not YAML, or deeper or longer than anybody writes by hand.
-    """
-    found: list[yaml.Event] = []
-    depth = 0
-    try:
-        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _MAX_DEPTH or len(found) > _MAX_NODES:
-                raise Unreadable(f"it has more than {_MAX_NODES} values, or is nested deeper than {_MAX_DEPTH} levels")
-            found.append(event)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise Unreadable(f"it is not YAML: {error.problem or error.context}", line) from None
-    except yaml.YAMLError:  # of the reader, which has no mark
-        raise Unreadable("it is not YAML: it has a control character") from None
-    return found
 
 
 def span(event: yaml.Event) -> tuple[int, int]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.overlay.accumulate import accumulate
 from ci_automation.overlay.kustomization_file import NAMES, joined, read
-from ci_automation.overlay.reading import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

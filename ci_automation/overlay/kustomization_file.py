@@ -11,6 +11,7 @@ import json
 import posixpath
 from typing import TYPE_CHECKING, Any
 
+from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.flux.hazard import Place
 from ci_automation.overlay.kustomization import (
     Generated,
@@ -23,7 +24,7 @@ from ci_automation.overlay.kustomization import (
     Rule,
     Selector,
 )
-from ci_automation.overlay.reading import Unreadable, line_of, nodes, plain, text
+from ci_automation.overlay.reading import line_of, nodes, plain, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

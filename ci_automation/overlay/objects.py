@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.flux.changes.model import ObjectId
 from ci_automation.flux.hazard import Place
-from ci_automation.overlay.reading import Unreadable, line_of, nodes, plain, repeated, text
+from ci_automation.overlay.reading import line_of, nodes, plain, repeated, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,8 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.overlay.objects import copied
-from ci_automation.overlay.reading import Unreadable, nodes, plain
+from ci_automation.overlay.reading import nodes, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

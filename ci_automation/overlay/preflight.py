@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.flux.changes.model import fingerprint
 from ci_automation.flux.hazard import Certainty, Hazard, Place
 from ci_automation.overlay.compare import GATE, lost_targets
 from ci_automation.overlay.entries import ROOT, entries, entry, folders
 from ci_automation.overlay.objects import objects
 from ci_automation.overlay.port import BuildFailed
-from ci_automation.overlay.reading import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ci_automation.artifact.yaml_events import Unreadable, events, yaml_alone
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import yaml
 
-_MAX_DEPTH = 100  # libyaml takes time that grows with the square of it, and kustomize none of it
 _MAX_NODES = 200_000  # with everything that aliases stand for
 _MAX_BITS = 64
 _TAG = "tag:yaml.org,2002:"
@@ -26,14 +27,6 @@ class _Mark(Protocol):
         ...
 
 
-class Unreadable(Exception):  # not an error of the run: it becomes a hazard
-    """A text is not what kustomize takes; the message says why, `line` where."""
-
-    def __init__(self, reason: str, line: int = 0) -> None:
-        super().__init__(reason)
-        self.line = line
-
-
 def nodes(written: str) -> tuple[yaml.Node, ...]:
     """Return the root node of each document that is not empty.
 
@@ -42,34 +35,14 @@ def nodes(written: str) -> tuple[yaml.Node, ...]:
     """
     import yaml
 
-    try:
-        _check(written)
+    for _ in events(written, _MAX_NODES):  # which takes no memory, before anything is built from them
+        pass
+    with yaml_alone(written):
         found = tuple(yaml.compose_all(written, Loader=yaml.CSafeLoader))
-        sizes: dict[int, int] = {}
-        if sum(_size(node, sizes) for node in found) > _MAX_NODES:
-            raise Unreadable(f"it unfolds to more than {_MAX_NODES} values")
-    except yaml.MarkedYAMLError as error:
-        last = written.count("\n") + (not written.endswith("\n"))  # libyaml counts one more where the text is not ended
-        line = min(_line(error.problem_mark), last)
-        raise Unreadable(f"it is not YAML: {error.problem or error.context}", line) from None
-    except yaml.YAMLError:  # of the reader, which has no mark
-        raise Unreadable("it is not YAML: it has a control character") from None
+    sizes: dict[int, int] = {}
+    if sum(_size(node, sizes) for node in found) > _MAX_NODES:
+        raise Unreadable(f"it unfolds to more than {_MAX_NODES} values")
     return tuple(node for node in found if node.tag != f"{_TAG}null")
-
-
-def _check(written: str) -> None:
-    """Go through the events, which takes no memory, before anything is built from them."""
-    import yaml
-
-    depth = count = 0
-    for event in yaml.parse(written, Loader=yaml.CSafeLoader):
-        count += isinstance(event, yaml.NodeEvent)
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_DEPTH or count > _MAX_NODES:
-            line = _line(event.start_mark)
-            raise Unreadable(
-                f"it has more than {_MAX_NODES} values, or is nested deeper than {_MAX_DEPTH} levels", line
-            )
 
 
 def _line(mark: _Mark | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.overlay.hits import (
     Subject,
     containers,
@@ -19,7 +20,6 @@ from ci_automation.overlay.hits import (
 )
 from ci_automation.overlay.objects import Id, texts
 from ci_automation.overlay.patching import Inapplicable, apply, merged, parsed, touched
-from ci_automation.overlay.reading import Unreadable
 from ci_automation.overlay.resource import Accumulated, Effect, Hit, Problem, Resource
 
 if TYPE_CHECKING:

@@ -48,6 +48,10 @@ class ReleaseNotes:
     telling: tuple[str, ...]
     text: str
 
+    def to_json(self) -> dict[str, object]:
+        """Return the notes as the JSON output has them."""
+        return {"version": str(self.version), "mayBreak": list(self.telling), "text": self.text}
+
 
 def notes(releases: Sequence[Release], old: Version, new: Version) -> tuple[ReleaseNotes, ...]:
     """Return the notes of each release above `old` up to `new`, the newest first; those without any are left out.
@@ -81,6 +85,13 @@ def notes_markdown(found: Sequence[ReleaseNotes], limit: int) -> str:
 def notes_text(found: Sequence[ReleaseNotes]) -> str:
     """Return the notes for a terminal: of each release what may break, then the whole of it."""
     return "\n".join(line for each in found for line in _lines(each))
+
+
+def notes_hint(found: Sequence[ReleaseNotes]) -> str:
+    """Return the line that says how much the notes tell of what may break; empty where that is nothing."""
+    number = sum(len(each.telling) for each in found)
+    lines = f"{number} lines speak" if number > 1 else "1 line speaks"
+    return f"Release notes: {lines} of what may break; -v shows them." if number else ""
 
 
 def _of(release: Release) -> ReleaseNotes:

@@ -116,4 +116,13 @@ def test_release_notes_are_told_on_request_with_what_breaks_first(desk: Desk, re
     )
     assert "\x1b" not in ran.out
     assert "Old of v2.98.8" not in ran.out
-    assert "Old of" not in desk.ok("plan", CHANNEL, *TRUSTED, "--releases", "told").out
+    short = desk.ok("plan", CHANNEL, *TRUSTED, "--releases", "told").out
+    assert "Old of" not in short
+    assert "Release notes: 1 line speaks of what may break; -v shows them." in short
+    said = desk.ok("plan", CHANNEL, *TRUSTED, "--releases", "told", "--output", "json").json["releaseNotes"]
+    assert said[0] == {
+        "version": "v2.99.4",
+        "mayBreak": ["Old of v2.99.4 was removed."],
+        "text": "## Fixes\n\nA fix.\x1b[2J\n\nOld of v2.99.4 was removed.",
+    }
+    assert "v2.98.8" not in {each["version"] for each in said}

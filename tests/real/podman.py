@@ -102,9 +102,9 @@ def exists(image: str) -> bool:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Keep every other process from making an image."""
-    with (containers() / ".lock").open("w") as lock:
+def alone(doing: str) -> Iterator[None]:
+    """Keep every other process from doing the same."""
+    with (containers() / f".{doing}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -113,7 +113,7 @@ def base() -> str:
     """Return the name of the image that others start from, and that jobs run in; it is imported where it is missing."""
     name = f"localhost/base:{BY_NAME['base'].version}"
     if not exists(name):
-        with alone():
+        with alone("images"):
             podman("import", "--quiet", peer("base") / "root.tar", name)
     return name
 
@@ -131,7 +131,7 @@ def image(requirements: str = "runtime", *, again: bool = False) -> str:
     mark = hashlib.sha256(f"{made_from} {others}".encode()).hexdigest()[:12]
     name = f"localhost/flux-manifests:{mark}-{requirements}{'-again' if again else ''}"
     if not exists(name):
-        with alone():
+        with alone("images"):
             if again:
                 _remove("localhost/flux-manifests:*-again")  # nothing of theirs is shared, so they are large
             more = ("--no-cache", "--layers=false") if again else ()
@@ -319,16 +319,17 @@ def act(
         command += ["--workflows", workflow] if workflow else []
         # Nothing of whoever runs the tests is seen: neither a proxy nor settings of act's.
         own = {name: os.environ[name] for name in KEPT if name in os.environ}
-        done = subprocess.run(
-            [str(part) for part in (*command, *options)],
-            cwd=folder,
-            env=own | {"HOME": scratch, "DOCKER_HOST": service} | dict(secrets or {}),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        with alone("act"):  # whose containers are named by workflow and job
+            done = subprocess.run(
+                [str(part) for part in (*command, *options)],
+                cwd=folder,
+                env=own | {"HOME": scratch, "DOCKER_HOST": service} | dict(secrets or {}),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
     entries, errors = [], [done.stderr]
     for line in done.stdout.splitlines():
         try:

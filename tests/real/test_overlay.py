@@ -41,6 +41,11 @@ def overlay(**fields: Any) -> dict[str, object]:
     return {"kustomization.yaml": LIST | fields}
 
 
+def patched(target: dict[str, str], patch: str) -> dict[str, object]:
+    """Return the files of an overlay with one patch by target."""
+    return overlay(patches=[{"target": target, "patch": patch}])
+
+
 def strategic(kind: str, name: str, **spec: Any) -> str:
     """Return a strategic merge patch."""
     version = {"Deployment": "apps/v1", "ClusterRole": "rbac.authorization.k8s.io/v1"}.get(kind, "v1")
@@ -65,46 +70,30 @@ PASSING: dict[str, tuple[tuple[str, str], dict[str, object]]] = {
     ),
     "a JSON patch by selector": (
         ("v2.6.4", "v2.9.4"),
-        overlay(
-            patches=[
-                {
-                    "target": {"kind": "Deployment", "labelSelector": "app.kubernetes.io/part-of=flux"},
-                    "patch": operation("add", "/spec/template/spec/containers/0/args/-", "--concurrent=20"),
-                }
-            ]
+        patched(
+            {"kind": "Deployment", "labelSelector": "app.kubernetes.io/part-of=flux"},
+            operation("add", "/spec/template/spec/containers/0/args/-", "--concurrent=20"),
         ),
     ),
     "an argument by its number, which stays": (
         ("v2.7.0", "v2.7.2"),
-        overlay(
-            patches=[
-                {
-                    "target": {"kind": "Deployment", "name": "source-controller"},
-                    "patch": operation("replace", STORAGE, "--storage-adv-addr=elsewhere."),
-                }
-            ]
+        patched(
+            {"kind": "Deployment", "name": "source-controller"},
+            operation("replace", STORAGE, "--storage-adv-addr=elsewhere."),
         ),
     ),
     "an argument put between others": (
         ("v2.6.4", "v2.9.4"),
-        overlay(
-            patches=[
-                {
-                    "target": {"kind": "Deployment", "name": "(source|helm)-controller"},
-                    "patch": operation("add", "/spec/template/spec/containers/0/args/3", "--requeue-dependency=5s"),
-                }
-            ]
+        patched(
+            {"kind": "Deployment", "name": "(source|helm)-controller"},
+            operation("add", "/spec/template/spec/containers/0/args/3", "--requeue-dependency=5s"),
         ),
     ),
     "a rule by its number, which stays": (
         ("v2.7.0", "v2.9.4"),
-        overlay(
-            patches=[
-                {
-                    "target": {"kind": "ClusterRole", "name": "crd-controller-flux-system"},
-                    "patch": operation("replace", "/rules/11/verbs", ["create"]),
-                }
-            ]
+        patched(
+            {"kind": "ClusterRole", "name": "crd-controller-flux-system"},
+            operation("replace", "/rules/11/verbs", ["create"]),
         ),
     ),
     "images": (
@@ -184,38 +173,23 @@ FAILING: dict[str, tuple[tuple[str, str], dict[str, object], str]] = {
     ),
     "a target of what is gone": (
         ("v2.9.4", "v2.6.4"),
-        overlay(
-            patches=[
-                {
-                    "target": {"kind": "CustomResourceDefinition", "name": "externalartifacts.*"},
-                    "patch": operation("add", "/metadata/labels/a", "b"),
-                }
-            ]
+        patched(
+            {"kind": "CustomResourceDefinition", "name": "externalartifacts.*"},
+            operation("add", "/metadata/labels/a", "b"),
         ),
         "matched CustomResourceDefinition externalartifacts.source.toolkit.fluxcd.io, and matches nothing",
     ),
     "a JSON patch at a path that is gone": (
         ("v2.7.0", "v2.6.4"),
-        overlay(
-            patches=[
-                {
-                    "target": {"kind": "ClusterRole", "name": "crd-controller-flux-system"},
-                    "patch": operation("replace", "/rules/12/verbs", ["create"]),
-                }
-            ]
+        patched(
+            {"kind": "ClusterRole", "name": "crd-controller-flux-system"},
+            operation("replace", "/rules/12/verbs", ["create"]),
         ),
         "cannot be built with the new components: ",
     ),
     "a rule by its number, which moves": (
         ("v2.6.4", "v2.7.0"),
-        overlay(
-            patches=[
-                {
-                    "target": {"kind": "ClusterRole", "name": "crd-controller-.*"},
-                    "patch": operation("replace", TOKENS, ["create"]),
-                }
-            ]
-        ),
+        patched({"kind": "ClusterRole", "name": "crd-controller-.*"}, operation("replace", TOKENS, ["create"])),
         (
             'means /rules/10 of ClusterRole crd-controller-flux-system: that was {"apiGroups": [""], "resources": '
             '["serviceaccounts/token"], "verbs": ["create"]} and is '

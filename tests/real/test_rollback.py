@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -70,36 +71,40 @@ def overlay(tmp_path: Path) -> Path:
     return folder
 
 
-def configured(path: Path, channel: Reference, releases: Path) -> Path:
-    """Return a configuration that takes every release by itself, whatever it changes."""
-    return program.configuration(path, channel, releases, escalate=[])
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A channel that went from the old release to the new one: its configuration, and both digests by version."""
+
+    channel: Reference
+    config: Path
+    digests: dict[str, str]
+    plan: Path
 
 
-def grown(channel: Reference, config: Path, releases: Path, overlay: Path, pair: program.Pair) -> dict[str, str]:
-    """Return the digests of a channel that went from the old release to the new one, by version."""
-    own = ("--releases", releases, *pair.signing)
-    begun = program.succeed("init", channel, "--flux-version", OLD, "--overlay", overlay, *own)
-    plan = config.parent / "plan.json"
-    planned = program.succeed("plan", "production", "--out", plan, "--config", config, "--public-key", pair.public)
-    target = planned["plan"]["steps"][-1]["target"]
-    done = program.succeed("apply", plan, "--approve", target, "--config", config, *pair.signing)
-    assert done["version"] == NEW
-    return {OLD: begun["digest"], NEW: done["digest"]}
-
-
-def test_a_rollback_over_a_minor(
-    *,
+@pytest.fixture
+def grown(
     distribution_registry: RealRegistry,
     repository: str,
     releases: Path,
     overlay: Path,
     pair: program.Pair,
-    cosign_key: KeyPair,
     tmp_path: Path,
-) -> None:
+) -> Grown:
+    """Return a channel with a past; its configuration takes every release by itself, whatever it changes."""
     channel = program.channel(distribution_registry.host, repository)
-    config = configured(tmp_path / "config.yaml", channel, releases)
-    digests = grown(channel, config, releases, overlay, pair)
+    config = program.configuration(tmp_path / "config.yaml", channel, releases)
+    own = ("--releases", releases, *pair.signing)
+    begun = program.succeed("init", channel, "--flux-version", OLD, "--overlay", overlay, *own)
+    plan = tmp_path / "plan.json"
+    planned = program.succeed("plan", "production", "--out", plan, "--config", config, "--public-key", pair.public)
+    target = planned["plan"]["steps"][-1]["target"]
+    done = program.succeed("apply", plan, "--approve", target, "--config", config, *pair.signing)
+    assert done["version"] == NEW
+    return Grown(channel, config, {OLD: begun["digest"], NEW: done["digest"]}, plan)
+
+
+def test_a_rollback_over_a_minor(grown: Grown, releases: Path, pair: program.Pair, cosign_key: KeyPair) -> None:
+    channel, config, digests = grown.channel, grown.config, grown.digests
     ports = program.ports(channel, releases, pair)
 
     # It says what breaks, and without a yes it does nothing.
@@ -132,9 +137,7 @@ def test_a_rollback_over_a_minor(
     assert "webhooks time out" in waiting["reasons"][0]
 
     # What was approved before does not count again.
-    refused = program.flux_manifests(
-        "apply", tmp_path / "plan.json", "--approve", digests[NEW], "--config", config, *pair.signing
-    )
+    refused = program.flux_manifests("apply", grown.plan, "--approve", digests[NEW], "--config", config, *pair.signing)
     assert (refused.code, refused.error) == (11, "step-refused"), refused.errors
 
     # A release after that is offered again.
@@ -154,18 +157,9 @@ def test_a_rollback_over_a_minor(
 
 
 def test_old_artifacts_are_deleted_where_the_registry_lets_them(
-    *,
-    distribution_registry: RealRegistry,
-    repository: str,
-    releases: Path,
-    overlay: Path,
-    pair: program.Pair,
-    cosign_key: KeyPair,
-    tmp_path: Path,
+    grown: Grown, releases: Path, pair: program.Pair, cosign_key: KeyPair
 ) -> None:
-    channel = program.channel(distribution_registry.host, repository)
-    config = configured(tmp_path / "config.yaml", channel, releases)
-    digests = grown(channel, config, releases, overlay, pair)
+    channel, digests = grown.channel, grown.digests
     ports = program.ports(channel, releases, pair)
     before = ports.registry.tags(channel)
     look = ("prune", channel, "--keep-last", "1", "--public-key", pair.public)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
+from ci_automation.artifact.yaml_events import Unreadable, events
 from ci_automation.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 MAX_CHARACTERS = 4 << 20  # Flux's own have up to 0.7 million
 MAX_DEPTH = 64  # libyaml takes time that grows with the square of it
-_MAX_EVENTS = 500_000
 _STEP = 2
 _MARKER = "---\n"
 _BLOCK = frozenset("|>")
@@ -107,18 +107,10 @@ def read(text: str) -> list[Document]:
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
-    import yaml
-
     try:
-        for number, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
-            if number > _MAX_EVENTS:
-                raise UnreadableObjects(f"it has more than {_MAX_EVENTS} values")
-            yield event
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise UnreadableObjects(f"it is not YAML: {error.problem or error.context}", line) from None
-    except (yaml.YAMLError, UnicodeError):  # of the reader, which has no mark
-        raise UnreadableObjects("it is not YAML: it has a control character") from None
+        yield from events(text)
+    except Unreadable as error:
+        raise UnreadableObjects(error.reason, error.line) from None
 
 
 def _mark(mark: object) -> yaml.Mark:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ci_automation.flux.crds.document import Unreadable, events
+from ci_automation.artifact.yaml_events import Unreadable, events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ci_automation.artifact.yaml_events import Unreadable, events
 from ci_automation.errors import UsageError
-from ci_automation.flux.crds.document import Unreadable, values
 from ci_automation.flux.text import SEPARATOR
 
 if TYPE_CHECKING:
@@ -154,16 +154,28 @@ def _plain(key: str, value: str) -> object:
 
 def _parse(part: str) -> Iterable[Crd]:
     """Return the definitions of a text that has any form, also those in lists."""
-    try:
-        roots = list(values(part))
-    except Unreadable as error:
-        raise UnreadableCrds(str(error)) from None
-    for root in roots:
+    for root in _values(part):
         items = root.get("items") if isinstance(root, dict) and str(root.get("kind")).endswith("List") else None
         for item in items if isinstance(items, list) else [root]:
             if isinstance(item, dict) and item.get("kind") == _CRD:
                 metadata = item.get("metadata")
                 yield _crd(metadata.get("name") if isinstance(metadata, dict) else None, item.get("spec"))
+
+
+def _values(text: str) -> list[object]:
+    """Return the documents of a text as plain values; an alias is the very object that its anchor is."""
+    import yaml
+
+    try:
+        for _ in events(text):
+            pass
+        return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
+    except Unreadable as error:
+        raise UnreadableCrds(f"{error.reason} (line {error.line})" if error.line else error.reason) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        at = f" (line {mark.line + 1})" if mark else ""
+        raise UnreadableCrds(f"it has values that are not plain{at}") from None
 
 
 def _crd(name: object, spec: object) -> Crd:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.flux.hazard import Place
 from ci_automation.overlay.kustomization import Reference, Selector
 from ci_automation.overlay.kustomization_file import joined, kustomization_file, read
-from ci_automation.overlay.reading import Unreadable
 from tests.unit.overlay.trees import tree
 
 if TYPE_CHECKING:

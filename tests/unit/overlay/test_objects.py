@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.overlay import objects as module
 from ci_automation.overlay.objects import Id, Object, copied, objects
-from ci_automation.overlay.reading import Unreadable
 from tests.unit.overlay.trees import COMPONENTS
 
 FORMS = {

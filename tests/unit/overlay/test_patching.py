@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.overlay import patching
 from ci_automation.overlay.objects import copied
 from ci_automation.overlay.patching import Inapplicable, apply, merged, parsed, touched
-from ci_automation.overlay.reading import Unreadable
 
 VALUE = {"spec": {"list": ["a", "b", "c"], "maps": [{"name": "x", "args": [1, 2]}], "a/b": {"~": 1}}}
 

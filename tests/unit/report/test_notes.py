@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from ci_automation.flux.release import Release
 from ci_automation.flux.version import Version
-from ci_automation.report.notes import ReleaseNotes, notes, notes_markdown, notes_text, telling_markdown
+from ci_automation.report.notes import ReleaseNotes, notes, notes_hint, notes_markdown, notes_text, telling_markdown
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 OLD, NEW = Version.parse("v2.8.8"), Version.parse("v2.9.4")
@@ -134,6 +134,19 @@ def test_in_a_terminal_what_breaks_comes_first_and_nothing_controls_it() -> None
         "Release notes of v2.9.0:",
         "  z",
     ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (("a", "b"), ""),
+        (("removed x", "b"), "Release notes: 1 line speaks of what may break; -v shows them."),
+        (("removed x", "must y\nremoved z"), "Release notes: 3 lines speak of what may break; -v shows them."),
+    ],
+)
+def test_a_hint_says_how_much_there_is_to_read(texts: tuple[str, ...], expected: str) -> None:
+    listed = [release(f"v2.9.{number}", text) for number, text in enumerate(texts)]
+    assert notes_hint(notes(listed, OLD, NEW)) == expected
 
 
 def test_in_a_terminal_long_notes_are_cut_and_say_so() -> None:
