@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 PREDICATE_TYPE = "tag:flux-manifests.github.io,2026:hold/v1"
 # The referrer's type. A Sigstore bundle's would make Flux count the hold as a signature.
 MEDIA_TYPE = "application/vnd.flux-manifests.hold.v1+json"
-MAX_REASON = 1024
-_MAX_TEXT = 1024
+MAX_TEXT = 1024
 _URL = re.compile(r"https?://[!-~]+")
 
 
@@ -43,7 +42,8 @@ class HoldStatement:
     """That what `channel` had, `refused_digest` with `refused_version`, is not to be taken again.
 
     `digest` is what the channel was moved back to. `until` is None where a newer version than the refused one ends it.
-    `by` is who signs it, as `Verified.by` prints itself.
+    `by` is who signs it, as `Verified.by` prints itself. `moved` is when the channel was moved back, where that is not
+    `at`: the hold was changed since.
     """
 
     channel: str
@@ -55,15 +55,16 @@ class HoldStatement:
     by: str
     at: datetime
     run: str | None = None
+    moved: datetime | None = None
 
     def __post_init__(self) -> None:
         """Raise `InvalidHold` where a part could not be printed, or a time is of no zone."""
         for what, text in (("channel", self.channel), ("publisher", self.by), ("reason", self.reason or "-")):
-            if not text or len(text) > _MAX_TEXT or not text.isprintable():
+            if not text or len(text) > MAX_TEXT or not text.isprintable():
                 raise InvalidHold(f"its {what} is empty, too long, or cannot be printed")
-        if self.run is not None and not (_URL.fullmatch(self.run) and len(self.run) <= _MAX_TEXT):
+        if self.run is not None and not (_URL.fullmatch(self.run) and len(self.run) <= MAX_TEXT):
             raise InvalidHold("its run is not the address of a page")
-        if any(moment.tzinfo is None for moment in (self.at, self.until or self.at)):
+        if any(moment.tzinfo is None for moment in (self.at, self.until or self.at, self.moved or self.at)):
             raise InvalidHold("a time is of no zone")
 
     def to_statement(self, name: str) -> Statement:
@@ -80,6 +81,7 @@ class HoldStatement:
             "by": self.by,
             "run": self.run,
             "at": format_time(self.at),
+            "moved": None if self.moved is None else format_time(self.moved),
         }
 
     @classmethod
@@ -100,14 +102,16 @@ class HoldStatement:
                 "by": str(by),
                 "run": None | str() as run,
                 "at": str(at),
+                "moved": None | str() as moved,
                 **more,
             } if not unknown and not more:
                 try:
                     refused = Version.parse(version), Digest.parse(digest)
-                    times = None if until is None else parse_time(until), parse_time(at)
+                    end, back = (None if time is None else parse_time(time) for time in (until, moved))
+                    said = parse_time(at)
                 except (InvalidDigest, InvalidVersion, InvalidRecord) as error:
                     raise InvalidHold(str(error)) from None
-                return cls(channel, statement.subject, *refused, times[0], reason, by, times[1], run)
+                return cls(channel, statement.subject, *refused, end, reason, by, said, run, back)
         raise InvalidHold("it lacks a part, or has one that is unknown")
 
     def is_for(self, channel: Reference) -> bool:

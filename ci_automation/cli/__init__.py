@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
+UNREAD = 141  # what shells report for one whose reader is gone, as with `| head`
 
 # The commands in the order in which one meets them; a test compares the sentences with the commands' own.
 COMMANDS = {
@@ -103,9 +104,8 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return 2
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader is gone, and Python would complain at exit
-        return 1
+    except SystemExit:  # click's own way to end, where the reader is gone
+        return UNREAD
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last line of defence
         failure = failure_of(error, verbose="-v" in arguments or "--verbose" in arguments)
         _report(failure, as_json=_wants_json(arguments))

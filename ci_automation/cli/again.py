@@ -42,6 +42,18 @@ def trusted(given: Given) -> tuple[str, ...]:
     return (*values, *(item for name in single if (value := getattr(given, name)) for item in (_option(name), value)))
 
 
+def planned(target: Target, given: Given) -> tuple[str, ...]:
+    """Return whom the plan for an approval has to trust: who signs it, where nobody else is known."""
+    told = trusted(given)
+    if told or target.ports.trusted is not None or signed(target, given)[: len(_GUESSED)] != _GUESSED:
+        return told
+    return ("--public-key", "cosign.pub")
+
+
+# As `cosign generate-key-pair` calls them.
+_GUESSED = ("--signing", "key", "--key", "cosign.key")
+
+
 def signed(target: Target, given: Given) -> tuple[str, ...]:
     """Return how the approved step will be signed: as now, or else as most do."""
     if given.signing == "unsafe-unsigned":

@@ -44,4 +44,4 @@ def command(plan_file: str, approve: tuple[str, ...], *, exit_code: bool, **opti
     plan = read_plan_file(Path(plan_file))
     (goal,) = rendered((plan_target(plan, given),), print_aside)
     outcome = apply(plan, approved, goal.ports, goal.intent)
-    return finish([Result(goal, outcome, None)], given, exit_code=exit_code, details=False)
+    return finish([Result(goal, outcome, None)], given, exit_code=exit_code, details=())

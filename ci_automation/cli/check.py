@@ -21,7 +21,6 @@ from ci_automation.flows.update import Outcome
 @click.argument("artifact", required=False)
 @click.option("--heal", is_flag=True, help="sign again a channel that has lost its signature and is provably yours")
 @shared.exit_code
-@shared.install_flags
 @shared.signing
 @shared.allowances
 @shared.clusters
@@ -30,6 +29,7 @@ from ci_automation.flows.update import Outcome
 @shared.release_source
 @shared.registry_config
 @shared.common
+@shared.install_flags
 def command(artifact: str | None, *, heal: bool, exit_code: bool, **options: Any) -> int:
     """Say whether a channel is current, and what could be done.
 
@@ -49,4 +49,4 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, **options: Any
         return Outcome(planned.plan, 0, str(planned.observed.trust), healed=healed)
 
     goals = rendered(targets(artifact, given), print_aside)
-    return finish(for_each(goals, look), given, exit_code=exit_code, details=False)
+    return finish(for_each(goals, look), given, exit_code=exit_code, details=())

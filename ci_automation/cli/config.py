@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import click
 
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
-from ci_automation.cli.output import print_json, print_text
+from ci_automation.cli.output import print_aside, print_json, print_text
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.load import load
 from ci_automation.config.load import schema as schema_of_config
@@ -40,6 +41,11 @@ def validate(**options: Any) -> None:
         print_json({"file": str(path), "valid": True, "artifacts": names})
     else:
         print_text(f"{path} is valid; its artifacts are {', '.join(names)}.")
+    now = datetime.now(UTC)
+    for artifact in config.artifacts:
+        for each in artifact.policy.acknowledge:
+            if each.until <= now:
+                print_aside(f"{artifact.name}: the acknowledgement {each.fingerprint} ended on {each.until:%Y-%m-%d}")
 
 
 @command.command("schema")

@@ -21,7 +21,8 @@ from ci_automation.flows.kustomize import find_kustomize
 from ci_automation.flows.ports import Ports
 from ci_automation.flux.options import Options
 from ci_automation.flux.release import read_version
-from ci_automation.report.changes import Line, difference_markdown, text_parts
+from ci_automation.report.changes import Line, text_parts
+from ci_automation.report.changes_markdown import difference_markdown
 from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
@@ -46,13 +47,13 @@ class NothingToCompare(UsageError):
 @click.command("diff")
 @click.argument("old")
 @click.argument("new")
-@shared.install_flags
 @shared.clusters
 @shared.trust
 @shared.components_file
 @shared.release_source
 @shared.registry_config
 @shared.common_with_markdown
+@shared.install_flags
 def command(old: str, new: str, **options: Any) -> None:
     """Say what changes between two artifacts, folders, files or releases, and what that can break.
 

@@ -25,6 +25,7 @@ from ci_automation.flows.tend import ApprovalNotCounted, Tended, take_up, tend
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
 from ci_automation.report.account import Account, Standing
+from ci_automation.report.acknowledge import idle_acknowledgements
 from ci_automation.report.text import plan_table
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def promote(inputs: Inputs, step: Step) -> int:
             remarks.append(f"{found.sentence} {shown.word}: {'; '.join(found.reasons)}")
         if done.waits and found.decision is Decision.APPROVAL:
             waits.append(goal.name)
-            config = () if inputs.config == str(DEFAULT_PATH) else ("--config", inputs.config)
+            config = () if inputs.config in {"", str(DEFAULT_PATH)} else ("--config", inputs.config)
             command = ("flux-manifests", "promote", "--to", goal.name, "--approve", str(found.digest), *config)
             remarks.append(f"whoever approves it runs `{shlex.join(command)}`")
         for remark in remarks:
@@ -287,5 +288,7 @@ def _remarks(goal: Target, tended: Tended, outcomes: list[Outcome]) -> Iterator[
         yield "there is nothing to adopt: leave adopt out, or a channel that is moved back to that digest is believed"
     if any(outcome.trust == "not checked" for outcome in outcomes):
         yield "the signature of what was there was not checked: neither a key nor an identity is given"
+    if outcomes:
+        yield from idle_acknowledgements(goal.intent.policy.acknowledge, outcomes[-1].plan.steps, goal.intent.now)
     if tended.changed and goal.intent.unsafe_unsigned:
         yield "it was published unsigned: clusters that verify will refuse it"

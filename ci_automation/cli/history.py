@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import OciRepository
 from ci_automation.attestation.record import format_time
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
-from ci_automation.cli.output import print_json, print_table
+from ci_automation.cli.output import print_json, print_table, print_text
 from ci_automation.cli.target import reading
 from ci_automation.flows.history import history
 from ci_automation.report.text import Table, plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from ci_automation.artifact.reference import LayoutDirectory
     from ci_automation.attestation.hold import HoldStatement
     from ci_automation.attestation.record import Record
     from ci_automation.flows.history import Entry
+    from ci_automation.flux.version import Version
 
 
 @click.command("history")
@@ -44,37 +47,59 @@ def command(artifact: str, **options: Any) -> None:
     if given.output == "json":
         print_json([_to_json(entry) for entry in found.entries])
     else:
-        rows = (row for _, _, row in sorted(table_rows(found.entries), key=lambda it: it[:2], reverse=True))
-        print_table(Table(_HEAD, tuple(tuple(plain_text(cell) for cell in row) for row in rows)))
+        print_table(history_table(found.entries, reference.repository, every=given.verbose))
+        if ports.trusted is None:
+            print_text("When, why and by whom is in signed records: give --public-key, or an identity, to read them.")
     if found.left_out:
         click.echo(f"{found.left_out} more tags were not read: nobody has so many. Delete what is not yours.", err=True)
 
 
-_HEAD = ("version", "immutable tag", "digest", "signed", "when", "what", "by", "approved", "run", "here now")
 _UNKNOWN = "not known"
 _KEY = re.compile(r"sha256:[0-9a-f]{64}")
+_DIGEST = 1  # the column that only -v shows where there is a tag
+_HEAD = ("version", "digest", "tag or digest", "signed", "when (UTC)", "what", "by", "approved", "run", "here now")
 
 
-def table_rows(entries: Sequence[Entry]) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+def history_table(entries: Sequence[Entry], repository: OciRepository | LayoutDirectory, *, every: bool) -> Table:
+    """Return the table of the moves of channels, the newest first, without columns that say nothing."""
+    rows = [row for _, _, row in sorted(table_rows(entries, repository), key=lambda it: it[:2], reverse=True)]
+    told = [number for number in range(len(_HEAD)) if any(row[number] for row in rows) and (every or number != _DIGEST)]
+    cells = (tuple(plain_text(row[number]) for number in told) for row in rows)
+    return Table(tuple(_HEAD[number] for number in told), tuple(cells))
+
+
+def table_rows(
+    entries: Sequence[Entry], repository: OciRepository | LayoutDirectory
+) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """Yield each move of a channel and each hold, with its moment and its place among those that have none."""
+    versions = {entry.digest: entry.version for entry in entries}
     for place, entry in enumerate(entries):
-        what = [(it.at, _move(it), _by(it), _approval(it), it.run or "") for it in entry.records]
-        what += [(it.at, _hold(it), _by(it), "", it.run or "") for it in entry.holds]
-        common = (str(entry.version or "unknown"), entry.tag or "", str(entry.digest), entry.signed)
+        what = [(it.at, _move(it, versions, repository), _by(it), _approval(it), it.run or "") for it in entry.records]
+        what += [(it.at, _hold(it, repository), _by(it), "", it.run or "") for it in entry.holds]
+        digest = str(entry.digest)
+        common = (str(entry.version or "unknown"), digest, entry.tag or digest, entry.signed)
         if not what:
-            row = (*common, *[_UNKNOWN] * 5, ", ".join(entry.channels))
-            yield "", -place, row
+            yield "", -place, (*common, "", _UNKNOWN, "", "", "", ", ".join(entry.channels))
         for at, *said in what:
             here = ", ".join(entry.channels) if at == max(it[0] for it in what) else ""
             yield format_time(at), -place, (*common, f"{at:%Y-%m-%d %H:%M}", *said, here)
 
 
-def _move(record: Record) -> str:
+def _move(
+    record: Record, versions: Mapping[Digest, Version | None], repository: OciRepository | LayoutDirectory
+) -> str:
+    channel = _name(record.channel, repository)
     if record.rolled_back:
-        return f"rolled back to by {record.channel}"
+        left = versions.get(record.previous) if record.previous else None
+        return f"{channel} went back to this from {left or record.previous or 'what is not known'}"
     if record.promoted_from:
-        return f"promoted to {record.channel} from {record.promoted_from}"
-    return f"published to {record.channel}"
+        return f"promoted to {channel} from {_name(record.promoted_from, repository)}"
+    return f"published to {channel}"
+
+
+def _name(channel: str, repository: OciRepository | LayoutDirectory) -> str:
+    """Return a channel by its tag alone, where it is of the repository whose history that is."""
+    return channel.removeprefix(f"{repository}:" if isinstance(repository, OciRepository) else "layout:")
 
 
 def _by(said: Record | HoldStatement) -> str:
@@ -90,10 +115,10 @@ def _approval(record: Record) -> str:
     return _UNKNOWN if record.recovered else ""
 
 
-def _hold(hold: HoldStatement) -> str:
+def _hold(hold: HoldStatement, repository: OciRepository | LayoutDirectory) -> str:
     until = f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "a newer release"
     because = f": {hold.reason}" if hold.reason else ""
-    return f"{hold.refused_version} on hold until {until} on {hold.channel}{because}"
+    return f"{hold.refused_version} on hold until {until} on {_name(hold.channel, repository)}{because}"
 
 
 def _to_json(entry: Entry) -> dict[str, Any]:

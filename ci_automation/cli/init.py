@@ -8,10 +8,13 @@ import click
 
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
-from ci_automation.cli.output import print_json, print_text
+from ci_automation.cli.output import print_aside, print_json, print_parts, print_text
+from ci_automation.cli.rendered import rendered
 from ci_automation.cli.target import target
 from ci_automation.flows.init import init
 from ci_automation.flux.version import Version
+from ci_automation.report.changes import text_parts
+from ci_automation.report.findings import Findings
 
 
 @click.command("init")
@@ -19,19 +22,20 @@ from ci_automation.flux.version import Version
 @click.option("--flux-version", required=True, metavar="VERSION", help="the release to begin with, for example v2.9.4")
 @click.option("--overlay", metavar="DIR", help="the team's own files: kustomization.yaml, patches, anything")
 @click.option("--unsafe-unproven-rendering", is_flag=True, help="publish a release that rendering was not proven on")
-@shared.install_flags
 @shared.signing
 @shared.components_file
 @shared.release_source
 @shared.registry_config
 @shared.common
+@shared.install_flags
 def command(artifact: str, flux_version: str, **options: Any) -> None:
     """Publish the first artifact of a channel.
 
     It holds the components of a release, rendered with the given flags of `flux install`, and the files of the overlay.
     The components are in flux-system/gotk-components.yaml, unless --components-file names another path: this is what
     the overlay's kustomization.yaml has to list. The artifact is signed before the channel names it. A channel that
-    exists is left alone, unless it would be the same.
+    exists is left alone, unless it would be the same. What is sure to break clusters, such as an overlay that cannot be
+    built, is refused; what may break them is listed.
 
     \b
     flux-manifests init oci://ghcr.io/acme/flux-manifests:production --flux-version v2.9.4 \\
@@ -39,13 +43,14 @@ def command(artifact: str, flux_version: str, **options: Any) -> None:
     """
     given = Given.of(options)
     version = Version.parse(flux_version)
-    goal = target(artifact, given)
+    (goal,) = rendered((target(artifact, given),), print_aside)
     result = init(goal.channel, version, goal.ports, goal.intent)
     if given.output == "json":
         value = {"artifact": str(goal.channel), "version": str(result.version), "digest": str(result.digest)}
-        print_json(
-            {**value, "published": result.published, "components": result.path, "options": result.options.differing()}
-        )
+        made = {"published": result.published, "components": result.path, "options": result.options.differing()}
+        print_json({**value, **made, "hazards": [hazard.to_json() for hazard in result.hazards]})
         return
     verb = "published" if result.published else "is there already, with exactly this content"
     print_text(f"{goal.channel} {verb}: Flux {result.version}, {result.digest}\n  its components are in {result.path}")
+    if result.hazards:
+        print_parts(text_parts(Findings(hazards=result.hazards, nothing_before=True)))

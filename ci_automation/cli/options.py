@@ -88,13 +88,14 @@ components_file = click.option(
     "--components-file", metavar="PATH", help="the components file in the artifact; found by itself if there is one"
 )
 
-trust = _all(
-    click.option(
-        "--public-key",
-        metavar="FILE",
-        multiple=True,
-        help="trust what this key signed; may be repeated. Where the command signs, its own by default",
-    ),
+_TRUST_KEY = "trust what this key signed; may be repeated"
+
+
+def _public_key(text: str) -> Callable[[F], F]:
+    return click.option("--public-key", metavar="FILE", multiple=True, help=text)
+
+
+_identities = _all(
     click.option(
         "--identity",
         metavar="SUBJECT",
@@ -109,6 +110,8 @@ trust = _all(
         "--trust-config", metavar="FILE", help="your own Sigstore instance: client trust config, or trusted_root.json"
     ),
 )
+
+trust = _all(_public_key(_TRUST_KEY), _identities)
 
 signing = _all(
     click.option(
@@ -131,7 +134,8 @@ signing = _all(
     click.option(
         "--accept-identity-change", is_flag=True, help="sign as somebody else than the one who is trusted, once"
     ),
-    trust,
+    _public_key(f"{_TRUST_KEY}; default: the key that signs"),
+    _identities,
 )
 
 allowances = _all(
@@ -180,11 +184,15 @@ def _common(*outputs: str) -> Callable[[F], F]:
             show_default=True,
             help="for people or programs",
         ),
-        click.option("--verbose", "-v", is_flag=True, help="say each thing that is done"),
+        click.option("--verbose", "-v", is_flag=True, help="say each thing that is done; list each change and gate"),
     )
 
 
 common = _common("text", "json")
 common_with_markdown = _common("text", "json", "markdown")
 
-exit_code = click.option("--exit-code", is_flag=True, help="exit with 3 where something waits for approval")
+exit_code = click.option(
+    "--exit-code",
+    is_flag=True,
+    help="exit with 3 where something waits for approval; what is refused or on hold is no failure",
+)

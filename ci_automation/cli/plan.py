@@ -22,7 +22,6 @@ from ci_automation.flows.update import Outcome
 @click.argument("artifact")
 @click.option("--out", metavar="FILE", help="write the plan to this file, for `apply`")
 @shared.exit_code
-@shared.install_flags
 @shared.trust
 @shared.allowances
 @shared.clusters
@@ -31,6 +30,7 @@ from ci_automation.flows.update import Outcome
 @shared.release_source
 @shared.registry_config
 @shared.common
+@shared.install_flags
 def command(artifact: str, out: str | None, *, exit_code: bool, **options: Any) -> int:
     """Make the plan for a channel; write nothing to the registry.
 
@@ -38,7 +38,8 @@ def command(artifact: str, out: str | None, *, exit_code: bool, **options: Any) 
     whether it happens by itself, needs approval, is on hold, or is refused. The same inputs give the same plan.
 
     \b
-    flux-manifests plan oci://ghcr.io/acme/flux-manifests:production --out plan.json
+    flux-manifests plan oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub --out plan.json
+    flux-manifests plan production --cluster-snapshot production-crds.json --objects apps
     """
     given = Given.of(options)
     (goal,) = rendered((target(artifact, given),), print_aside)

@@ -7,22 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_automation.cli.again import flags, repeated, signed, trusted
+from ci_automation.cli.again import flags, planned, repeated, signed
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
 from ci_automation.errors import Error
 from ci_automation.policy.decision import Decision
+from ci_automation.report.acknowledge import idle_acknowledgements
 from ci_automation.report.changes import Line, step_parts
 from ci_automation.report.notes import notes, notes_hint, notes_text
 from ci_automation.report.text import approval_commands, plain_text, plan_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from ci_automation.cli.given import Given
     from ci_automation.cli.target import Target
     from ci_automation.flows.update import Outcome
+    from ci_automation.policy.plan import PlannedStep
 
 APPROVAL_NEEDED = 3
+EVERY = frozenset(Decision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,14 @@ def for_each(targets: tuple[Target, ...], flow: Callable[[Target], Outcome]) -> 
 
 
 def finish(
-    results: list[Result], given: Given, *, exit_code: bool, details: bool = True, plan_file: str | None = None
+    results: list[Result],
+    given: Given,
+    *,
+    exit_code: bool,
+    details: Collection[Decision] = EVERY,
+    plan_file: str | None = None,
 ) -> int:
-    """Print the results and return the highest of their codes."""
+    """Print the results, with all that is known of the steps decided as in `details`; return the highest code."""
     code = max(result.code(exit_code=exit_code) for result in results)
     if given.output == "json":
         values = [result.to_json() for result in results]
@@ -94,7 +102,9 @@ def finish(
     return code
 
 
-def _print_result(result: Result, given: Given, *, details: bool, several: bool, plan_file: str | None) -> None:
+def _print_result(
+    result: Result, given: Given, *, details: Collection[Decision], several: bool, plan_file: str | None
+) -> None:
     if several:
         print_text(f"\n{result.target.name}  {result.target.channel}")
     if result.error is not None:
@@ -110,21 +120,25 @@ def _print_result(result: Result, given: Given, *, details: bool, several: bool,
         print_text(line)
     if not outcome.plan.steps:
         print_text("Nothing to do.")
-    if details:
-        for step in outcome.plan.steps:
-            print_parts((Line(""), *step_parts(step, every=given.verbose)))
-            said = notes(outcome.releases, step.old_version, step.new_version)
-            if shown := notes_text(said) if given.verbose else notes_hint(said):
-                print_text(shown)
+    for step in outcome.plan.steps:
+        if step.decision in details:
+            _print_step(step, outcome, given)
     again = repeated(given, begun=bool(outcome.done))
     if commands := approval_commands(
         outcome.plan,
         outcome.waiting,
-        (*trusted(given), *flags(given), *again),
+        (*planned(result.target, given), *flags(given), *again),
         (*signed(result.target, given), *again),
         plan_file,
     ):
         print_text(f"To approve:\n{commands}")
+
+
+def _print_step(step: PlannedStep, outcome: Outcome, given: Given) -> None:
+    print_parts((Line(""), *step_parts(step, every=given.verbose)))
+    said = notes(outcome.releases, step.old_version, step.new_version)
+    if shown := notes_text(said) if given.verbose else notes_hint(said):
+        print_text(shown)
 
 
 def _remarks(result: Result, outcome: Outcome, given: Given) -> Iterator[str]:
@@ -134,7 +148,10 @@ def _remarks(result: Result, outcome: Outcome, given: Given) -> Iterator[str]:
     if outcome.healed:
         adopted = "adopted and signed" if outcome.trust == "adopted" else "signed again"
         yield f"{outcome.plan.current} was {adopted}."
-    if outcome.done > outcome.start and result.target.intent.unsafe_unsigned:
+    intent = result.target.intent
+    for sentence in idle_acknowledgements(intent.policy.acknowledge, outcome.plan.steps, intent.now):
+        yield plain_text(sentence).replace("\n", " ")
+    if outcome.done > outcome.start and intent.unsafe_unsigned:
         yield "It was published unsigned: clusters that verify will refuse it."
     if given.accept_identity_change and outcome.done == outcome.start:
         yield "Nothing was published, so the change of the identity waits: go on signing as before until then."

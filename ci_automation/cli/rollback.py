@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ci_automation.attestation.hold import MAX_TEXT
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
 from ci_automation.cli.output import done_with_progress, print_json, print_parts, print_text
 from ci_automation.cli.target import target
-from ci_automation.errors import PolicyRefused
+from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.rollback import RollbackRefused, Wish, propose, roll_back
 from ci_automation.policy.decision import Decision
 from ci_automation.report.changes import Line
@@ -32,10 +33,19 @@ class NotConfirmed(PolicyRefused):
         super().__init__(f"{rollback.channel} was not rolled back: nobody said yes")
 
 
+class UnfitReason(UsageError):
+    """The reason for a rollback cannot be written into a hold."""
+
+    hint = f"Give one line of text, of no more than {MAX_TEXT} characters."
+
+    def __init__(self) -> None:
+        super().__init__("the --reason is too long, or has characters that cannot be printed")
+
+
 @click.command("rollback")
 @click.argument("artifact")
 @click.option("--to", required=True, metavar="WHAT", help="a version, an immutable tag, or a digest that it had before")
-@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="hold what is left until then (UTC), not for ever")
+@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="hold what is left until then (UTC)")
 @click.option("--reason", default="", metavar="TEXT", help="why; whoever meets the hold is told")
 @click.option("--acknowledge", multiple=True, metavar="FINGERPRINT", help="accept what breaks, once; may be repeated")
 @click.option("--yes", is_flag=True, help="go back without being asked, for jobs")
@@ -59,6 +69,8 @@ def command(artifact: str, *, yes: bool, **options: Any) -> None:
     flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --to v2.8.8 --reason "webhooks time out"
     """
     given = Given.of(options)
+    if len(options["reason"]) > MAX_TEXT or not options["reason"].isprintable():
+        raise UnfitReason
     until: datetime | None = options["until"]
     wish = Wish(options["to"], until.replace(tzinfo=UTC) if until else None, options["reason"], options["acknowledge"])
     goal = target(artifact, given)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci_automation.actions.job import Job
-from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.reference import InvalidReference, Reference
 from ci_automation.cli.clusters import clusters
 from ci_automation.cli.given import configuration, release_source
 from ci_automation.cli.output import confirmation, progress
@@ -81,11 +81,20 @@ def targets(artifact: str | None, given: Given) -> tuple[Target, ...]:
 
 
 def _configured(artifact: str, config: Config | None) -> ArtifactConfig | None:
-    """Return the configuration's artifact of that name or address; an address that it lacks is none."""
+    """Return the configuration's artifact of that name or address; an address that it lacks is none.
+
+    Raises:
+        UnknownArtifact: the configuration has none of that name.
+        InvalidReference: it is no address, and there is no configuration.
+    """
+    is_address = artifact.startswith(("oci://", "layout:"))
+    if config is None and not {":", "/"} & set(artifact):
+        reason = f"it does not begin with oci:// or layout:, and no {DEFAULT_PATH} is here that has names of artifacts"
+        raise InvalidReference(artifact, reason)
     try:
         return config.find(artifact) if config else None
     except UnknownArtifact:
-        if artifact.startswith(("oci://", "layout:")):
+        if is_address:
             return None
         raise
 

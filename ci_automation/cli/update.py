@@ -10,15 +10,15 @@ from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
 from ci_automation.cli.output import print_aside
 from ci_automation.cli.rendered import rendered
-from ci_automation.cli.results import finish, for_each
+from ci_automation.cli.results import EVERY, finish, for_each
 from ci_automation.cli.target import targets
 from ci_automation.flows.update import update
+from ci_automation.policy.decision import Decision
 
 
 @click.command("update")
 @click.argument("artifact", required=False)
 @shared.exit_code
-@shared.install_flags
 @shared.signing
 @shared.allowances
 @shared.clusters
@@ -27,6 +27,7 @@ from ci_automation.flows.update import update
 @shared.release_source
 @shared.registry_config
 @shared.common
+@shared.install_flags
 def command(artifact: str | None, *, exit_code: bool, **options: Any) -> int:
     """Publish what the policy allows, and say what waits for a person.
 
@@ -40,4 +41,4 @@ def command(artifact: str | None, *, exit_code: bool, **options: Any) -> int:
     given = Given.of(options)
     goals = rendered(targets(artifact, given), print_aside)
     results = for_each(goals, lambda goal: update(goal.channel, goal.ports, goal.intent))
-    return finish(results, given, exit_code=exit_code)
+    return finish(results, given, exit_code=exit_code, details=EVERY - {Decision.HOLD})  # `plan` has the rest

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 @click.argument("artifact")
 @click.option("--rederive", "again", is_flag=True, help="make it again from upstream's release and its overlay, too")
 @shared.trust
-@shared.install_flags
 @shared.components_file
 @shared.release_source
 @shared.registry_config
 @shared.common
+@shared.install_flags
 def command(artifact: str, *, again: bool, **options: Any) -> None:
     """Say whether an artifact is signed by somebody who is trusted, and which clusters accept it.
 

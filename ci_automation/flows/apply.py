@@ -15,12 +15,14 @@ from ci_automation.flows.publication.settle import refuse_moved_back, settle_rec
 from ci_automation.flows.step import Wanted, render_step
 from ci_automation.flows.update import Outcome
 from ci_automation.flux.hazard import Certainty
+from ci_automation.overlay.compare import GATE as OVERLAY
 from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
     from ci_automation.flows.base import Base
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.step import Rendered
@@ -53,10 +55,12 @@ class TargetDiffers(Conflict):
 class NewHazard(Conflict):
     """A step can break something that its plan does not say, so that nobody has agreed to it."""
 
-    hint = "Make a new plan with the same snapshots, manifests and kustomize, and have that one approved."
+    hint = "Make a new plan with the same snapshots and manifests as here, and have that one approved."
 
-    def __init__(self, step: PlannedStep, hazard: Hazard) -> None:
+    def __init__(self, step: PlannedStep, hazard: Hazard, *, builds: bool) -> None:
         super().__init__(f"the step to {step.new_version} was planned without knowing that {hazard.sentence}")
+        if hazard.gate == OVERLAY and not builds:
+            self.hint = "Install kustomize, as where the plan was made; or make a new plan without it, to be approved."
 
 
 class NotApproved(PolicyRefused):
@@ -70,11 +74,19 @@ class NotApproved(PolicyRefused):
 class StepRefused(PolicyRefused):
     """The next step of a plan is refused or on hold now."""
 
-    hint = "Nothing was published. The policy, or the flag that the reason names, would have to change."
-
-    def __init__(self, step: PlannedStep) -> None:
+    def __init__(self, channel: Reference, step: PlannedStep) -> None:
         word = "refused" if step.decision is Decision.REFUSED else "on hold"
         super().__init__(f"the step to {step.new_version} is {word}: {_why(step, step.decision)}")
+        if any(gate.gate == "hold" and gate.decision is Decision.HOLD for gate in step.gates):
+            end = f"flux-manifests rollback {channel} --to {step.old_version} --until DATE"
+            self.hint = f"Nothing was published. `{end}` ends the hold, with a DATE that has passed."
+        elif step.decision is Decision.HOLD:
+            self.hint = "Nothing was published. The time has to pass that the reason names, or the policy to change."
+        else:
+            self.hint = (
+                "Nothing was published. `flux-manifests plan` lists what to do about each reason, and the lines that "
+                "acknowledge what can be acknowledged."
+            )
 
 
 def _why(step: PlannedStep, decision: Decision) -> str:
@@ -121,7 +133,7 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
     base = read_base(observed, ports, replace(intent, flags=plan.steps[start].options.differing()))
     for step in plan.steps[start:]:
         rendered = _render_again(base, step, ports, intent)
-        if obstacle := _obstacle(step, rendered.step, approved):
+        if obstacle := _obstacle(plan.artifact, step, rendered.step, approved):
             if done == start or step.target in approved:
                 raise obstacle
             break
@@ -149,15 +161,17 @@ def _render_again(base: Base, step: PlannedStep, ports: Ports, intent: Intent) -
     shown = {hazard.fingerprint for hazard in step.hazards}
     for hazard in found.hazards:
         if hazard.certainty is not Certainty.ADVICE and hazard.fingerprint not in shown:
-            raise NewHazard(step, hazard)
+            raise NewHazard(step, hazard, builds=ports.kustomize is not None)
     return rendered
 
 
-def _obstacle(step: PlannedStep, now: PlannedStep, approved: Collection[Digest]) -> PolicyRefused | None:
+def _obstacle(
+    channel: Reference, step: PlannedStep, now: PlannedStep, approved: Collection[Digest]
+) -> PolicyRefused | None:
     """Return what keeps a step from being done: the graver of what the plan says and of what is decided now."""
     for either in (now, step):
         if not either.decision.is_actionable:
-            return StepRefused(either)
+            return StepRefused(channel, either)
     needs_approval = Decision.APPROVAL in {now.decision, step.decision}
     return (
         NotApproved(now if now.decision is Decision.APPROVAL else step)

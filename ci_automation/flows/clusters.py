@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import UsageError
+from ci_automation.flows.files import below, read_file
 from ci_automation.flux.crds.clusters import ARTIFACTS, Clusters, GivenFile
 from ci_automation.flux.crds.snapshot import MAX_BYTES, Snapshot
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from ci_automation.config.model import ClustersConfig
 
 _MANIFESTS = frozenset({".yaml", ".yml", ".json"})
+_LEFT_OUT = frozenset({".git"})
 _MAX_FILES = 20_000
 _MAX_MANIFEST_BYTES = 64 << 20  # all of them together
 _MAX_ENTRIES = 500_000  # of folders, whatever they are
@@ -79,14 +82,17 @@ def _manifests(place: str, open_artifact: Callable[[str], Tree]) -> Iterator[Giv
         yield from _of_artifact(place, open_artifact)
         return
     path = Path(place)
-    if path.is_dir():
-        for number, inner in enumerate(_walk(place, path)):
+    if not path.is_dir():
+        yield _read(place, path, _MAX_MANIFEST_BYTES)
+        return
+    try:
+        for number, entry in enumerate(below(path, _LEFT_OUT), start=1):
             if number > _MAX_ENTRIES:
                 raise UnreadablePlace(place, f"it has more than {_MAX_ENTRIES} files")
-            if inner.suffix in _MANIFESTS:
-                yield _read(place, inner, _MAX_MANIFEST_BYTES)
-    else:
-        yield _read(place, path, _MAX_MANIFEST_BYTES)
+            if entry.is_file(follow_symlinks=False) and Path(entry.name).suffix in _MANIFESTS:
+                yield _read(place, Path(entry.path), _MAX_MANIFEST_BYTES)
+    except OSError as error:
+        raise UnreadablePlace(place, f"it cannot be read: {error.strerror or error}") from None
 
 
 def _of_artifact(place: str, open_artifact: Callable[[str], Tree]) -> Iterator[GivenFile]:
@@ -95,31 +101,6 @@ def _of_artifact(place: str, open_artifact: Callable[[str], Tree]) -> Iterator[G
             yield GivenFile(f"{place}/{file.path}", file.content)
 
 
-def _walk(place: str, folder: Path) -> Iterator[Path]:
-    try:
-        with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False) and entry.name != ".git":
-                yield from _walk(place, folder / entry.name)
-            elif entry.is_file(follow_symlinks=False):
-                yield folder / entry.name
-    except OSError as error:
-        raise UnreadablePlace(place, _reason(error)) from None
-
-
 def _read(place: str, path: Path, limit: int) -> GivenFile:
-    try:
-        if not path.is_file():  # reading a pipe would wait for ever
-            raise UnreadablePlace(place, "it is not there" if not path.exists() else "it is not a regular file")
-        with path.open("rb") as file:
-            content = file.read(limit + 1)
-    except OSError as error:
-        raise UnreadablePlace(place, _reason(error)) from None
-    if len(content) > limit:
-        raise UnreadablePlace(place, f"it is larger than {limit >> 20} MiB")
+    content = read_file(path, limit, partial(UnreadablePlace, place))
     return GivenFile(os.fsencode(path).decode(errors="replace"), content)
-
-
-def _reason(error: OSError) -> str:
-    return f"it cannot be read: {error.strerror or error}"

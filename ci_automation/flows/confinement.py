@@ -44,9 +44,6 @@ def run(command: Sequence[str], seconds: float) -> Ended:
     Its output goes to files without a name, whose size is limited: nothing waits for a process that it left behind.
     """
     folder = str(Path(command[0]).parent)
-    environment = {"HOME": folder, "TMPDIR": folder}
-    if libraries := os.environ.get("LD_LIBRARY_PATH"):  # some Pythons do not start without; the program never has it
-        environment["LD_LIBRARY_PATH"] = libraries
     told, report = os.pipe()
     with _closed(), TemporaryFile() as output, TemporaryFile() as complaint, os.fdopen(told, "rb") as telling:
         try:
@@ -55,7 +52,7 @@ def run(command: Sequence[str], seconds: float) -> Ended:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=complaint,
-                env=environment,
+                env=_environment(folder),
                 cwd=folder,
                 pass_fds=(report,),
                 start_new_session=True,
@@ -79,6 +76,11 @@ def run(command: Sequence[str], seconds: float) -> Ended:
             complaint.read(_MAX_COMPLAINT).decode(errors="replace"),
             tuple(part for part in PARTS if part not in cut_off),
         )
+
+
+def _environment(folder: str) -> dict[str, str]:
+    libraries = os.environ.get("LD_LIBRARY_PATH")  # some Pythons do not start without; the program never has it
+    return {"HOME": folder, "TMPDIR": folder, **({"LD_LIBRARY_PATH": libraries} if libraries else {})}
 
 
 @contextmanager

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.tree import Tree
+from ci_automation.artifact.tree import NoComponentsFile, Tree
 from ci_automation.errors import UsageError
-from ci_automation.flows.files import read_folder
+from ci_automation.flows.files import read_file, read_folder
 from ci_automation.flows.render import render_release
 from ci_automation.flows.verify import pull
 from ci_automation.flux.changes.compare import changes
@@ -46,7 +47,18 @@ class UnreadableComponents(UsageError):
     hint = "Name a file with the output of `flux install --export`."
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"{name} {reason}")
+        super().__init__(f"{name}: {reason}")
+
+
+class NotWhole(UsageError):
+    """A folder has files of a team alone."""
+
+    hint = (
+        "Compare folders as `pull` makes them. What an overlay changes: `flux-manifests plan ARTIFACT --overlay DIR`."
+    )
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"the folder {path} has no file with Flux's components")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +89,13 @@ def of_folder(path: Path, components_file: str | None) -> Side:
     """Return the state in a folder, such as `pull` makes one.
 
     Raises:
-        UsageError: it cannot be read, has no components file, or it is no text.
+        NotWhole: it has no components file.
+        UsageError: it cannot be read, or its components file is no text.
     """
-    return _of_tree(str(path), read_folder(path), components_file, None, "")
+    try:
+        return _of_tree(str(path), read_folder(path), components_file, None, "")
+    except NoComponentsFile as error:
+        raise NotWhole(path) from error
 
 
 def of_file(path: Path) -> Side:
@@ -88,15 +104,9 @@ def of_file(path: Path) -> Side:
     Raises:
         UnreadableComponents: it cannot be read, or is no text.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise UnreadableComponents(str(path), f"cannot be read: {error.strerror}") from None
-    if len(data) > _MAX_BYTES:
-        raise UnreadableComponents(str(path), f"has more than {_MAX_BYTES >> 20} MiB")
-    text = _text(str(path), data)
-    return Side(str(path), text, _version(text))
+    name = str(path)
+    text = _text(name, read_file(path, _MAX_BYTES, partial(UnreadableComponents, name)))
+    return Side(name, text, _version(text))
 
 
 def of_release(version: Version, options: Options, ports: Ports) -> Side:
@@ -180,4 +190,4 @@ def _text(name: str, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise UnreadableComponents(name, "is not text") from None
+        raise UnreadableComponents(name, "it is not text") from None

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ci_automation.errors import Error, ReleaseSourceError, UsageError
+from ci_automation.flows.files import read_file
 from ci_automation.flux.fluxreport import MAX_REPORT_BYTES, InvalidReport, parse_reports
 from ci_automation.policy.promotion import Word
 from ci_automation.registry.exchange import parsed_json
 from ci_automation.registry.network import Origin, UnsafeAddress
 from ci_automation.registry.retry import Patience
-from ci_automation.registry.services import Call, Exchange
+from ci_automation.registry.services import ANSWERED, Call, Exchange
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,12 +78,15 @@ class Address:
         looked_at = f"{host}, {self.path}"
         call = Call("GET", self.url, {"Accept": "application/json"}, cap=_MAX_ANSWER_BYTES)
         try:
-            answer = self.exchange.ask(call, lambda *_: _Silent(host))
-        except _Silent:
-            return Word(speaks_for=False, sentence=f"{host} does not answer as it should", looked_at=looked_at)
+            answer = self.exchange.ask(call, _silent)
+        except _Silent as reason:
+            return Word(speaks_for=False, sentence=f"{host} gives no answer: {reason}", looked_at=looked_at)
         if answer.status != _OK:
             return Word(speaks_for=False, sentence=f"{host} answers {answer.status}, not {_OK}", looked_at=looked_at)
-        if _text(_at(parsed_json(answer.body), self.path)) != self.equals:
+        value = parsed_json(answer.body)
+        if value is None:
+            return Word(speaks_for=False, sentence=f"{host} answers with something else than JSON", looked_at=looked_at)
+        if _text(_at(value, self.path)) != self.equals:
             sentence = f"{self.path} at {host} is not {self.equals!r}"
             return Word(speaks_for=False, sentence=sentence, looked_at=looked_at)
         return Word(speaks_for=True, sentence=f"{self.path} at {host} is {self.equals!r}", looked_at=looked_at)
@@ -119,11 +123,10 @@ class Report:
         """Return whether all is well."""
         looked_at = str(self.file)
         try:
-            with self.file.open("rb") as file:
-                reports = parse_reports(file.read(MAX_REPORT_BYTES + 1))
-        except OSError as error:
-            reason = f"the FluxReport {self.file} cannot be read: {error.strerror or error}"
-            return Word(speaks_for=False, sentence=reason, looked_at=looked_at)
+            reports = parse_reports(read_file(self.file, MAX_REPORT_BYTES, _Silent))
+        except _Silent as reason:
+            sentence = f"the FluxReport {self.file} cannot be used: {reason}"
+            return Word(speaks_for=False, sentence=sentence, looked_at=looked_at)
         except InvalidReport as error:
             return Word(speaks_for=False, sentence=f"{self.file}: {error}", looked_at=looked_at)
         problems = [problem for report in reports for problem in report.problems]
@@ -139,6 +142,11 @@ class Report:
             )
         number = f"{len(reports)} FluxReport{'' if len(reports) == 1 else 's'}"
         return Word(speaks_for=True, sentence=f"{number} with {version}: all is ready", looked_at=looked_at)
+
+
+def _silent(_: str, reason: str, __: int) -> _Silent:
+    """Return why no answer came; what a busy server says of itself is part of an answer, and not told."""
+    return _Silent("it is busy, or broken" if reason.startswith(ANSWERED) else reason)
 
 
 def _at(value: object, path: str) -> object:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ from ci_automation.errors import UsageError
 from ci_automation.policy.plan import MAX_PLAN_BYTES, Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator
+
+    from ci_automation.errors import Error
 
 _MAX_OVERLAY_BYTES = 50 << 20
 # What `flux push artifact` leaves out by default and every checkout has.
@@ -73,16 +76,14 @@ def read_folder(folder: Path, refused: type[UsageError] = UnreadableFolder) -> T
         raise refused(f"{folder} is not a folder")
     files = []
     total = 0
-    for path in _regular_files(folder, refused):
-        try:
-            content = path.read_bytes()
-            executable = bool(path.stat().st_mode & 0o100)
-        except OSError as error:
-            raise refused(f"{path} cannot be read: {error.strerror}") from None
-        total += len(content)
-        if total > _MAX_OVERLAY_BYTES:
-            raise refused(f"{folder} holds more than {_MAX_OVERLAY_BYTES >> 20} MiB")
-        files.append(File(path.relative_to(folder).as_posix(), content, executable))
+    try:
+        for entry in below(folder, _LEFT_OUT):
+            files.append(_file(entry, folder, refused))
+            total += len(files[-1].content)
+            if total > _MAX_OVERLAY_BYTES:
+                raise refused(f"{folder} holds more than {_MAX_OVERLAY_BYTES >> 20} MiB")
+    except OSError as error:
+        raise refused(f"{error.filename or folder} cannot be read: {error.strerror or error}") from None
     return Tree(tuple(files))
 
 
@@ -97,18 +98,57 @@ def beside_components(overlay: Tree, path: str) -> Tree:
     return overlay
 
 
-def _regular_files(folder: Path, refused: type[UsageError]) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        if path.name in _LEFT_OUT:
+def _file(entry: os.DirEntry[str], folder: Path, refused: type[UsageError]) -> File:
+    path = Path(entry.path)
+    if entry.is_symlink():
+        raise refused(f"{path} is a symbolic link, which clusters do not unpack")
+    if not entry.is_file():
+        raise refused(f"{path} is neither a regular file nor a folder")
+    content = read_file(path, _MAX_OVERLAY_BYTES, lambda reason: refused(f"{path}: {reason}"))
+    return File(path.relative_to(folder).as_posix(), content, bool(entry.stat().st_mode & 0o100))
+
+
+def below(folder: Path, left_out: Collection[str]) -> Iterator[os.DirEntry[str]]:
+    """Yield all that a folder and the folders in it hold, in the order of the names; no link is followed.
+
+    Whatever has a name in `left_out` is left out, with all that is in it.
+
+    Raises:
+        OSError: a folder cannot be read.
+    """
+    waiting = _backwards(folder)
+    while waiting:
+        entry = waiting.pop()
+        if entry.name in left_out:
             continue
-        if path.is_symlink():
-            raise refused(f"{path} is a symbolic link, which clusters do not unpack")
-        if path.is_dir():
-            yield from _regular_files(path, refused)
-        elif path.is_file():
-            yield path
+        if entry.is_dir(follow_symlinks=False):
+            waiting += _backwards(entry.path)
         else:
-            raise refused(f"{path} is neither a regular file nor a folder")
+            yield entry
+
+
+def _backwards(folder: Path | str) -> list[os.DirEntry[str]]:
+    """Return what a folder holds, the last name first."""
+    with os.scandir(folder) as found:
+        return sorted(found, key=lambda entry: entry.name, reverse=True)
+
+
+def read_file(path: Path, limit: int, refused: Callable[[str], Error]) -> bytes:
+    """Return the content of a regular file.
+
+    Raises:
+        refused: it is not there, is no regular file, cannot be read, or has more than `limit` bytes.
+    """
+    try:
+        if not path.is_file():  # reading a pipe would wait for ever
+            raise refused("it is not a regular file" if path.exists() else "it is not there")
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise refused(f"it cannot be read: {error.strerror or error}") from None
+    if len(content) > limit:
+        raise refused(f"it is larger than {limit >> 20} MiB")
+    return content
 
 
 def write_tree(tree: Tree, target: Path) -> None:
@@ -168,12 +208,12 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 class UnreadablePlan(UsageError):
-    """A plan's file cannot be read."""
+    """A file cannot be read as a plan."""
 
     hint = "Make a plan with `flux-manifests plan ARTIFACT --out FILE`."
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"the plan {path} cannot be read: {reason}")
+        super().__init__(f"the plan {path} cannot be used: {reason}")
 
 
 def read_plan_file(path: Path) -> Plan:
@@ -183,11 +223,4 @@ def read_plan_file(path: Path) -> Plan:
         UnreadablePlan: it cannot be read, or is too large to be a plan.
         InvalidPlan: it is no plan that this version takes.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_PLAN_BYTES + 1)
-    except OSError as error:
-        raise UnreadablePlan(path, error.strerror or str(error)) from None
-    if len(data) > MAX_PLAN_BYTES:
-        raise UnreadablePlan(path, "it is too large")
-    return Plan.parse(data)
+    return Plan.parse(read_file(path, MAX_PLAN_BYTES, partial(UnreadablePlan, path)))

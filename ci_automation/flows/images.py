@@ -79,21 +79,6 @@ def missing_images(components: str, options: Options, ports: Ports) -> tuple[Haz
     )
 
 
-def require_images(components: str, options: Options, ports: Ports) -> None:
-    """Check that the mirror has all images of a components file before there is anything to compare it with.
-
-    Where nobody can tell it is said, and let through: there is no cluster that follows yet.
-
-    Raises:
-        ImageMissing: it lacks some.
-    """
-    hazards = missing_images(components, options, ports)
-    if missing := [hazard.subject for hazard in hazards if hazard.certainty is Certainty.CERTAIN]:
-        raise ImageMissing(missing)
-    for hazard in hazards:
-        ports.say(hazard.sentence)
-
-
 def _looked_up(names: Sequence[str], images: Images) -> dict[str, Digest | RegistryError | None]:
     """Return for each image its digest, None where it is not there, or why nobody can tell."""
 

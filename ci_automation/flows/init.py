@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
-from ci_automation.errors import Conflict
+from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.files import beside_components
-from ci_automation.flows.images import pinned_components, require_images
+from ci_automation.flows.images import pinned_components
+from ci_automation.flows.judging import first_findings
 from ci_automation.flows.observe import observe
 from ci_automation.flows.publication.publish import Publication, publish, require_signer
 from ci_automation.flows.publication.settle import settle_record
@@ -17,12 +18,19 @@ from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import Recipe, compose
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
+from ci_automation.policy.decision import Decision
+from ci_automation.report.findings import ACKNOWLEDGED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flux.hazard import Hazard
     from ci_automation.flux.version import Version
+
+_SHOWN = 5
 
 
 class ChannelExists(Conflict):
@@ -34,24 +42,45 @@ class ChannelExists(Conflict):
         super().__init__(f"{channel} exists already, at {found}")
 
 
+class FirstRefused(PolicyRefused):
+    """What a channel would begin with would break clusters."""
+
+    def __init__(self, channel: Reference, hazards: Sequence[Hazard]) -> None:
+        told = [f"{hazard.sentence}{_at(hazard)} ({hazard.fingerprint})" for hazard in hazards[:_SHOWN]]
+        told += [f"and {len(hazards) - _SHOWN} more"] if len(hazards) > _SHOWN else []
+        super().__init__(f"{channel} cannot begin with that: {'; '.join(told)}")
+        remedies = dict.fromkeys(text for hazard in hazards[:_SHOWN] for text in hazard.remedies)
+        known = "put its fingerprint into `acknowledge` of the artifact's configuration"
+        self.hint = f"Nothing was published. What to do: {'; or '.join((*remedies, known))}."
+
+
+def _at(hazard: Hazard) -> str:
+    return f" (at {', '.join(map(str, hazard.places[:_SHOWN]))})" if hazard.places else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Initialised:
-    """The artifact that a channel begins with, and whether it was published now."""
+    """The artifact that a channel begins with, whether it was published now, and what it may break then."""
 
     version: Version
     digest: Digest
     options: Options
     path: str
     published: bool
+    hazards: tuple[Hazard, ...] = ()  # but for those that are acknowledged
 
 
 def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> Initialised:
     """Publish the first artifact of `channel`; if it is there already, with the same digest, nothing is done.
 
+    The gates on what can break look at it, as at the first promotion to a channel. What they would ask a person for is
+    in the result: whoever runs this sees it.
+
     Raises:
         ChannelExists: the channel has something else.
         UnprovenRendering: nothing proves the rendering, and that is not accepted.
-        ImageMissing: an image is not in its registry.
+        ImageMissing: an image is to be pinned, and is not there.
+        FirstRefused: it would break clusters, or policy refuses it.
     """
     require_signer(ports, intent)
     options = Options().with_flags(intent.flags)
@@ -63,14 +92,24 @@ def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> 
     if made.proof is Proof.NONE and not intent.unsafe_unproven_rendering:
         raise UnprovenRendering(version, made.detail)
     components = pinned_components(made.text, ports) if intent.pin_images else made.text
-    require_images(components, options, ports)
     recipe = Recipe(version, release.commit, release.bundle.digest, options, components, overlay, path)
     composed = compose(recipe)
+    hazards: tuple[Hazard, ...] = ()
     present = ports.registry.resolve(channel)
     if present is None:
+        hazards = _let_through(channel, recipe, ports, intent)
         publish(Publication(channel, None, version, composed, release, made.proof), ports, intent)
     elif present != composed.digest:
         raise ChannelExists(channel, present)
     else:
         settle_record(observe(channel, ports), ports, intent)
-    return Initialised(version, composed.digest, options, path, published=present is None)
+    return Initialised(version, composed.digest, options, path, present is None, hazards)
+
+
+def _let_through(channel: Reference, recipe: Recipe, ports: Ports, intent: Intent) -> tuple[Hazard, ...]:
+    """Return what clusters may meet, if nothing of it is refused."""
+    findings = first_findings(recipe, ports, intent)
+    taken = findings.taken()
+    if refused := [it for it in findings.ranked_hazards() if taken.hazard(it) == Decision.REFUSED]:
+        raise FirstRefused(channel, refused)
+    return tuple(it for it in findings.ranked_hazards() if taken.hazard(it) != ACKNOWLEDGED)

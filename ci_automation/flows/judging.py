@@ -127,7 +127,7 @@ def findings(old: Contents, new: Contents, ports: Ports, intent: Intent) -> Find
     return Findings(judged.changes, judged.hazards, judged.pruned, gates)
 
 
-def first_findings(new: Contents, ports: Ports, intent: Intent) -> Findings:
+def first_findings(new: Side, ports: Ports, intent: Intent) -> Findings:
     """Return what can break in the clusters of a channel that gets its first digest, and what the gates say of it."""
     judged = judge_first(new, ports, intent)
     content = Content(hazards=judged.hazards, looked=judged.looked)

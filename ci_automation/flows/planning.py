@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.release import Release
+    from ci_automation.policy.select import Candidate
+
+_CANNOT_BE_MADE = (ComponentMissing, TemplateMismatch, UpstreamUnsigned, ImageMissing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,8 @@ def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
     releases = ports.releases.list(current)
     selection = select(situation_of(current, intent), releases)
     if not selection.steps and not _asks_for_content(intent):
-        return Planned(observed, Plan(channel, current, observed.digest, (), _passed_over(selection)), (), releases)
+        plan = Plan(channel, current, observed.digest, (), tuple(_passed_over(selection)))
+        return Planned(observed, plan, (), releases)
     base = base or read_base(observed, ports, intent)
     refuse_moved_back(observed, base.version, ports, intent)
     if base.holds:
@@ -80,12 +85,14 @@ def _plan_from(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
     """Return the plan: what happens by itself first, then a change of content, then what is asked for on top of it."""
     start = base
     passed_over = list(_passed_over(found.selection))
-    rendered: list[Rendered] = []
+    first = _largest_by_itself(base, found, ports, intent)
+    rendered = [first] if first else []
+    base = first.after if first else base
     blocked: list[Rendered] = []
     for wanted in _sequence(base, found.selection, intent):
         try:
             step = render_step(base, wanted(base), ports, intent, found.releases)
-        except (ComponentMissing, TemplateMismatch, UpstreamUnsigned, ImageMissing) as error:
+        except _CANNOT_BE_MADE as error:
             passed_over.append(PassedOver(wanted(base).version, Decision.REFUSED, (str(error),)))
             continue
         if step.step.target == step.step.base:  # the edits were dropped by the step before
@@ -95,12 +102,29 @@ def _plan_from(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
             base = step.after
         else:
             blocked.append(step)
-    if blocked and blocked[-1].step.base == base.digest:
-        rendered.append(blocked.pop())
+    # Of those that lead on from the last step the nearest is shown as a step, with all that is known of it.
+    if nearest := next((item for item in blocked if item.step.base == base.digest), None):
+        rendered.append(nearest)
+        blocked.remove(nearest)
     passed_over += [PassedOver(item.step.new_version, item.step.decision, item.step.reasons) for item in blocked]
+    passed_over.sort(key=lambda passed: passed.version)
     steps = tuple(item.step for item in rendered)
     plan = Plan(found.observed.channel, start.version, start.digest, steps, tuple(passed_over))
     return Planned(found.observed, plan, tuple(rendered), found.releases)
+
+
+def _largest_by_itself(base: Base, found: Found, ports: Ports, intent: Intent) -> Rendered | None:
+    """Return the largest step that happens by itself, where that is more than the smallest that may.
+
+    What it does to the content says so. If a minor has to wait for a person, the patches of the present one do not.
+    """
+    automatic = [it for it in found.selection.steps if it.decision is Decision.AUTO]
+    for candidate in reversed(automatic[1:]):
+        with suppress(*_CANNOT_BE_MADE):
+            step = render_step(base, _as_it_is(base, candidate), ports, intent, found.releases)
+            if step.step.decision is Decision.AUTO:
+                return step
+    return None
 
 
 def _sequence(base: Base, selection: Selection, intent: Intent) -> Iterator[Callable[[Base], Wanted]]:
@@ -108,10 +132,10 @@ def _sequence(base: Base, selection: Selection, intent: Intent) -> Iterator[Call
     options = base.options.with_flags(intent.flags)
     overlay = base.overlay if intent.overlay is None else beside_components(intent.overlay, base.path)
     pinned = wants_pins(base, intent)
-    candidates = list(selection.steps)
-    if candidates and candidates[0].decision is Decision.AUTO:
+    candidates = [it for it in selection.steps if it.release.version > base.version]
+    if candidates and candidates[0] is selection.steps[0] and candidates[0].decision is Decision.AUTO:
         first = candidates.pop(0)
-        yield lambda now: Wanted(first.release.version, now.options, now.overlay, now.pinned)
+        yield lambda now: _as_it_is(now, first)
     if (options, overlay.digest(), pinned) != (base.options, base.overlay.digest(), base.pinned) or base.edited:
         yield lambda now: Wanted(now.version, options, overlay, pinned)
     for candidate in candidates:
@@ -119,5 +143,13 @@ def _sequence(base: Base, selection: Selection, intent: Intent) -> Iterator[Call
         yield lambda _, wanted=wanted: wanted  # type: ignore[misc]  # mypy infers no lambda with a default
 
 
-def _passed_over(selection: Selection) -> tuple[PassedOver, ...]:
-    return tuple(PassedOver(it.release.version, it.decision, reasons(it.verdicts)) for it in selection.passed_over)
+def _as_it_is(base: Base, candidate: Candidate) -> Wanted:
+    return Wanted(candidate.release.version, base.options, base.overlay, base.pinned)
+
+
+def _passed_over(selection: Selection) -> Iterator[PassedOver]:
+    for it in selection.passed_over:
+        why = reasons(it.verdicts)
+        if it.decision.is_actionable:
+            why = (f"{selection.steps[-1].release.version} comes first",)
+        yield PassedOver(it.release.version, it.decision, why)

@@ -20,6 +20,7 @@ from ci_automation.flows.publication.publish import move, tag_for_ever
 from ci_automation.flows.publication.settle import settle_record, write_down
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.decision import Decision
+from ci_automation.policy.hold import still_on
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -119,7 +120,7 @@ def _carry_out(considered: Considered, approval: Approval | None) -> None:
         ports.registry.blob(target, layer)
     ports.registry.put_blob(target, CONFIG_BLOB)  # of the record; what another tool made may lack it
     require_signed_for_target(considered, ports.registry, target)
-    kept = holds.next_holds(considered.holds, considered.version, promotion.intent)
+    kept = still_on(considered.holds, considered.version, promotion.intent.now)
     holds.keep(Keeping(target, manifest, kept, ports.signer), ports, promotion.intent)
     tag_for_ever(target, considered.version, manifest, ports)
     move(target, considered.before.digest if considered.before else None, manifest, ports)

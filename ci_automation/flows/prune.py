@@ -183,29 +183,52 @@ def prune(found: Survey, ports: Ports) -> Iterator[Deleted]:
         DeletionRefused: the registry does not do that.
     """
     repository = found.repository
-    tags = _tags(repository, ports)
+    deletion = _Deletion(repository, _tags(repository, ports), ports)
     for artifact in found.goes:
-        moving = (tag for tag in ports.registry.tags(repository) if not _IMMUTABLE.fullmatch(tag))
-        for tag in [tag for tag in moving if not _ATTACHED.fullmatch(tag)]:
-            if (digest := ports.registry.resolve(repository.at_tag(tag))) is not None:
-                tags[tag] = digest
-        yield (done := _delete(repository, artifact.digest, {artifact.tag}, tags, ports))
+        deletion.look_again()
+        yield (done := deletion.delete(artifact.digest, "artifact", artifact.tag))
         if not done.kept_by:
-            yield from _attachments(repository, artifact.digest, tags, ports)
+            yield from deletion.delete_attached(artifact.digest)
     for digest in found.leftovers:
-        yield from _attachments(repository, digest, tags, ports)
+        if ports.registry.resolve(repository.at_digest(digest)) is None:  # the same content may be there again by now
+            yield from deletion.delete_attached(digest)
 
 
-def _delete(
-    repository: Reference, digest: Digest, own: set[str], tags: dict[str, Digest], ports: Ports, what: str = "artifact"
-) -> Deleted:
-    if others := named_by_others(digest, own, tags):
-        return Deleted(digest, what, others)
-    ports.say(f"deleting {digest}")
-    ports.registry.delete_manifest(repository.at_digest(digest))
-    for tag in own:
-        tags.pop(tag, None)
-    return Deleted(digest, what)
+@dataclass(frozen=True, slots=True)
+class _Deletion:
+    """A repository from which something is deleted, and where its tags are."""
+
+    repository: Reference
+    tags: dict[str, Digest]
+    ports: Ports
+
+    def look_again(self) -> None:
+        """Find out where the tags are now that may move."""
+        moving = (tag for tag in self.ports.registry.tags(self.repository) if not _IMMUTABLE.fullmatch(tag))
+        for tag in [tag for tag in moving if not _ATTACHED.fullmatch(tag)]:
+            if (digest := self.ports.registry.resolve(self.repository.at_tag(tag))) is not None:
+                self.tags[tag] = digest
+
+    def delete(self, digest: Digest, what: str, *own: str) -> Deleted:
+        """Delete a manifest, unless a tag names it besides its own ones."""
+        if others := named_by_others(digest, own, self.tags):
+            return Deleted(digest, what, others)
+        self.ports.say(f"deleting {digest}")
+        self.ports.registry.delete_manifest(self.repository.at_digest(digest))
+        for tag in own:
+            self.tags.pop(tag, None)
+        return Deleted(digest, what)
+
+    def delete_attached(self, digest: Digest) -> Iterator[Deleted]:
+        """Delete what speaks for a digest that is gone: what refers to it, the list of that, its signature last."""
+        registry = self.ports.registry
+        for each in registry.referrers(self.repository, digest):
+            if _refers_to(self.repository, each.digest, digest, self.ports):
+                yield self.delete(each.digest, "referrer")
+        for suffix, what in (("", "list of referrers"), (".sig", "signature")):
+            at = _attached(self.repository, digest, suffix)
+            if (named := registry.resolve(at)) is not None:
+                yield self.delete(named, what, str(at.tag))
 
 
 def _refers_to(repository: Reference, referrer: Digest, digest: Digest, ports: Ports) -> bool:
@@ -215,15 +238,3 @@ def _refers_to(repository: Reference, referrer: Digest, digest: Digest, ports: P
     except (NotFound, InvalidManifest):
         return False
     return subject is not None and subject.digest == digest
-
-
-def _attachments(repository: Reference, digest: Digest, tags: dict[str, Digest], ports: Ports) -> Iterator[Deleted]:
-    """Delete what speaks for a digest that is gone: what refers to it, the list of that, and its signature last."""
-    registry = ports.registry
-    for each in registry.referrers(repository, digest):
-        if _refers_to(repository, each.digest, digest, ports):
-            yield _delete(repository, each.digest, set(), tags, ports, "referrer")
-    for suffix, what in (("", "list of referrers"), (".sig", "signature")):
-        at = _attached(repository, digest, suffix)
-        if (named := registry.resolve(at)) is not None:
-            yield _delete(repository, named, {str(at.tag)}, tags, ports, what)

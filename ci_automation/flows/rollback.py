@@ -58,7 +58,7 @@ _THIS_RUN = timedelta(days=1)
 class NotBack(PolicyRefused):
     """A rollback would lead to a newer version than the present one."""
 
-    hint = "`update` and `apply` lead there. A hold ends early where the rollback is repeated with --until today."
+    hint = "`update` and `apply` lead there. To end a hold, repeat the rollback with a date that has passed (--until)."
 
     def __init__(self, channel: Reference, present: Version, wanted: Version) -> None:
         super().__init__(f"{wanted} is newer than {present}, which {channel} has")
@@ -110,7 +110,6 @@ def propose(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> Pro
     """
     trusted = _trusted(ports, intent)
     observed = look_at(channel, ports)
-    ports.say("looking for what it had")
     known = past.prove(channel, past.find(channel, wish.to, observed.digest, ports), ports, trusted)
     past_one = replace(look_at(channel.at_digest(known.digest), ports), channel=channel, trust=Trust.VERIFIED)
     target = read_contents(past_one, ports, intent)
@@ -226,7 +225,7 @@ def _repeated(
         until = wish.until or (hold.until if hold.is_on(intent.now) else None)
         reason = wish.reason or hold.reason
         if (until, reason) != (hold.until, hold.reason):
-            hold = replace(hold, at=ports.clock(), until=until, reason=reason)
+            hold = replace(hold, at=ports.clock(), until=until, reason=reason, moved=hold.since)
             kept = (hold,)
     digest = observed.digest
     return Rollback(observed.channel, digest, version, digest, version, hold, Findings()), kept

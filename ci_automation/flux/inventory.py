@@ -5,8 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from ci_automation.flux.text import documents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _KIND = re.compile(r"^kind: (Deployment|CustomResourceDefinition)$", re.MULTILINE)
 _NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: (\S+)$", re.MULTILINE)
@@ -39,20 +43,24 @@ def images(text: str) -> dict[str, str]:
 
 def difference(old: str, new: str, old_name: str, new_name: str) -> str:
     """Return a unified diff of two texts, cut after 200 lines; the work is bounded, whatever the texts are."""
-    before, after = old.splitlines(), new.splitlines()
-    lines = [f"--- {old_name}", f"+++ {new_name}"]
-    for group in _Matcher(before, after).get_grouped_opcodes(_DIFF_CONTEXT):
-        _, start, _, new_start, _ = group[0]
-        _, _, end, _, new_end = group[-1]
-        lines.append(f"@@ -{start + 1},{end - start} +{new_start + 1},{new_end - new_start} @@")
-        for tag, i, j, k, m in group:
-            if tag == "equal":
-                lines += [f" {line}" for line in before[i:j]]
-            else:
-                lines += [*(f"-{line}" for line in before[i:j]), *(f"+{line}" for line in after[k:m])]
+    lines = [f"--- {old_name}", f"+++ {new_name}", *hunks(old.splitlines(), new.splitlines())]
     if len(lines) > _DIFF_LINES:
         lines[_DIFF_LINES:] = [f"... and {len(lines) - _DIFF_LINES} lines more"]
     return "\n".join(line[:_DIFF_WIDTH] for line in lines)
+
+
+def hunks(before: list[str], after: list[str]) -> Iterator[str]:
+    """Yield the hunks of a unified diff, line by line; the work is bounded, whatever the lines are."""
+    for group in _Matcher(before, after).get_grouped_opcodes(_DIFF_CONTEXT):
+        _, start, _, new_start, _ = group[0]
+        _, _, end, _, new_end = group[-1]
+        yield f"@@ -{start + 1},{end - start} +{new_start + 1},{new_end - new_start} @@"
+        for tag, i, j, k, m in group:
+            if tag == "equal":
+                yield from (f" {line}" for line in before[i:j])
+            else:
+                yield from (f"-{line}" for line in before[i:j])
+                yield from (f"+{line}" for line in after[k:m])
 
 
 class _Matcher(difflib.SequenceMatcher[str]):

@@ -16,19 +16,25 @@ from ci_automation.overlay.resource import Accumulated, Problem, Resource
 from ci_automation.overlay.transform import Transformation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ci_automation.artifact.tree import Tree
+    from ci_automation.overlay.effort import Effort
     from ci_automation.overlay.kustomization import Generated, Kustomization, Reference
 
 _MAX_VISITS = 500
+_ADDED = 5  # steps for each object
 # A kustomization with nothing else only lists: what it gives is what it lists.
 _LISTS = frozenset({"apiVersion", "kind", "resources"})
 
 
-def accumulate(tree: Tree, folder: str) -> Accumulated:
-    """Return what the kustomization in `folder` (`.` for the root) gathers out of the tree."""
-    walk = _Walk(tree)
+def accumulate(tree: Tree, folder: str, effort: Effort) -> Accumulated:
+    """Return what the kustomization in `folder` (`.` for the root) gathers out of the tree.
+
+    Raises:
+        TooMuch: to follow it is more than what is left of the effort.
+    """
+    walk = _Walk(tree, effort)
     walk.result.resources = walk.kustomization(folder, [], Place(folder), ())
     return walk.result
 
@@ -36,8 +42,9 @@ def accumulate(tree: Tree, folder: str) -> Accumulated:
 class _Walk:
     """One way through a kustomization and all that it refers to."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, effort: Effort) -> None:
         self.result = Accumulated()
+        self._effort = effort
         self._tree, self._files, self._directories = tree, tree.by_path, tree.directories | {"."}
         self._visits = 0
         self._read: dict[str, tuple[Object, ...]] = {}
@@ -52,7 +59,7 @@ class _Walk:
             self._problem(f"{folder} refers to itself, or to too many others", place)
             return gathered
         try:
-            found = read(self._tree, folder)
+            found = read(self._tree, folder, self._effort)
         except Unreadable as error:
             file = kustomization_file(self._tree, folder) or folder
             self.result.files.add(file)
@@ -63,16 +70,13 @@ class _Walk:
             return gathered
         self.result.files.add(found.file)
         self._note(found)
-        for reference in found.resources:
-            self._resource(found, reference, gathered, (*above, folder))
-        for each in found.generated:
-            self._generate(each, gathered)
+        self._add(self._own(found, (*above, folder)), gathered)
         for reference in found.components:
             if not self._is_remote(found, reference):
                 gathered = self.kustomization(
                     joined(folder, reference.path), gathered, reference.place, (*above, folder)
                 )
-        return Transformation(self.result, found, gathered).run()
+        return Transformation(self.result, found, gathered, self._effort).run()
 
     def _note(self, found: Kustomization) -> None:
         self.result.only_lists &= found.is_usual and found.fields <= _LISTS
@@ -90,16 +94,21 @@ class _Walk:
         self.result.remotes.append(reference)
         return True
 
-    def _resource(
-        self, found: Kustomization, reference: Reference, gathered: list[Resource], above: tuple[str, ...]
-    ) -> None:
+    def _own(self, found: Kustomization, above: tuple[str, ...]) -> Iterator[Resource]:
+        """Yield what a kustomization lists, and what it makes."""
+        for reference in found.resources:
+            yield from self._resource(found, reference, above)
+        for each in found.generated:
+            yield from _generated(each)
+
+    def _resource(self, found: Kustomization, reference: Reference, above: tuple[str, ...]) -> Iterator[Resource]:
         path = joined(found.folder, reference.path)
         if self._is_remote(found, reference):
             return
         if path in self._files:
-            self._add((Resource(each) for each in self._objects(path)), gathered)
+            yield from map(Resource, self._objects(path))
         elif path in self._directories:
-            self._add(self.kustomization(path, [], reference.place, above), gathered)
+            yield from self.kustomization(path, [], reference.place, above)
         else:
             self._problem(f"{reference.path} is not in the artifact", reference.place)
 
@@ -107,15 +116,17 @@ class _Walk:
         self.result.files.add(path)
         if path not in self._read:
             try:
-                self._read[path] = objects(text_of(self._files[path].content), path)
+                self._read[path] = objects(text_of(self._files[path].content), path, self._effort)
             except Unreadable as error:
                 self._problem(f"{path} cannot be read: {error}", Place(path, error.line))
                 return ()
         return self._read[path]
 
     def _add(self, new: Iterable[Resource], gathered: list[Resource]) -> None:
+        self._effort.spend(len(gathered))
         known = {each.current.key: each for each in gathered}
         for each in new:
+            self._effort.spend(_ADDED)
             if (first := known.get(each.current.key)) is not None:
                 where = f"{first.source.place} and {each.source.place}"
                 self._problem(f"{each.current.object} is there twice: {where}", each.source.place)
@@ -123,15 +134,12 @@ class _Walk:
             known[each.current.key] = each
             gathered.append(each)
 
-    def _generate(self, each: Generated, gathered: list[Resource]) -> None:
-        """Add a generated object; its name gets the hash of its content last of all, which no rule sees."""
-        if not each.merges:
-            value = {
-                "apiVersion": "v1",
-                "kind": each.kind,
-                "metadata": {"name": each.name, "namespace": each.namespace},
-            }
-            self._add([Resource(Object(Id.of(value), each.place, {}, {}, whole=value))], gathered)
-
     def _problem(self, sentence: str, place: Place) -> None:
         self.result.problems.append(Problem(sentence, place))
+
+
+def _generated(each: Generated) -> Iterator[Resource]:
+    """Yield a generated object; its name gets the hash of its content last of all, which no rule sees."""
+    if not each.merges:
+        value = {"apiVersion": "v1", "kind": each.kind, "metadata": {"name": each.name, "namespace": each.namespace}}
+        yield Resource(Object(Id.of(value), each.place, {}, {}, whole=value))

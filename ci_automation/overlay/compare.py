@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ci_automation.flux.changes.model import ObjectId
+    from ci_automation.overlay.effort import Effort
     from ci_automation.overlay.resource import Accumulated, Effect, Hit
     from ci_automation.overlay.shift import Shift
 
@@ -19,10 +20,13 @@ GATE = "overlay"
 _LISTED = 8
 
 
-def lost_targets(before: Accumulated | None, after: Accumulated) -> Iterator[Hazard]:
+def lost_targets(before: Accumulated | None, after: Accumulated, effort: Effort) -> Iterator[Hazard]:
     """Yield a hazard for each rule that does not do to the new components what it did to the old ones.
 
     `before` is None where there was no such kustomization.
+
+    Raises:
+        TooMuch: to compare them is more than what is left of the effort.
     """
     known: Mapping[str, Effect] = before.effects if before else {}
     present = {each.original.object for each in after.resources}
@@ -30,8 +34,9 @@ def lost_targets(before: Accumulated | None, after: Accumulated) -> Iterator[Haz
         old = known.get(key)
         if effect.objects:
             yield from _fewer(old, effect, present) if old else ()
-            yield from _shifted(old, effect) if old else ()
+            yield from _shifted(old, effect, effort) if old else ()
         elif old is not None and old.objects:
+            effort.spend(len(present))
             yield _lost(old, effect, present)
         elif not after.remotes:
             yield _never(effect)
@@ -67,7 +72,8 @@ def _never(effect: Effect) -> Hazard:
 def _fewer(old: Effect, effect: Effect, present: set[ObjectId]) -> Iterator[Hazard]:
     """Yield a hazard where objects that are still there are not hit any more, and others are."""
     rule = effect.rule
-    missed = [each for each in dict.fromkeys(old.objects) if each in present and each not in effect.objects]
+    hit = set(effect.objects)
+    missed = [each for each in dict.fromkeys(old.objects) if each in present and each not in hit]
     if missed:
         yield Hazard(
             GATE,
@@ -79,7 +85,7 @@ def _fewer(old: Effect, effect: Effect, present: set[ObjectId]) -> Iterator[Haza
         )
 
 
-def _shifted(old: Effect, effect: Effect) -> Iterator[Hazard]:
+def _shifted(old: Effect, effect: Effect, effort: Effort) -> Iterator[Hazard]:
     """Yield a hazard for the first number on the way of each operation that means something else than before."""
     before = dict(_numbered(old))
     told: set[tuple[ObjectId, str]] = set()
@@ -87,8 +93,9 @@ def _shifted(old: Effect, effect: Effect) -> Iterator[Hazard]:
         first, now = before.get(key), hit.touch
         if first is None or not _inside(first) or not _inside(hit):
             continue
-        outer = any(hit.object == each and now.pointer.startswith(pointer) for each, pointer in told)
-        if not outer and (found := shift(first.touch, now)):
+        effort.spend(len(told))
+        outer = any(hit.object == each and _is_within(now.pointer, pointer) for each, pointer in told)
+        if not outer and (found := shift(first.touch, now, effort)):
             told.add((hit.object, now.pointer))
             yield _moved(effect, hit, found)
 
@@ -100,6 +107,11 @@ def _numbered(effect: Effect) -> Iterator[tuple[tuple[ObjectId, str, str, int], 
         key = (hit.object, hit.touch.op, hit.touch.pointer)
         seen[key] = count = seen.get(key, -1) + 1
         yield (*key, count), hit
+
+
+def _is_within(pointer: str, outer: str) -> bool:
+    """Tell whether a pointer, or a path of a field, is another one or goes on from it."""
+    return pointer.startswith(outer) and pointer[len(outer) :][:1] in ("", "/", ".")
 
 
 def _inside(hit: Hit) -> bool:

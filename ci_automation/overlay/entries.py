@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ci_automation.artifact.tree import Tree
+    from ci_automation.overlay.effort import Effort
     from ci_automation.overlay.resource import Accumulated
 
 ROOT = "."
+_FILE = 10  # steps for each file, to look at its path
 _YAML = frozenset({".yaml", ".yml"})
 
 
@@ -39,11 +41,16 @@ class Entry:
     gathered: Accumulated
 
 
-def entry(tree: Tree, folder: str) -> Entry:
-    """Return what a cluster gets whose Kustomization has this path."""
+def entry(tree: Tree, folder: str, effort: Effort) -> Entry:
+    """Return what a cluster gets whose Kustomization has this path.
+
+    Raises:
+        TooMuch: to follow it is more than what is left of the effort.
+    """
+    effort.spend(_FILE * len(tree.files))
     is_made = not any(joined(folder, name) in tree.by_path for name in NAMES)
     built = tree.replaced(joined(folder, NAMES[0]), _made(tree, folder)) if is_made else tree
-    return Entry(folder, built, is_made, accumulate(built, folder))
+    return Entry(folder, built, is_made, accumulate(built, folder, effort))
 
 
 def folders(tree: Tree) -> tuple[str, ...]:
@@ -52,18 +59,22 @@ def folders(tree: Tree) -> tuple[str, ...]:
     return tuple(sorted({str(path.parent) for path in found if path.name in NAMES}))
 
 
-def entries(tree: Tree, components: str) -> tuple[Entry, ...]:
+def entries(tree: Tree, components: str, effort: Effort) -> tuple[Entry, ...]:
     """Return the entries through which clusters can get the components; none where no cluster can.
 
     A kustomization that another one refers to is part of that one. Where the root has none, what kustomize-controller
     makes of the root counts, if it works: an artifact with a folder for each cluster is not applied as a whole.
+
+    Raises:
+        TooMuch: to find and to follow them is more than what is left of the effort.
     """
+    effort.spend(_FILE * len(tree.files))
     own = folders(tree)
-    explicit = tuple(entry(tree, folder) for folder in _roots(tree, own, components))
-    others = explicit or _beside(tree, components, own)
+    explicit = tuple(entry(tree, folder, effort) for folder in _roots(tree, own, components, effort))
+    others = explicit or _beside(tree, components, own, effort)
     if ROOT in own:
         return others
-    whole = entry(tree, ROOT)
+    whole = entry(tree, ROOT, effort)
     if components not in whole.gathered.files:
         return others
     if not whole.gathered.problems:
@@ -72,31 +83,31 @@ def entries(tree: Tree, components: str) -> tuple[Entry, ...]:
     return works or (whole,)
 
 
-def _beside(tree: Tree, components: str, own: tuple[str, ...]) -> tuple[Entry, ...]:
+def _beside(tree: Tree, components: str, own: tuple[str, ...], effort: Effort) -> tuple[Entry, ...]:
     """Return the folder of the components file alone, unless it has a kustomization that leaves them out."""
     folder = str(PurePosixPath(components).parent)
-    return () if folder in own else (entry(tree, folder),)
+    return () if folder in own else (entry(tree, folder, effort),)
 
 
-def _roots(tree: Tree, own: tuple[str, ...], components: str) -> Iterator[str]:
+def _roots(tree: Tree, own: tuple[str, ...], components: str, effort: Effort) -> Iterator[str]:
     """Yield the folders whose kustomization reaches the components file and that no other one refers to."""
-    graph = {folder: _refers_to(tree, folder) for folder in own}
+    graph = {folder: _refers_to(tree, folder, effort) for folder in own}
     referred = {each for folder, each_refers in graph.items() for each in each_refers if each != folder}
     for folder in own:
-        if folder not in referred and components in _reached(graph, folder):
+        if folder not in referred and components in _reached(graph, folder, effort):
             yield folder
 
 
-def _refers_to(tree: Tree, folder: str) -> frozenset[str]:
+def _refers_to(tree: Tree, folder: str, effort: Effort) -> frozenset[str]:
     try:
-        found = read(tree, folder)
+        found = read(tree, folder, effort)
     except Unreadable:
         return frozenset()
     assert found is not None  # noqa: S101  # for the type checker: the folder has one
     return frozenset(joined(folder, reference.path) for reference in (*found.resources, *found.components))
 
 
-def _reached(graph: dict[str, frozenset[str]], folder: str) -> set[str]:
+def _reached(graph: dict[str, frozenset[str]], folder: str, effort: Effort) -> set[str]:
     reached: set[str] = set()
     waiting = [folder]
     while waiting:
@@ -104,12 +115,13 @@ def _reached(graph: dict[str, frozenset[str]], folder: str) -> set[str]:
         if here not in reached:
             reached.add(here)
             waiting += graph.get(here, ())
+            effort.spend(1 + len(graph.get(here, ())))
     return reached
 
 
 def _made(tree: Tree, folder: str) -> bytes:
     """Return the kustomization that kustomize-controller makes for a folder without one."""
-    own = [PurePosixPath(each) for each in folders(tree)]
+    own = {PurePosixPath(each) for each in folders(tree)}
     listed = set()
     for path in map(PurePosixPath, tree.by_path):
         if not path.is_relative_to(folder):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ci_automation.overlay.kustomization import Image, Replacement, Selector
+    from ci_automation.overlay.kustomization import Image, Selector
     from ci_automation.overlay.objects import Id
 
 _MAX_SELECTOR = 4096
@@ -55,14 +55,16 @@ def is_target(selector: Selector, subject: Subject) -> bool:
     )
 
 
-def is_replaced(replacement: Replacement, subject: Subject) -> bool:
-    """Return whether a target of a replacement selects an object (`TargetSelectorRegex`)."""
-    if not _has_marks(replacement.select, subject) or not _selects(replacement.select, subject):
-        return False
-    marked = (each for each in replacement.reject if each.labels or each.annotations)
-    if any(_has_marks(each, subject) for each in marked):
-        return False
-    return not any(each.names_object and _selects(each, subject) for each in replacement.reject)
+def is_selected(selector: Selector, subject: Subject) -> bool:
+    """Return whether the `select` of a replacement's target selects an object (`TargetSelectorRegex`)."""
+    return _has_marks(selector, subject) and _selects(selector, subject)
+
+
+def is_rejected(selector: Selector, subject: Subject) -> bool:
+    """Return whether an entry of `reject` takes an object out: by what it is called, or by its marks alone."""
+    if (selector.labels or selector.annotations) and _has_marks(selector, subject):
+        return True
+    return selector.names_object and _selects(selector, subject)
 
 
 def identified(wanted: Id, subject: Subject) -> bool:

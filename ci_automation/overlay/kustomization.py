@@ -60,6 +60,16 @@ class Selector:
         """Return whether it says more than labels and annotations."""
         return any((self.group, self.version, self.kind, self.namespace, self.name))
 
+    @property
+    def length(self) -> int:
+        """Return how many signs it has."""
+        return sum(map(len, (self.group, self.version, self.kind, self.namespace, self.name))) + self.marks_length
+
+    @property
+    def marks_length(self) -> int:
+        """Return how many signs it has for labels and annotations, which are gone through for each object."""
+        return len(self.labels) + len(self.annotations)
+
     def __str__(self) -> str:
         parts = [self.kind or "objects", f"{self.namespace}/{self.name}" if self.namespace else self.name]
         more = [f"with {found}" for found in (self.labels, self.annotations) if found]

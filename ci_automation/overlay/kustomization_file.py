@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.flux.hazard import Place
+from ci_automation.overlay.effort import to_read
 from ci_automation.overlay.kustomization import (
     Generated,
     Image,
@@ -29,10 +30,12 @@ from ci_automation.overlay.reading import line_of, nodes, plain, text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ci_automation.artifact.tree import Tree
+    from ci_automation.artifact.tree import File, Tree
+    from ci_automation.overlay.effort import Effort
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _COMPONENT = "Component"
+_MAX_FIELDS = 100  # kustomize knows 29, and refuses others
 _USUAL_KINDS = (None, "", "Kustomization")
 _USUAL_VERSIONS = (None, "", "kustomize.config.k8s.io/v1beta1")
 _FILES = ("crds", "configurations", "generators", "transformers", "validators")
@@ -50,16 +53,19 @@ def joined(folder: str, path: str) -> str:
     return posixpath.normpath(posixpath.join(folder, path))
 
 
-def read(tree: Tree, folder: str) -> Kustomization | None:
+def read(tree: Tree, folder: str, effort: Effort) -> Kustomization | None:
     """Return the kustomization in a folder, or None where there is none.
 
     Raises:
         Unreadable: it is not what kustomize takes.
+        TooMuch: to read it is more than what is left of the effort.
     """
-    files = [path for name in NAMES if (path := joined(folder, name)) in tree.by_path]
+    by_path = tree.by_path
+    effort.spend(len(by_path))
+    files = [path for name in NAMES if (path := joined(folder, name)) in by_path]
     if len(files) > 1:
         raise Unreadable(f"the folder has {len(files)} kustomizations")
-    return _Reader(tree, files[0], folder).read() if files else None
+    return _Reader(by_path, files[0], folder, effort).read() if files else None
 
 
 def text_of(data: bytes) -> str:
@@ -77,14 +83,16 @@ def text_of(data: bytes) -> str:
 class _Reader:
     """Reads one file."""
 
-    def __init__(self, tree: Tree, file: str, folder: str) -> None:
-        self._tree, self._file, self._folder = tree, file, folder
-        roots = nodes(text_of(tree[file]))
+    def __init__(self, files: Mapping[str, File], file: str, folder: str, effort: Effort) -> None:
+        self._files, self._file, self._folder, self._effort = files, file, folder, effort
+        roots = nodes(self._text(files[file]))
         value = plain(roots[0]) if len(roots) == 1 else None
         if not isinstance(value, dict):
             raise Unreadable("it is not one kustomization")
         if not value.keys() - {"apiVersion", "kind"}:
             raise Unreadable("it is empty")
+        if len(roots[0].value) > _MAX_FIELDS:
+            raise Unreadable("it has more fields than kustomize knows")
         self._root, self._value = roots[0], value
         self._marks: dict[str, int] = {}
 
@@ -119,6 +127,11 @@ class _Reader:
             generated=tuple(self._generated()),
         )
 
+    def _text(self, file: File) -> str:
+        found = text_of(file.content)
+        self._effort.spend(to_read(found))
+        return found
+
     def _place(self, *path: str | int) -> Place:
         return Place(self._file, line_of(self._root, *path))
 
@@ -138,10 +151,12 @@ class _Reader:
         )
 
     def _rule(self, path: tuple[str | int, ...], content: object, *files: Place) -> Rule:
+        return self._marked(path, hashlib.sha256(_written([path[0], content]).encode()), *files)
+
+    def _marked(self, path: tuple[str | int, ...], content: hashlib._Hash, *files: Place) -> Rule:
         """Return the rule at a path; two with the same content are told apart by which comes first."""
         field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)[1:]
-        written = json.dumps([path[0], content], sort_keys=True, default=str)
-        mark = hashlib.sha256(written.encode()).hexdigest()[:12]
+        mark = content.hexdigest()[:12]
         self._marks[mark] = count = self._marks.get(mark, 0) + 1
         return Rule(field, (self._place(*path), *files), f"{mark}-{count}" if count > 1 else mark)
 
@@ -152,8 +167,8 @@ class _Reader:
     def _content(self, path: str) -> tuple[str | None, Place]:
         """Return the text of a file beside the kustomization, None where there is no such file, and where it is."""
         found = joined(self._folder, path)
-        file = self._tree.by_path.get(found)
-        return (text_of(file.content) if file else None), Place(found, 1)
+        file = self._files.get(found)
+        return (self._text(file) if file else None), Place(found, 1)
 
     def _strategic(self) -> Iterator[Patch]:
         """Yield the patches of `patchesStrategicMerge`: each is a path, or the patch itself."""
@@ -202,10 +217,13 @@ class _Reader:
     def _targets(
         self, at: tuple[str, int], entry: Mapping[str, Any], content: object, *files: Place
     ) -> Iterator[Replacement]:
+        shared = hashlib.sha256(f"[{_written(at[0])}, [{_written(content)}, ".encode())  # of [field, [content, number]]
         for number, target in enumerate(_items(entry, "targets")):
             if isinstance(target, dict) and (select := Selector.of(target.get("select"))):
                 reject = tuple(selector for each in _items(target, "reject") if (selector := Selector.of(each)))
-                rule = self._rule((*at, "targets", number), [content, number], *files)
+                mark = shared.copy()
+                mark.update(f"{number}]]".encode())
+                rule = self._marked((*at, "targets", number), mark, *files)
                 yield Replacement(rule, select, reject, tuple(map(text, _items(target, "fieldPaths"))))
 
     def _generated(self) -> Iterator[Generated]:
@@ -213,6 +231,10 @@ class _Reader:
             for at, entry in self._entries(key):
                 namespace, name, behavior = (text(entry.get(name)) for name in ("namespace", "name", "behavior"))
                 yield Generated(self._place(*at), kind, namespace, name, behavior in ("merge", "replace"))
+
+
+def _written(content: object) -> str:
+    return json.dumps(content, sort_keys=True, default=str)
 
 
 def _items(value: Mapping[str, Any], key: str) -> list[Any]:

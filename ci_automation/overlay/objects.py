@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.flux.changes.model import ObjectId
 from ci_automation.flux.hazard import Place
-from ci_automation.overlay.reading import line_of, nodes, plain, repeated, text
+from ci_automation.overlay.effort import to_read, to_skim
+from ci_automation.overlay.reading import child, line_of, nodes, plain, repeated, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import yaml
+
+    from ci_automation.overlay.effort import Effort
 
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 # Block style with the keys of an object at the margin, as kustomize and people write it; all else is read as a whole.
@@ -135,22 +138,22 @@ def copied(value: Any) -> Any:  # noqa: ANN401  # a value of a document
     return [copied(each) for each in value] if isinstance(value, list) else value
 
 
-def objects(written: str, file: str) -> tuple[Object, ...]:
+def objects(written: str, file: str, effort: Effort) -> tuple[Object, ...]:
     """Return the objects of a file, those of a `List` one by one.
 
     Raises:
         Unreadable: it has something else than objects with a kind and a name, or what kustomize cannot read.
+        TooMuch: to read it is more than what is left of the effort.
     """
-    return _objects(written, file)
-
-
-@lru_cache(maxsize=8)  # one step's new components are the next one's old
-def _objects(written: str, file: str) -> tuple[Object, ...]:
     found: list[Object] = []
     is_large = len(written) > _LARGE
     for line, piece in _pieces(written):
+        effort.spend(to_skim(piece))
         try:
-            found += (_quick(piece, file, line) if is_large else ()) or _whole(piece, file, line)
+            known = _quick(piece, file, line) if is_large else ()
+            if not known:
+                effort.spend(to_read(piece))
+            found += known or _whole(piece, file, line)
         except Unreadable as error:
             raise Unreadable(str(error), line + max(error.line, 1)) from None
     return tuple(found)
@@ -168,43 +171,56 @@ def _pieces(whole: str) -> Iterator[tuple[int, str]]:
         start = mark.end() if mark else start
 
 
-def _quick(piece: str, file: str, line: int) -> list[Object]:
+@lru_cache(maxsize=512)  # one step's new components are the next one's old
+def _quick(piece: str, file: str, line: int) -> tuple[Object, ...]:
     """Return the one object of a document by its first lines alone, or nothing where it is written otherwise."""
     if _ODD.search(piece):
-        return []
+        return ()
     heads = list(_HEAD.finditer(piece))
     if len(heads) != _HEADS:
-        return []
+        return ()
     try:
         value = plain(nodes("\n".join(head[0] for head in heads))[0])
     except Unreadable:  # what begins there goes on in a line that looks like a key
-        return []
-    if str(value.get("kind", "")).endswith(_LIST):
-        return []
+        return ()
+    if _is_called_list(value):
+        return ()
     first = piece.count("\n", 0, heads[0].start()) + 1
-    return [_object(value, Place(file, line + first), piece)]
+    return (_object(value, Place(file, line + first), piece),)
 
 
-def _whole(piece: str, file: str, line: int) -> Iterator[Object]:
+@lru_cache(maxsize=512)  # as above
+def _whole(piece: str, file: str, line: int) -> tuple[Object, ...]:
+    found: list[Object] = []
     for node in nodes(piece):
         if line_of_key := repeated(node):
             raise Unreadable("a key is there twice", line_of_key)
-        value = plain(node)
-        if not isinstance(value, dict):
-            raise Unreadable("it is no object", line_of(node))
-        items = value.get("items")
-        if str(value.get("kind", "")).endswith(_LIST) and isinstance(items, list):
-            yield from _items(node, items, file, line)
-        else:
-            yield _object(value, Place(file, line + line_of(node)), whole=value)
+        found += _parts(node, plain(node), file, line)
+    return tuple(found)
 
 
-def _items(node: yaml.Node, items: list[Any], file: str, line: int) -> Iterator[Object]:
-    for number, item in enumerate(items):
-        at = line_of(node, "items", number)
-        if not isinstance(item, dict):
-            raise Unreadable("an item of the list is no object", at)
-        yield _object(item, Place(file, line + at), whole=item)
+def _parts(node: yaml.Node, value: Any, file: str, line: int) -> Iterator[Object]:  # noqa: ANN401  # of YAML
+    """Yield an object, or those of a list and of the lists in it (kustomize, `Factory.inlineAnyEmbeddedLists`).
+
+    `node` is where the value stands, or what it is merged into.
+    """
+    at = line_of(node)
+    if not isinstance(value, dict):
+        raise Unreadable("it is no object", at)
+    if not _is_called_list(value) or "items" not in value:
+        yield _object(value, Place(file, line + at), whole=value)
+        return
+    items, (_, found) = value["items"], child(node, "items") or (0, None)
+    if not isinstance(items, list | None):
+        raise Unreadable("its items are no list", at)
+    for number, item in enumerate(items or ()):
+        if item is not None:
+            _, its = (found and child(found, number)) or (0, None)
+            yield from _parts(its or node, item, file, line)
+
+
+def _is_called_list(value: Mapping[str, Any]) -> bool:
+    return text(value.get("kind")).endswith(_LIST)
 
 
 def _object(head: Mapping[str, Any], place: Place, written: str = "", whole: Mapping[str, Any] | None = None) -> Object:

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.yaml_events import Unreadable
+from ci_automation.overlay.effort import size
 from ci_automation.overlay.objects import copied
 from ci_automation.overlay.reading import nodes, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from ci_automation.overlay.effort import Effort
 
 _INDEX = re.compile(r"-?(?:0|[1-9]\d{0,5})")
 _END = "-"
@@ -38,6 +41,7 @@ _MERGE_KEYS = {
     "volumes": ("name",),
 }
 _DIRECTIVE = "$patch"
+_SHALLOW = 16  # entries of a mapping that are copied in a step
 
 
 class Inapplicable(Exception):  # not an error of the run: kustomize says it
@@ -78,25 +82,26 @@ def parsed(text: str) -> Parsed:
     return Parsed(merges=tuple(values))
 
 
-def apply(value: Any, operations: Sequence[dict[str, Any]]) -> Iterator[Touch]:  # noqa: ANN401  # an object's value
+def apply(value: Any, operations: Sequence[dict[str, Any]], effort: Effort) -> Iterator[Touch]:  # noqa: ANN401  # of YAML
     """Change a value by the operations of a JSON patch one by one, and yield what each of them means by number.
 
     What `add` puts between others it touches not, and what `test` compares fails by itself.
 
     Raises:
         Inapplicable: an operation finds nothing where it looks.
+        TooMuch: it is more than what is left of the effort.
     """
     for each in operations:
         op, path, source = (str(each.get(key, "")) for key in ("op", "path", "from"))
         if op in ("move", "copy"):
-            found = _Walk(op, value, source)
+            found = _Walk(op, value, source, effort)
             yield from found.touches(inserts=False)
-            moved = found.take() if op == "move" else _copy(found.get(), value)
-            target = _Walk(op, value, path)
+            moved = found.take() if op == "move" else _copy(found.get(), value, effort)
+            target = _Walk(op, value, path, effort)
             yield from target.touches(inserts=True)
             target.put(moved)
             continue
-        target = _Walk(op, value, path)
+        target = _Walk(op, value, path, effort)
         if op == "test":
             if target.get() != each.get("value"):
                 raise Inapplicable(path)
@@ -110,24 +115,21 @@ def apply(value: Any, operations: Sequence[dict[str, Any]]) -> Iterator[Touch]: 
             target.set(copied(each.get("value")))
 
 
-def _copy(part: Any, whole: Any) -> Any:  # noqa: ANN401  # values of an object
+def _copy(part: Any, whole: Any, effort: Effort) -> Any:  # noqa: ANN401  # values of an object
     """Return a copy of a part, unless copies of copies would make of the whole what no memory holds."""
-    if _size(whole) > _MAX_NODES:
+    found = size(whole)
+    effort.spend(found)
+    if found > _MAX_NODES:
         raise Inapplicable("/")
     return copied(part)
 
 
-def _size(value: Any) -> int:  # noqa: ANN401  # an object's value
-    """Return how many values there are in a value, itself included."""
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + sum(map(_size, inside))
-
-
-def touched(value: Any, path: str) -> Iterator[Touch]:  # noqa: ANN401  # an object's value
+def touched(value: Any, path: str, effort: Effort) -> Iterator[Touch]:  # noqa: ANN401  # an object's value
     """Yield the items that a field path of a replacement means by number, as far as the path can be followed."""
     passed: list[str] = []
     for token in (found[0] for found in _FIELD.finditer(path)):
         passed.append(token)
+        effort.spend(1 + (len(value) if isinstance(value, list) else 0))
         if isinstance(value, dict):
             value = value.get(token.replace("\\.", ".").strip("[]"))
         elif not isinstance(value, list):
@@ -136,6 +138,7 @@ def touched(value: Any, path: str) -> Iterator[Touch]:  # noqa: ANN401  # an obj
             key, wanted = selected.groups()
             value = next((each for each in value if isinstance(each, dict) and str(each.get(key)) == wanted), None)
         elif _INDEX.fullmatch(token) and 0 <= int(token) < len(value):
+            effort.spend(size(value))
             yield Touch("replace", ".".join(passed), int(token), tuple(copied(value)))
             value = value[int(token)]
         else:
@@ -149,8 +152,8 @@ def _tokens(pointer: str) -> list[str]:
 class _Walk:
     """The way along a JSON pointer to the place of its last token."""
 
-    def __init__(self, op: str, value: Any, pointer: str) -> None:  # noqa: ANN401
-        self._op, self._pointer = op, pointer
+    def __init__(self, op: str, value: Any, pointer: str, effort: Effort) -> None:  # noqa: ANN401
+        self._op, self._pointer, self._effort = op, pointer, effort
         self._passed: list[Touch] = []
         self._here = value
         *before, self._last = _tokens(pointer) or [""]
@@ -198,6 +201,7 @@ class _Walk:
             self._here.insert(index, value)
 
     def _note(self, token: str, pointer: str) -> None:
+        self._effort.spend(size(self._here))
         self._passed.append(Touch(self._op, pointer, self._index(token), tuple(copied(self._here))))
 
     def _index(self, token: str) -> int:
@@ -214,51 +218,65 @@ class _Walk:
         raise Inapplicable(self._pointer)
 
 
-def merged(value: dict[str, Any], patch: dict[str, Any], group: str) -> dict[str, Any] | None:
-    """Return an object of an API group after a strategic merge patch, or None where that deletes it."""
+def merged(value: dict[str, Any], patch: dict[str, Any], group: str, effort: Effort) -> dict[str, Any] | None:
+    """Return an object of an API group after a strategic merge patch, or None where that deletes it.
+
+    Raises:
+        TooMuch: it is more than what is left of the effort.
+    """
     directive = patch.get(_DIRECTIVE)
     if directive == "delete":
         return None
     rest = {key: each for key, each in patch.items() if key != _DIRECTIVE}
-    return _clean(rest) if directive == "replace" else _mapping(value, rest, knows_keys=group in _BUILT_IN)
+    return (
+        _clean(rest) if directive == "replace" else _Merge(effort, knows_keys=group in _BUILT_IN).mapping(value, rest)
+    )
 
 
-def _mapping(value: dict[str, Any], patch: dict[str, Any], *, knows_keys: bool) -> dict[str, Any]:
-    result = dict(value)
-    for key, new in patch.items():
-        old = result.get(key)
-        directive = new.get(_DIRECTIVE) if isinstance(new, dict) else None
-        if new is None or directive == "delete":
-            result.pop(key, None)
-        elif isinstance(old, dict) and isinstance(new, dict) and directive is None:
-            result[key] = _mapping(old, new, knows_keys=knows_keys)
-        elif isinstance(old, list) and isinstance(new, list) and knows_keys and (names := _MERGE_KEYS.get(key)):
-            result[key] = _list(old, new, names)
-        else:
-            result[key] = _clean(new)
-    return result
+class _Merge:
+    """A strategic merge; `knows_keys` says whether the lists of the object are merged by keys."""
 
+    def __init__(self, effort: Effort, *, knows_keys: bool) -> None:
+        self._effort, self._knows_keys = effort, knows_keys
 
-def _list(old: list[Any], new: list[Any], names: tuple[str, ...]) -> list[Any]:
-    """Return a list whose items are known by a key, after a patch of some of them."""
+    def mapping(self, value: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+        """Return a mapping after a patch of it."""
+        self._effort.spend(1 + len(value) // _SHALLOW)
+        result = dict(value)
+        for key, new in patch.items():
+            old = result.get(key)
+            directive = new.get(_DIRECTIVE) if isinstance(new, dict) else None
+            if new is None or directive == "delete":
+                result.pop(key, None)
+            elif isinstance(old, dict) and isinstance(new, dict) and directive is None:
+                result[key] = self.mapping(old, new)
+            elif isinstance(old, list) and isinstance(new, list) and self._knows_keys and key in _MERGE_KEYS:
+                result[key] = self._list(old, new, _MERGE_KEYS[key])
+            else:
+                result[key] = _clean(new)
+        return result
 
-    def key(item: Any) -> object:  # noqa: ANN401
-        return next((item[name] for name in names if name in item), None) if isinstance(item, dict) else item
+    def _list(self, old: list[Any], new: list[Any], names: tuple[str, ...]) -> list[Any]:
+        """Return a list whose items are known by a key, after a patch of some of them."""
 
-    result = list(old)
-    first: list[Any] = []
-    for item in new:
-        at = next((number for number, each in enumerate(result) if key(each) == key(item)), None)
-        directive = item.get(_DIRECTIVE) if isinstance(item, dict) else None
-        if directive == "delete":
-            result = [each for number, each in enumerate(result) if number != at]
-        elif directive == "replace":
-            return [_clean(each) for each in new if not (isinstance(each, dict) and _DIRECTIVE in each)]
-        elif at is None:
-            first.append(_clean(item))
-        elif isinstance(item, dict) and isinstance(result[at], dict):
-            result[at] = _mapping(result[at], item, knows_keys=True)
-    return [*first, *result]
+        def key(item: Any) -> object:  # noqa: ANN401
+            return next((item[name] for name in names if name in item), None) if isinstance(item, dict) else item
+
+        result = list(old)
+        first: list[Any] = []
+        for item in new:
+            self._effort.spend(1 + len(result))
+            at = next((number for number, each in enumerate(result) if key(each) == key(item)), None)
+            directive = item.get(_DIRECTIVE) if isinstance(item, dict) else None
+            if directive == "delete":
+                result = [each for number, each in enumerate(result) if number != at]
+            elif directive == "replace":
+                return [_clean(each) for each in new if not (isinstance(each, dict) and _DIRECTIVE in each)]
+            elif at is None:
+                first.append(_clean(item))
+            elif isinstance(item, dict) and isinstance(result[at], dict):
+                result[at] = self.mapping(result[at], item)
+        return [*first, *result]
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.flux.changes.model import fingerprint
+from ci_automation.flux.changes.objects import read_objects
+from ci_automation.flux.changes.reading import UnreadableObjects
 from ci_automation.flux.hazard import Certainty, Hazard, Place
 from ci_automation.overlay.compare import GATE, lost_targets
+from ci_automation.overlay.effort import MAX_STEPS, Effort, TooMuch
 from ci_automation.overlay.entries import ROOT, entries, entry, folders
-from ci_automation.overlay.objects import objects
 from ci_automation.overlay.port import BuildFailed
 
 if TYPE_CHECKING:
@@ -59,19 +60,39 @@ def preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None
     """Return what becomes of the overlay when a step replaces the files of `old` by those of `new`.
 
     `components` is the path of the components file in both; an `old` without files says that nothing was there before.
-    A kustomization that only lists files needs no kustomize.
+    A kustomization that only lists files needs no kustomize. What is too much work to be looked into is not checked.
     """
-    before = entries(old, components) if old.files else ()
+    try:
+        return _preflight(old, new, components, _Builder(kustomize, Effort()))
+    except TooMuch:
+        sentence = f"the overlay was not looked into: to follow what it does takes more than {MAX_STEPS:,} steps"
+        remedy = "split it into artifacts of their own, or look at the build yourself"
+        return Preflight((Hazard(GATE, Certainty.UNCHECKED, "too much work", sentence, (), (remedy,)),))
+
+
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """What builds entries, if there is anything that does, and what is left of the work for them."""
+
+    kustomize: Kustomize | None
+    effort: Effort
+
+
+def _preflight(old: Tree, new: Tree, components: str, builder: _Builder) -> Preflight:
+    effort = builder.effort
+    before = entries(old, components, effort) if old.files else ()
     same = before and old.without(components).digest() == new.without(components).digest()
-    after = tuple(entry(new, each.folder) for each in before) if same else entries(new, components)
-    first = {each.folder: _outcome(each, kustomize) for each in before}
-    then = first if old == new else {each.folder: _outcome(each, kustomize) for each in after}
+    after = tuple(entry(new, each.folder, effort) for each in before) if same else entries(new, components, effort)
+    first = {each.folder: _outcome(each, builder) for each in before}
+    then = first if old == new else {each.folder: _outcome(each, builder) for each in after}
     known = {each.folder: each for each in before}
     hazards = [*_unreached(before, after, components)] if folders(new) else []
+    is_step = bool(before) and old.by_path.get(components) != new.by_path.get(components)
+    unbuilt = f"cannot be built{' with the new components' if is_step else ''}"
     for each in after:
         earlier = known.get(each.folder)
-        hazards += _outcome_hazards(each, then[each.folder], first.get(each.folder), earlier)
-        hazards += lost_targets(earlier.gathered if earlier else None, each.gathered)
+        hazards += _outcome_hazards(each, then[each.folder], first.get(each.folder), earlier, unbuilt)
+        hazards += lost_targets(earlier.gathered if earlier else None, each.gathered, effort)
     pruned, added = _difference(before, after, first, then)
     hazards += _deleted(pruned, before, after, components)
     unique = {hazard.fingerprint: hazard for hazard in map(_in_one_line, hazards)}
@@ -89,7 +110,7 @@ def _printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in cut)
 
 
-def _outcome(each: Entry, kustomize: Kustomize | None) -> Outcome:
+def _outcome(each: Entry, builder: _Builder) -> Outcome:
     gathered = each.gathered
     if gathered.remotes:
         named = ", ".join(sorted({reference.path for reference in gathered.remotes}))
@@ -98,48 +119,60 @@ def _outcome(each: Entry, kustomize: Kustomize | None) -> Outcome:
     if gathered.only_lists:
         error = gathered.problems[0].sentence if gathered.problems else ""
         return Outcome(gathered.ids, error, places=_places(gathered.problems[:1]))
-    if kustomize is None:
+    if builder.kustomize is None:
         return Outcome(gathered.ids, unchecked="there is no kustomize")
     try:
-        built = objects(kustomize.build(each.tree, each.folder), each.folder)
-    except (BuildFailed, Unreadable) as error:
+        built = read_objects(builder.kustomize.build(each.tree, each.folder))
+    except (BuildFailed, UnreadableObjects) as error:
         return Outcome(gathered.ids, str(error), places=_places(gathered.problems))
-    return Outcome(frozenset(found.id.object for found in built))
+    return Outcome(frozenset(found.id for found in built))
 
 
 def _places(problems: Iterable[Problem]) -> tuple[Place, ...]:
     return tuple(dict.fromkeys(problem.place for problem in problems))
 
 
-def _outcome_hazards(each: Entry, now: Outcome, before: Outcome | None, earlier: Entry | None) -> Iterator[Hazard]:
-    """Yield what the build itself says; before it there was `earlier`, with the outcome `before`."""
-    what = f"what a Kustomization with the path {_path(each.folder)} applies"
+def _outcome_hazards(
+    each: Entry, now: Outcome, before: Outcome | None, earlier: Entry | None, unbuilt: str
+) -> Iterator[Hazard]:
+    """Yield what the build says, a failure in the words `unbuilt`; `earlier` was before, with the outcome `before`."""
+    what = f"the overlay at {_path(each.folder)}"
     if now.error:
         certainty = Certainty.POSSIBLE if _IGNORED in now.error else Certainty.CERTAIN
-        sentence = f"{what} cannot be built with the new components: {now.error}"
+        sentence = f"{what} {unbuilt}: {now.error}"
         if before is not None and before.error:
             same = before.error == now.error
             sentence += "; it is broken already" if same else f"; with the present ones neither: {before.error}"
         subject = f"{each.folder} {fingerprint(now.error)}"
-        yield Hazard(
-            GATE, certainty, subject, sentence, now.places, (f"see it yourself: `kustomize build {each.folder}`",)
-        )
-    if now.unchecked:
-        sentence = f"{what} was not built: {now.unchecked}"
         remedy = (
-            "put the files of the remote base into the artifact, and list them instead of it"
-            if each.gathered.remotes
-            else "give this run the program kustomize, or look at the build yourself"
+            f"see it with `kustomize build {each.folder}` in the artifact's files: `flux-manifests pull` writes them"
         )
-        # What comes from elsewhere is not what was reviewed and signed.
-        certainty = Certainty.CERTAIN if each.gathered.remotes else Certainty.UNCHECKED
-        yield Hazard(GATE, certainty, f"{each.folder} {now.unchecked}", sentence, now.places, (remedy,))
+        yield Hazard(GATE, certainty, subject, sentence, now.places, (remedy,))
+    elif now.unchecked:
+        yield _not_built(each, now, what)
         known = {problem.sentence for problem in earlier.gathered.problems} if earlier else set()
         problems = [problem for problem in each.gathered.problems if problem.sentence not in known]
         for problem in problems[:_MAX_PROBLEMS]:
-            sentence = f"{what} cannot be built with the new components: {problem.sentence}"
+            sentence = f"{what} {unbuilt}: {problem.sentence}"
             subject = f"{each.folder} {problem.sentence}"
             yield Hazard(GATE, Certainty.CERTAIN, subject, sentence, (problem.place,))
+    else:
+        for problem in each.gathered.problems[:_MAX_PROBLEMS]:
+            sentence = f"{what} is built, but what its rules hit could not be followed: {problem.sentence}"
+            subject = f"{each.folder} not followed {problem.sentence}"
+            yield Hazard(GATE, Certainty.UNCHECKED, subject, sentence, (problem.place,))
+
+
+def _not_built(each: Entry, now: Outcome, what: str) -> Hazard:
+    sentence = f"{what} was not built: {now.unchecked}"
+    remedy = (
+        "put the files of the remote base into the artifact, and list them instead of it"
+        if each.gathered.remotes
+        else "give this run the program kustomize, or look at the build yourself"
+    )
+    # What comes from elsewhere is not what was reviewed and signed.
+    certainty = Certainty.CERTAIN if each.gathered.remotes else Certainty.UNCHECKED
+    return Hazard(GATE, certainty, f"{each.folder} {now.unchecked}", sentence, now.places, (remedy,))
 
 
 def _unreached(before: tuple[Entry, ...], after: tuple[Entry, ...], components: str) -> Iterator[Hazard]:

@@ -35,12 +35,12 @@ def nodes(written: str) -> tuple[yaml.Node, ...]:
     """
     import yaml
 
-    for _ in events(written, _MAX_NODES):  # which takes no memory, before anything is built from them
-        pass
+    # The events take no memory, and are looked at before anything is built from them.
+    aliases = sum(isinstance(event, yaml.AliasEvent) for event in events(written, _MAX_NODES))
     with yaml_alone(written):
         found = tuple(yaml.compose_all(written, Loader=yaml.CSafeLoader))
     sizes: dict[int, int] = {}
-    if sum(_size(node, sizes) for node in found) > _MAX_NODES:
+    if aliases and sum(_size(node, sizes) for node in found) > _MAX_NODES:
         raise Unreadable(f"it unfolds to more than {_MAX_NODES} values")
     return tuple(node for node in found if node.tag != f"{_TAG}null")
 
@@ -134,14 +134,14 @@ def line_of(node: yaml.Node, *path: str | int) -> int:
     """Return the line where what is at `path` in a node begins, or where the last part of it that is there does."""
     line = _line(node.start_mark)
     for part in path:
-        found = _child(node, part)
+        found = child(node, part)
         if found is None:
             break
         line, node = found
     return line
 
 
-def _child(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:
+def child(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:
     """Return the line and the node of an entry: that of the key in a mapping, of the item in a list."""
     if _is(node, "mapping"):
         pairs = [(key, value) for key, value in node.value if key.value == part]

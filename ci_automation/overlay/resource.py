@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ci_automation.overlay.effort import size, to_read
 from ci_automation.overlay.hits import Subject
 from ci_automation.overlay.objects import texts
 
@@ -13,10 +14,13 @@ if TYPE_CHECKING:
 
     from ci_automation.flux.changes.model import ObjectId
     from ci_automation.flux.hazard import Place
+    from ci_automation.overlay.effort import Effort
     from ci_automation.overlay.kustomization import Reference, Rule
-    from ci_automation.overlay.objects import Object
+    from ci_automation.overlay.objects import Id, Object
     from ci_automation.overlay.patching import Touch
 
+_VISIT = 3  # steps
+_SIGNS = 64  # in a step, where a pattern is looked for
 _LOCAL = "config.kubernetes.io/local-config"
 
 
@@ -47,25 +51,27 @@ class Effect:
 class Resource(Subject):
     """An object on its way through kustomizations."""
 
-    __slots__ = ("_changed", "source")
+    __slots__ = ("_changed", "source", "weight")
 
     def __init__(self, source: Object) -> None:
         super().__init__([source.id], source.labels, source.annotations)
         self.source = source
+        self.weight = _weight(source.id)  # the steps that it takes to look at what it is called
         self._changed: dict[str, Any] | None = None
 
-    @property
-    def value(self) -> dict[str, Any]:
+    def value(self, effort: Effort) -> dict[str, Any]:
         """Return the whole object, as it is now but for its names."""
         if self._changed is None:
+            effort.spend(to_read(self.source.written) + size(self.source.whole))
             self._changed = self.source.value()
             self._mark(self._changed)
         return self._changed
 
-    @value.setter
-    def value(self, value: dict[str, Any]) -> None:
+    def change(self, value: dict[str, Any], effort: Effort) -> None:
+        """Give it another value."""
         self._changed = value
         self.labels, self.annotations = texts(value, "labels"), texts(value, "annotations")
+        effort.spend(1 + len(self.labels) + len(self.annotations))
 
     @property
     def may_have_images(self) -> bool:
@@ -85,6 +91,7 @@ class Resource(Subject):
         namespace, name = (now.namespace if namespace is None else namespace), (now.name if name is None else name)
         if (namespace, name) != (now.namespace, now.name):
             self.ids.append(now._replace(namespace=namespace, name=name))
+            self.weight += _weight(self.current)
 
     def _mark(self, value: dict[str, Any]) -> None:
         metadata = value.get("metadata")
@@ -92,6 +99,10 @@ class Resource(Subject):
             for key, values in (("labels", self.labels), ("annotations", self.annotations)):
                 if values:
                     metadata[key] = dict(values)
+
+
+def _weight(known_as: Id) -> int:
+    return _VISIT + sum(map(len, known_as)) // _SIGNS
 
 
 @dataclass(slots=True)

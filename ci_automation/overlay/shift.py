@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ci_automation.overlay.effort import Effort
     from ci_automation.overlay.patching import Touch
 
 _KEYS = ("name", "mountPath", "containerPort", "port", "devicePath", "ip", "topologyKey", "key")
 _SHOWN = 80
-_MAX_ITEMS = 2_000
+_MAX_ITEMS = 200  # to hold two lists against each other takes up to the third power of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,12 @@ class Shift:
     is_sure: bool
 
 
-def shift(before: Touch, after: Touch) -> Shift | None:
-    """Return how the meaning of a number changed, or None where it did not; both touches are inside their lists."""
+def shift(before: Touch, after: Touch, effort: Effort) -> Shift | None:
+    """Return how the meaning of a number changed, or None where it did not; both touches are inside their lists.
+
+    Raises:
+        TooMuch: to compare them is more than what is left of the effort.
+    """
     old, new = _known_by(before.elements, after.elements)
     meant, means = old[before.index], new[after.index]
     if meant == means:
@@ -42,13 +47,16 @@ def shift(before: Touch, after: Touch) -> Shift | None:
     if meant in new:
         return _shift(before, after, new.index(meant), is_sure=True)
     by_content = meant.startswith("{")
-    if by_content and before.index == after.index and _is_edited(old, new, before.index):
+    if by_content and before.index == after.index and _is_edited(old, new, before.index, effort):
         return None
     return _shift(before, after, None, is_sure=not by_content)
 
 
 def _shift(before: Touch, after: Touch, now_at: int | None, *, is_sure: bool) -> Shift:
     meant, means = before.elements[before.index], after.elements[after.index]
+    if isinstance(meant, dict) and isinstance(means, dict):
+        keys = [key for key in meant | means if meant.get(key) != means.get(key)]
+        meant, means = ({key: item[key] for key in keys if key in item} for item in (meant, means))
     return Shift(shown(meant), shown(means), now_at, is_sure)
 
 
@@ -68,10 +76,11 @@ def _content(item: Any) -> str:  # noqa: ANN401  # an item of an object's list
     return "{" + json.dumps(item, sort_keys=True, default=str)
 
 
-def _is_edited(old: list[str], new: list[str], index: int) -> bool:
+def _is_edited(old: list[str], new: list[str], index: int, effort: Effort) -> bool:
     """Return whether an item stands between the same others as before, so that it is the same one with other words."""
     if max(len(old), len(new)) > _MAX_ITEMS:
         return False
+    effort.spend(len(old) * len(new))
     for tag, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if start <= index < end:
             return tag == "replace" and (start, end - start) == (new_start, new_end - new_start)

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What was refused when a channel was moved back, when that was, until when it counts, and why.
+    """What was refused when a channel was moved back, when that was said, until when it counts, and why.
 
-    Without a date it counts until the channel goes to a newer version than the refused one.
+    Without a date it counts until the channel goes to a newer version than the refused one. `moved` is when the channel
+    was moved back, where that is not `at`: the hold was changed since.
     """
 
     version: Version
@@ -27,6 +28,12 @@ class Hold:
     at: datetime
     until: datetime | None = None
     reason: str = ""
+    moved: datetime | None = None
+
+    @property
+    def since(self) -> datetime:
+        """Return when the channel was moved back."""
+        return self.moved or self.at
 
     @property
     def end(self) -> str:
@@ -49,7 +56,7 @@ class Hold:
             return True
         if offered.version is None or offered.version > self.version:
             return False
-        return offered.version == self.version or offered.since is None or offered.since <= self.at
+        return offered.version == self.version or offered.since is None or offered.since <= self.since
 
     def goes_on(self, version: Version, now: datetime) -> bool:
         """Return whether it still matters once the channel has `version`, so that what has it needs this hold too."""
@@ -73,7 +80,7 @@ def hold_verdict(holds: Sequence[Hold], offered: Offered, now: datetime) -> Verd
     for hold in holds:
         if hold.keeps_back(offered, now):
             because = f": {hold.reason}" if hold.reason else ""
-            reason = f"{hold.version} was rolled back on {hold.at:%Y-%m-%d}, and it waits {hold.end}{because}"
+            reason = f"{hold.version} was rolled back on {hold.since:%Y-%m-%d}, and stays on hold {hold.end}{because}"
             return Verdict("hold", Decision.HOLD, reason, f"the hold of {hold.at:%Y-%m-%d %H:%M} UTC on {hold.digest}")
     number = f"{len(holds)} hold{'' if len(holds) == 1 else 's'} on the present digest"
     return Verdict("hold", Decision.AUTO, "nothing that was rolled back is in the way", number)

@@ -11,7 +11,7 @@ from ci_automation.policy.gates import Situation, release_verdicts
 from ci_automation.policy.model import MinorStep
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ci_automation.flux.release import Release
 
@@ -34,7 +34,8 @@ class Candidate:
 class Selection:
     """The releases to go to, one after the other, and those passed over, each with its reasons.
 
-    All of `steps` can be done, if need be after approval, but for the last, which may be on hold.
+    All of `steps` can be done, if need be after approval, but for the last, which may be on hold. Of those that happen
+    by themselves the largest is enough, where its content lets it: what it brings, the others need not bring before it.
     """
 
     steps: tuple[Candidate, ...]
@@ -58,15 +59,19 @@ def select(situation: Situation, releases: Sequence[Release]) -> Selection:
         if (picked := _pick([candidate for candidate in newer if candidate.step is step], situation))
     ]
     steps = _in_order(chosen)
-    taken = {candidate.release.version for candidate in steps}
+    return Selection(steps, tuple(_passed_over(newer, steps)))
+
+
+def _passed_over(newer: list[Candidate], steps: tuple[Candidate, ...]) -> Iterator[Candidate]:
+    """Yield what is newer than the step of its kind; of what could be done too, the newest that is in no step."""
     last_of = {candidate.step: candidate.release.version for candidate in steps}
-    passed_over = tuple(
-        candidate
-        for candidate in newer
-        if candidate.release.version not in taken
-        and (candidate.step not in last_of or candidate.release.version > last_of[candidate.step])
-    )
-    return Selection(steps, passed_over)
+    newest_of = {candidate.step: candidate for candidate in newer}
+    for candidate in newer:
+        version = candidate.release.version
+        is_in_step = candidate.decision.is_actionable and version < steps[-1].release.version
+        is_one_of_many = candidate.decision.is_actionable and candidate is not newest_of[candidate.step]
+        if (candidate.step not in last_of or version > last_of[candidate.step]) and not (is_in_step or is_one_of_many):
+            yield candidate
 
 
 def _pick(candidates: list[Candidate], situation: Situation) -> Candidate | None:
@@ -82,13 +87,11 @@ def _pick(candidates: list[Candidate], situation: Situation) -> Candidate | None
 
 
 def _in_order(chosen: list[Candidate]) -> tuple[Candidate, ...]:
-    """Return the steps of the plan: at most one by itself, at most one to ask for, at the end at most one on hold."""
+    """Return the steps: those that happen by themselves, at most one to ask for, at the end at most one on hold."""
     actionable = [candidate for candidate in chosen if candidate.decision.is_actionable]
     held = [candidate for candidate in chosen if not candidate.decision.is_actionable]
-    automatic = [candidate for candidate in actionable if candidate.decision is Decision.AUTO]
+    steps = [candidate for candidate in actionable if candidate.decision is Decision.AUTO]
     asked = [candidate for candidate in actionable if candidate.decision is Decision.APPROVAL]
-    # What a larger automatic step brings, a smaller one need not bring before it.
-    steps = automatic[-1:]
     steps += [candidate for candidate in asked if not steps or candidate.release.version > steps[-1].release.version][
         :1
     ]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
 _CHUNK = 64 << 10
+ANSWERED = "it answered"  # how the reason begins where an answer said to come again
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 _HEADERS = {"User-Agent": "flux-manifests", "Accept-Encoding": "identity"}
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -65,7 +66,7 @@ class Exchange:
             attempts += 1
             answer = self._sent(call, origin, deadline, failed, attempts)
             if answer.status in _BUSY:
-                error = failed(origin.host, f"it answered {answer.complaint()}", attempts)
+                error = failed(origin.host, f"{ANSWERED} {answer.complaint()}", attempts)
                 raise Again(error, retry_after(answer, deadline.clock))
             return answer
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ci_automation.flux.inventory import hunks
 from ci_automation.report.text import Table, plain_text
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
 
-_MAX_COMPARED = 2000  # lines: comparing takes the square of them
 _LINES = 60  # of a difference; whoever wants more has `pull`
 
 
@@ -54,19 +53,13 @@ def _written(value: object) -> str:
 
 
 def difference(old: bytes, new: bytes) -> tuple[str, ...]:
-    """Return how `new` differs from `old`, line by line; the work is bounded, whatever the files are."""
-    if old == new:
-        return ()
-    before, after = (data.decode(errors="backslashreplace").split("\n") for data in (old, new))
-    shorter = min(len(before), len(after))
-    start = next((number for number in range(shorter) if before[number] != after[number]), shorter)
-    rest = shorter - start
-    end = next((number for number in range(rest) if before[-1 - number] != after[-1 - number]), rest)
-    gone, come = before[start : len(before) - end], after[start : len(after) - end]
-    if max(len(gone), len(come)) > _MAX_COMPARED:
-        return (f"@@ line {start + 1} @@", *(f"-{line}" for line in gone), *(f"+{line}" for line in come))
-    lines = difflib.unified_diff(gone, come, lineterm="", n=0)
-    return (f"@@ line {start + 1} @@", *(line for line in lines if line[:3] not in ("---", "+++", "@@ ")))
+    """Return how `new` differs from `old`, as the hunks of a unified diff; the work is bounded, whatever the files are.
+
+    Lines end at a line feed and nowhere else, and what is no text is shown by its bytes.
+    """
+    before, after = (data.decode(errors="surrogateescape").split("\n") for data in (old, new))
+    lines = hunks(before, after)
+    return tuple(line.encode(errors="surrogateescape").decode(errors="backslashreplace") for line in lines)
 
 
 def adoption_text(adoption: Adoption) -> str:

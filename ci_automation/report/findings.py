@@ -107,15 +107,26 @@ class Findings:
         return Taken(frozenset(known), {key: str(decide(verdicts)) for key, verdicts in said.items()})
 
     def to_acknowledge(self, *, every: bool = False) -> tuple[tuple[str, str], ...]:
-        """Return the fingerprints of what refuses the step, each once, and what it is: hazards, then changes.
+        """Return the fingerprints of what stops the step, each once, and what it is: hazards, then changes.
 
-        What only asks for an approval is in it on request: to approve is the way there.
+        What only asks for an approval is in it where nothing else stops the step, and on request.
         """
         taken = self.taken()
-        stops = _STOPS if every else {str(Decision.REFUSED)}
-        found = [(it.fingerprint, it.gate) for it in self.ranked_hazards() if taken.hazard(it) in stops]
-        found += [(it.fingerprint, str(it.belongs_to)) for it in self.ranked() if taken.change(it) in stops]
+        stops = _STOPS if every or self.acknowledging_suffices() else {str(Decision.REFUSED)}
+        hazards = [it for it in self.ranked_hazards() if taken.hazard(it) in stops]
+        changes = [it for it in self.ranked() if taken.change(it) in stops]
+        found = [(it.fingerprint, f"{it.gate}: {it.sentence}") for it in hazards]
+        found += [(it.fingerprint, f"{it.belongs_to}: {it.sentence.removeprefix(CRD)}") for it in changes]
         return tuple({each: what for each, what in reversed(found) if _FINGERPRINT.fullmatch(each)}.items())[::-1]
+
+    def acknowledging_suffices(self) -> bool:
+        """Return whether the step would happen by itself, were each single change and hazard in it acknowledged."""
+        stops = [gate for gate in self.gates if gate.decision is not Decision.AUTO]
+        return all(gate.decision is Decision.APPROVAL and self.lists(gate) for gate in stops)
+
+    def lists(self, gate: Verdict) -> bool:
+        """Return whether a gate is about the single changes or hazards, which are told for themselves."""
+        return gate.gate in {change.belongs_to for change in self.changes} | {hazard.gate for hazard in self.hazards}
 
     def to_look_at(self) -> tuple[Change, ...]:
         """Return the changes that a person should look at: the graver ones, and whatever a gate stops."""

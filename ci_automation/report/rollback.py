@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.policy.decision import Decision, decide
@@ -98,8 +98,14 @@ def rollback_parts(rollback: Rollback, *, every: bool = False) -> Iterator[Part]
         yield Line(plain_text(f"What it has now is not to be trusted: {rollback.problem}"), "warning")
     if rollback.signs:
         yield Line("The target has lost its signature; it is signed again before.")
-    yield from text_parts(rollback.findings, every=every)
+    yield from text_parts(_without_approvals(rollback.findings), every=every)
     yield from _hold_lines(rollback)
+
+
+def _without_approvals(found: Findings) -> Findings:
+    """Return the findings with the gates that refuse, or have a person's word: one yes answers all others."""
+    gates = tuple(it for it in found.gates if it.allowed or it.decision is Decision.REFUSED)
+    return replace(found, gates=gates)
 
 
 def _hold_lines(rollback: Rollback) -> Iterator[Line]:
@@ -108,5 +114,7 @@ def _hold_lines(rollback: Rollback) -> Iterator[Line]:
         yield Line(f"The hold on {hold.version} ended on {hold.until:%Y-%m-%d %H:%M} UTC: it is offered again.")
     elif hold:
         because = f" ({hold.reason})" if hold.reason else ""
-        what = f"{hold.version} is on hold {hold.end}{because}"
+        verb = "is" if rollback.is_there else "would be"
+        what = f"{hold.version} {verb} on hold {hold.end}{because}"
         yield Line(plain_text(f"{what}: no schedule and no old approval takes it."))
+        yield Line("To end a hold, repeat the rollback with --until DATE, a date that has passed.")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.policy.decision import Decision
-from ci_automation.report.changes import acknowledgement_markdown, gates_markdown, markdown_sections
+from ci_automation.report.changes import step_title
+from ci_automation.report.changes_markdown import acknowledgement_markdown, gates_markdown, markdown_sections
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, folded, link, table
 from ci_automation.report.quote import inline
+from ci_automation.report.text import MAX_REASON, main_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 60  # of one step's changes, and of each other list
 _LONGEST = 600  # characters of one error
-_MAX_REASON = 160  # the gates have all of it
 _HELD = {Decision.HOLD: "on hold", Decision.REFUSED: "refused"}
 _CUT = "_The rest is left out, for a summary has a limit; the outputs and the log have it all._"
 
@@ -81,10 +82,12 @@ def _trouble(trouble: Trouble) -> Iterator[str]:
 
 
 def _steps(account: Account) -> Iterator[str]:
-    """Yield the table of what was there, what was published, what waits, and what was passed over."""
+    """Yield the table of where the channel is, what was published, what waits, and what was passed over."""
     if account.before is None:
         return
-    rows = [("was there", str(account.before.version), code(str(account.before.digest)), "")]
+    rows = [
+        ("before" if account.published else "now", str(account.before.version), code(str(account.before.digest)), "")
+    ]
     for step in account.published:
         word = "published, approved" if step.decision is Decision.APPROVAL else "published"
         rows.append(_row(word, step))
@@ -98,7 +101,7 @@ def _steps(account: Account) -> Iterator[str]:
 
 
 def _row(word: str, step: PlannedStep) -> tuple[str, str, str, str]:
-    return word, str(step.new_version), code(str(step.target)), _reasons(step.reasons, _MAX_REASON)
+    return word, str(step.new_version), code(str(step.target)), _reasons(main_reasons(step), MAX_REASON)
 
 
 def _reasons(reasons: Iterable[str], limit: int) -> str:
@@ -124,7 +127,7 @@ def _changes(account: Account) -> Iterator[str]:
     pending = (account.pending,) if account.pending else ()
     for step in (*account.published, *pending):
         found = Findings.of(step)
-        yield f"**{step.old_version} to {step.new_version}** ({step.kind}, rendering proven: {inline(str(step.proof))})"
+        yield f"**{inline(step_title(step, 'to'))}**"
         for title, text in markdown_sections(found, _MOST_ROWS):
             yield f"{title}:"
             yield text

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 
     from ci_automation.policy.plan import Plan, PlannedStep
 
-_MAX_REASON = 160  # characters; all of it is told with the step
+MAX_REASON = 160  # characters; all of it is told with the step
+_FEW = 2
 _WORDS = {
     Decision.AUTO: "can be published",
     Decision.APPROVAL: "waits for approval",
     Decision.HOLD: "on hold",
     Decision.REFUSED: "refused",
 }
+_LEFT = {**_WORDS, Decision.AUTO: "not taken", Decision.APPROVAL: "not taken"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +55,34 @@ def plain_text(text: str) -> str:
 
 
 def plan_table(plan: Plan, done: int, start: int = 0) -> Table:
-    """Return what was there, what was published (the steps from `start` to `done`), what waits or was left, and why."""
-    rows = [("was there", str(plan.current_version), str(plan.current), "")]
+    """Return where the channel is, what was published (the steps from `start` to `done`), what is left, and why."""
+    rows = [("before" if done else "now", str(plan.current_version), str(plan.current), "")]
     for number, step in enumerate(plan.steps):
         word = _WORDS[step.decision]
         if number < done:
-            word = "published" if number >= start else "done before"
+            word = "published" if number >= start else "already published"
         approved = "approved; " if number < done and step.decision is Decision.APPROVAL else ""
-        rows.append((word, str(step.new_version), str(step.target), approved + "; ".join(map(_short, step.reasons))))
+        rows.append((word, str(step.new_version), str(step.target), approved + "; ".join(main_reasons(step))))
     rows += [
-        (_WORDS[passed.decision], str(passed.version), "", "; ".join(passed.reasons)) for passed in plan.passed_over
+        (_LEFT[passed.decision], str(passed.version), "", "; ".join(passed.reasons)) for passed in plan.passed_over
     ]
     return Table(("", "version", "digest", "why"), tuple(tuple(plain_text(cell) for cell in row) for row in rows))
 
 
-def _short(reason: str) -> str:
-    return reason if len(reason) <= _MAX_REASON else f"{reason[: _MAX_REASON - 1].rstrip()}…"
+def main_reasons(step: PlannedStep) -> tuple[str, ...]:
+    """Return why a step is decided so, short enough for a table; of many obstacles the gravest, and how many there are.
+
+    What lets a step through is told whole: nothing else says what a person has allowed.
+    """
+    told = tuple(map(shortened, step.reasons))
+    if step.decision is Decision.AUTO or len(told) <= _FEW:
+        return told
+    return told[0], f"and {len(told) - 1} more reasons"
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a long text, for a table."""
+    return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1].rstrip()}…"
 
 
 def approval_commands(

@@ -30,8 +30,8 @@ class Unsigned(VerificationFailed):
     """A digest has no signature."""
 
     hint = (
-        "`update` and `check --heal` sign it again where it is provably yours. If it is and cannot be proven, "
-        "To take it over, use --adopt, which shows every file first."
+        "`update` and `check --heal` sign it again where it is provably yours. If it is yours and that cannot be "
+        "proven, take it over with --adopt, which shows every file first."
     )
 
     def __init__(self, reference: Reference) -> None:

@@ -145,7 +145,7 @@ def test_what_may_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("ci_automation.flows.clusters.os.scandir", refuse)
+    monkeypatch.setattr("os.scandir", refuse)
     with pytest.raises(UnreadablePlace, match="fleet: it cannot be read: Permission denied"):
         read(objects=("fleet",))
     monkeypatch.setattr(Path, "open", refuse)

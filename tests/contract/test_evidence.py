@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,23 +59,24 @@ def test_the_field_must_have_the_value(path: str, equals: str, speaks_for: bool)
 
 
 @pytest.mark.parametrize(
-    "reply",
+    ("reply", "words"),
     [
-        Reply.json(WELL, 201),
-        Reply.json(WELL, 404),
-        Reply.json(WELL, 503),
-        Reply(302, headers={"Location": "http://127.0.0.1:1/elsewhere"}),
-        Reply(200, b"<html>healthy</html>"),
-        Reply(200, b""),
-        Reply(200, b'{"status": {"healthy": true}}' + b" " * (1 << 20)),
-        Reply(200, b"[" * 200_000),
-        Reply(200, then="reset"),
+        (Reply.json(WELL, 201), "answers 201, not 200"),
+        (Reply.json(WELL, 404), "answers 404, not 200"),
+        (Reply.json(WELL, 503), "gives no answer: it is busy, or broken"),
+        (Reply(302, headers={"Location": "http://127.0.0.1:1/elsewhere"}), "answers 302, not 200"),
+        (Reply(200, b"<html>healthy</html>"), "answers with something else than JSON"),
+        (Reply(200, b""), "answers with something else than JSON"),
+        (Reply(200, b'{"status": {"healthy": true}}' + b" " * (1 << 20)), "its answer has more than 1048576 bytes"),
+        (Reply(200, b"[" * 200_000), "answers with something else than JSON"),
+        (Reply(200, then="reset"), "gives no answer: "),
     ],
     ids=["201", "404", "503", "a redirect", "a page", "nothing", "too much", "too deep", "broken off"],
 )
-def test_anything_else_than_the_answer_is_no_yes(reply: Reply) -> None:
+def test_anything_else_than_the_answer_is_no_yes(reply: Reply, words: str) -> None:
     word, server = asked(reply)
     assert not word.speaks_for
+    assert words in word.sentence
     assert len(server.seen) <= 2
 
 
@@ -90,7 +92,9 @@ def test_nobody_there_is_no_yes() -> None:
     with HostileRegistry() as server:
         gone = server.host
     exchange = Exchange(patience=Patience(attempts=1, seconds=2.0))
-    assert not Address(f"http://{gone}/", "a", "b", exchange).look(V).speaks_for
+    word = Address(f"http://{gone}/", "a", "b", exchange).look(V)
+    assert not word.speaks_for
+    assert word.sentence == f"{gone} gives no answer: nothing listens there"
 
 
 @pytest.mark.parametrize(
@@ -169,4 +173,11 @@ def test_a_report_must_be_well_and_of_that_version(
 def test_a_report_that_is_not_there_is_no_yes(tmp_path: Path) -> None:
     word = Report(tmp_path / "report.json").look(V)
     assert not word.speaks_for
-    assert "No such file" in word.sentence
+    assert "it is not there" in word.sentence
+
+
+def test_a_pipe_is_no_report_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "report.json")
+    word = Report(tmp_path / "report.json").look(V)
+    assert not word.speaks_for
+    assert "it is not a regular file" in word.sentence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,10 +10,19 @@ import pytest
 from ci_automation.artifact.archive import write_archive
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, InvalidManifest, Manifest
 from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
-from ci_automation.flows.apply import NoSuchStep, NotApproved, PlanOutdated, StepRefused, TargetDiffers, apply
+from ci_automation.flows.apply import (
+    NewHazard,
+    NoSuchStep,
+    NotApproved,
+    PlanOutdated,
+    StepRefused,
+    TargetDiffers,
+    apply,
+)
 from ci_automation.flows.base import OptionsUnclear
 from ci_automation.flows.history import history
 from ci_automation.flows.init import ChannelExists, init
+from ci_automation.flows.judging import judge
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.publication.heal import NotOurs
 from ci_automation.flows.publication.publish import ImmutableTagTaken, NoSigner
@@ -22,13 +32,15 @@ from ci_automation.flows.rendering.proof import UnprovenRendering
 from ci_automation.flows.update import update
 from ci_automation.flows.verify import pull, verify
 from ci_automation.flux.artifact import immutable_tag
+from ci_automation.flux.changes.model import ChangeClass
+from ci_automation.flux.hazard import Certainty, Hazard
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool
 from ci_automation.flux.release import ReleaseNotFound
-from ci_automation.flux.version import Version
+from ci_automation.flux.version import Step, Version
 from ci_automation.policy.decision import Decision
-from ci_automation.policy.model import SignatureFormat
+from ci_automation.policy.model import Action, MinorStep, Policy, SignatureFormat
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.verify import ForeignSignature, ensure_signed
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, release, repackaged, signing_key
@@ -38,6 +50,8 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from tests.fakes.registry import Asked
+
+MINORS = {Step.PATCH: Action.AUTO, Step.MINOR: Action.AUTO, Step.MAJOR: Action.NEVER}
 
 
 @pytest.fixture
@@ -96,6 +110,60 @@ class TestPlan:
         assert (patch.new_version, patch.decision) == (PATCH, Decision.AUTO)
         assert (minor.new_version, minor.decision) == (MINOR, Decision.APPROVAL)
         assert (patch.base, minor.base) == (plan.current, patch.target)
+
+    @pytest.mark.parametrize("step", MinorStep)
+    def test_a_minor_that_its_content_makes_wait_does_not_stop_the_patch(self, world: World, step: MinorStep) -> None:
+        wish = intent(policy=Policy(actions=MINORS, minor_step=step))
+        outcome = update(CHANNEL, world.ports(), wish)
+        patch, minor = outcome.plan.steps
+        assert outcome.done == 1
+        assert (patch.new_version, patch.decision) == (PATCH, Decision.AUTO)
+        assert (minor.new_version, minor.decision, minor.base) == (MINOR, Decision.APPROVAL, patch.target)
+        assert outcome.plan.passed_over == ()
+        assert [it.new_version for it in update(CHANNEL, world.ports(), wish).waiting] == [MINOR]
+
+    def test_a_minor_that_its_content_refuses_does_not_stop_the_patch(self, world: World) -> None:
+        policy = Policy(actions=MINORS, refuse=frozenset({ChangeClass.RBAC}))
+        outcome = update(CHANNEL, world.ports(), intent(policy=policy))
+        assert (outcome.done, outcome.plan.steps[0].new_version) == (1, PATCH)
+        assert [(it.new_version, it.decision) for it in outcome.waiting] == [(MINOR, Decision.REFUSED)]
+        assert outcome.plan.passed_over == ()
+
+    def test_a_minor_that_cannot_be_made_does_not_stop_the_patch(self, world: World) -> None:
+        world.releases.without["v2.99.4"] = ("helm-controller",)
+        outcome = update(CHANNEL, world.ports(), intent(policy=Policy(actions=MINORS)))
+        assert [step.new_version for step in outcome.plan.steps] == [PATCH]
+        assert outcome.done == 1
+        assert [(it.version, it.decision) for it in outcome.plan.passed_over] == [(MINOR, Decision.REFUSED)]
+
+    def test_a_minor_that_happens_by_itself_makes_the_patch_before_it_needless(self, world: World) -> None:
+        world.releases.samples += (release("v2.99.9", like="v2.99.4"), release("v3.0.0", like="v2.99.4"))
+        policy = Policy(actions={**MINORS, Step.MAJOR: Action.APPROVAL}, escalate=frozenset())
+        plan = make_plan(CHANNEL, world.ports(), intent(policy=policy, flags={"log-level": "debug"})).plan
+        assert [(str(step.new_version), step.decision) for step in plan.steps] == [
+            ("v2.99.9", Decision.AUTO),
+            ("v2.99.9", Decision.APPROVAL),
+            ("v3.0.0", Decision.APPROVAL),
+        ]
+        assert [step.options.log_level for step in plan.steps] == ["info", "debug", "debug"]
+        assert plan.passed_over == ()
+
+    def test_what_only_comes_later_is_told_with_what_comes_first(self, world: World) -> None:
+        world.releases.samples += (release("v2.100.1", like="v2.99.4"), release("v2.100.2", like="v2.99.4"))
+        wish = intent(policy=Policy(minor_step=MinorStep.NEXT))
+        plan = make_plan(CHANNEL, world.ports(), wish).plan
+        assert [step.new_version for step in plan.steps] == [PATCH, MINOR]
+        assert [(str(it.version), it.reasons) for it in plan.passed_over] == [("v2.100.2", ("v2.99.4 comes first",))]
+
+    def test_of_what_is_refused_the_nearest_is_shown_with_all_that_is_known_of_it(self, world: World) -> None:
+        fewer = intent(flags={"components": ["source-controller"]})
+        plan = make_plan(CHANNEL, world.ports(), fewer).plan
+        assert [(step.new_version, step.decision, step.kind) for step in plan.steps] == [
+            (PATCH, Decision.AUTO, "patch"),
+            (PATCH, Decision.REFUSED, "content"),
+        ]
+        assert "Deployment/helm-controller" in plan.steps[-1].removed
+        assert [(it.version, it.decision) for it in plan.passed_over] == [(MINOR, Decision.REFUSED)]
 
     def test_a_release_without_a_wanted_component_is_passed_over(self, world: World) -> None:
         world.releases.without["v2.98.8"] = ("helm-controller",)
@@ -225,14 +293,30 @@ class TestApply:
         self, world: World, changes: dict[str, object], word: str
     ) -> None:
         plan = make_plan(CHANNEL, world.ports(), intent()).plan
-        with pytest.raises(StepRefused, match=word):
+        with pytest.raises(StepRefused, match=word) as refusal:
             apply(plan, {plan.steps[0].target}, world.ports(), intent(**changes))
+        assert "The time has to pass" in refusal.value.hint
 
     def test_what_is_refused_now_cannot_be_approved(self, world: World) -> None:
         world.releases.samples = (release("v2.98.6"), release("v2.98.5", like="v2.98.5"))
         plan = make_plan(CHANNEL, world.ports(), intent()).plan
-        with pytest.raises(StepRefused, match="refused: rendering was never proven"):
+        with pytest.raises(StepRefused, match="refused: rendering was never proven") as refusal:
             apply(plan, {plan.steps[0].target}, world.ports(), intent(unsafe_unproven_rendering=False))
+        assert "`flux-manifests plan` lists what to do" in refusal.value.hint
+
+    @pytest.mark.parametrize(
+        ("gate", "hint"),
+        [("overlay", "Install kustomize, as where the plan was made"), ("crds", "the same snapshots and manifests")],
+    )
+    def test_what_the_plan_does_not_know_is_a_conflict(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, gate: str, hint: str
+    ) -> None:
+        plan = make_plan(CHANNEL, world.ports(), intent()).plan
+        found = Hazard(gate, Certainty.UNCHECKED, "x", "nobody could look")
+        monkeypatch.setattr("ci_automation.flows.step.judge", lambda *given: replace(judge(*given), hazards=(found,)))
+        with pytest.raises(NewHazard, match="was planned without knowing that nobody could look") as caught:
+            apply(plan, (), world.ports(), intent())
+        assert hint in caught.value.hint
 
     def test_an_overlay_is_used_for_the_step_that_has_it(self, world: World) -> None:
         new = intent(overlay=Tree((File("a.yaml", b"a"),)))

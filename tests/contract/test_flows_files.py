@@ -8,9 +8,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import File, Tree, UnfitPath
+from ci_automation.errors import UsageError
 from ci_automation.flows import files
-from ci_automation.flows.files import OutputExists, UnreadableOverlay, Unwritable, read_overlay, write_file, write_tree
+from ci_automation.flows.diff import of_file
+from ci_automation.flows.files import (
+    OutputExists,
+    UnreadableFolder,
+    UnreadableOverlay,
+    Unwritable,
+    read_file,
+    read_overlay,
+    read_plan_file,
+    write_file,
+    write_tree,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +43,8 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "a link to a folder": (lambda folder: (folder / "link").symlink_to("/etc"), "link is a symbolic link"),
     "a pipe": (lambda folder: os.mkfifo(folder / "pipe"), "pipe is neither a regular file nor a folder"),
     "components": (lambda folder: (folder / "gotk-components.yaml").touch(), "holds gotk-components.yaml"),
-    "too much": (lambda folder: (folder / "big").write_bytes(b"12345"), "holds more than"),
+    "too large a file": (lambda folder: (folder / "big").write_bytes(b"12345"), "big: it is larger than 0 MiB"),
+    "too much": (lambda folder: [(folder / name).write_bytes(b"123") for name in "ab"], "holds more than"),
 }
 
 
@@ -48,12 +61,63 @@ def test_what_clusters_could_not_unpack_is_no_overlay(
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").touch()
 
-    def fail(_: Path) -> bytes:
+    def fail(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pathlib.Path.read_bytes", fail)
-    with pytest.raises(UnreadableOverlay, match=r"a cannot be read: Permission denied"):
+    with monkeypatch.context() as without:
+        without.setattr("pathlib.Path.open", fail)
+        with pytest.raises(UnreadableOverlay, match=r"a: it cannot be read: Permission denied"):
+            read_overlay(tmp_path)
+    monkeypatch.setattr("os.scandir", fail)
+    with pytest.raises(UnreadableOverlay, match="cannot be read: Permission denied"):
         read_overlay(tmp_path)
+
+
+def test_a_folder_that_is_deeper_than_any_artifact_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(1200):
+        Path("a").mkdir()
+        os.chdir("a")
+    Path("x.yaml").touch()
+    os.chdir(tmp_path)
+    try:
+        with pytest.raises(UnfitPath):
+            read_overlay(Path())
+    finally:  # no recursion of others gets so deep
+        os.chdir("a/" * 1200)
+        Path("x.yaml").unlink()
+        for _ in range(1200):
+            os.chdir("..")
+            Path("a").rmdir()
+
+
+class TestReadingAFile:
+    @pytest.mark.parametrize(
+        ("make", "reason"),
+        [
+            pytest.param(lambda path: path.write_bytes(b"12345"), "larger than 0 MiB", id="too large"),
+            pytest.param(os.mkfifo, "it is not a regular file", id="a pipe"),
+            pytest.param(Path.mkdir, "it is not a regular file", id="a folder"),
+            pytest.param(lambda _: None, "it is not there", id="nothing"),
+            pytest.param(lambda path: path.symlink_to("/dev/zero"), "it is not a regular file", id="a device"),
+        ],
+    )
+    def test_takes_a_regular_one_of_limited_size(
+        self, tmp_path: Path, make: Callable[[Path], object], reason: str
+    ) -> None:
+        make(path := tmp_path / "file")
+        with pytest.raises(UnreadableFolder, match=reason):
+            read_file(path, 4, UnreadableFolder)
+
+    def test_takes_one_as_large_as_the_limit(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"1234")
+        assert read_file(tmp_path / "file", 4, UnreadableFolder) == b"1234"
+
+    @pytest.mark.parametrize("read", [read_plan_file, of_file], ids=["a plan", "a components file"])
+    def test_waits_for_no_pipe(self, tmp_path: Path, read: Callable[[Path], object]) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(UsageError, match="it is not a regular file"):
+            read(tmp_path / "pipe")
 
 
 class TestTree:

@@ -19,7 +19,7 @@ from ci_automation.errors import RegistryError
 from ci_automation.flows.apply import TargetDiffers, apply
 from ci_automation.flows.approved import ApprovedDiffers, apply_granted
 from ci_automation.flows.images import ImageMissing, NobodyToAsk
-from ci_automation.flows.init import init
+from ci_automation.flows.init import FirstRefused, init
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.publication.heal import NotOurs
 from ci_automation.flows.rendering.rederive import rederive
@@ -259,7 +259,7 @@ class TestLookingUp:
         found = place(images, flags={"registry": MIRROR})
         name = image_names(found.components)[0]
         images.named[name] = None
-        with pytest.raises(ImageMissing):
+        with pytest.raises(FirstRefused, match=f"{name} is not there"):
             place(images, flags={"registry": MIRROR})
 
     def test_without_anybody_to_ask_nothing_is_pinned(self, pinned: Place) -> None:

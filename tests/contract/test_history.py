@@ -87,15 +87,22 @@ def test_the_table_shows_every_move_and_what_nobody_knows(tmp_path: Path, capsys
     assert run(["history", str(layout), "--public-key", str(key)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["v2.98.8", "v2.98.8", "v2.99.4", "v2.98.8", "v2.98.5"]
-    assert f"rolled back to by {CHANNEL}" in lines[1]
+    assert lines[0].split("  ")[0] == "version"
+    assert "when (UTC)" in lines[0]
+    assert not {"digest", "run", "approved"} & set(lines[0].replace("tag or digest", "").split())
+    assert f"{CHANNEL} went back to this from v2.99.4" in lines[1]
     assert lines[1].endswith("production")
     assert f"v2.99.4 on hold until a newer release on {CHANNEL}: webhooks time out" in lines[2]
     assert f"published to {CHANNEL}" in lines[3]
     assert all(f"  key {signing_key().public.fingerprint.short}  " in line for line in lines[1:])
     assert run(["history", str(layout)]) == 0
-    unknown = capsys.readouterr().out.splitlines()[1:]
+    head, *unknown, hint = capsys.readouterr().out.splitlines()
+    assert head.split() == ["version", "tag", "or", "digest", "signed", "what", "here", "now"]
     assert len(unknown) == 3
-    assert all(line.count("not known") == 5 for line in unknown)
+    assert all(line.count("not known") == 1 for line in unknown)
+    assert "--public-key" in hint
+    assert run(["history", str(layout), "-v"]) == 0
+    assert sum(f"  {registry.resolve(layout)}  " in line for line in capsys.readouterr().out.splitlines()) == 1
 
 
 def test_of_an_identity_the_table_has_the_subject() -> None:
@@ -104,5 +111,26 @@ def test_of_an_identity_the_table_has_the_subject() -> None:
     (entry, *_) = history(CHANNEL, world.ports()).entries
     by = f"https://{workflow} (issuer https://token.actions.githubusercontent.com)"
     entry = replace(entry, records=(replace(entry.records[0], by=by),))
-    ((_, _, row),) = table_rows((entry,))
+    ((_, _, row),) = table_rows((entry,), CHANNEL.repository)
     assert row[6] == workflow
+    assert row[5] == "published to production"
+
+
+def test_of_its_own_repository_a_channel_is_known_by_its_tag_and_where_it_came_from_by_its_version() -> None:
+    world = grown()
+    back(world, str(OLD))
+    entry = history(CHANNEL, world.ports()).entries[0]
+    moved = replace(entry.records[-1], promoted_from=str(CHANNEL.at_tag("staging")), rolled_back=False)
+    for records, entries, what in (
+        (entry.records[-1:], history(CHANNEL, world.ports()).entries, f"production went back to this from {MINOR}"),
+        (entry.records[-1:], (entry,), f"production went back to this from {entry.records[-1].previous}"),
+        ((replace(entry.records[-1], previous=None),), (), "production went back to this from what is not known"),
+        ((moved,), (), "promoted to production from staging"),
+        ((replace(moved, channel="layout:x"),), (), "promoted to layout:x from staging"),
+    ):
+        told = [replace(entry, records=records, holds=()), *entries[1:]]
+        rows = [row for _, _, row in table_rows(told, CHANNEL.repository)]
+        assert rows[0][5] == what
+    layout = Reference.parse("layout:somewhere:production").repository
+    ((_, _, row),) = table_rows((replace(entry, records=(replace(moved, channel="layout:x"),), holds=()),), layout)
+    assert row[5].startswith("promoted to x from ")

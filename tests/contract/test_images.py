@@ -15,7 +15,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli.given import Given
 from ci_automation.cli.registries import images as image_registries
 from ci_automation.cli.target import targets
-from ci_automation.flows.images import ImageMissing, missing_images, require_images
+from ci_automation.flows.images import missing_images
 from ci_automation.flows.ports import Ports
 from ci_automation.flux.bundle import Bundle
 from ci_automation.flux.hazard import Certainty
@@ -279,21 +279,3 @@ class TestMissing:
     def test_a_name_that_is_none_is_told_before_anything_is_asked(self) -> None:
         with pytest.raises(InvalidImage):
             missing_images(components("a..b/c"), Options(registry="a..b/c"), ports(registries()))
-
-
-class TestFirstArtifact:
-    def test_all_images_must_be_there(self, mirror: LoopbackRegistry, server: HostileRegistry) -> None:
-        registry = f"{server.host}/mirror"
-        text = components(registry)
-        *others, _, _ = image_names(text)
-        for image in others:
-            put(mirror, image)
-        with pytest.raises(ImageMissing, match=r"notification-controller:\S+ and \S+/source-controller:\S+ are not"):
-            require_images(text, Options(registry=registry), ports(registries()))
-
-    def test_what_nobody_can_tell_is_said_and_let_through(self, server: HostileRegistry) -> None:
-        server.answer = lambda _: Reply(403)
-        said: list[str] = []
-        registry = f"{server.host}/mirror"
-        require_images(components(registry), Options(registry=registry), ports(registries(), said.append))
-        assert sum("nobody can tell whether" in text for text in said) == 4

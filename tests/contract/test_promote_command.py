@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli import run
 from ci_automation.demo.samples import write_samples
+from ci_automation.registry.layout import LayoutRegistry
 from tests.fakes.runner import Runner
 from tests.fakes.world import key_pem
 
@@ -184,7 +187,15 @@ def test_all_artifacts_are_those_that_are_rendered(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("arguments", [["update", "production"], ["plan", PRODUCTION], ["check", "staging"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["update", "production"],
+        ["plan", PRODUCTION],
+        ["check", "staging"],
+        ["init", "production", "--flux-version", OLD],
+    ],
+)
 def test_one_that_is_promoted_is_not_rendered_when_it_is_named(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
@@ -213,6 +224,25 @@ class TestTheAction:
     def test_one_artifact_can_be_named(self, runner: Runner) -> None:
         ran = runner.run(command="promote", artifact="staging")
         assert (ran.code, ran.outputs["target-version"]) == (0, PATCH)
+
+    def test_what_waits_is_approved_by_a_command_that_is_said(self, folder: Path, runner: Runner) -> None:
+        shutil.rmtree(folder / "staging")
+        ran = runner.run(command="promote", artifact="staging")
+        (notice,) = (it for it in ran.said("notice") if "whoever approves it runs" in it)
+        words = notice.partition("`")[2].rstrip("`")
+        assert "--config" not in words
+        assert run([*shlex.split(words)[1:], *KEY]) == 0
+
+    def test_adopt_is_no_yes_to_a_source_that_was_moved_back(self, folder: Path, runner: Runner) -> None:
+        shutil.rmtree(folder / "edge")
+        shutil.rmtree(folder / "staging")
+        assert run(["init", EDGE, "--flux-version", OLD, "--releases", "releases", *KEY]) == 0
+        first = LayoutRegistry(LayoutDirectory(PurePath("edge"))).manifest(Reference.parse_channel(EDGE))
+        assert run(["update", "edge"]) == 0
+        LayoutRegistry(LayoutDirectory(PurePath("edge"))).put_manifest(Reference.parse_channel(EDGE), first)
+        ran = runner.run(command="promote", artifact="staging", adopt=f"sha256:{'0' * 64}")
+        assert ran.code == 10
+        assert "a signed record says that it was moved on" in ran.log
 
     def test_update_and_the_matrix_leave_the_promoted_alone(self, runner: Runner) -> None:
         ran = runner.run(command="update", approval="none", releases="releases")

@@ -181,6 +181,16 @@ class TestWhatStays:
         assert world.registry.resolve(CHANNEL.at_tag("edge")) == digest
         verify(world.registry, CHANNEL, digest, OURS)
 
+    def test_what_was_attached_to_what_is_there_again_in_the_meantime(self, world: World) -> None:
+        tag, digest = immutable(world, "v2.98.8")
+        manifest = world.registry.manifest(CHANNEL.at_digest(digest))
+        world.registry.delete_manifest(CHANNEL.at_digest(digest))
+        found = look(world)
+        assert found.leftovers == (digest,)
+        world.registry.put_manifest(CHANNEL.at_tag(tag), manifest)
+        list(prune(found, world.ports()))
+        verify(world.registry, CHANNEL, digest, OURS)
+
     def test_a_signature_that_another_tag_names(self, world: World) -> None:
         _, digest = immutable(world, "v2.98.8")
         signature = world.registry.manifest(CHANNEL.at_tag(f"sha256-{digest.hex}.sig"))

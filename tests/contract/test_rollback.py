@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from ci_automation.approval.desk import Granted
 from ci_automation.approval.request import Request
 from ci_automation.attestation.hold import MEDIA_TYPE
 from ci_automation.attestation.record import Approval
+from ci_automation.cli import run
 from ci_automation.errors import Conflict
 from ci_automation.flows.apply import StepRefused, apply
 from ci_automation.flows.approved import ApprovalUsed, apply_granted
@@ -382,6 +383,21 @@ class TestAfterwards:
         assert held(world) == [MINOR]
         assert update(CHANNEL, world.ports(), then).done == 0
 
+    def test_what_came_out_before_the_hold_was_changed_is_new_all_the_same(self, world: World) -> None:
+        back(world)
+        (hold,) = holds.read(world.registry, CHANNEL, at(world), OURS)
+        later = hold.at + timedelta(days=1)
+        world.releases = MemoryReleases((*world.releases.samples, release("v2.98.9", published_at=later.isoformat())))
+        ports = replace(world.ports(), clock=lambda: later + timedelta(days=1))
+        shown = propose(CHANNEL, Wish(str(PATCH), reason="see #7"), ports, intent())
+        roll_back(shown, ports, intent())
+        (changed,) = holds.read(world.registry, CHANNEL, at(world), OURS)
+        assert (changed.since, changed.reason) == (hold.at, "see #7")
+        assert changed.at > later
+        then = intent(policy=AUTO, now=later + timedelta(days=30))
+        assert update(CHANNEL, world.ports(), then).done == 1
+        assert version_of(world) == Version.parse("v2.98.9")
+
     def test_a_plan_that_was_approved_is_refused(self, world: World) -> None:
         target, base = at(world), self.before(world)
         world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(base)))
@@ -390,8 +406,9 @@ class TestAfterwards:
         assert plan.steps[0].target == target
         world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(target)))
         back(world)
-        with pytest.raises(StepRefused, match="on hold"):
+        with pytest.raises(StepRefused, match="on hold") as caught:
             apply(plan, {target}, world.ports(), intent(policy=AUTO))
+        assert f"`flux-manifests rollback {CHANNEL} --to {PATCH} --until DATE` ends the hold" in caught.value.hint
         assert at(world) == base
 
     def before(self, world: World) -> Digest:
@@ -482,6 +499,37 @@ class TestAgain:
         (hold,) = holds.read(world.registry, CHANNEL, at(world), OURS)
         assert hold.until == until
         assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 1  # it is lifted
+
+    @pytest.mark.parametrize("on_top", [False, True], ids=["after the rollback", "after content on top of it"])
+    def test_changing_the_hold_is_recorded_as_no_move(self, world: World, *, on_top: bool) -> None:
+        back(world)
+        if on_top:
+            debug = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(STEPS, Action.NEVER)))
+            plan = make_plan(CHANNEL, world.ports(), debug).plan
+            apply(plan, {plan.steps[-1].target}, world.ports(), debug)
+        before = records.read(world.registry, CHANNEL, at(world), OURS)
+        back(world, until=NOW + timedelta(days=30))
+        scheduled(world)
+        assert records.read(world.registry, CHANNEL, at(world), OURS) == before
+
+    def test_a_second_move_back_from_the_same_digest_is_recorded_after_a_crash(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        left = at(world)
+        back(world)
+        back(world, until=NOW - timedelta(days=1))
+        scheduled(world)
+        assert at(world) == left
+
+        def die(*_: object) -> None:
+            raise Killed
+
+        monkeypatch.setattr("ci_automation.flows.rollback.write_down", die)
+        with pytest.raises(Killed):
+            back(world)
+        scheduled(world)
+        found = [it for it in records.read(world.registry, CHANNEL, at(world), OURS) if it.rolled_back]
+        assert [(it.previous, it.recovered) for it in found] == [(left, False), (left, True)]
 
     def test_repeating_it_after_the_hold_has_ended_makes_it_anew(self, world: World) -> None:
         back(world, until=NOW - timedelta(days=1), reason="webhooks time out")
@@ -635,3 +683,11 @@ def test_what_was_lost_of_the_present_is_no_obstacle(world: World) -> None:
         make_plan(CHANNEL, world.ports(), intent())
     shown = back(world)
     assert (shown.problem, held(world)) == ("", [MINOR])
+
+
+@pytest.mark.parametrize("reason", ["one\ntwo", "\x1b[2J", "a" * 1025], ids=["two lines", "control", "too long"])
+def test_a_reason_that_no_hold_can_have_is_told_before_anything_is_read(
+    reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["rollback", "layout:nowhere:production", "--to", "v2.8.8", "--reason", reason]) == 2
+    assert "code unfit-reason" in capsys.readouterr().err

@@ -155,8 +155,8 @@ def test_where_a_service_fails_nothing_is_written(
 
 
 FAULTS = [
-    *((LEGACY, 1, fault) for fault in faults("detached", 1)),
-    *((BUNDLE, rekor, fault) for rekor in (1, 2) for fault in faults("statement", rekor)),
+    *((LEGACY, 1, fault) for fault in sorted(faults("detached", 1), key=str)),
+    *((BUNDLE, rekor, fault) for rekor in (1, 2) for fault in sorted(faults("statement", rekor), key=str)),
 ]
 
 

@@ -287,7 +287,13 @@ BAD = [
         "not JSON",
         with_file("plan.json", "steps:", "apply", "plan.json", *SIGNED),
     ),
-    Bad("plan is huge", 2, "unreadable-plan", "too large", with_file("p", b" " * (5 << 20), "apply", "p", *SIGNED)),
+    Bad(
+        "plan is huge",
+        2,
+        "unreadable-plan",
+        "larger than 4 MiB",
+        with_file("p", b" " * (5 << 20), "apply", "p", *SIGNED),
+    ),
     Bad(
         "plan of the future",
         2,

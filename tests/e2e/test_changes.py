@@ -93,6 +93,28 @@ class TestContent:
         desk.ok("apply", "plan.json", *approved(plan), *SIGNED)
 
 
+class TestFirst:
+    def test_what_cannot_be_built_does_not_begin_a_channel(self, desk: Desk) -> None:
+        desk.write("new/kustomization.yaml", "resources: [flux-system/gotk-components.yaml, gone.yaml]\n")
+        before = desk.state()
+        ran = desk.run("init", CHANNEL, "--flux-version", "v2.98.5", *SIGNED, "--overlay", "new")
+        assert (ran.code, "first-refused" in ran.err, "gone.yaml" in ran.err) == (11, True, True)
+        assert desk.state() == before
+
+    def test_what_may_break_is_told_when_it_was_published(self, desk: Desk) -> None:
+        desk.write("new/kustomization.yaml", "resources: []\n")
+        init = ("init", CHANNEL, "--flux-version", "v2.98.5", *SIGNED, "--overlay", "new")
+        ran = desk.ok(*init)
+        assert "published: Flux v2.98.5" in ran.out
+        assert "possible, overlay" in ran.out
+        assert "no kustomization lists flux-system/gotk-components.yaml" in ran.out
+        shutil.rmtree(desk.folder / "registry")
+        ran = desk.ok(*init, "--output", "json")
+        assert [hazard["certainty"] for hazard in ran.json["hazards"]] == ["possible"]
+        ran = desk.ok(*init, "--output", "json")
+        assert (ran.json["published"], ran.json["hazards"]) == (False, [])
+
+
 CHANGES = {
     "of the log level": ((), ("--log-level", "debug")),
     "with a switch": ((), ("--network-policy=false", "--watch-all-namespaces", "false")),

@@ -29,7 +29,7 @@ STEP_KEYS = {
 }
 RESULT_KEYS = {
     *("name", "artifact", "exitCode", "changed", "version", "digest", "signature", "healed"),
-    *("published", "waiting", "plan"),
+    *("published", "waiting", "plan", "releaseNotes"),
 }
 RECORD_KEYS = {
     *("channel", "previous", "version", "tag", "by", "at", "proof", "options"),
@@ -64,7 +64,7 @@ def test_the_whole_story(desk: Desk) -> None:
 
     assert desk.run("apply", "plan.json", *SIGNED).code == 11
     ran = desk.ok("apply", "plan.json", *approved(plan), *SIGNED)
-    assert f"published  v2.99.4  {plan['steps'][1]['target']}" in " ".join(ran.out.split(" " * 3)).replace("   ", "  ")
+    assert re.search(f"^published +v2.99.4  {plan['steps'][1]['target']}  approved; ", ran.out, re.MULTILINE)
 
     ran = desk.ok("verify", CHANNEL, *TRUSTED)
     assert ran.out.startswith(f"{CHANNEL} is signed: Flux v2.99.4, {plan['steps'][1]['target']}")
@@ -79,12 +79,12 @@ def test_the_whole_story(desk: Desk) -> None:
     ran = desk.ok("history", CHANNEL, *TRUSTED)
     rows = [re.split(r"  +", line) for line in ran.out.splitlines()]
     assert [row[0] for row in rows] == ["version", "v2.99.4", "v2.98.8", "v2.98.5"]
-    assert all(row[3] == f"key {signing_key().public.fingerprint.short}" for row in rows[1:])
-    assert all(all(WHEN.fullmatch(part) for part in row[4].split()) for row in rows[1:])
-    said = "published to layout:production"
+    assert all(row[2] == f"key {signing_key().public.fingerprint.short}" for row in rows[1:])
+    assert all(all(WHEN.fullmatch(part) for part in row[3].split()) for row in rows[1:])
+    said = "published to production"
     by = f"key {signing_key().public.fingerprint.short}"
     wanted = [[said, by, "command line (--approve)", "production"], [said, by], [said, by]]
-    assert [row[5:] for row in rows[1:]] == wanted
+    assert [row[4:] for row in rows[1:]] == wanted
 
     before = desk.state()
     ran = desk.ok(*UPDATE, "--exit-code")
@@ -288,9 +288,44 @@ class TestConfiguration:
         path = ".github/flux-manifests.yaml"
         ran = desk.ok("config", "validate")
         assert ran.out == f"{path} is valid; its artifacts are production, broken, edge.\n"
+        assert ran.err == ""
         ran = desk.ok("config", "validate", "--output", "json")
         assert ran.json == {"file": path, "valid": True, "artifacts": ["production", "broken", "edge"]}
         assert desk.ok("config", "schema").json["$schema"].startswith("https://json-schema.org/")
+
+
+def test_an_acknowledgement_that_ended_is_told_where_the_configuration_is_checked(desk: Desk) -> None:
+    given = "{fingerprint: 0123456789abcdef, until: 2020-01-31, reason: of old}"
+    desk.config(f"version: 1\nartifacts:\n- name: a\n  url: {CHANNEL}\n  acknowledge:\n  - {given}\n")
+    ran = desk.ok("config", "validate")
+    assert ran.err == "a: the acknowledgement 0123456789abcdef ended on 2020-01-31\n"
+    desk.init()
+    assert "the acknowledgement 0123456789abcdef (of old) ended on 2020-01-31\n" in desk.ok("plan", "a").out
+
+
+def test_a_name_that_nobody_knows_is_told_to_be_no_address_and_no_name(desk: Desk) -> None:
+    for command in (("check", "production"), ("promote", "--from", "staging", "--to", "production")):
+        ran = desk.run(*command)
+        assert (ran.code, "invalid-reference" in ran.err) == (2, True)
+        assert "no .github/flux-manifests.yaml is here that has names of artifacts" in ran.err
+
+
+def test_without_a_key_the_commands_for_approval_name_both_halves_of_the_usual_one(desk: Desk) -> None:
+    desk.init()
+    commands = [shlex.split(line) for line in desk.ok("check", CHANNEL).out.partition("To approve:\n")[2].splitlines()]
+    assert [command[1] for command in commands] == ["plan", "apply"]
+    assert commands[0][commands[0].index("--public-key") + 1] == "cosign.pub"
+    for command in commands:
+        desk.ok(*command[1:])
+
+
+def test_an_update_tells_little_of_a_step_on_hold(desk: Desk) -> None:
+    desk.init()
+    desk.config(f"version: 1\nartifacts:\n- name: a\n  url: {CHANNEL}\n  paused: true\n")
+    ran = desk.ok("update", "a", *SIGNED)
+    assert "on hold" in ran.out
+    assert "What changes" not in ran.out
+    assert "What changes" in desk.ok("plan", "a").out
 
 
 class TestJson:
@@ -303,7 +338,7 @@ class TestJson:
 
     def test_init(self, desk: Desk) -> None:
         ran = desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", *SIGNED, "--output", "json")
-        assert set(ran.json) == {"artifact", "version", "digest", "published", "options", "components"}
+        assert set(ran.json) == {"artifact", "version", "digest", "published", "options", "components", "hazards"}
         assert (ran.json["artifact"], ran.json["published"]) == (CHANNEL, True)
 
     @pytest.mark.parametrize("command", [("check", CHANNEL), ("plan", CHANNEL), UPDATE], ids=lambda it: it[0])

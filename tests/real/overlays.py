@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
 from ci_automation.flows.kustomize import Confined
 from ci_automation.flux.hazard import Certainty
+from ci_automation.overlay.effort import Effort
 from ci_automation.overlay.entries import entry
 from ci_automation.overlay.objects import objects
 from ci_automation.overlay.preflight import Preflight, preflight
@@ -90,7 +91,7 @@ def _mark(file: str, number: int) -> str:
 def selected_by_kustomize(built: str) -> dict[str, set[str]]:
     """Return which objects have which mark."""
     found: dict[str, set[str]] = {}
-    for each in objects(built, "built"):
+    for each in objects(built, "built", Effort()):
         for key in each.annotations:
             if key.startswith(MARK):
                 found.setdefault(key, set()).add(str(each.id))
@@ -111,4 +112,4 @@ def selected_by_us(found: Entry) -> dict[str, set[str]]:
 
 def entry_of(tree: Tree) -> Entry:
     """Return what a cluster gets of the whole artifact."""
-    return entry(tree, ".")
+    return entry(tree, ".", Effort())

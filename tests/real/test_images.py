@@ -158,7 +158,7 @@ class TestProgram:
         where = ("--registry", mirror.registry, "--releases", flux_releases)
         command = ("init", at, "--flux-version", VERSION, *where, *elliptic_key(tmp_path / "keys").signing)
         done = flux_manifests(*command)
-        assert (done.code, f"{gone} is not there" in done.errors) == (10, True)
+        assert (done.code, f"{gone} is not there" in done.errors) == (11, True)
         crane("copy", f"{mirror.host}/kinds/image:list", gone)
         assert succeed(*command)
 

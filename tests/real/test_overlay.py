@@ -11,6 +11,8 @@ import pytest
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.flows import kustomize as adapter
 from ci_automation.flux.hazard import Certainty
+from ci_automation.overlay.effort import MAX_STEPS, Effort
+from ci_automation.overlay.entries import entries
 from ci_automation.overlay.port import BuildFailed
 from ci_automation.overlay.preflight import Preflight, preflight
 from tests.real.overlays import (
@@ -156,6 +158,15 @@ def test_what_still_fits_passes(name: str, golden: Path) -> None:
     found = step(golden, versions, files)
     assert [hazard.sentence for hazard in found.hazards] == []
     assert found.pruned == ()
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_what_people_write_is_far_from_too_much_work(name: str, golden: Path) -> None:
+    versions, files = PASSING[name]
+    effort = Effort()
+    for version in versions:
+        entries(tree(golden, version, files), COMPONENTS_PATH, effort)
+    assert MAX_STEPS - effort.left < MAX_STEPS / 10
 
 
 FAILING: dict[str, tuple[tuple[str, str], dict[str, object], str]] = {

@@ -14,7 +14,7 @@ from ci_automation.attestation.record import channel_name
 from ci_automation.attestation.statement import subject_name
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.publication import statements
-from ci_automation.policy.hold import Hold, still_on
+from ci_automation.policy.hold import Hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.publication.statements import Said
-    from ci_automation.flux.version import Version
     from ci_automation.registry.port import Registry
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
@@ -68,7 +67,9 @@ def believed(said: Iterable[Said], channel: Reference) -> tuple[Hold, ...]:
     """Return the holds of `channel` among what somebody trusted said; see `read`."""
     found = sorted((it for it in stated(said) if it.is_for(channel)), key=lambda it: it.at)
     newest = {it.refused_digest: it for it in found}
-    holds = (Hold(it.refused_version, it.refused_digest, it.at, it.until, it.reason) for it in newest.values())
+    holds = (
+        Hold(it.refused_version, it.refused_digest, it.at, it.until, it.reason, it.moved) for it in newest.values()
+    )
     return tuple(sorted(holds, key=lambda hold: hold.at))
 
 
@@ -91,11 +92,6 @@ def on_base(channel: Reference, digest: Digest | None, ports: Ports) -> tuple[Ho
     if digest is None or ports.trusted is None:
         return ()
     return read(ports.registry, channel, digest, ports.trusted)
-
-
-def next_holds(holds: Sequence[Hold], version: Version, intent: Intent) -> tuple[Hold, ...]:
-    """Return those holds on a base that what is published on top of it, with `version`, needs as well."""
-    return still_on(holds, version, intent.now)
 
 
 def keep(keeping: Keeping, ports: Ports, intent: Intent) -> None:
@@ -124,6 +120,7 @@ def keep(keeping: Keeping, ports: Ports, intent: Intent) -> None:
             by=str(signer.who),
             at=hold.at,
             run=intent.run.url or None,
+            moved=hold.moved,
         )
         bundle = statements.sign(statement.to_statement(subject_name(channel)), signer)
         statements.attach(registry, channel, keeping.manifest, MEDIA_TYPE, bundle)

@@ -88,6 +88,7 @@ def find(channel: Reference, wanted: str, present: Digest, ports: Ports) -> Dige
         InvalidVersion: it is none of the three.
         ImmutableTagMoved: a tag points at another digest than the one it is named after.
     """
+    ports.say(f"looking for {wanted}")
     if wanted.startswith("sha256:"):
         digest = Digest.parse(wanted)
         if ports.registry.resolve(channel.at_digest(digest)) is None:

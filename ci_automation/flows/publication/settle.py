@@ -164,8 +164,8 @@ def settle_record(observed: Observed, ports: Ports, intent: Intent) -> None:
         return
     said = statements.read(ports.registry, observed.channel, observed.digest, ports.trusted, (RECORD, HOLD))
     present = [found for found in records.believed(said) if found.is_for(observed.channel)]
-    held = holds.believed(said, observed.channel)
-    rolled_back = held[-1].digest if present and held and held[-1].at > present[-1].at else None
+    held = max(holds.believed(said, observed.channel), key=lambda hold: hold.since, default=None)
+    rolled_back = held.digest if present and held and held.since > present[-1].at else None
     if present and rolled_back is None:
         return
     if (missing := _recovered(observed, ports.signer, ports.clock(), intent.run.url)) is not None:

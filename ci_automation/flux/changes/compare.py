@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from itertools import zip_longest
+from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING
 
 from ci_automation.flux.changes.kinds import added, changed, removed
 from ci_automation.flux.changes.layout import layout_changes, rewritten
 from ci_automation.flux.changes.model import Change, ChangeKind, ObjectId, Severity
 from ci_automation.flux.changes.objects import Entry, Text, entries
+from ci_automation.flux.changes.permissions import Room
 from ci_automation.flux.changes.values import FILE, MISSING, Pair, canonical, gained, shown
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ COMPONENTS = ObjectId("", FILE, "", "the components file")
 _VERSION = "# Flux Version: "
 _OF_METADATA = frozenset({ChangeKind.VERSION_LABEL, ChangeKind.METADATA})
 _MAX_COMMENTS = 20
+_MAX_CHANGES = 20_000  # a step over all minors of Flux has 500
 _SHORT = 100  # longer values may have been cut
 _HIDDEN = "Secret"
 _ESCAPE = "\\"
@@ -44,8 +46,17 @@ def compared(old: str, new: str, file: ObjectId, *, quick: bool = True) -> tuple
     before, after = Text.of(old), Text.of(new)
     known: dict[str, Line] | None = {} if quick else None
     sides = tuple(entries(before, known)), tuple(entries(after, known))
-    found = [*header_changes(before, after, file), *object_changes(*sides), *_order(*sides, file)]
-    return ordered(together(found, file) or [rewritten(file, old, new)])
+    found = chain(header_changes(before, after, file), object_changes(*sides), _order(*sides, file))
+    return ordered(together(first(found, file, old, new), file) or [rewritten(file, old, new)])
+
+
+def first(found: Iterable[Change], file: ObjectId, *known: str) -> Iterator[Change]:
+    """Yield so many changes as somebody may go through, and that there are more; by `known` it is known which ones."""
+    found = iter(found)
+    yield from islice(found, _MAX_CHANGES)
+    if next(found, None):
+        text = f"differs in more than {_MAX_CHANGES:,} places; what else changes is not told"
+        yield Pair(file, MISSING, MISSING).change(ChangeKind.OTHER, Severity.DANGER, text, *map(repr, known))
 
 
 def ordered(found: Iterable[Change]) -> tuple[Change, ...]:
@@ -84,11 +95,11 @@ def header_changes(old: Text, new: Text, file: ObjectId) -> Iterator[Change]:
 
 def object_changes(old: Iterable[Entry], new: Iterable[Entry]) -> Iterator[Change]:
     """Yield the changes of all objects; of one that is there several times the last counts, as for clusters."""
-    before, after = _by_id(old), _by_id(new)
+    before, after, room = _by_id(old), _by_id(new), Room()
     for name, holds in dict.fromkeys((*after, *before)):
         *more_before, was = before.get((name, holds), [None])
         *more_after, now = after.get((name, holds), [None])
-        yield from (_holder if holds else _entry)(name, was, now)
+        yield from _holder(name, was, now) if holds else _entry(name, was, now, room)
         texts = [[entry.text for entry in more if entry] for more in (more_before, more_after)]
         if texts[0] != texts[1]:
             text = f"is there {len(more_after) + 1} times, of which the last counts, instead of {len(more_before) + 1}"
@@ -113,7 +124,7 @@ def _holder(name: ObjectId, old: Entry | None, new: Entry | None) -> Iterator[Ch
         yield Pair(name, MISSING, MISSING).change(ChangeKind.OTHER, severity, text, "items", *map(repr, texts))
 
 
-def _entry(name: ObjectId, old: Entry | None, new: Entry | None) -> Iterator[Change]:
+def _entry(name: ObjectId, old: Entry | None, new: Entry | None, room: Room) -> Iterator[Change]:
     """Yield the changes of one object, or of one document that is none."""
     unreadable = [entry for entry in (old, new) if entry and not entry.document]
     if old and new and old.text == new.text:
@@ -126,10 +137,14 @@ def _entry(name: ObjectId, old: Entry | None, new: Entry | None) -> Iterator[Cha
     before, after = (entry.document if entry else None for entry in (old, new))
     pair = Pair(name, before.value if before else MISSING, after.value if after else MISSING)
     if before and after and old and new:
-        found = (*changed(pair), *layout_changes(name, before, after))
-        yield from found or (rewritten(name, old.text, new.text),)
+        found = False
+        for change in chain(changed(pair, room), layout_changes(name, before, after)):
+            found = True
+            yield change
+        if not found:
+            yield rewritten(name, old.text, new.text)
     else:
-        yield from (added if after else removed)(pair)
+        yield from (added if after else removed)(pair, room)
 
 
 def _order(old: Iterable[Entry], new: Iterable[Entry], file: ObjectId) -> Iterator[Change]:

@@ -110,9 +110,13 @@ def _version(side: Pair, *, moved: bool) -> Iterator[Change]:
         if moved:
             old, new = ({**it, "storage": None} if isinstance(it, dict) else it for it in (side.old, side.new))
             side = Pair(side.id, old, new, side.path)
-        found = tuple(by_key(side, _VERSION_RULES))
-        yield from (change for change in found if change.kind is not ChangeKind.TEXT)
-        yield from _together(side, [change for change in found if change.kind is ChangeKind.TEXT])
+        texts: list[Change] = []
+        for change in by_key(side, _VERSION_RULES):
+            if change.kind is ChangeKind.TEXT:
+                texts.append(change)
+            else:
+                yield change
+        yield from _together(side, texts)
 
 
 def _together(side: Pair, texts: list[Change]) -> Iterator[Change]:

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any
 
-from ci_automation.flux.changes.compare import header_changes, object_changes, ordered, together
+from ci_automation.flux.changes.compare import first, header_changes, object_changes, ordered, together
 from ci_automation.flux.changes.layout import rewritten
 from ci_automation.flux.changes.model import ChangeKind, ObjectId, Severity
 from ci_automation.flux.changes.objects import Entry, Text, entries, is_called_list
@@ -50,7 +50,8 @@ def overlay_changes(old: Tree, new: Tree) -> tuple[Change, ...]:
     differing = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
     sides = _objects(old, differing), _objects(new, differing)
     pools = ([entry for file in side.values() for entry in file.entries] for side in sides)
-    found = list(object_changes(*pools))
+    contents = (_digest(side.get(path)) for side in (before, after) for path in differing)
+    found = list(first(object_changes(*pools), OVERLAY, *contents))
     for path in differing:
         name = ObjectId("", FILE, "", path)
         was, now = before.get(path), after.get(path)
@@ -61,7 +62,7 @@ def overlay_changes(old: Tree, new: Tree) -> tuple[Change, ...]:
         if path in sides[0] and path in sides[1]:
             found += _layout(name, sides[0][path], sides[1][path], found)
         elif not was or not now or was.content != now.content:
-            word = "is new" if not was else "is another file" if now else "is gone"
+            word = "is new" if not was else "has other content" if now else "is gone"
             pair = Pair(name, MISSING, MISSING)
             found.append(pair.change(ChangeKind.OVERLAY_FILE, Severity.NOTICE, word, *map(_digest, (was, now))))
     return ordered(together(found, OVERLAY))

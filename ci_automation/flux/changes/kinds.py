@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ci_automation.flux.changes.model import Change
+    from ci_automation.flux.changes.permissions import Room
 
     Rule = Callable[[Pair], Iterator[Change]]
     Kind = tuple[str, str]  # API group, kind
@@ -34,9 +35,7 @@ _LEAVES: Final[Mapping[Kind, ChangeKind]] = {
     ("scheduling.k8s.io", "PriorityClass"): ChangeKind.PRIORITY_CLASS,
 }
 _RULES: Final[Mapping[Kind, Mapping[str, Rule]]] = {
-    **{kind: {"rules": rbac.rules, "aggregationRule": rbac.aggregation} for kind in _ROLES},
     **{kind: workload_rules(kind) for kind in WORKLOADS},
-    _POLICY: {"spec": network.policy},
     _SERVICE: {"spec": service},
 }
 # What concerns the keys that no rule has; of other kinds they are `other`.
@@ -46,14 +45,20 @@ _REST: Final[Mapping[Kind, Rule]] = {
 }
 
 
-def changed(pair: Pair) -> Iterator[Change]:
-    """Yield the changes of an object that is there before and after."""
+def changed(pair: Pair, room: Room) -> Iterator[Change]:
+    """Yield the changes of an object that is there before and after; `room` is for what permits something."""
     kind = (pair.id.group, pair.id.kind)
     if kind == CRD:
         yield from by_key(_metadata(pair), {"metadata": metadata})
         yield from crd_changes(pair.id, pair.old, pair.new)
         return
-    rules = rbac.binding_rules(mapping(at(pair.new, "roleRef"))) if kind in _BINDINGS else _RULES.get(kind, {})
+    rules = _RULES.get(kind, {})
+    if kind in _BINDINGS:
+        rules = rbac.binding_rules(mapping(at(pair.new, "roleRef")))
+    elif kind in _ROLES:
+        rules = {"rules": partial(rbac.rules, room=room), "aggregationRule": rbac.aggregation}
+    elif kind == _POLICY:
+        rules = {"spec": partial(network.policy, room=room)}
     rest = _REST.get(kind, other)
     yield from by_key(pair, {"apiVersion": other, **rules, "metadata": metadata}, rest)
 
@@ -63,14 +68,16 @@ def _metadata(pair: Pair) -> Pair:
     return Pair(pair.id, old, new)
 
 
-def added(pair: Pair) -> Iterator[Change]:
+def added(pair: Pair, room: Room) -> Iterator[Change]:
     """Yield that an object is there now."""
-    yield from _ADDED.get((pair.id.group, pair.id.kind), _unknown)(pair)
+    kind = (pair.id.group, pair.id.kind)
+    yield from rbac.role_added(pair, room) if kind in _ROLES else _ADDED.get(kind, _unknown)(pair)
 
 
-def removed(pair: Pair) -> Iterator[Change]:
+def removed(pair: Pair, room: Room) -> Iterator[Change]:
     """Yield that an object is not there any more."""
-    yield from _REMOVED.get((pair.id.group, pair.id.kind), _unknown)(pair)
+    kind = (pair.id.group, pair.id.kind)
+    yield from rbac.role_removed(pair, room) if kind in _ROLES else _REMOVED.get(kind, _unknown)(pair)
 
 
 def _come_or_gone(pair: Pair, kind: ChangeKind, severity: Severity) -> Iterator[Change]:
@@ -88,7 +95,6 @@ _OF_BOTH: Final[Mapping[Kind, Rule]] = {
 _ADDED: Final[Mapping[Kind, Rule]] = {
     **_OF_BOTH,
     **dict.fromkeys(WORKLOADS, workload_added),
-    **dict.fromkeys(_ROLES, rbac.role_added),
     **dict.fromkeys(_BINDINGS, rbac.binding_added),
     _POLICY: network.policy_added,
     CRD: partial(_come_or_gone, kind=ChangeKind.CRD_ADDED, severity=Severity.NOTICE),
@@ -96,7 +102,6 @@ _ADDED: Final[Mapping[Kind, Rule]] = {
 _REMOVED: Final[Mapping[Kind, Rule]] = {
     **_OF_BOTH,
     **dict.fromkeys(WORKLOADS, workload_removed),
-    **dict.fromkeys(_ROLES, rbac.role_removed),
     **dict.fromkeys(_BINDINGS, rbac.binding_removed),
     _POLICY: network.policy_removed,
     CRD: partial(_come_or_gone, kind=ChangeKind.CRD_REMOVED, severity=Severity.DANGER),

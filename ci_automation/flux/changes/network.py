@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ci_automation.flux.changes.model import Change
+    from ci_automation.flux.changes.permissions import Room
 
 _MAX_FLOWS = 64  # Flux's own policies have 2
 _ANY: dict[str, Any] = {}
@@ -117,17 +118,17 @@ def policy_removed(pair: Pair) -> Iterator[Change]:
     yield Pair(pair.id, "", "").change(ChangeKind.NETWORK_POLICY_REMOVED, Severity.DANGER, said, canonical(pair.old))
 
 
-def policy(pair: Pair) -> Iterator[Change]:
+def policy(pair: Pair, room: Room) -> Iterator[Change]:
     """Yield how the `spec` of a policy opened or narrowed what it lets through."""
     changes: list[Change] = []
     for name in _DIRECTIONS:
         side = pair.at(name)
         types = pair.at("policyTypes")
         if side.differs or types.differs:
-            changes += _direction(pair, name)
+            changes += _direction(pair, name, room)
     for side, key in sides(pair):
         if key not in {*_DIRECTIONS, "policyTypes"}:
-            changes += accounted(side, _selector if key == "podSelector" else other)
+            changes += accounted(side, (_selector if key == "podSelector" else other)(side))
     if not changes:
         said = "is written in another way; it lets the same through"
         changes = [pair.change(ChangeKind.OTHER, Severity.INFO, said)]
@@ -139,10 +140,12 @@ def _selector(pair: Pair) -> Iterator[Change]:
     yield pair.change(ChangeKind.NETWORK_OPENED, Severity.WARNING, said)
 
 
-def _direction(pair: Pair, name: str) -> Iterator[Change]:
+def _direction(pair: Pair, name: str, room: Room) -> Iterator[Change]:
     side = pair.at(name)
     try:
         old, new = _flows(pair.old, name), _flows(pair.new, name)
+        if not room.has(2 * len(old) * len(new)):
+            raise _TooMany
     except _Untold as problem:
         too_many = isinstance(problem, _TooMany)
         said = f"has other rules for {name}{_UNTOLD}{': they are too many to be told apart' if too_many else ''}"

@@ -20,6 +20,7 @@ _HEADER = re.compile(r"\A(?:---\n)?((?:#[^\n]*\n)*)")
 _BREAKS = "\r\x85\u2028\u2029\ufeff"
 _MARKER = "---\n"
 _MAX_DOCUMENTS = 2_000  # reading each by itself takes its time
+_MAX_NAMES = 1_000  # what clusters take is shorter, all of it together; it is part of every change
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +107,15 @@ def _with_lines(text: str) -> Iterator[tuple[int, Document]]:
 
 
 def identity(value: Any) -> ObjectId | None:  # noqa: ANN401 - a value of YAML
-    """Return what an object is known by, or None where the value is no object, or a List of them."""
+    """Return what an object is known by, or None where the value is none that a cluster takes, or a List of them."""
     value = mapping(value)
     kind, metadata = words(value.get("kind")), mapping(value.get("metadata"))
     name = words(metadata.get("name"))
     if not kind or not name:
         return None
     group, _, _ = words(value.get("apiVersion")).rpartition("/")
-    return ObjectId(group, kind, words(metadata.get("namespace")), name)
+    found = ObjectId(group, kind, words(metadata.get("namespace")), name)
+    return found if sum(map(len, (group, kind, found.namespace, name))) <= _MAX_NAMES else None
 
 
 def _is_listing(value: Any) -> bool:  # noqa: ANN401 - a value of YAML

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 API_GROUP = "rbac.authorization.k8s.io"
 _MAX_PERMISSIONS = 2_000  # Flux's own roles have 60
+_MAX_OF_ALL = 50_000
 _MAX_URL = 128
 _ALL = "*"
 _READING = frozenset({"get", "list", "watch", "head", "options"})
@@ -73,6 +74,20 @@ class TooMany(Unbounded):
     """Rules have more permissions than anybody grants."""
 
 
+class Room:
+    """How much of what permits something is told apart in all objects together: permissions, or pairs of flows."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = _MAX_OF_ALL
+
+    def has(self, number: int) -> bool:
+        """Return whether so many more are told apart, which are taken off."""
+        self._left -= number
+        return self._left >= 0
+
+
 class Granted:
     """Permissions, and what each of them covers."""
 
@@ -114,7 +129,7 @@ class Granted:
         return self._patterns[url]
 
 
-def permissions_of(rules: list[Any]) -> list[set[Permission]]:
+def permissions_of(rules: list[Any], room: Room) -> list[set[Permission]]:
     """Return what each rule permits.
 
     Raises:
@@ -128,8 +143,9 @@ def permissions_of(rules: list[Any]) -> list[set[Permission]]:
         groups, resources, verbs, names, urls = (
             _texts(rule.get(key)) for key in ("apiGroups", "resources", "verbs", "resourceNames", "nonResourceURLs")
         )
-        left -= len(verbs) * (len(groups) * len(resources) * max(1, len(names)) + len(urls))
-        if left < 0 or any(len(url) > _MAX_URL for url in urls):
+        number = len(verbs) * (len(groups) * len(resources) * max(1, len(names)) + len(urls))
+        left -= number
+        if left < 0 or not room.has(number) or any(len(url) > _MAX_URL for url in urls):
             raise TooMany
         found.append(
             {Permission(*parts) for parts in product(groups, resources, verbs, names or [""])}

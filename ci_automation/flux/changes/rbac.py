@@ -6,18 +6,19 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ci_automation.flux.changes.model import ChangeKind, Severity
+from ci_automation.flux.changes.model import ChangeKind, Severity, fingerprint
 from ci_automation.flux.changes.permissions import (
     API_GROUP,
     Granted,
     Permission,
+    Room,
     TooMany,
     Unbounded,
     gravest,
     permissions_of,
     sentence,
 )
-from ci_automation.flux.changes.values import MISSING, Pair, canonical, items, listed, mapping, words
+from ci_automation.flux.changes.values import MISSING, Pair, canonical, items, listed, mapping, shown, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,24 +29,25 @@ AGGREGATE = f"{API_GROUP}/aggregate-to-"
 ROLES = frozenset({"ClusterRole", "Role"})
 BINDINGS = frozenset({"ClusterRoleBinding", "RoleBinding"})
 _EVERYBODY = frozenset({"system:anonymous", "system:authenticated", "system:unauthenticated", "system:serviceaccounts"})
+_MAX_ROLE = 1_000  # signs; it is part of the change of each subject
 _ALMIGHTY = frozenset({"cluster-admin", "admin", "edit"})
 
 
-def role_added(pair: Pair) -> Iterator[Change]:
+def role_added(pair: Pair, room: Room) -> Iterator[Change]:
     """Yield that a role is there now, with what it permits."""
-    may, severity = _summary(pair.new)
+    may, severity = _summary(pair.new, room)
     yield Pair(pair.id, "", "").change(ChangeKind.ROLE_ADDED, severity, f"is new: {may}", canonical(pair.new))
 
 
-def role_removed(pair: Pair) -> Iterator[Change]:
+def role_removed(pair: Pair, room: Room) -> Iterator[Change]:
     """Yield that a role is not there any more."""
-    may, _ = _summary(pair.old)
+    may, _ = _summary(pair.old, room)
     yield Pair(pair.id, "", "").change(ChangeKind.ROLE_REMOVED, Severity.NOTICE, f"is gone: {may}", canonical(pair.old))
 
 
-def _summary(value: Any) -> tuple[str, Severity]:  # noqa: ANN401 - a value of YAML
+def _summary(value: Any, room: Room) -> tuple[str, Severity]:  # noqa: ANN401 - a value of YAML
     try:
-        rules = permissions_of(items(mapping(value).get("rules")))
+        rules = permissions_of(items(mapping(value).get("rules")), room)
     except Unbounded:
         return "what it permits cannot be told", Severity.DANGER
     permitted = {permission for rule in rules for permission in rule}
@@ -61,10 +63,10 @@ def aggregation(pair: Pair) -> Iterator[Change]:
     )
 
 
-def rules(pair: Pair) -> Iterator[Change]:
+def rules(pair: Pair, room: Room) -> Iterator[Change]:
     """Yield what a role permits now that it did not, and what it does not permit any more."""
     try:
-        old, new = permissions_of(items(pair.old)), permissions_of(items(pair.new))
+        old, new = permissions_of(items(pair.old), room), permissions_of(items(pair.new), room)
     except Unbounded as problem:
         why = "they are too many or too long to be told apart" if isinstance(problem, TooMany) else "they are no rules"
         said = f"has other rules; whether they permit more cannot be told: {why}"
@@ -136,10 +138,13 @@ def _reference(pair: Pair) -> Iterator[Change]:
 
 def _subject_changes(pair: Pair, role: dict[str, Any]) -> Iterator[Change]:
     old, new = _subjects(pair.old), _subjects(pair.new)
+    known = canonical(role)
+    if len(known) > _MAX_ROLE:
+        known = fingerprint(known)
     for subject in sorted(set(new) - set(old)):
         said = f"gives {_role(role)} to {_named(subject)}"
         side = Pair(pair.id, MISSING, _named(subject), pair.path)
-        yield side.change(ChangeKind.SUBJECT_ADDED, _grave(role, subject), said, *subject, canonical(role))
+        yield side.change(ChangeKind.SUBJECT_ADDED, _grave(role, subject), said, *subject, known)
     for subject in sorted(set(old) - set(new)):
         said = f"gives {_role(role)} to {_named(subject)} no longer"
         side = Pair(pair.id, _named(subject), MISSING, pair.path)
@@ -166,7 +171,7 @@ def _grave(role: dict[str, Any], subject: _Subject) -> Severity:
 
 
 def _role(role: dict[str, Any]) -> str:
-    return f"{words(role.get('kind'))} {words(role.get('name'))}".strip() or "no role"
+    return f"{shown(words(role.get('kind')))} {shown(words(role.get('name')))}".strip() or "no role"
 
 
 def _named(subject: _Subject) -> str:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MAX_CHARACTERS = 4 << 20  # Flux's own have up to 0.7 million
 MAX_DEPTH = 64  # libyaml takes time that grows with the square of it
+_MAX_KEPT = 3_000_000  # parts of paths to what is written otherwise than kustomize does; a megabyte of JSON has less
+_SIGNS = 16  # that count like a part of a path
 _STEP = 2
 _MARKER = "---\n"
 _BLOCK = frozenset("|>")
@@ -139,6 +141,7 @@ class _Builder:
         self._fresh = True  # nothing was before
         self._dashes = 0  # the items begun since then
         self._colon = ""  # ":" where a key was before
+        self._kept = 0  # of what is written otherwise
 
     def mapping(self, event: Any) -> None:  # noqa: ANN401 - the events have no common type with their fields
         """Take the start of a mapping."""
@@ -179,6 +182,7 @@ class _Builder:
             self._colon = ""
             if (raw := self._text[frame.flow : self._end]) not in {"{}", "[]"}:
                 self._document.forms[self._path()] = raw
+                self._keep(len(raw) // _SIGNS)
         self._put(frame.value)
 
     def scalar(self, event: Any) -> None:  # noqa: ANN401 - as above
@@ -245,9 +249,15 @@ class _Builder:
 
     def _path(self, key: str = "") -> Path:
         """Return where the builder is; `key` is the one that it is just about to take."""
+        self._keep(len(self._open))
         return tuple(
             len(it.value) if isinstance(it.value, list) else key if it.key is None else it.key for it in self._open
         )
+
+    def _keep(self, parts: int) -> None:
+        self._kept += parts
+        if self._kept > _MAX_KEPT:
+            raise UnreadableObjects("it is written otherwise than kustomize does in too many places")
 
     def finish(self, end: int) -> None:
         """Take the end of the document; what stands there belongs to it."""

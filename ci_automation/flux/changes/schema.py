@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.flux.changes.model import ChangeKind, Severity
-from ci_automation.flux.changes.values import MISSING, Pair, at, canonical, listed, other, shown, sides
+from ci_automation.flux.changes.values import MISSING, Pair, accounted, at, canonical, listed, other, shown, sides
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,8 +33,7 @@ def schema_changes(field: Pair) -> Iterator[Change]:
     for key in sorted(field.old.keys() | field.new.keys()):
         side = Pair(field.id, at(field.old, key), at(field.new, key), f"{field.path} {key}")
         if side.differs:
-            found = tuple(_RULES[key](side, field)) if key in _RULES else ()
-            yield from found or other(side)
+            yield from accounted(side, _RULES[key](side, field) if key in _RULES else ())
 
 
 def text(side: Pair, said: str) -> Change:

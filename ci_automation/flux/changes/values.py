@@ -239,10 +239,14 @@ def by_key(pair: Pair, rules: Mapping[str, Rule], rest: Rule = other) -> Iterato
         yield from rest(pair)
         return
     for side, key in sides(pair):
-        yield from accounted(side, rules.get(key, rest))
+        yield from accounted(side, rules.get(key, rest)(side))
 
 
-def accounted(pair: Pair, rule: Rule) -> Iterator[Change]:
-    """Yield what a rule finds in values that differ, and that they differ where it finds nothing."""
-    found = tuple(rule(pair))
-    yield from found or other(pair)
+def accounted(pair: Pair, changes: Iterable[Change]) -> Iterator[Change]:
+    """Yield what was found in values that differ, and that they differ where that is nothing."""
+    found = False
+    for change in changes:
+        found = True
+        yield change
+    if not found:
+        yield from other(pair)

@@ -35,15 +35,15 @@ def out_of(old: Crd, new: Crd, way: Sequence[int] | None) -> tuple[str, ...]:
     if old.storage in new.names:
         return (
             f"{MIGRATE} before this step.",
-            f"Or with kubectl alone: {_rewrite(old)}, if there are objects, then {_forget(old, old.storage)}.",
-            "One minor at a time does not help: migrating now is enough.",
+            f"With kubectl alone: {_rewrite(old)}, if there are objects, then {_forget(old, old.storage)}.",
+            "Going one minor at a time first does not help: run `flux migrate` now.",
         )
     if way:
         stops = all_of([f"the last Flux 2.{minor}" for minor in way])
         why = "between two of these releases every version that is stored is still there"
         return (f"Stop over at {stops}: {why}.", f"{MIGRATE} before each of the steps.")
     common = [version for version in old.served if version in new.names]
-    nowhere = "One minor at a time does not help: no release of Flux leads there."
+    nowhere = "Going one minor at a time does not help: no release of Flux leads there."
     return (nowhere, *([_back_to(old, common[0])] if common else []))
 
 
@@ -102,7 +102,7 @@ def edit_first(old: Crd, new: Crd) -> tuple[str, ...]:
 def drop(crd: Crd) -> str:
     """Return how a cluster gets rid of a definition that nobody needs."""
     return (
-        f"Or, if nobody needs what `kubectl get {crd.name} -A` shows there: `kubectl delete crd {crd.name}`, which "
+        f"If nobody needs what `kubectl get {crd.name} -A` shows there: `kubectl delete crd {crd.name}`, which "
         "deletes that too."
     )
 

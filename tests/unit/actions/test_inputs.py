@@ -38,7 +38,7 @@ def test_an_input_arrives_with_its_hyphens() -> None:
     assert {each.name: each.variable for each in INPUTS}["registry-password"] == "INPUT_REGISTRY-PASSWORD"
 
 
-@pytest.mark.parametrize("text", [*TRUE, *FALSE])
+@pytest.mark.parametrize("text", sorted(TRUE | FALSE))
 def test_a_switch_is_written_as_the_toolkit_takes_it(text: str) -> None:
     assert Inputs.parse({"exit_code": text}).exit_code == (text in {"true", "True", "TRUE"})
 

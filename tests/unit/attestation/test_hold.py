@@ -52,6 +52,7 @@ def test_a_hold_as_it_is_signed() -> None:
         "by": "sha256:abcdef",
         "run": "https://github.com/acme/fleet/actions/runs/7",
         "at": "2026-11-21T12:00:00.000123Z",
+        "moved": None,
     }
 
 
@@ -62,8 +63,14 @@ def test_flux_does_not_take_its_type_for_a_signatures() -> None:
 
 @pytest.mark.parametrize(
     "hold",
-    [HOLD, replace(HOLD, until=None), replace(HOLD, run=None), replace(HOLD, reason="")],
-    ids=["with everything", "without a date", "by hand", "without a reason"],
+    [
+        HOLD,
+        replace(HOLD, until=None),
+        replace(HOLD, run=None),
+        replace(HOLD, reason=""),
+        replace(HOLD, moved=AT - timedelta(days=2)),
+    ],
+    ids=["with everything", "without a date", "by hand", "without a reason", "changed"],
 )
 def test_what_is_written_is_read(hold: HoldStatement) -> None:
     assert HoldStatement.from_statement(Statement.parse(hold.to_statement("x").to_bytes())) == hold
@@ -90,6 +97,8 @@ def test_what_is_written_is_read(hold: HoldStatement) -> None:
         {"run": "javascript:alert(1)"},
         {"at": "2026-11-21"},
         {"at": ...},
+        {"moved": "2026-11-21"},
+        {"moved": ...},
         {"more": 1},
     ],
     ids=str,
@@ -109,6 +118,8 @@ def test_a_time_without_a_zone_is_refused() -> None:
         replace(HOLD, at=AT.replace(tzinfo=None))
     with pytest.raises(InvalidHold, match="zone"):
         replace(HOLD, until=AT.replace(tzinfo=None))
+    with pytest.raises(InvalidHold, match="zone"):
+        replace(HOLD, moved=AT.replace(tzinfo=None))
 
 
 def test_it_is_for_one_channel() -> None:

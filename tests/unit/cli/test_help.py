@@ -71,6 +71,25 @@ def test_every_option_says_what_it_is(name: str) -> None:
     assert not [option.name for option in options if option.help and option.help.endswith(".")]
 
 
+@pytest.mark.parametrize("name", ["init", "check", "plan", "update", "diff", "verify"])
+def test_the_flags_of_flux_install_come_last(name: str) -> None:
+    options = [it for it in ALL[name].params if isinstance(it, click.Option) and not it.hidden]
+    flags = [(it.help or "").startswith("flux install: ") for it in options]
+    assert flags == sorted(flags)
+    assert any(flags)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in {"config", "config validate", "config schema"}])
+def test_only_a_command_that_signs_has_a_key_of_its_own_to_trust(name: str) -> None:
+    options = {it.name: it.help or "" for it in ALL[name].params if isinstance(it, click.Option)}
+    if "public_key" in options and name != "action":
+        assert options["public_key"].endswith("the key that signs") == ("key" in options)
+
+
+def test_a_date_is_called_one() -> None:
+    assert "--until DATE" in CliRunner().invoke(cli, ["rollback", "--help"]).output
+
+
 # These two only make a text of what is on this machine: there is nothing to be configured, or to be parsed.
 ALONE = {"demo", "config", "config schema", "public-key", "action"}  # or has the inputs of the action
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ci_automation.cli import COMMANDS
+import pytest
+
+from ci_automation.cli import COMMANDS, INTERRUPTED, UNREAD
+from ci_automation.cli.results import APPROVAL_NEEDED
+from ci_automation.config.load import parse
 from ci_automation.errors import Error
+from ci_automation.flux.changes.model import ChangeClass
+from ci_automation.flux.hazard import Certainty
+from ci_automation.policy.decision import Decision
 
 ROOT = Path(__file__).parents[3]
+DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
 def all_errors(cls: type[Error] = Error) -> set[type[Error]]:
@@ -36,4 +44,42 @@ def test_the_readme_lists_every_command() -> None:
 
 def test_the_readme_lists_every_exit_code() -> None:
     codes = {int(code) for code in re.findall(r"^\| (\d+) \| ", (ROOT / "README.md").read_text(), re.MULTILINE)}
-    assert codes == {0, 3, 130} | {error.exit_code for error in all_errors()}
+    assert codes == {0, APPROVAL_NEEDED, INTERRUPTED, UNREAD} | {error.exit_code for error in all_errors()}
+
+
+def configurations() -> list[tuple[Path, str]]:
+    """Return each block of YAML that is about artifacts, and where it is."""
+    blocks = (
+        (path, re.findall(r"^```yaml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)) for path in DOCUMENTS
+    )
+    return [(path, block) for path, found in blocks for block in found if "artifacts:" in block or "defaults:" in block]
+
+
+@pytest.mark.parametrize(("path", "block"), [pytest.param(*it, id=it[0].name) for it in configurations()])
+def test_each_configuration_in_the_documents_is_one(path: Path, block: str) -> None:
+    assert parse(block.encode(), path.name).artifacts
+
+
+def headings(path: Path) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub makes them."""
+    found = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_each_link_within_the_documents_leads_somewhere(path: Path) -> None:
+    for link in re.findall(r"\]\((?!<|https?://)([^)]+)\)", path.read_text()):
+        name, _, anchor = link.partition("#")
+        target = path.parent / name if name else path
+        assert target.exists(), link
+        assert not anchor or anchor in headings(target), link
+
+
+@pytest.mark.parametrize("words", [ChangeClass, Decision], ids=lambda words: words.__name__)
+def test_the_document_on_gates_explains_each(words: type[ChangeClass | Decision]) -> None:
+    rows = " ".join(re.findall(r"^\| (`.*?) \| ", (ROOT / "docs/gates.md").read_text(), re.MULTILINE))
+    assert {str(word) for word in words} <= set(re.findall(r"`(\w+)`", rows))
+
+
+def test_the_document_on_gates_explains_each_certainty() -> None:
+    assert set(Certainty) <= set(re.findall(r"^\| (\w+) \| ", (ROOT / "docs/gates.md").read_text(), re.MULTILINE))

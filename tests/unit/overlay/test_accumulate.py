@@ -9,6 +9,7 @@ import pytest
 
 from ci_automation.overlay import accumulate as module
 from ci_automation.overlay import objects
+from ci_automation.overlay.effort import Effort
 from tests.unit.overlay.trees import COMPONENTS, LIST, MAP, PATH, gathered, hits, overlay
 
 REPLICAS = json.dumps([{"op": "add", "path": "/spec/replicas", "value": 2}])
@@ -323,13 +324,19 @@ class TestWhatItsRulesHit:
         assert len(hits(found)["patches[0]"]) == 5
         assert len(found.effects) == 2
 
+    def test_a_replacement_leaves_alone_what_it_rejects(self) -> None:
+        reject = [{"name": "helm-.*"}, {"labelSelector": "of=none"}]
+        targets = [{"select": {"kind": "Deployment"}, "reject": reject, "fieldPaths": ["spec.replicas"]}]
+        found = gathered(overlay(replacements=[{"source": {"kind": "Namespace"}, "targets": targets}]))
+        assert hits(found) == {"replacements[0].targets[0]": ["source-controller"]}
+
     def test_labels_stay_on_what_is_read_later(self) -> None:
         found = gathered(overlay(commonLabels={"a": "b"}))
-        assert [each.value["metadata"]["labels"]["a"] for each in found.resources] == ["b"] * 5
+        assert [each.value(Effort())["metadata"]["labels"]["a"] for each in found.resources] == ["b"] * 5
 
     def test_an_object_of_which_only_the_head_can_be_read_has_no_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(objects, "_LARGE", 0)
         files = {"kustomization.yaml": {"resources": ["a.yaml"], "patches": [target(kind="ConfigMap")]}}
         found = gathered(files | {"a.yaml": MAP + "data: {a: b: c}\n"})
-        assert [each.value for each in found.resources] == [{}]
+        assert [each.value(Effort()) for each in found.resources] == [{}]
         assert "finds no /spec/replicas" in found.problems[0].sentence

@@ -10,15 +10,16 @@ from ci_automation.overlay.hits import (
     containers,
     identified,
     is_image,
-    is_replaced,
+    is_rejected,
     is_scaled,
+    is_selected,
     is_target,
     matches_labels,
     renamed,
     takes_namespace,
     takes_prefix,
 )
-from ci_automation.overlay.kustomization import Image, Replacement, Rule, Selector
+from ci_automation.overlay.kustomization import Image, Rule, Selector
 from ci_automation.overlay.objects import Id
 
 RULE = Rule("x", (Place("kustomization.yaml", 1),), "0")
@@ -91,35 +92,35 @@ def test_a_target_s_namespace_is_the_effective_one(id: Id, namespace: str) -> No
     assert is_target(Selector(namespace=namespace), subject(id))
 
 
-def replacement(select: Selector, *reject: Selector) -> Replacement:
-    """Return a target of a replacement."""
-    return Replacement(RULE, select, reject, ())
+def is_replaced(found: Subject, select: Selector, *reject: Selector) -> bool:
+    """Return whether a target of a replacement hits an object."""
+    return is_selected(select, found) and not any(is_rejected(each, found) for each in reject)
 
 
 @pytest.mark.parametrize(
-    ("target", "expected"),
+    ("selectors", "expected"),
     [
-        (replacement(Selector(kind="Deployment")), True),
-        (replacement(Selector(name="source-.*", labels="part-of")), True),
-        (replacement(Selector(kind="Deployment", labels="part-of=x")), False),
-        (replacement(Selector(name="source")), False),
-        (replacement(Selector(), Selector(name="source-controller")), False),
-        (replacement(Selector(), Selector(labels="part-of=flux")), False),
-        (replacement(Selector(), Selector(annotations="note")), False),
-        (replacement(Selector(), Selector(labels="part-of=x"), Selector(name="other")), True),
-        (replacement(Selector(), Selector(labels="part-of=x", name="source-controller")), False),
-        (replacement(Selector(), Selector()), True),
-        (replacement(Selector(namespace="flux-system")), True),
-        (replacement(Selector(namespace="default")), False),
+        ([Selector(kind="Deployment")], True),
+        ([Selector(name="source-.*", labels="part-of")], True),
+        ([Selector(kind="Deployment", labels="part-of=x")], False),
+        ([Selector(name="source")], False),
+        ([Selector(), Selector(name="source-controller")], False),
+        ([Selector(), Selector(labels="part-of=flux")], False),
+        ([Selector(), Selector(annotations="note")], False),
+        ([Selector(), Selector(labels="part-of=x"), Selector(name="other")], True),
+        ([Selector(), Selector(labels="part-of=x", name="source-controller")], False),
+        ([Selector(), Selector()], True),
+        ([Selector(namespace="flux-system")], True),
+        ([Selector(namespace="default")], False),
     ],
 )
-def test_a_target_of_a_replacement(target: Replacement, expected: bool) -> None:
-    assert is_replaced(target, subject()) is expected
+def test_a_target_of_a_replacement(selectors: list[Selector], expected: bool) -> None:
+    assert is_replaced(subject(), *selectors) is expected
 
 
 def test_a_replacement_counts_every_name() -> None:
     moved = subject(DEPLOYMENT, DEPLOYMENT._replace(name="a"), DEPLOYMENT._replace(name="b"))
-    assert all(is_replaced(replacement(Selector(name=name)), moved) for name in ("source-controller", "a", "b"))
+    assert all(is_replaced(moved, Selector(name=name)) for name in ("source-controller", "a", "b"))
 
 
 def test_a_strategic_merge_patch_hits_by_identity() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.flux.hazard import Place
+from ci_automation.overlay.effort import Effort
 from ci_automation.overlay.kustomization import Reference, Selector
 from ci_automation.overlay.kustomization_file import joined, kustomization_file, read
 from tests.unit.overlay.trees import tree
@@ -72,7 +73,7 @@ FILES = {
 
 def kustomization(text: str, **files: str) -> Kustomization:
     """Return what a file says."""
-    found = read(tree({"kustomization.yaml": text} | files), ".")
+    found = read(tree({"kustomization.yaml": text} | files), ".", Effort())
     assert found is not None
     return found
 
@@ -80,7 +81,7 @@ def kustomization(text: str, **files: str) -> Kustomization:
 @pytest.fixture(scope="module")
 def whole() -> Kustomization:
     """Return a kustomization with a bit of everything."""
-    found = read(tree(FILES), "k")
+    found = read(tree(FILES), "k", Effort())
     assert found is not None
     return found
 
@@ -159,12 +160,12 @@ class TestWhereItIs:
     def test_all_names_count(self, name: str) -> None:
         files = tree({f"a/{name}": "resources: [b]"})
         assert kustomization_file(files, "a") == f"a/{name}"
-        found = read(files, "a")
+        found = read(files, "a", Effort())
         assert found is not None
         assert found.resources[0].path == "b"
 
     def test_there_may_be_none(self) -> None:
-        assert read(tree({}), ".") is None
+        assert read(tree({}), ".", Effort()) is None
         assert kustomization_file(tree({}), ".") is None
 
     @pytest.mark.parametrize(
@@ -190,6 +191,7 @@ class TestWhatIsNone:
             ("a: b\n---\nc: d\n", "not one kustomization"),
             ("kind: Kustomization", "it is empty"),
             ("a: [", "it is not YAML"),
+            ("".join(f"a{number}: b\n" for number in range(101)), "more fields than kustomize knows"),
         ],
     )
     def test_is_an_error(self, text: str, reason: str) -> None:
@@ -203,7 +205,7 @@ class TestWhatIsNone:
     def test_another_encoding_is_an_error(self) -> None:
         files = tree({}).replaced("kustomization.yaml", b"a: b\nc: \xff")
         with pytest.raises(Unreadable, match="not UTF-8") as caught:
-            read(files, ".")
+            read(files, ".", Effort())
         assert caught.value.line == 2
 
     @given(
@@ -224,7 +226,7 @@ class TestWhatIsNone:
     )
     def test_fields_of_any_shape_are_read_or_an_error(self, fields: dict[str, Any]) -> None:
         try:
-            found = read(tree({"kustomization.yaml": fields}), ".")
+            found = read(tree({"kustomization.yaml": fields}), ".", Effort())
         except Unreadable:
             return
         assert found is not None

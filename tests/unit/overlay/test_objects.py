@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.overlay import objects as module
+from ci_automation.overlay.effort import Effort
 from ci_automation.overlay.objects import Id, Object, copied, objects
 from tests.unit.overlay.trees import COMPONENTS
 
@@ -21,7 +22,7 @@ FORMS = {
     "quotes": "apiVersion: 'v1'\nkind: \"ConfigMap\"\nmetadata:\n  name: 'a'\n",
     "a list": "apiVersion: v1\nkind: List\nmetadata: {}\nitems:\n- {kind: ConfigMap, metadata: {name: a}}\n"
     "- apiVersion: v1\n  kind: Secret\n  metadata: {name: b}\n",
-    "no list": "apiVersion: acme.example/v1\nkind: AllowList\nmetadata: {name: a}\nitems: none\n",
+    "no list": "apiVersion: acme.example/v1\nkind: AllowList\nmetadata: {name: a}\nspec: none\n",
     "a comment beside the separator": "--- # one\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n",
     "a text with separators": "apiVersion: v1\nkind: A\nmetadata: {name: a}\ndata:\n  x: |\n    ---\n    kind: Y\n",
     "lists at the margin": "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nsubjects:\n- kind: x\n",
@@ -36,9 +37,9 @@ def ids(found: tuple[Object, ...]) -> list[tuple[Id, str, object, object]]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_large_file_is_read_like_a_small_one(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = ids(objects(FORMS[form], f"small {form}"))
+    small = ids(objects(FORMS[form], f"small {form}", Effort()))
     monkeypatch.setattr(module, "_LARGE", 0)
-    large = ids(objects(FORMS[form], f"large {form}"))
+    large = ids(objects(FORMS[form], f"large {form}", Effort()))
     assert small
     assert [(it[0], it[1].removeprefix("small "), *it[2:]) for it in small] == [
         (it[0], it[1].removeprefix("large "), *it[2:]) for it in large
@@ -54,11 +55,11 @@ def test_a_large_file_is_read_like_a_small_one(form: str, monkeypatch: pytest.Mo
 )
 def test_a_key_that_is_there_twice_is_told_as_kustomize_does(written: str) -> None:
     with pytest.raises(Unreadable, match="there twice"):
-        objects(written, "file.yaml")
+        objects(written, "file.yaml", Effort())
 
 
 def test_where_they_are() -> None:
-    found = [(each.id.kind, each.place.line) for each in objects(COMPONENTS, "x.yaml")]
+    found = [(each.id.kind, each.place.line) for each in objects(COMPONENTS, "x.yaml", Effort())]
     assert found == [
         ("Namespace", 3),
         ("CustomResourceDefinition", 9),
@@ -66,16 +67,43 @@ def test_where_they_are() -> None:
         ("Deployment", 22),
         ("Deployment", 36),
     ]
-    listed = objects("\n" + FORMS["a list"], "x.yaml")
+    listed = objects("\n" + FORMS["a list"], "x.yaml", Effort())
     assert [(each.id.name, str(each.place)) for each in listed] == [("a", "x.yaml:6"), ("b", "x.yaml:7")]
 
 
 def test_what_they_are_known_by() -> None:
-    assert [each.id for each in objects(COMPONENTS, "x.yaml")][::3] == [
+    assert [each.id for each in objects(COMPONENTS, "x.yaml", Effort())][::3] == [
         Id("", "v1", "Namespace", "", "flux-system"),
         Id("apps", "v1", "Deployment", "flux-system", "source-controller"),
     ]
     assert str(Id("apps", "v1", "Deployment", "a", "b").object) == "Deployment a/b"
+
+
+ITEM = "{kind: A, metadata: {name: %s}}"
+
+
+@pytest.mark.parametrize(
+    ("written", "names"),
+    [
+        pytest.param(
+            f"kind: List\nitems:\n- kind: AList\n  items: [{ITEM % 'a'}]\n- {ITEM % 'b'}\n", "a:4 b:5", id="a list"
+        ),
+        pytest.param(
+            f"kind: List\nitems:\n- kind: AList\n  metadata: {{name: l}}\n  items:\n  - {ITEM % 'a'}\n",
+            "a:6",
+            id="a list with a name",
+        ),
+        pytest.param(f"kind: List\nitems:\n- ~\n- {ITEM % 'a'}\n", "a:4", id="nothing, which is left out"),
+        pytest.param(f"kind: List\nitems:\n---\n{ITEM % 'a'}\n", "a:4", id="no items"),
+        pytest.param(f"kind: List\n<<: {{items: [{ITEM % 'a'}]}}\n", "a:1", id="items that are merged into it"),
+        pytest.param(
+            f"kind: Foo\nmetadata: {{name: f}}\nitems: [{ITEM % 'a'}]\n", "f:1", id="items of what is no list"
+        ),
+    ],
+)
+def test_lists_are_taken_apart_as_kustomize_does(written: str, names: str) -> None:
+    found = objects(written, "x.yaml", Effort())
+    assert " ".join(f"{each.id.name}:{each.place.line}" for each in found) == names
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -87,7 +115,8 @@ def test_what_they_are_known_by() -> None:
         ("kind: A\nmetadata: x\n", "an object has no metadata.name", 1),
         ("apiVersion: v1\nkind: A\nmetadata:\n  name: ~\n", "an object has no metadata.name", 1),
         ("\n\n- a\n", "it is no object", 3),
-        ("kind: List\nitems: [a]\n", "an item of the list is no object", 2),
+        ("kind: List\nitems: [a]\n", "it is no object", 2),
+        ("kind: AllowList\nmetadata: {name: a}\nitems: {a: b}\n", "its items are no list", 1),
         ("apiVersion: v1\nkind: [\nmetadata:\n  name: a\n", "it is not YAML", 4),
     ],
 )
@@ -96,21 +125,25 @@ def test_what_is_no_object_is_an_error(
 ) -> None:
     if large:
         monkeypatch.setattr(module, "_LARGE", 0)
-    module._objects.cache_clear()
+    module._quick.cache_clear()
     with pytest.raises(Unreadable, match=reason) as caught:
-        objects(text, "x.yaml")
+        objects(text, "x.yaml", Effort())
     assert caught.value.line == line
 
 
 def test_of_a_large_file_only_the_heads_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LARGE", 0)
-    (found,) = objects("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata: {a: b: c}\n", "broken.yaml")
+    (found,) = objects(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata: {a: b: c}\n", "broken.yaml", Effort()
+    )
     assert found.id.name == "a"
     assert found.value() == {}
 
 
 def test_labels_and_annotations_are_texts() -> None:
-    (found,) = objects("kind: A\nmetadata: {name: a, labels: {x: 1, y: ~, z: true}, annotations: [z]}\n", "x.yaml")
+    (found,) = objects(
+        "kind: A\nmetadata: {name: a, labels: {x: 1, y: ~, z: true}, annotations: [z]}\n", "x.yaml", Effort()
+    )
     assert (found.labels, found.annotations) == ({"x": "1", "y": "", "z": "true"}, {})
 
 
@@ -139,6 +172,6 @@ def test_anything_is_objects_or_an_error(text: str) -> None:
     for size in (0, 1 << 16):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "_LARGE", size)
-            module._objects.cache_clear()
+            module._quick.cache_clear()
             with contextlib.suppress(Unreadable):
-                assert all(each.id.name for each in objects(text, "x.yaml"))
+                assert all(each.id.name for each in objects(text, "x.yaml", Effort()))

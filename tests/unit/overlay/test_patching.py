@@ -9,6 +9,7 @@ import pytest
 
 from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.overlay import patching
+from ci_automation.overlay.effort import Effort
 from ci_automation.overlay.objects import copied
 from ci_automation.overlay.patching import Inapplicable, apply, merged, parsed, touched
 
@@ -18,7 +19,7 @@ VALUE = {"spec": {"list": ["a", "b", "c"], "maps": [{"name": "x", "args": [1, 2]
 def changed(*operations: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str, int]]]:
     """Return a value after operations, and what they mean by number."""
     value = copied(VALUE)
-    touches = [(it.op, it.pointer, it.index) for it in apply(value, operations)]
+    touches = [(it.op, it.pointer, it.index) for it in apply(value, operations, Effort())]
     return value["spec"], touches
 
 
@@ -98,7 +99,7 @@ def test_an_operation_that_finds_nothing_is_an_error(operation: dict[str, Any]) 
 
 def test_the_list_is_that_before_the_operation() -> None:
     value = copied(VALUE)
-    touches = list(apply(value, [op("remove", "/spec/list/0"), op("replace", "/spec/list/0", "z")]))
+    touches = list(apply(value, [op("remove", "/spec/list/0"), op("replace", "/spec/list/0", "z")], Effort()))
     assert [touch.elements for touch in touches] == [("a", "b", "c"), ("b", "c")]
 
 
@@ -160,21 +161,23 @@ POD: dict[str, Any] = {"containers": [A, {"name": "b"}], "c": {"d": 1}}
 def test_a_strategic_merge_patch(patch: dict[str, Any], expected: dict[str, Any]) -> None:
     wanted = {key: value for key, value in (POD | expected).items() if value is not None}
     before = copied(POD)
-    assert merged(before, patch, "apps") == wanted
+    assert merged(before, patch, "apps", Effort()) == wanted
     assert before == POD
 
 
 def test_lists_of_other_kinds_are_replaced() -> None:
-    assert merged(POD, {"containers": [{"name": "b"}]}, "acme.example") == POD | {"containers": [{"name": "b"}]}
+    assert merged(POD, {"containers": [{"name": "b"}]}, "acme.example", Effort()) == POD | {
+        "containers": [{"name": "b"}]
+    }
 
 
 def test_items_that_are_no_mappings_are_known_by_themselves() -> None:
-    assert merged({"ports": [1, 2]}, {"ports": [2, 3]}, "") == {"ports": [3, 1, 2]}
+    assert merged({"ports": [1, 2]}, {"ports": [2, 3]}, "", Effort()) == {"ports": [3, 1, 2]}
 
 
 def test_a_whole_object_is_deleted_or_replaced() -> None:
-    assert merged(POD, {"$patch": "delete"}, "") is None
-    assert merged(POD, {"$patch": "replace", "a": 1, "b": None}, "") == {"a": 1}
+    assert merged(POD, {"$patch": "delete"}, "", Effort()) is None
+    assert merged(POD, {"$patch": "replace", "a": 1, "b": None}, "", Effort()) == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -193,4 +196,4 @@ def test_a_whole_object_is_deleted_or_replaced() -> None:
     ],
 )
 def test_what_a_field_path_means_by_number(path: str, found: list[tuple[str, int]]) -> None:
-    assert [(it.pointer, it.index) for it in touched(copied(VALUE), path)] == found
+    assert [(it.pointer, it.index) for it in touched(copied(VALUE), path, Effort())] == found

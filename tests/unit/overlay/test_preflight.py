@@ -90,7 +90,7 @@ class TestWhatIsBuilt:
         assert (hazard.certainty, hazard.sentence) == (
             Certainty.CERTAIN,
             (
-                "what a Kustomization with the path ./ applies was not built: it has a remote base, and nothing is "
+                "the overlay at ./ was not built: it has a remote base, and nothing is "
                 "fetched here: github.com/acme/x, https://acme.example/base"
             ),
         )
@@ -100,7 +100,7 @@ class TestWhatIsBuilt:
 
     def test_nothing_without_kustomize(self) -> None:
         found = preflight(tree(PATCHED), tree(PATCHED, CHANGED), PATH, None)
-        sentence = "what a Kustomization with the path ./ applies was not built: there is no kustomize"
+        sentence = "the overlay at ./ was not built: there is no kustomize"
         assert said(found) == [("unchecked", sentence)]
 
 
@@ -128,9 +128,7 @@ class TestWhatCannotBeBuilt:
     def test_is_certain(self) -> None:
         (hazard,) = check(PATCHED, builder=failing(new="no such thing")).hazards
         assert hazard.certainty is Certainty.CERTAIN
-        assert hazard.sentence == (
-            "what a Kustomization with the path ./ applies cannot be built with the new components: no such thing"
-        )
+        assert hazard.sentence == ("the overlay at ./ cannot be built with the new components: no such thing")
 
     @pytest.mark.parametrize(
         ("old", "words"),
@@ -140,6 +138,13 @@ class TestWhatCannotBeBuilt:
         (hazard,) = check(PATCHED, builder=failing(old=old, new="no such thing")).hazards
         assert hazard.certainty is Certainty.CERTAIN
         assert hazard.sentence.endswith(f"no such thing{words}")
+
+    def test_by_an_edit_of_the_overlay_is_not_laid_on_the_components(self) -> None:
+        old, new = tree(overlay(), CHANGED), tree(PATCHED, CHANGED)
+        (hazard,) = preflight(old, new, PATH, failing(new="no such thing")).hazards
+        assert hazard.sentence == "the overlay at ./ cannot be built: no such thing"
+        assert preflight(Tree(()), new, PATH, failing(new="no such thing")).hazards == (hazard,)
+        assert hazard.remedies[0].startswith("see it with `kustomize build .` in the artifact's files")
 
     def test_but_was_before_is_no_hazard(self) -> None:
         assert check(PATCHED, builder=failing(old="no such thing")).hazards == ()
@@ -166,7 +171,7 @@ class TestWhatCannotBeBuilt:
             (
                 "certain",
                 (
-                    "what a Kustomization with the path ./ applies cannot be built with the new components: "
+                    "the overlay at ./ cannot be built with the new components: "
                     "ConfigMap flux-system/settings is there twice: flux-system/gotk-components.yaml:50 and own.yaml:1"
                 ),
             )
@@ -180,7 +185,7 @@ class TestWhatCannotBeBuilt:
             (
                 "certain",
                 (
-                    "what a Kustomization with the path ./ applies cannot be built with the new components: "
+                    "the overlay at ./ cannot be built with the new components: "
                     "the patch of ConfigMap flux-system/settings hits nothing"
                 ),
             )
@@ -312,10 +317,9 @@ class TestWhatMeansSomethingElse:
         [
             [{"op": "add", "path": "/rules/0", "value": {}}],
             [{"op": "add", "path": "/rules/-", "value": {}}],
-            [replace("/rules/7/verbs")],
             [replace("/aggregationRule")],
         ],
-        ids=["put before", "put behind", "outside", "no number"],
+        ids=["put before", "put behind", "no number"],
     )
     def test_what_means_nothing_by_number_is_none(self, operations: list[dict[str, Any]]) -> None:
         assert check(patch(operations, kind="ClusterRole"), MORE_RULES).hazards == ()
@@ -332,8 +336,37 @@ class TestWhatMeansSomethingElse:
     def test_a_test_before_it_is_enough(self) -> None:
         rule = {"apiGroups": [""], "resources": ["tokens"], "verbs": ["create"]}
         operations = [{"op": "test", "path": "/rules/1", "value": rule}, replace("/rules/1/verbs", [])]
-        found = check(patch(operations, kind="ClusterRole"), MORE_RULES, failing(new="testing value failed"))
-        assert found.hazards == ()
+        builder = Builder({MORE_RULES.encode(): BuildFailed("testing value failed")})
+        (hazard,) = check(patch(operations, kind="ClusterRole"), MORE_RULES, builder).hazards
+        assert hazard.sentence.endswith("cannot be built with the new components: testing value failed")
+
+    def test_a_number_that_begins_like_another_one_is_told_too(self) -> None:
+        rules = [{"verbs": [f"v{number}"]} for number in range(12)]
+        role = {"apiVersion": "v1", "kind": "ClusterRole", "metadata": {"name": "own"}}
+        before, after = (f"{COMPONENTS}---\n{json.dumps(role | {'rules': its})}\n" for its in (rules, rules[::-1]))
+        files = patch([replace("/rules/1/verbs"), replace("/rules/11/verbs")], name="own")
+        found = preflight(tree(files, before), tree(files, after), PATH, Builder()).hazards
+        assert [hazard.sentence.partition(" means ")[2][:9] for hazard in found] == ["/rules/1 ", "/rules/11"]
+
+
+class TestWhatCouldNotBeFollowed:
+    def test_is_not_checked_where_kustomize_builds_it(self) -> None:
+        (hazard,) = check(patch([replace("/rules/7/verbs")], kind="ClusterRole")).hazards
+        assert (hazard.certainty, hazard.sentence) == (
+            Certainty.UNCHECKED,
+            (
+                "the overlay at ./ is built, but what its rules hit could not be followed: "
+                "the patch of ClusterRole finds no /rules/7/verbs in ClusterRole crd-controller"
+            ),
+        )
+        assert [str(place) for place in hazard.places] == ["kustomization.yaml:1"]
+
+    def test_is_not_checked_where_a_patch_is_longer_than_we_read(self) -> None:
+        (hazard,) = check(patch([replace("/spec/replicas")] * 501, kind="Deployment")).hazards
+        assert (hazard.certainty, hazard.sentence.rpartition(": ")[2]) == (
+            Certainty.UNCHECKED,
+            "it is no JSON patch of 500 operations at most",
+        )
 
 
 class TestClustersThatDoNotGetTheComponents:
@@ -375,6 +408,11 @@ class TestWhatAPruneDeletes:
         found = check(PATCHED, builder=builder)
         assert len(found.pruned) == 5
         assert [str(each) for each in found.added] == ["ConfigMap flux-system/settings"]
+
+    def test_is_also_what_is_within_another_object_as_clusters_take_it_apart(self) -> None:
+        holder = "apiVersion: v1\nkind: Template\nmetadata: {name: own}\nitems:\n- " + MAP.replace("\n", "\n  ")
+        builder = Builder({COMPONENTS.encode(): holder})
+        assert "ConfigMap flux-system/settings" in map(str, check(PATCHED, builder=builder).pruned)
 
     def test_is_seen_without_a_build_where_one_fails(self) -> None:
         found = check(PATCHED, WITHOUT_HELM, Builder({WITHOUT_HELM.encode(): BuildFailed("x")}))

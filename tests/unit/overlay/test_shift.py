@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ci_automation.overlay import shift as module
+from ci_automation.overlay.effort import Effort
 from ci_automation.overlay.patching import Touch
 from ci_automation.overlay.shift import Shift, shift, shown
 
@@ -17,7 +18,8 @@ OTHER = {"resources": ["other"], "verbs": ["get"]}
 
 def moved(old: list[Any], new: list[Any], index: int) -> Shift | None:
     """Return what became of a number."""
-    return shift(*(Touch("replace", f"/list/{index}", index, tuple(items)) for items in (old, new)))
+    before, after = (Touch("replace", f"/list/{index}", index, tuple(items)) for items in (old, new))
+    return shift(before, after, Effort())
 
 
 @pytest.mark.parametrize(
@@ -67,3 +69,10 @@ def test_what_is_shown_is_one_short_line() -> None:
     assert shown("a\n\x1b[31m") == "a??[31m"
     assert shown({"b": 1, "a": [2]}) == '{"a": [2], "b": 1}'
     assert shown("x" * 99) == "x" * 77 + "..."
+
+
+def test_of_long_items_that_are_like_each_other_what_differs_is_shown() -> None:
+    like = {"additionalPrinterColumns": ["x" * 100], "schema": {"y": "z" * 100}}
+    found = moved([like | {"name": "v1beta2"}], [like | {"name": "v1beta3", "served": True}], 0)
+    assert found is not None
+    assert (found.meant, found.means) == ('{"name": "v1beta2"}', '{"name": "v1beta3", "served": true}')

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
 from ci_automation.overlay.accumulate import accumulate
+from ci_automation.overlay.effort import Effort
 from ci_automation.overlay.port import BuildFailed
 from ci_automation.overlay.preflight import Preflight, preflight
 
@@ -88,7 +89,7 @@ def overlay(**fields: Any) -> dict[str, object]:
 
 def gathered(files: Mapping[str, object], folder: str = ".") -> Accumulated:
     """Return what a kustomization gathers."""
-    return accumulate(tree(files), folder)
+    return accumulate(tree(files), folder, Effort())
 
 
 def hits(found: Accumulated) -> dict[str, list[str]]:

@@ -65,10 +65,10 @@ def test_it_goes_along_until_something_newer_is_there(version: str, *, goes_on: 
 @pytest.mark.parametrize(
     ("hold", "said"),
     [
-        (HOLD, "v2.9.4 was rolled back on 2026-11-21, and it waits until there is a newer release"),
+        (HOLD, "v2.9.4 was rolled back on 2026-11-21, and stays on hold until there is a newer release"),
         (
             replace(HOLD, until=NOW + DAY, reason="webhooks time out"),
-            "v2.9.4 was rolled back on 2026-11-21, and it waits until 2026-11-25 00:00 UTC: webhooks time out",
+            "v2.9.4 was rolled back on 2026-11-21, and stays on hold until 2026-11-25 00:00 UTC: webhooks time out",
         ),
     ],
 )

@@ -70,8 +70,8 @@ def test_the_default_policy_takes_patches_and_asks_for_minors(
         pytest.param(
             {"actions": {Step.PATCH: Action.AUTO, Step.MINOR: Action.AUTO, Step.MAJOR: Action.NEVER}},
             ["2.8.8", "2.9.4"],
-            [("v2.9.4", "auto")],
-            id="an automatic minor makes the patch before it needless",
+            [("v2.8.8", "auto"), ("v2.9.4", "auto")],
+            id="of several that happen by themselves the content decides how far",
         ),
         pytest.param(
             {"actions": {Step.PATCH: Action.APPROVAL, Step.MINOR: Action.APPROVAL, Step.MAJOR: Action.NEVER}},
@@ -117,6 +117,42 @@ def test_the_default_policy_takes_patches_and_asks_for_minors(
 def test_the_policy_decides(policy: dict[str, object], available: list[str], expected: list[tuple[str, str]]) -> None:
     chosen = selection("2.8.5", [release(text) for text in available], replace(Policy(), **policy))  # type: ignore[arg-type]
     assert steps(chosen) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "available", "expected"),
+    [
+        pytest.param(
+            {"actions": {Step.PATCH: Action.AUTO, Step.MINOR: Action.AUTO, Step.MAJOR: Action.NEVER}},
+            ["2.8.6", "2.8.8", "2.9.0", "2.9.4"],
+            {},
+            id="not what a step of its kind brings",
+        ),
+        pytest.param(
+            {"actions": {Step.PATCH: Action.APPROVAL, Step.MINOR: Action.AUTO, Step.MAJOR: Action.NEVER}},
+            ["2.8.6", "2.8.8", "2.9.4"],
+            {},
+            id="not the patches that a minor brings",
+        ),
+        pytest.param(
+            {"minor_step": MinorStep.NEXT},
+            ["2.8.8", "2.9.4", "2.10.0", "2.10.1"],
+            {"v2.10.1": "approval"},
+            id="the newest that comes later",
+        ),
+        pytest.param(
+            {"actions": {Step.PATCH: Action.APPROVAL, Step.MINOR: Action.APPROVAL, Step.MAJOR: Action.NEVER}},
+            ["2.8.8", "2.9.3", "2.9.4", "3.0.0"],
+            {"v2.9.4": "approval", "v3.0.0": "refused"},
+            id="what could be asked for next, and what cannot",
+        ),
+    ],
+)
+def test_of_what_could_be_done_as_well_no_more_is_listed_than_what_comes_next(
+    policy: dict[str, object], available: list[str], expected: dict[str, str]
+) -> None:
+    chosen = selection("2.8.5", [release(text) for text in available], replace(Policy(), **policy))  # type: ignore[arg-type]
+    assert passed_over(chosen) == expected
 
 
 def test_a_young_patch_waits_and_an_older_one_is_taken_in_its_place() -> None:

@@ -67,11 +67,13 @@ def test_options_are_written_as_flags() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "changed"),
     [
-        pytest.param(b"a\nb\nc\n", b"a\nB\nc\n", ("@@ line 2 @@", "-b", "+B"), id="a line"),
-        pytest.param(b"a\n", b"a\nb\n", ("@@ line 2 @@", "+b"), id="one more"),
-        pytest.param(b"a\nb\n", b"a\n", ("@@ line 2 @@", "-b"), id="one less"),
-        pytest.param(b"a\x0cb", b"a\nb", ("@@ line 1 @@", "-a\x0cb", "+a", "+b"), id="no end of a line"),
-        pytest.param(b"a\xff", b"a\xfe", ("@@ line 1 @@", "-a\\xff", "+a\\xfe"), id="what is no text"),
+        pytest.param(b"a\nb\nc\n", b"a\nB\nc\n", ("@@ -1,4 +1,4 @@", " a", "-b", "+B", " c", " "), id="a line"),
+        pytest.param(b"a\n", b"a\nb\n", ("@@ -1,2 +1,3 @@", " a", "+b", " "), id="one more"),
+        pytest.param(b"a\nb\n", b"a\n", ("@@ -1,3 +1,2 @@", " a", "-b", " "), id="one less"),
+        pytest.param(b"a\x0cb", b"a\nb", ("@@ -1,1 +1,2 @@", "-a\x0cb", "+a", "+b"), id="no end of a line"),
+        pytest.param(b"a\xff", b"a\xfe", ("@@ -1,1 +1,1 @@", "-a\\xff", "+a\\xfe"), id="what is no text"),
+        pytest.param(b"a\xff", b"a\\xff", ("@@ -1,1 +1,1 @@", "-a\\xff", "+a\\xff"), id="what only looks the same"),
+        pytest.param(b"a", b"a\n", ("@@ -1,1 +1,2 @@", " a", "+"), id="the end of the file"),
         pytest.param(b"same", b"same", (), id="nothing"),
     ],
 )
@@ -79,7 +81,23 @@ def test_what_differs_is_told_by_bytes(old: bytes, new: bytes, changed: tuple[st
     assert difference(old, new) == changed
 
 
-def test_endless_differences_are_not_compared_line_by_line() -> None:
+def test_of_edits_far_from_each_other_each_is_shown_and_what_is_between_is_not() -> None:
+    before = [f"  line: {number}" for number in range(6000)]
+    after = ["  cpu: 200m" if number in {10, 5990} else line for number, line in enumerate(before)]
+    old, new = ("\n".join(lines).encode() for lines in (before, after))
+    shown = difference(old, new)
+    assert [line for line in shown if line[0] in "-+"] == [
+        "-  line: 10",
+        "+  cpu: 200m",
+        "-  line: 5990",
+        "+  cpu: 200m",
+    ]
+    text = adoption_text(replace(ADOPTION, difference=shown))
+    assert text.count("+  cpu: 200m") == 2
+    assert "more" not in text
+
+
+def test_endless_differences_are_told_all_the_same() -> None:
     old, new = (b"\n".join(b"%d%s" % (n, mark) for n in range(3000)) for mark in (b"a", b"b"))
     assert len(difference(old, new)) == 6001
 

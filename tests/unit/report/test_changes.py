@@ -23,14 +23,13 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Acknowledgement, Policy
 from ci_automation.policy.plan import PlannedStep
-from ci_automation.report.changes import (
-    Line,
+from ci_automation.report.acknowledge import idle_acknowledgements
+from ci_automation.report.changes import Line, step_parts, step_title, text_parts
+from ci_automation.report.changes_markdown import (
     acknowledgement_markdown,
     difference_markdown,
     gates_markdown,
     markdown_sections,
-    step_parts,
-    text_parts,
 )
 from ci_automation.report.findings import Findings
 from ci_automation.report.text import Table
@@ -128,7 +127,8 @@ def test_text_markdown_and_json_show_the_same() -> None:
         words = (each["gate"], each["certainty"], each["sentence"], each["fingerprint"], *places, *lines)
         assert all(word in form for form in (short, page) for word in words)
     for each in told["gates"]:
-        assert all(each[key] in form for form in (short, page) for key in ("gate", "verdict", "reason", "input"))
+        assert all(each[key] in form for form in (every, page) for key in ("gate", "verdict", "reason", "input"))
+        assert each["verdict"] == "auto" or all(each[key] in short for key in ("gate", "verdict", "reason"))
     assert all(name in form for form in (short, page) for name in told["pruned"])
     for form in (short, page):
         assert (
@@ -145,6 +145,8 @@ def test_what_is_grave_comes_first() -> None:
         assert in_order(
             form[form.index("severity") :], WIDER.sentence, KNOWN.sentence, TIGHTER.sentence, IMAGE.sentence
         )
+        assert in_order(form[form.index("reason") :], "spec.filter is required", "a minor release needs approval")
+    for form in (text(FOUND, every=True), markdown(FOUND)):
         gates = form[form.index("input") :]
         assert in_order(gates, "spec.filter is required", "a minor release needs approval", "it changes much")
 
@@ -186,12 +188,15 @@ def test_a_hazard_of_the_overlay_says_nothing_of_files_that_change() -> None:
 
 
 def test_what_stops_it_can_be_acknowledged_with_what_is_printed() -> None:
-    refused = {STORED.fingerprint: "crds", TIGHTER.fingerprint: "crdTightened"}
+    refused = {
+        STORED.fingerprint: f"crds: {STORED.sentence}",
+        TIGHTER.fingerprint: f"crdTightened: {TIGHTER.sentence}",
+    }
     asked = {
-        STORED.fingerprint: "crds",
-        UNSEEN.fingerprint: "overlay",
-        WIDER.fingerprint: "rbac",
-        TIGHTER.fingerprint: "crdTightened",
+        STORED.fingerprint: f"crds: {STORED.sentence}",
+        UNSEEN.fingerprint: f"overlay: {UNSEEN.sentence}",
+        WIDER.fingerprint: f"rbac: {WIDER.sentence}",
+        TIGHTER.fingerprint: f"crdTightened: {TIGHTER.sentence}",
     }
     block, every = (
         text(FOUND, every=every).partition("configuration:\n")[2].partition("\nWhy")[0] for every in (False, True)
@@ -206,11 +211,75 @@ def test_what_stops_it_can_be_acknowledged_with_what_is_printed() -> None:
     assert acknowledgement_markdown(Findings(CHANGES, (LATE,)), 9) == ""
 
 
-def test_where_an_approval_is_the_way_nothing_is_to_be_acknowledged() -> None:
-    found = replace(FOUND, gates=tuple(gate for gate in GATES if gate.decision is not Decision.REFUSED))
-    assert "To accept what stops it" not in text(found)
-    assert "To accept what stops it" in text(found, every=True)
-    assert acknowledgement_markdown(found, 9) == ""
+ASKS = replace(FOUND, gates=tuple(gate for gate in GATES if gate.decision is not Decision.REFUSED))
+
+
+def test_where_an_approval_is_needed_in_any_case_acknowledgements_are_printed_on_request() -> None:
+    assert "To accept what stops it" not in text(ASKS)
+    assert "To acknowledge all of it is not enough, for other gates ask too; -v prints the lines." in text(ASKS)
+    assert "To accept what stops it" in text(ASKS, every=True)
+    assert acknowledgement_markdown(ASKS, 9) == ""
+
+
+def test_acknowledgements_without_effect_on_a_plan_are_told() -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    until = datetime(2027, 1, 31, tzinfo=UTC)
+    given = (
+        Acknowledgement(WIDER.fingerprint, until, "known"),
+        Acknowledgement(STORED.fingerprint, until, "known"),
+        Acknowledgement(TIGHTER.fingerprint, now, "was known"),
+        Acknowledgement("0123456789abcdef", until, "of old"),
+    )
+    assert list(idle_acknowledgements(given, (STEP,), now)) == [
+        f"the acknowledgement {TIGHTER.fingerprint} (was known) ended on 2026-11-21",
+        "the acknowledgement 0123456789abcdef (of old) matches nothing in the steps of this plan",
+    ]
+    assert list(idle_acknowledgements(given, (), now)) == []
+
+
+def test_a_step_on_hold_is_not_helped_by_acknowledgements() -> None:
+    held = replace(ASKS, gates=(*ASKS.gates, Verdict("age", Decision.HOLD, "it is too young")))
+    assert "acknowledge" not in text(held).replace("acknowledged", "")
+
+
+def test_a_step_that_asks_for_nothing_else_can_be_acknowledged() -> None:
+    found = replace(ASKS, gates=tuple(gate for gate in ASKS.gates if gate.gate != "kind"))
+    page = acknowledgement_markdown(found, 9)
+    for form in (text(found), page):
+        entries = yaml.safe_load(form[form.index("acknowledge:") :].partition("\nWhy")[0].partition("\n```")[0])
+        assert [it["fingerprint"] for it in entries["acknowledge"]] == [UNSEEN.fingerprint, WIDER.fingerprint]
+
+
+def test_an_acknowledgement_says_of_what_it_is_in_a_line_of_bounded_length() -> None:
+    long = replace(TIGHTER, sentence=f"CustomResourceDefinition {POLICIES.name} takes less: @you\n{'a rule ' * 99}")
+    page = acknowledgement_markdown(Findings((long,), gates=GATES), 9)
+    (line,) = (line for line in page.splitlines() if "fingerprint" in line)
+    comment = line.partition("  # ")[2]
+    assert comment.startswith(f"crdTightened: {POLICIES.name} takes less: @ you a rule")
+    assert len(comment) == 100
+
+
+def test_what_lets_it_through_is_counted_unless_a_person_allowed_it() -> None:
+    allowed = Verdict("edits", Decision.AUTO, f"edits are dropped, {'as allowed ' * 20}", "a file", allowed=True)
+    shown = text(replace(FOUND, gates=(*GATES, allowed)))
+    table = shown[shown.index("Why it is decided so") :].splitlines()[2:-1]
+    assert [line.split()[1] for line in table] == ["crdTightened", "crds", "kind", "rbac", "overlay", "edits"]
+    assert table[-1].endswith(allowed.reason.rstrip())
+    assert shown.endswith("\n4 more gates say auto; -v lists them.")
+
+
+def test_a_reason_is_cut_where_what_it_is_about_is_told_above_in_full() -> None:
+    long = "".join(f"{number:<8}" for number in range(40)).rstrip()
+    gates = (Verdict("rbac", Decision.APPROVAL, long), Verdict("proof", Decision.REFUSED, long))
+    proof, rbac = text(Findings((WIDER,), gates=gates)).splitlines()[-2:]
+    assert (proof.endswith(long), rbac.endswith("…")) == (True, True)
+
+
+def test_of_gates_that_all_let_it_through_the_number_is_told() -> None:
+    auto = text(Findings(gates=GATES[1:3]))
+    assert auto.endswith("\n2 gates say auto; -v lists them.")
+    assert text(Findings(gates=GATES[1:2])).endswith("\n1 gate says auto; -v lists them.")
+    assert "-v lists them" not in text(Findings(gates=GATES), every=True)
 
 
 @pytest.mark.parametrize("like_a_number", ["1234567890123456", "0000000000000017", "12345678901234e5"])
@@ -230,17 +299,22 @@ def test_a_fingerprint_that_is_none_is_not_to_be_pasted() -> None:
 class TestText:
     def test_a_step_is_told_with_its_versions_and_its_proof(self) -> None:
         first, *rest = step_parts(STEP)
-        assert first == Line("v2.8.8 -> v2.9.4 (minor; its rendering is proven: known)")
+        assert first == Line("v2.8.8 -> v2.9.4 (minor; rendering tested on this very release)")
         assert rest == list(text_parts(FOUND))
         assert list(step_parts(STEP, every=True))[1:] == list(text_parts(FOUND, every=True))
+
+    @pytest.mark.parametrize("proof", Proof)
+    def test_a_step_to_the_same_version_says_what_it_changes(self, proof: Proof) -> None:
+        title = step_title(replace(STEP, new_version=STEP.old_version, proof=proof), "to")
+        assert title.startswith("v2.8.8 stays (options, files or images change; render")
 
     def test_marks_are_what_has_a_colour(self) -> None:
         lines = [part for part in text_parts(FOUND) if isinstance(part, Line)]
         marked = {line.text.strip(): line.mark for line in lines if line.mark}
         assert marked == {
-            f"certain, crds, refused: {STORED.sentence}": "certain",
-            f"unchecked, overlay, approval: {UNSEEN.sentence}": "unchecked",
-            f"advice, compatibility, auto: {LATE.sentence}": "advice",
+            f"certain, crds, refused ({STORED.fingerprint}): {STORED.sentence}": "certain",
+            f"unchecked, overlay, approval ({UNSEEN.fingerprint}): {UNSEEN.sentence}": "unchecked",
+            f"advice, compatibility, auto ({LATE.fingerprint}): {LATE.sentence}": "advice",
             f"CustomResourceDefinition {POLICIES.name}, with every object of its kind": "deletes",
             "Deployment flux-system/old": "warning",
             "Service flux-system/old": "warning",
@@ -255,6 +329,12 @@ class TestText:
         lines = [line.strip() for line in text(FOUND).splitlines()]
         for command in ("flux migrate -f apps/policy.yaml", "kubectl get ns"):
             assert command in lines
+
+    def test_advice_for_several_comes_before_them(self) -> None:
+        both = (replace(STORED, remedies=("migrate", "or this")), replace(STORED, subject="y", remedies=("migrate",)))
+        said = text(Findings(hazards=both))
+        assert in_order(said, "What to do about more than one of these:\n        migrate", STORED.sentence, "or this")
+        assert said.count("migrate") == 1
 
     def test_nothing_is_said_of_what_is_not_there(self) -> None:
         assert text(Findings()) == "No object and no file changes."

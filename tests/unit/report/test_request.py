@@ -87,14 +87,14 @@ What to do:
 
 1 crdRemoval, 1 image.
 
-| severity | takes | class | object | what it means |
+| severity | verdict | class | object | what it means |
 | --- | --- | --- | --- | --- |
 | **danger** | approval | crdRemoval | `CustomResourceDefinition old.example` | gone |
 
 <details>
 <summary>1 change that needs no look</summary>
 
-| severity | takes | class | object | what it means |
+| severity | verdict | class | object | what it means |
 | --- | --- | --- | --- | --- |
 | info |  | image | `Deployment flux-system/source-controller` | v1 |
 

@@ -12,7 +12,7 @@ from ci_automation.flux.changes.model import Change, ChangeKind, ObjectId, Sever
 from ci_automation.flux.hazard import Certainty, Hazard
 from ci_automation.flux.version import Version
 from ci_automation.policy.content import Content, content_verdicts
-from ci_automation.policy.decision import Decision
+from ci_automation.policy.decision import Decision, decide
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.hold import Hold
 from ci_automation.policy.model import Policy
@@ -44,21 +44,39 @@ SHOWN = Rollback(
 )
 
 
-def text(shown: Rollback) -> str:
+ENDS = "To end a hold, repeat the rollback with --until DATE, a date that has passed."
+
+
+def text(shown: Rollback, *, every: bool = False) -> str:
     def line(part: Part) -> str:
         return part.text if isinstance(part, Line) else part.to_text()
 
-    return "\n".join(line(part) for part in rollback_parts(shown))
+    return "\n".join(line(part) for part in rollback_parts(shown, every=every))
 
 
 def test_it_says_from_where_to_where_what_breaks_and_what_waits() -> None:
     said = text(SHOWN)
     assert said.startswith(f"{SHOWN.channel} goes back from v2.9.4 to v2.8.8:\n  from {BASE}\n  to   {TARGET}\n")
     assert CERTAIN.sentence in said
-    waits = (
-        "v2.9.4 is on hold until there is a newer release (webhooks\ufffd time out): no schedule and no old approval"
-    )
-    assert said.endswith(f"{waits} takes it.")
+    waits = "v2.9.4 would be on hold until there is a newer release (webhooks\ufffd time out): no schedule and no old"
+    assert said.splitlines()[-2:] == [f"{waits} approval takes it.", ENDS]
+
+
+def test_what_a_yes_answers_asks_for_no_approval() -> None:
+    asks = content_verdicts(Content(changes=(RULE,)), Situation(OLD, Policy(), AT))
+    assert decide(asks) is Decision.APPROVAL
+    shown = replace(SHOWN, findings=Findings(changes=(RULE,), gates=asks))
+    for every in (False, True):
+        said = text(shown, every=every)
+        assert "reads all" in said
+        assert not [
+            word
+            for word in ("approval:", "approval ", "gate", "verdict", "takes")
+            if word in said[: said.index("would be")]
+        ]
+    known = replace(asks[0], gate="acknowledged", reason="it is known", allowed=True)
+    assert "it is known" in text(replace(shown, findings=Findings(changes=(RULE,), gates=(*asks, known))))
+    assert f"certain, crds, refused ({CERTAIN.fingerprint})" in text(SHOWN)
 
 
 def test_it_says_what_is_wrong_with_either_end() -> None:
@@ -75,6 +93,7 @@ def test_where_the_channel_is_already_only_the_hold_is_told() -> None:
     assert text(there).splitlines() == [
         f"{SHOWN.channel} is at v2.8.8, {TARGET}, already.",
         "v2.9.4 is on hold until 2026-11-22 00:00 UTC: no schedule and no old approval takes it.",
+        ENDS,
     ]
     assert (there.is_there, there.decision, there.breaks) == (True, Decision.AUTO, ())
 

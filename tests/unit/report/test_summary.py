@@ -104,13 +104,13 @@ def test_the_summary_says_what_was_done_what_waits_and_how_to_approve_it() -> No
     text = summary([BOTH], None, LIMIT)
     assert text.startswith("## Flux\n\n- **production** is at Flux v2.8.8: ")
     for part in (
-        f"| was there | v2.8.7 | `{BASE}` |  |",
+        f"| before | v2.8.7 | `{BASE}` |  |",
         f"| published | v2.8.8 | `{PATCHED}` | a patch release is taken by itself |",
         f"| **waits for approval** | v2.9.4 | `{NEW}` | a minor release needs approval |",
         "| refused | v2.9.4 |  | no majors |",
         f"To approve Flux v2.9.4: [say yes here](<{URL}>).",
         f"A yes counts for `{NEW}` on top of `{PATCHED}`, and for nothing else.",
-        "**v2.8.7 to v2.8.8** (patch, rendering proven: known)",
+        "**v2.8.7 to v2.8.8 (patch; rendering tested on this very release)**",
         "| info | image | `Deployment flux-system/c-0` | v1 -\\> v2 |",
         "What can break:\n\n- **possible, crds**: objects may be stored in it (`",
         "<details>\n<summary>1 change that needs no look</summary>\n\n| severity |",
@@ -139,7 +139,8 @@ def test_what_is_refused_comes_with_what_accepts_it() -> None:
     text = summary([replace(NOTHING, waiting=(refused,))], None, LIMIT)
     assert (
         "<summary>To accept what stops it, instead, in the artifact's configuration</summary>\n\n```yaml\n"
-        f"acknowledge:\n  - {{fingerprint: {hazard.fingerprint}, until: DATE, reason: WHY}}  # crds\n```" in text
+        f"acknowledge:\n  - {{fingerprint: {hazard.fingerprint}, until: DATE, reason: WHY}}  "
+        f"# crds: {hazard.sentence}\n```" in text
     )
     assert "To accept what stops it" not in summary([BOTH], None, LIMIT)
 

@@ -70,7 +70,7 @@ class TestPlanTable:
         table = plan_table(plan(*steps, passed_over=passed), 1)
         assert table.head == ("", "version", "digest", "why")
         assert table.rows == (
-            ("was there", "v2.8.5", str(BASE), ""),
+            ("before", "v2.8.5", str(BASE), ""),
             ("published", "v2.8.8", str(TARGET), "first reason; second"),
             ("waits for approval", "v2.8.8", str(LAST), "first reason; second"),
             ("refused", "v3.0.0", "", "never"),
@@ -88,6 +88,11 @@ class TestPlanTable:
     def test_every_decision_has_its_words(self, decision: Decision, word: str) -> None:
         assert plan_table(plan(step(decision)), 0).rows[1][0] == word
 
+    @pytest.mark.parametrize("decision", [Decision.AUTO, Decision.APPROVAL])
+    def test_what_could_be_done_as_well_is_not_said_to_be_published_or_to_wait(self, decision: Decision) -> None:
+        passed = (PassedOver(NEW, decision, ("v2.8.7 comes first",)),)
+        assert plan_table(plan(passed_over=passed), 0).rows[1] == ("not taken", "v2.8.8", "", "v2.8.7 comes first")
+
     def test_a_long_reason_is_cut_for_all_of_it_is_told_below_and_one_of_no_step_is_not(self) -> None:
         long = "".join(f"{number:<8}" for number in range(40))
         reasons = (long[:160], f"{long[:160]}x", "short")
@@ -95,6 +100,17 @@ class TestPlanTable:
         table = plan_table(plan(replace(step(), reasons=reasons), passed_over=passed), 0)
         assert table.rows[1][3] == f"{long[:160]}; {long[:159].rstrip()}…; short"
         assert table.rows[2][3] == long
+
+    def test_of_many_obstacles_the_gravest_is_told_and_what_lets_through_is_told_whole(self) -> None:
+        reasons = ("a minor", "rbac", "crds")
+        steps = (replace(step(Decision.APPROVAL), reasons=reasons), replace(step(), reasons=reasons))
+        assert [row[3] for row in plan_table(plan(*steps), 0).rows[1:]] == [
+            "a minor; and 2 more reasons",
+            "a minor; rbac; crds",
+        ]
+
+    def test_where_nothing_was_published_the_channel_is_told_as_it_is_now(self) -> None:
+        assert plan_table(plan(step()), 0).rows[0][0] == "now"
 
     def test_a_hostile_reason_is_harmless(self) -> None:
         passed = (PassedOver(NEW, Decision.HOLD, ("frozen\x1b[2J\rall is well",)),)
@@ -119,4 +135,4 @@ class TestApprovalCommands:
 
 def test_what_an_earlier_run_published_is_not_claimed() -> None:
     words = [row[0] for row in plan_table(plan(step(Decision.AUTO)), 1, 1).rows]
-    assert words[:2] == ["was there", "done before"]
+    assert words[:2] == ["before", "already published"]

@@ -413,3 +413,12 @@ def test_nothing_of_a_secret_is_shown() -> None:
 def test_the_file_has_a_name_of_its_own() -> None:
     assert str(ObjectId("", "File", "", "the components file")) == str(COMPONENTS)
     assert "things.example.com" in CRD
+
+
+def test_a_value_that_another_one_of_its_key_hides_is_not_silent() -> None:
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: {}\n  x: last\n"
+    (change,) = changes(text.replace("{}", "first"), text.replace("{}", "other"))
+    assert (change.kind, change.sentence) == (
+        ChangeKind.OTHER,
+        "ConfigMap a is written in another way, with the same meaning",
+    )

@@ -17,7 +17,7 @@ from ci_automation.flux.changes.values import Pair
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SECONDS = 8  # far more than each takes, far less than when all was compared with all
+SECONDS = 20  # far more than each takes, far less than when all was compared with all
 
 
 def names(start: str, number: int, end: str = "") -> list[str]:
@@ -46,6 +46,29 @@ def required(start: str) -> dict[str, Any]:
     return {"required": names(start, 20_000)}
 
 
+def config_map(value: str, number: int, **metadata: object) -> str:
+    """Return many values, in the order of their keys as kustomize writes them, so that they are read quickly."""
+    lines = [f"  {key}: {value}\n" for key in sorted(names("k", number))]
+    name = metadata.get("name", "x")
+    return f"apiVersion: v1\ndata:\n{''.join(lines)}kind: ConfigMap\nmetadata:\n  name: {name}\n"
+
+
+def binding(start: str, number: int) -> str:
+    subjects = [{"kind": "User", "name": name} for name in names(start, number)]
+    value = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "x"}}
+    return json.dumps({**value, "roleRef": {"kind": "ClusterRole", "name": "z" * 1_000_000}, "subjects": subjects})
+
+
+def deep(quote: str, number: int, depth: int = 55) -> str:
+    values = ",".join(f"{quote}v{at}{quote}" for at in range(number))
+    return f"kind: A\nmetadata: {{name: a}}\ndata: {'[' * depth}{values}{']' * depth}\n"
+
+
+def role_files(start: str, number: int) -> str:
+    groups, verbs = names(start, 44), names(start, 44)
+    return "\n---\n".join(role(name, apiGroups=groups, resources=["x"], verbs=verbs) for name in names("r", number))
+
+
 CRD = ObjectId("apiextensions.k8s.io", "CustomResourceDefinition", "", "x")
 
 
@@ -56,6 +79,12 @@ CRD = ObjectId("apiextensions.k8s.io", "CustomResourceDefinition", "", "x")
         pytest.param(lambda: changes(roles("a", 70), roles("b", 70)), id="larger roles"),
         pytest.param(lambda: changes(policies(1, 8), policies(2, 8)), id="policies as large as are compared"),
         pytest.param(lambda: changes(policies(1, 14), policies(2, 14)), id="larger policies"),
+        pytest.param(lambda: changes(role_files("a", 600), role_files("b", 600)), id="many roles"),
+        pytest.param(lambda: changes(config_map("a", 90_000), config_map("b", 90_000)), id="many values"),
+        pytest.param(
+            lambda: changes(*(config_map(value, 5_000, name="c" * 900_000) for value in "ab")), id="a long name"
+        ),
+        pytest.param(lambda: changes(binding("a", 4_000), binding("b", 4_000)), id="a role with a long name"),
         pytest.param(lambda: list(schema_changes(Pair(CRD, required("a"), required("b"), "v1"))), id="required fields"),
     ],
 )
@@ -76,6 +105,53 @@ def test_what_is_too_much_is_a_danger_and_says_so(old: str, new: str, kind: Chan
     found = changes(old, new)
     assert {(change.kind, change.severity) for change in found} == {(kind, Severity.DANGER)}
     assert all("cannot be told: they are too many" in change.sentence for change in found)
+
+
+def test_roles_are_told_apart_until_they_are_too_many_together() -> None:
+    said = [change.sentence for change in changes(role_files("a", 60), role_files("b", 60))]
+    untold = [sentence for sentence in said if "cannot be told: they are too many" in sentence]
+    assert 0 < len(untold) < 60
+    assert all("may now b0" in sentence or "may no longer a0" in sentence for sentence in set(said) - set(untold))
+
+
+def test_policies_are_told_apart_until_they_are_too_many_together() -> None:
+    said = [change.sentence for change in changes(policies(1, 8), policies(2, 8))]
+    untold = [sentence for sentence in said if "they are too many to be told apart" in sentence]
+    assert 0 < len(untold) < len(said)
+
+
+def test_roles_that_come_or_go_count_too() -> None:
+    for old, new in (("", role_files("a", 60)), (role_files("a", 60), "")):
+        said = [change.sentence for change in changes(old, new)]
+        assert 0 < sum(sentence.endswith("what it permits cannot be told") for sentence in said) < 60
+
+
+def test_so_many_changes_are_told_and_that_there_are_more() -> None:
+    more = [changes(config_map("a", 20_001), config_map(new, 20_001)) for new in "bc"]
+    assert [len(found) for found in more] == [20_001, 20_001]
+    assert [str(found[0].severity) for found in more] == ["danger", "danger"]
+    sentence = "the components file differs in more than 20,000 places; what else changes is not told"
+    assert more[0][0].sentence == sentence
+    assert more[0][0].fingerprint != more[1][0].fingerprint
+    assert len(changes(config_map("a", 20_000), config_map("b", 20_000))) == 20_000
+
+
+def test_an_object_with_a_name_that_no_cluster_takes_is_a_document() -> None:
+    long, longer = (config_map("a", 1, name="c" * length) for length in (989, 1_000))
+    for text, kind in ((long, "ConfigMap"), (longer, "Document")):
+        assert [change.object.kind for change in changes(text, text.replace("k0: a", "k0: b"))] == [kind]
+
+
+def test_another_role_with_a_long_name_is_another_change() -> None:
+    said = [changes(binding("a", 1), binding("b", 1).replace("zzz", new, 1)) for new in ("xyz", "xyy")]
+    added = [next(it for it in found if it.kind is ChangeKind.SUBJECT_ADDED) for found in said]
+    assert added[0].fingerprint != added[1].fingerprint
+    assert len(added[0].sentence) < 400
+
+
+def test_what_is_written_in_another_way_in_too_many_places_cannot_be_read() -> None:
+    (change,) = changes(deep("", 60_000), deep("'", 60_000))
+    assert "it is written otherwise than kustomize does in too many places" in change.sentence
 
 
 @pytest.mark.parametrize(

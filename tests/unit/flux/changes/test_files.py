@@ -69,7 +69,7 @@ def test_what_is_no_object_is_another_file(path: str, old: str, new: str) -> Non
     found = edit(path, old, new)
     change = next(change for change in found if change.object.name == path)
     assert change.belongs_to is ChangeClass.OVERLAY
-    assert change.sentence == f"{path} is another file"
+    assert change.sentence == f"{path} has other content"
     assert "canary" not in str(found)
 
 

@@ -23,8 +23,8 @@ def test_while_the_stored_version_stays_migrating_now_is_enough() -> None:
     forget = f"""`{PATCH} --subresource=status --type=merge -p '{{"status": {{"storedVersions": ["v1"]}}}}'`"""
     assert out_of(buckets("v1* v1beta1"), buckets("v1*"), ()) == (
         f"{MIGRATE} before this step.",
-        f"Or with kubectl alone: {REWRITE}, if there are objects, then {forget}.",
-        "One minor at a time does not help: migrating now is enough.",
+        f"With kubectl alone: {REWRITE}, if there are objects, then {forget}.",
+        "Going one minor at a time first does not help: run `flux migrate` now.",
     )
 
 
@@ -38,7 +38,7 @@ def test_where_the_stored_version_goes_away_a_release_that_has_both_comes_betwee
 
 def test_where_no_release_has_both_it_is_done_by_hand_with_the_places_of_the_definition() -> None:
     nowhere, by_hand = out_of(buckets("v1beta1 v1* v1beta2"), buckets("v1beta2*"), None)
-    assert nowhere == "One minor at a time does not help: no release of Flux leads there."
+    assert nowhere == "Going one minor at a time does not help: no release of Flux leads there."
     swap = (
         f"""`{PATCH} --type=json -p '[{{"op": "replace", "path": "/spec/versions/1/storage", "value": false}}, """
         """{"op": "replace", "path": "/spec/versions/2/storage", "value": true}]'`"""

@@ -1,0 +1,145 @@
+"""What a channel may begin with: the gates look at its first digest before anything is published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.artifact.tree import File, Tree
+from ci_automation.flows.images import NobodyToAsk
+from ci_automation.flows.init import FirstRefused, init
+from ci_automation.flux.hazard import Certainty
+from ci_automation.overlay.port import BuildFailed
+from ci_automation.policy.model import NOT_CHECKED, Acknowledgement, Policy
+from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.digest import Digest
+
+LISTED = b"resources: [flux-system/gotk-components.yaml]\npatches: [{path: absent.yaml}]\n"
+ABSENT = b"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: absent, namespace: flux-system}\n"
+BROKEN = Tree((File("kustomization.yaml", LISTED), File("absent.yaml", ABSENT)))
+PATCHED = Tree((File("kustomization.yaml", LISTED.replace(b"{path: absent.yaml}", b"")), File("a.yaml", b"a: 1\n")))
+NAMED = Tree((File("kustomization.yaml", b"namePrefix: own-\nresources: [flux-system/gotk-components.yaml]\n"),))
+NOT_LISTED = Tree((File("kustomization.yaml", b"resources: []\n"),))
+
+
+@dataclass(frozen=True)
+class Kustomize:
+    """A kustomize that fails at a patch whose object is absent, as the real one does."""
+
+    def build(self, tree: Tree, folder: str) -> str:
+        """Return the components, without a difference."""
+        assert folder == "."
+        if "absent.yaml" in tree.by_path:
+            raise BuildFailed("no matches for Id Deployment.v1.apps/absent.flux-system")
+        return tree["flux-system/gotk-components.yaml"].decode()
+
+
+@dataclass
+class NoImages:
+    """A mirror that has no image, and notes how often it was asked."""
+
+    asked: int = 0
+
+    def digest(self, image: str) -> Digest | None:
+        """Return that it is not there."""
+        assert image
+        self.asked += 1
+        return None
+
+
+@pytest.fixture
+def world() -> World:
+    """Nothing is published yet."""
+    return World()
+
+
+def refusal(world: World, overlay: Tree, kustomize: Kustomize | None, **wish: object) -> FirstRefused:
+    """Return why a channel cannot begin with an overlay; nothing is written."""
+    with pytest.raises(FirstRefused) as refused:
+        init(CHANNEL, OLD, replace(world.ports(), kustomize=kustomize), intent(overlay=overlay, **wish))
+    assert not {asked.method for asked in world.registry.requests} & {"put_manifest", "put_blob"}
+    assert world.registry.resolve(CHANNEL) is None
+    return refused.value
+
+
+class TestOverlay:
+    @pytest.mark.parametrize("kustomize", [Kustomize(), None], ids=["built", "read"])
+    def test_one_that_cannot_be_built_is_refused_and_says_where(
+        self, world: World, kustomize: Kustomize | None
+    ) -> None:
+        refused = refusal(world, BROKEN, kustomize)
+        assert refused.exit_code == 11
+        assert "absent" in str(refused)
+        assert "absent.yaml:1" in str(refused)
+        assert "acknowledge" in refused.hint
+
+    @pytest.mark.parametrize(
+        ("until", "published"), [(NOW + timedelta(days=1), True), (NOW - timedelta(days=1), False)], ids=["now", "over"]
+    )
+    def test_what_is_acknowledged_is_let_through_until_its_date(
+        self, world: World, until: object, published: bool
+    ) -> None:
+        fingerprint = str(refusal(world, BROKEN, Kustomize())).rpartition("(")[2].rstrip(")")
+        policy = Policy(acknowledge=(Acknowledgement(fingerprint, until, "on its way"),))  # type: ignore[arg-type]
+        if not published:
+            assert fingerprint in str(refusal(world, BROKEN, Kustomize(), policy=policy))
+            return
+        wish = intent(overlay=BROKEN, policy=policy)
+        made = init(CHANNEL, OLD, replace(world.ports(), kustomize=Kustomize()), wish)
+        assert made.published
+        assert [hazard.certainty for hazard in made.hazards] == [Certainty.ADVICE]  # that the patch hits nothing
+
+    def test_one_that_leaves_flux_out_is_published_and_told(self, world: World) -> None:
+        made = init(CHANNEL, OLD, replace(world.ports(), kustomize=Kustomize()), intent(overlay=NOT_LISTED))
+        assert made.published
+        assert [hazard.certainty for hazard in made.hazards] == [Certainty.POSSIBLE]
+        assert "no kustomization lists" in made.hazards[0].sentence
+
+    def test_one_that_nobody_could_build_is_published_and_told(self, world: World) -> None:
+        made = init(CHANNEL, OLD, world.ports(), intent(overlay=NAMED))
+        assert [hazard.certainty for hazard in made.hazards] == [Certainty.UNCHECKED]
+
+    def test_one_that_nobody_could_build_is_refused_where_the_policy_says_so(self, world: World) -> None:
+        policy = Policy(refuse=frozenset({NOT_CHECKED}))
+        refused = refusal(world, NAMED, None, policy=policy)
+        assert "there is no kustomize" in str(refused)
+        assert "give this run the program kustomize" in refused.hint
+
+    @pytest.mark.parametrize("overlay", [OVERLAY, PATCHED, None], ids=["lists", "patches nothing", "none"])
+    def test_one_that_is_fine_is_published_without_a_word(self, world: World, overlay: Tree | None) -> None:
+        made = init(CHANNEL, OLD, replace(world.ports(), kustomize=Kustomize()), intent(overlay=overlay))
+        assert (made.published, made.hazards) == (True, ())
+
+    def test_of_much_that_is_refused_the_first_is_told_and_how_much_there_is(self, world: World) -> None:
+        names = [f"absent-{number}" for number in range(7)]
+        listed = ", ".join(f"{{path: {name}.yaml}}" for name in names).encode()
+        patches = (File(f"{name}.yaml", ABSENT.replace(b"absent", name.encode())) for name in names)
+        overlay = Tree((File("kustomization.yaml", LISTED.replace(b"{path: absent.yaml}", listed)), *patches))
+        refused = str(refusal(world, overlay, None, policy=Policy(refuse=frozenset({NOT_CHECKED}))))
+        assert refused.count("hits nothing") == 5
+        assert "; and 1 more" in refused
+
+    def test_again_it_is_not_judged_again(self, world: World) -> None:
+        first = init(CHANNEL, OLD, world.ports(), intent(overlay=NAMED))
+        policy = Policy(refuse=frozenset({NOT_CHECKED}))
+        again = init(CHANNEL, OLD, world.ports(), intent(overlay=NAMED, policy=policy))
+        assert (again.digest, again.published, again.hazards) == (first.digest, False, ())
+
+
+class TestImages:
+    def test_images_that_a_mirror_lacks_are_refused_and_asked_for_once(self, world: World) -> None:
+        images = NoImages()
+        ports = replace(world.ports(), images=images)
+        with pytest.raises(FirstRefused, match="is not there") as refused:
+            init(CHANNEL, OLD, ports, intent(flags={"registry": "mirror.example/fluxcd"}))
+        assert images.asked == 4
+        assert refused.value.hint.count("crane copy") == 4
+
+    def test_without_anybody_to_ask_nothing_is_pinned(self, world: World) -> None:
+        with pytest.raises(NobodyToAsk):
+            init(CHANNEL, OLD, world.ports(), intent(pin_images=True))

@@ -1,0 +1,164 @@
+"""An overlay that is made to be slow is told to be too much to be looked into, soon, and whatever makes it slow."""
+
+from __future__ import annotations
+
+import json
+from time import process_time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ci_automation.flux.hazard import Certainty
+from ci_automation.overlay import effort
+from ci_automation.overlay.effort import MAX_STEPS, Effort, TooMuch, size
+from ci_automation.overlay.preflight import Preflight
+from tests.unit.overlay.trees import PATH, check
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SECONDS = 20  # all steps take three on a quiet machine, and minutes before there was a limit
+MANY = 3_000
+OPERATION = {"op": "add", "path": "/data/x", "value": "1"}
+
+
+def config_map(name: str) -> str:
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{a: b}}\n"
+
+
+CONFIG_MAPS = "---\n".join(config_map(f"c{number}") for number in range(MANY))
+PODS = "---\n".join(
+    f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p{number}}}\nspec: {{containers: [{{image: x}}]}}\n"
+    for number in range(MANY)
+)
+
+
+def listing(own: str, **fields: Any) -> dict[str, object]:
+    """Return an overlay of the components, other objects, and what is done to them."""
+    return {"kustomization.yaml": {"resources": [PATH, "own.yaml"], **fields}, "own.yaml": own}
+
+
+def patches(operations: list[dict[str, Any]], *targets: dict[str, str]) -> dict[str, Any]:
+    return {"patches": [{"target": target, "patch": json.dumps(operations)} for target in targets]}
+
+
+def of_big(value: object) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "Big", "metadata": {"name": "big"}, "list": value})
+
+
+def replacing(number: int, **target: Any) -> dict[str, Any]:
+    source = {"kind": "ConfigMap", "name": "c1"}
+    select = {"select": {"kind": "ConfigMap"}, "fieldPaths": ["data.a"], **target}
+    return {"replacements": [{"source": source, "targets": [select] * number}]}
+
+
+def nested(depth: int, value: object) -> object:
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def pod(start: str) -> str:
+    spec = {"containers": [{"name": f"{start}{number}"} for number in range(MANY)]}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
+
+
+HOSTILE: dict[str, dict[str, object]] = {
+    "a patch for each of many objects": listing(
+        CONFIG_MAPS, **patches([OPERATION], *({"kind": "ConfigMap", "name": f"c{at}"} for at in range(MANY)))
+    ),
+    "many patches of all objects": listing(CONFIG_MAPS, **patches([OPERATION], *[{"kind": "ConfigMap"}] * MANY)),
+    "many strategic merge patches": listing(
+        CONFIG_MAPS, patches=[{"patch": config_map(f"c{number}")} for number in range(MANY)]
+    ),
+    "a selector of many labels": listing(
+        CONFIG_MAPS, **patches([OPERATION], *[{"labelSelector": ",".join(f"!a{at}" for at in range(500))}] * 100)
+    ),
+    "patterns that are slow to compile": listing(
+        CONFIG_MAPS, **patches([OPERATION], *({"name": f"{'a{999}' * 90}b{at}"} for at in range(MANY)))
+    ),
+    "many replacements": listing(CONFIG_MAPS, **replacing(MANY)),
+    "many that are rejected": listing(
+        CONFIG_MAPS, **replacing(1, reject=[{"name": f"x.*{number}"} for number in range(1_000)])
+    ),
+    "many images": listing(PODS, images=[{"name": f"n{number}"} for number in range(MANY)]),
+    "many replicas": listing(CONFIG_MAPS, replicas=[{"name": f"n{number}", "count": 1} for number in range(MANY)]),
+    "many labels": listing(CONFIG_MAPS, commonLabels={f"l{number}": "x" for number in range(MANY)}),
+    "many numbers in a long list": listing(
+        of_big([{"k": number} for number in range(20_000)]),
+        **patches([{"op": "replace", "path": "/list/0/k", "value": 5}] * 500, *[{"kind": "Big"}] * 50),
+    ),
+    "many numbers in lists in lists": listing(
+        of_big(nested(90, [1] * 20_000)),
+        **patches([{"op": "replace", "path": "/list" + "/0" * 90, "value": []}] * 500, {"kind": "Big"}),
+    ),
+    "copies": listing(
+        of_big([1] * 40_000),
+        **patches([{"op": "copy", "from": "/kind", "path": "/list/-"}] * 500, {"kind": "Big"}),
+    ),
+    "long lists that are merged": listing(pod("a"), patches=[{"patch": pod("b")}]),
+    "objects that patches delete": listing(
+        CONFIG_MAPS,
+        patches=[{"target": {"kind": "ConfigMap"}, "patch": config_map("any") + "$patch: delete\n"}],
+    ),
+    "a long patch, named again and again": {
+        "kustomization.yaml": {"resources": [PATH], "patches": [{"path": "p.yaml"}] * MANY},
+        "p.yaml": f"x: {'y' * 100_000}",
+    },
+    "the same base again and again": {
+        "kustomization.yaml": {"resources": [PATH, *["b"] * 400], "namespace": "x"},
+        "b/kustomization.yaml": {"resources": ["own.yaml"]},
+        "b/own.yaml": CONFIG_MAPS,
+    },
+    "many documents": listing("---\n".join("{kind: A, metadata: {name: a}}\n" for _ in range(20_000))),
+    "many folders": {f"f{number}/kustomization.yaml": {"resources": [f"../{PATH}"]} for number in range(MANY)},
+    "many folders, one after the other": {
+        f"f{number}/kustomization.yaml": {"resources": [f"../f{number + 1}"]} for number in range(MANY)
+    },
+}
+
+
+def told(name: str) -> tuple[str, Certainty, str]:
+    (hazard,) = check(HOSTILE[name]).hazards
+    return hazard.gate, hazard.certainty, hazard.sentence
+
+
+SENTENCE = "the overlay was not looked into: to follow what it does takes more than 2,000,000 steps"
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_whatever_is_much_is_counted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effort, "MAX_STEPS", MAX_STEPS // 10)
+    began = process_time()
+    assert told(name) == ("overlay", Certainty.UNCHECKED, SENTENCE)
+    assert process_time() - began < SECONDS
+
+
+def test_what_is_too_much_is_soon_told() -> None:
+    began = process_time()
+    assert told("many patches of all objects") == ("overlay", Certainty.UNCHECKED, SENTENCE)
+    assert process_time() - began < SECONDS
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param({"own.yaml": config_map("a")}, id="a file"),
+        pytest.param(listing(config_map("a"), **patches([OPERATION], {"kind": "ConfigMap"})), id="a patch"),
+        pytest.param({f"{at}.yaml": config_map(f"c{at}") for at in range(500)}, id="many files"),
+    ],
+)
+def test_what_people_write_is_looked_into(files: Mapping[str, object]) -> None:
+    assert check(files) == Preflight()
+
+
+def test_no_more_is_spent_than_there_is() -> None:
+    left = Effort()
+    left.spend(MAX_STEPS)
+    with pytest.raises(TooMuch):
+        left.spend(1)
+
+
+@pytest.mark.parametrize(("value", "found"), [(None, 1), ("abc", 1), ([1, {"a": []}], 4), (({"a": 1},), 3)])
+def test_the_size_of_a_value_is_the_number_of_its_values(value: object, found: int) -> None:
+    assert size(value) == found
