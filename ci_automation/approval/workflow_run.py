@@ -103,22 +103,17 @@ def _key(title: str, channel: Reference) -> str | None:
     return match["key"] if match else None
 
 
+@dataclass(frozen=True, slots=True)
 class WorkflowDesk:
     """The desk whose requests are runs of a workflow; the yes is given and judged in the run alone."""
 
-    def __init__(
-        self,
-        runs: Runs,
-        server: str,
-        branch: str,
-        channel: Reference,
-        settings: ApprovalConfig,
-        clock: Callable[[], datetime],
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._runs, self._server, self._branch = runs, server, branch
-        self._channel, self._settings = channel, settings
-        self._clock, self._sleep = clock, sleep
+    runs: Runs
+    server: str
+    branch: str
+    channel: Reference
+    settings: ApprovalConfig
+    clock: Callable[[], datetime]
+    sleep: Callable[[float], None] = time.sleep
 
     def granted(self, base: Digest) -> Granted | None:
         """Return None: what is agreed to in a run is published by that run."""
@@ -145,8 +140,8 @@ class WorkflowDesk:
             return Asked(
                 rejected.url, AskedState.KEPT, remark + "The workflow can be started by hand, with its inputs."
             )
-        name = self._settings.environment
-        if reason := unprotected(self._runs.environment(name), name):
+        name = self.settings.environment
+        if reason := unprotected(self.runs.environment(name), name):
             raise UnprotectedEnvironment(name, reason)
         return self._start(request, found)
 
@@ -156,29 +151,29 @@ class WorkflowDesk:
         self._cancel(self._standing(None).outdated)
 
     def _standing(self, key: str | None) -> Standing:
-        since = midnight(self._clock() - MEMORY)
-        runs = self._runs.runs(workflow=self._settings.workflow, event=_EVENT, since=since, limit=MOST_RUNS)
-        return standing(runs, self._channel, self._branch, key)
+        since = midnight(self.clock() - MEMORY)
+        runs = self.runs.runs(workflow=self.settings.workflow, event=_EVENT, since=since, limit=MOST_RUNS)
+        return standing(runs, self.channel, self.branch, key)
 
     def _cancel(self, runs: Iterable[Run]) -> None:
         for run in runs:
-            self._runs.cancel(run.id)
+            self.runs.cancel(run.id)
 
     def _rejected(self, ended: tuple[Run, ...]) -> Run | None:
         """Return the newest of the runs that people had a word on, if the word was no."""
         for run in ended[:_LAST_WORDS]:
-            if said := self._runs.run_approvals(run.id):
+            if said := self.runs.run_approvals(run.id):
                 return run if any(word.state == "rejected" for word in said) else None
         return None
 
     def _start(self, request: Request, before: Standing) -> Asked:
         again = "It is asked again, since an earlier run ended without a no. Reject it to be asked no more."
         remark = again if before.ended else ""
-        if started := self._runs.dispatch_workflow(self._settings.workflow, self._branch, inputs(request)):
+        if started := self.runs.dispatch_workflow(self.settings.workflow, self.branch, inputs(request)):
             return Asked(started.url, AskedState.OPENED, remark)
         for wait in _WAITS:
-            self._sleep(wait)
+            self.sleep(wait)
             if run := self._standing(request.key).asks:
                 return Asked(run.url, AskedState.OPENED, remark)
-        page = f"{self._server}/{self._runs.name}/actions/workflows/{self._settings.workflow}"
+        page = f"{self.server}/{self.runs.name}/actions/workflows/{self.settings.workflow}"
         return Asked(page, AskedState.OPENED, remark)

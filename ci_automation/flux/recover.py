@@ -87,9 +87,7 @@ def recover(text: str) -> Recovered:
         raise UnreadableComponents(f"it has more than {MAX_CHARACTERS} characters")
     head = _HEADER.match(text)
     version = head["version"] if head else _found(_VERSION_LABEL, text, "no version, in a header or a label")
-    # Kustomize sorts what it reads: without a header the order that Flux itself has by default is the likeliest.
-    deployments = images(text)
-    components = head["components"].split(",") if head else [name for name in COMPONENTS if name in deployments]
+    components = head["components"].split(",") if head else _usual_order(text)
     controllers = _of_kind("Deployment", text)
     defaults = Options()
     secret, watch, level, domain, tolerations = (
@@ -114,6 +112,12 @@ def recover(text: str) -> Recovered:
         )
     except InvalidVersion as error:
         raise UnreadableComponents(str(error)) from None
+
+
+def _usual_order(text: str) -> list[str]:
+    """Return the components in the order that Flux has by default, the likeliest where kustomize sorted the text."""
+    deployments = images(text)
+    return [name for name in COMPONENTS if name in deployments]
 
 
 def prove(text: str, recovered: Recovered, expected: str) -> None:
