@@ -37,6 +37,11 @@ class InvalidHold(VerificationFailed):
         super().__init__(f"the hold cannot be used: {reason}")
 
 
+def is_fit(text: str) -> bool:
+    """Return whether a hold can have a text: one that can be printed, in one line, and is not too long."""
+    return len(text) <= MAX_TEXT and text.isprintable()
+
+
 @dataclass(frozen=True, slots=True)
 class HoldStatement:
     """That what `channel` had, `refused_digest` with `refused_version`, is not to be taken again.
@@ -60,7 +65,7 @@ class HoldStatement:
     def __post_init__(self) -> None:
         """Raise `InvalidHold` where a part could not be printed, or a time is of no zone."""
         for what, text in (("channel", self.channel), ("publisher", self.by), ("reason", self.reason or "-")):
-            if not text or len(text) > MAX_TEXT or not text.isprintable():
+            if not text or not is_fit(text):
                 raise InvalidHold(f"its {what} is empty, too long, or cannot be printed")
         if self.run is not None and not (_URL.fullmatch(self.run) and len(self.run) <= MAX_TEXT):
             raise InvalidHold("its run is not the address of a page")

@@ -14,6 +14,8 @@ from ci_automation.cli.output import print_aside, print_json, print_text
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.load import load
 from ci_automation.config.load import schema as schema_of_config
+from ci_automation.report.acknowledge import ended
+from ci_automation.report.text import plain_text
 
 
 @click.group("config")
@@ -44,8 +46,8 @@ def validate(**options: Any) -> None:
     now = datetime.now(UTC)
     for artifact in config.artifacts:
         for each in artifact.policy.acknowledge:
-            if each.until <= now:
-                print_aside(f"{artifact.name}: the acknowledgement {each.fingerprint} ended on {each.until:%Y-%m-%d}")
+            if not each.is_on(now):
+                print_aside(plain_text(f"{artifact.name}: {ended(each)}"))
 
 
 @command.command("schema")

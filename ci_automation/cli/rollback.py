@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_automation.attestation.hold import MAX_TEXT
+from ci_automation.attestation.hold import MAX_TEXT, is_fit
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
 from ci_automation.cli.output import done_with_progress, print_json, print_parts, print_text
@@ -69,7 +69,7 @@ def command(artifact: str, *, yes: bool, **options: Any) -> None:
     flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --to v2.8.8 --reason "webhooks time out"
     """
     given = Given.of(options)
-    if len(options["reason"]) > MAX_TEXT or not options["reason"].isprintable():
+    if not is_fit(options["reason"]):
         raise UnfitReason
     until: datetime | None = options["until"]
     wish = Wish(options["to"], until.replace(tzinfo=UTC) if until else None, options["reason"], options["acknowledge"])

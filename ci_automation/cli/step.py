@@ -173,7 +173,7 @@ def promotions(inputs: Inputs, step: Step) -> tuple[Planned, ...]:
     Raises:
         UsageError: an input or the configuration cannot be used, or has none.
     """
-    given = replace(_given(inputs), adopt=False, yes=False)  # a promotion adopts nothing, whatever the inputs say
+    given = _given(replace(inputs, adopt=""))  # a promotion adopts nothing, whatever the inputs say
     config = configuration(given)
     if config is None:
         raise NothingNamed

@@ -77,10 +77,11 @@ class StepRefused(PolicyRefused):
     def __init__(self, channel: Reference, step: PlannedStep) -> None:
         word = "refused" if step.decision is Decision.REFUSED else "on hold"
         super().__init__(f"the step to {step.new_version} is {word}: {_why(step, step.decision)}")
-        if any(gate.gate == "hold" and gate.decision is Decision.HOLD for gate in step.gates):
+        held = step.decision is Decision.HOLD
+        if held and any(gate.gate == "hold" and gate.decision is Decision.HOLD for gate in step.gates):
             end = f"flux-manifests rollback {channel} --to {step.old_version} --until DATE"
             self.hint = f"Nothing was published. `{end}` ends the hold, with a DATE that has passed."
-        elif step.decision is Decision.HOLD:
+        elif held:
             self.hint = "Nothing was published. The time has to pass that the reason names, or the policy to change."
         else:
             self.hint = (

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ci_automation.errors import Error
 
 _MAX_OVERLAY_BYTES = 50 << 20
+_OPENED = {Path("/dev/fd"), Path("/proc/self/fd")}
 # What `flux push artifact` leaves out by default and every checkout has.
 _LEFT_OUT = frozenset({".git", ".gitignore", ".gitmodules", ".gitattributes"})
 
@@ -134,13 +135,14 @@ def _backwards(folder: Path | str) -> list[os.DirEntry[str]]:
 
 
 def read_file(path: Path, limit: int, refused: Callable[[str], Error]) -> bytes:
-    """Return the content of a regular file.
+    """Return the content of a regular file, or of a pipe that the shell opened: `diff <(flux install --export) ...`.
 
     Raises:
-        refused: it is not there, is no regular file, cannot be read, or has more than `limit` bytes.
+        refused: it is not there, is neither of them, cannot be read, or has more than `limit` bytes.
     """
     try:
-        if not path.is_file():  # reading a pipe would wait for ever
+        # Any other pipe may have nobody who writes, and would be waited for without end.
+        if not path.is_file() and not (path.parent in _OPENED and path.is_fifo()):
             raise refused("it is not a regular file" if path.exists() else "it is not there")
         with path.open("rb") as file:
             content = file.read(limit + 1)

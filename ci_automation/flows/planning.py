@@ -89,7 +89,7 @@ def _plan_from(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
     rendered = [first] if first else []
     base = first.after if first else base
     blocked: list[Rendered] = []
-    for wanted in _sequence(base, found.selection, intent):
+    for wanted in _sequence(base, found.selection, intent, begun=first is not None):
         try:
             step = render_step(base, wanted(base), ports, intent, found.releases)
         except _CANNOT_BE_MADE as error:
@@ -127,13 +127,13 @@ def _largest_by_itself(base: Base, found: Found, ports: Ports, intent: Intent) -
     return None
 
 
-def _sequence(base: Base, selection: Selection, intent: Intent) -> Iterator[Callable[[Base], Wanted]]:
-    """Yield the steps to try, each told by the base that it will have."""
+def _sequence(base: Base, selection: Selection, intent: Intent, *, begun: bool) -> Iterator[Callable[[Base], Wanted]]:
+    """Yield the steps to try, each told by the base that it will have; with one `begun` none happens before content."""
     options = base.options.with_flags(intent.flags)
     overlay = base.overlay if intent.overlay is None else beside_components(intent.overlay, base.path)
     pinned = wants_pins(base, intent)
     candidates = [it for it in selection.steps if it.release.version > base.version]
-    if candidates and candidates[0] is selection.steps[0] and candidates[0].decision is Decision.AUTO:
+    if not begun and candidates and candidates[0].decision is Decision.AUTO:
         first = candidates.pop(0)
         yield lambda now: _as_it_is(now, first)
     if (options, overlay.digest(), pinned) != (base.options, base.overlay.digest(), base.pinned) or base.edited:

@@ -162,7 +162,7 @@ def _acknowledged(it: Change | Hazard, situation: Situation) -> Acknowledgement 
         (
             given
             for given in situation.policy.acknowledge
-            if given.fingerprint == it.fingerprint and situation.now < given.until
+            if given.fingerprint == it.fingerprint and given.is_on(situation.now)
         ),
         None,
     )

@@ -103,6 +103,10 @@ class Acknowledgement:
         if not _FINGERPRINT.fullmatch(self.fingerprint):
             raise InvalidFingerprint(self.fingerprint)
 
+    def is_on(self, now: datetime) -> bool:
+        """Return whether its date is yet to come."""
+        return now < self.until
+
 
 # What turns a step that happens by itself into one that a person approves, where the policy does not say.
 ESCALATE = frozenset(

@@ -39,8 +39,16 @@ def idle_acknowledgements(
     found = {change.fingerprint for step in steps for change in step.changes}
     found |= {hazard.fingerprint for step in steps for hazard in step.hazards}
     for each in given if steps else ():
-        name = f"the acknowledgement {each.fingerprint} ({each.reason})"
-        if each.until <= now:
-            yield f"{name} ended on {each.until:%Y-%m-%d}"
+        if not each.is_on(now):
+            yield ended(each)
         elif each.fingerprint not in found:
-            yield f"{name} matches nothing in the steps of this plan"
+            yield f"{_named(each)} matches nothing in the steps of this plan"
+
+
+def ended(given: Acknowledgement) -> str:
+    """Return that the date of an acknowledgement has passed."""
+    return f"{_named(given)} ended on {given.until:%Y-%m-%d}"
+
+
+def _named(given: Acknowledgement) -> str:
+    return f"the acknowledgement {given.fingerprint} ({given.reason})"

@@ -121,8 +121,7 @@ class Findings:
 
     def acknowledging_suffices(self) -> bool:
         """Return whether the step would happen by itself, were each single change and hazard in it acknowledged."""
-        stops = [gate for gate in self.gates if gate.decision is not Decision.AUTO]
-        return all(gate.decision is Decision.APPROVAL and self.lists(gate) for gate in stops)
+        return all(self.lists(gate) for gate in self.gates if gate.decision is not Decision.AUTO)
 
     def lists(self, gate: Verdict) -> bool:
         """Return whether a gate is about the single changes or hazards, which are told for themselves."""

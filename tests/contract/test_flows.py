@@ -39,7 +39,7 @@ from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool
 from ci_automation.flux.release import ReleaseNotFound
 from ci_automation.flux.version import Step, Version
-from ci_automation.policy.decision import Decision
+from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import Action, MinorStep, Policy, SignatureFormat
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.verify import ForeignSignature, ensure_signed
@@ -110,6 +110,13 @@ class TestPlan:
         assert (patch.new_version, patch.decision) == (PATCH, Decision.AUTO)
         assert (minor.new_version, minor.decision) == (MINOR, Decision.APPROVAL)
         assert (patch.base, minor.base) == (plan.current, patch.target)
+
+    def test_what_is_passed_over_is_in_the_order_of_the_versions(self, world: World) -> None:
+        world.releases.samples += (release("v2.98.9", published_at=NOW.isoformat()), release("v3.0.0", like="v2.99.4"))
+        world.releases.without["v2.98.8"] = ("helm-controller",)
+        found = [it.version for it in make_plan(CHANNEL, world.ports(), intent()).plan.passed_over]
+        assert len(found) > 1
+        assert found == sorted(found)
 
     @pytest.mark.parametrize("step", MinorStep)
     def test_a_minor_that_its_content_makes_wait_does_not_stop_the_patch(self, world: World, step: MinorStep) -> None:
@@ -303,6 +310,14 @@ class TestApply:
         with pytest.raises(StepRefused, match="refused: rendering was never proven") as refusal:
             apply(plan, {plan.steps[0].target}, world.ports(), intent(unsafe_unproven_rendering=False))
         assert "`flux-manifests plan` lists what to do" in refusal.value.hint
+
+    def test_what_is_refused_besides_a_hold_is_not_told_to_end_it(self, world: World) -> None:
+        step = make_plan(CHANNEL, world.ports(), intent()).plan.steps[0]
+        gates = (Verdict("hold", Decision.HOLD, "later", ""), Verdict("removal", Decision.REFUSED, "gone", ""))
+        held = replace(step, gates=gates[:1], decision=Decision.HOLD)
+        assert "ends the hold" in StepRefused(CHANNEL, held).hint
+        refused = replace(step, gates=gates, decision=Decision.REFUSED)
+        assert "`flux-manifests plan` lists what to do" in StepRefused(CHANNEL, refused).hint
 
     @pytest.mark.parametrize(
         ("gate", "hint"),

@@ -119,6 +119,16 @@ class TestReadingAFile:
         with pytest.raises(UsageError, match="it is not a regular file"):
             read(tmp_path / "pipe")
 
+    @pytest.mark.parametrize("folder", ["/dev/fd", "/proc/self/fd"])
+    def test_takes_a_pipe_that_is_open_already(self, folder: str) -> None:
+        reading, writing = os.pipe()
+        try:
+            os.write(writing, b"1234")
+            os.close(writing)
+            assert read_file(Path(folder) / str(reading), 4, UnreadableFolder) == b"1234"
+        finally:
+            os.close(reading)
+
 
 class TestTree:
     def test_goes_into_a_new_or_an_empty_folder(self, tmp_path: Path) -> None:

@@ -298,7 +298,7 @@ def test_an_acknowledgement_that_ended_is_told_where_the_configuration_is_checke
     given = "{fingerprint: 0123456789abcdef, until: 2020-01-31, reason: of old}"
     desk.config(f"version: 1\nartifacts:\n- name: a\n  url: {CHANNEL}\n  acknowledge:\n  - {given}\n")
     ran = desk.ok("config", "validate")
-    assert ran.err == "a: the acknowledgement 0123456789abcdef ended on 2020-01-31\n"
+    assert ran.err == "a: the acknowledgement 0123456789abcdef (of old) ended on 2020-01-31\n"
     desk.init()
     assert "the acknowledgement 0123456789abcdef (of old) ended on 2020-01-31\n" in desk.ok("plan", "a").out
 

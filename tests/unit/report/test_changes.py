@@ -291,6 +291,14 @@ def test_a_fingerprint_that_looks_like_a_number_is_a_text_where_it_is_pasted(lik
     assert entry["fingerprint"] == like_a_number
 
 
+def test_what_is_to_be_acknowledged_is_all_of_it_only_where_that_is_enough() -> None:
+    refused = {STORED.fingerprint, TIGHTER.fingerprint}
+    asking = {WIDER.fingerprint, UNSEEN.fingerprint}
+    assert {each for each, _ in FOUND.to_acknowledge()} == refused
+    assert {each for each, _ in FOUND.to_acknowledge(every=True)} == refused | asking
+    assert {each for each, _ in replace(FOUND, gates=GATES[1:]).to_acknowledge()} == refused | asking
+
+
 def test_a_fingerprint_that_is_none_is_not_to_be_pasted() -> None:
     odd = replace(TIGHTER, fingerprint="x}\nacknowledge: []")
     assert Findings((odd,), gates=GATES).to_acknowledge() == ()
