@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -79,9 +79,11 @@ class Tree:
     """The files of an artifact, in no particular order. Empty directories are not kept."""
 
     files: tuple[File, ...]
+    by_path: Mapping[str, File] = field(init=False, repr=False, compare=False)  # the same, by their path
 
     def __post_init__(self) -> None:
         """Raise `UnfitPath` where two files have the same path, or one has the path of a directory."""
+        object.__setattr__(self, "by_path", MappingProxyType({file.path: file for file in self.files}))
         if taken := self.by_path.keys() & self.directories:
             raise UnfitPath(min(taken), "is a file and a directory at once")
         if len(self.by_path) != len(self.files):
@@ -90,11 +92,6 @@ class Tree:
 
     def __getitem__(self, path: str) -> bytes:
         return self.by_path[path].content
-
-    @property
-    def by_path(self) -> Mapping[str, File]:
-        """Return the files by their path."""
-        return MappingProxyType({file.path: file for file in self.files})
 
     @property
     def directories(self) -> frozenset[str]:

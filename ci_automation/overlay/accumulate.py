@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ci_automation.overlay.kustomization import Generated, Kustomization, Reference
 
 _MAX_VISITS = 500
+_MAX_ABOVE = 100  # each is some calls within calls
 _ADDED = 5  # steps for each object
 # A kustomization with nothing else only lists: what it gives is what it lists.
 _LISTS = frozenset({"apiVersion", "kind", "resources"})
@@ -55,7 +56,7 @@ class _Walk:
         """Return what was gathered, with what the kustomization in a folder adds, and does to it."""
         self._visits += 1
         self.result.folders.add(folder)
-        if folder in above or self._visits > _MAX_VISITS:
+        if len(above) >= _MAX_ABOVE or folder in above or self._visits > _MAX_VISITS:
             self._problem(f"{folder} refers to itself, or to too many others", place)
             return gathered
         try:

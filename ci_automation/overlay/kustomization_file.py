@@ -60,12 +60,10 @@ def read(tree: Tree, folder: str, effort: Effort) -> Kustomization | None:
         Unreadable: it is not what kustomize takes.
         TooMuch: to read it is more than what is left of the effort.
     """
-    by_path = tree.by_path
-    effort.spend(len(by_path))
-    files = [path for name in NAMES if (path := joined(folder, name)) in by_path]
+    files = [path for name in NAMES if (path := joined(folder, name)) in tree.by_path]
     if len(files) > 1:
         raise Unreadable(f"the folder has {len(files)} kustomizations")
-    return _Reader(by_path, files[0], folder, effort).read() if files else None
+    return _Reader(tree.by_path, files[0], folder, effort).read() if files else None
 
 
 def text_of(data: bytes) -> str:
@@ -151,12 +149,9 @@ class _Reader:
         )
 
     def _rule(self, path: tuple[str | int, ...], content: object, *files: Place) -> Rule:
-        return self._marked(path, hashlib.sha256(_written([path[0], content]).encode()), *files)
-
-    def _marked(self, path: tuple[str | int, ...], content: hashlib._Hash, *files: Place) -> Rule:
         """Return the rule at a path; two with the same content are told apart by which comes first."""
         field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)[1:]
-        mark = content.hexdigest()[:12]
+        mark = _hashed([path[0], content])[:12]
         self._marks[mark] = count = self._marks.get(mark, 0) + 1
         return Rule(field, (self._place(*path), *files), f"{mark}-{count}" if count > 1 else mark)
 
@@ -217,13 +212,11 @@ class _Reader:
     def _targets(
         self, at: tuple[str, int], entry: Mapping[str, Any], content: object, *files: Place
     ) -> Iterator[Replacement]:
-        shared = hashlib.sha256(f"[{_written(at[0])}, [{_written(content)}, ".encode())  # of [field, [content, number]]
+        shared = _hashed(content)  # once, however many targets there are
         for number, target in enumerate(_items(entry, "targets")):
             if isinstance(target, dict) and (select := Selector.of(target.get("select"))):
                 reject = tuple(selector for each in _items(target, "reject") if (selector := Selector.of(each)))
-                mark = shared.copy()
-                mark.update(f"{number}]]".encode())
-                rule = self._marked((*at, "targets", number), mark, *files)
+                rule = self._rule((*at, "targets", number), [shared, number], *files)
                 yield Replacement(rule, select, reject, tuple(map(text, _items(target, "fieldPaths"))))
 
     def _generated(self) -> Iterator[Generated]:
@@ -233,8 +226,8 @@ class _Reader:
                 yield Generated(self._place(*at), kind, namespace, name, behavior in ("merge", "replace"))
 
 
-def _written(content: object) -> str:
-    return json.dumps(content, sort_keys=True, default=str)
+def _hashed(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _items(value: Mapping[str, Any], key: str) -> list[Any]:

@@ -63,28 +63,19 @@ def preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None
     A kustomization that only lists files needs no kustomize. What is too much work to be looked into is not checked.
     """
     try:
-        return _preflight(old, new, components, _Builder(kustomize, Effort()))
+        return _preflight(old, new, components, kustomize, Effort())
     except TooMuch:
         sentence = f"the overlay was not looked into: to follow what it does takes more than {MAX_STEPS:,} steps"
         remedy = "split it into artifacts of their own, or look at the build yourself"
         return Preflight((Hazard(GATE, Certainty.UNCHECKED, "too much work", sentence, (), (remedy,)),))
 
 
-@dataclass(frozen=True, slots=True)
-class _Builder:
-    """What builds entries, if there is anything that does, and what is left of the work for them."""
-
-    kustomize: Kustomize | None
-    effort: Effort
-
-
-def _preflight(old: Tree, new: Tree, components: str, builder: _Builder) -> Preflight:
-    effort = builder.effort
+def _preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None, effort: Effort) -> Preflight:
     before = entries(old, components, effort) if old.files else ()
     same = before and old.without(components).digest() == new.without(components).digest()
     after = tuple(entry(new, each.folder, effort) for each in before) if same else entries(new, components, effort)
-    first = {each.folder: _outcome(each, builder) for each in before}
-    then = first if old == new else {each.folder: _outcome(each, builder) for each in after}
+    first = {each.folder: _outcome(each, kustomize) for each in before}
+    then = first if old == new else {each.folder: _outcome(each, kustomize) for each in after}
     known = {each.folder: each for each in before}
     hazards = [*_unreached(before, after, components)] if folders(new) else []
     is_step = bool(before) and old.by_path.get(components) != new.by_path.get(components)
@@ -110,7 +101,7 @@ def _printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in cut)
 
 
-def _outcome(each: Entry, builder: _Builder) -> Outcome:
+def _outcome(each: Entry, kustomize: Kustomize | None) -> Outcome:
     gathered = each.gathered
     if gathered.remotes:
         named = ", ".join(sorted({reference.path for reference in gathered.remotes}))
@@ -119,10 +110,10 @@ def _outcome(each: Entry, builder: _Builder) -> Outcome:
     if gathered.only_lists:
         error = gathered.problems[0].sentence if gathered.problems else ""
         return Outcome(gathered.ids, error, places=_places(gathered.problems[:1]))
-    if builder.kustomize is None:
+    if kustomize is None:
         return Outcome(gathered.ids, unchecked="there is no kustomize")
     try:
-        built = read_objects(builder.kustomize.build(each.tree, each.folder))
+        built = read_objects(kustomize.build(each.tree, each.folder))
     except (BuildFailed, UnreadableObjects) as error:
         return Outcome(gathered.ids, str(error), places=_places(gathered.problems))
     return Outcome(frozenset(found.id for found in built))

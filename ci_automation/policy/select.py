@@ -65,10 +65,11 @@ def select(situation: Situation, releases: Sequence[Release]) -> Selection:
 def _passed_over(newer: list[Candidate], steps: tuple[Candidate, ...]) -> Iterator[Candidate]:
     """Yield what is newer than the step of its kind; of what could be done too, the newest that is in no step."""
     last_of = {candidate.step: candidate.release.version for candidate in steps}
+    done = [candidate.release.version for candidate in steps if candidate.decision.is_actionable]
     newest_of = {candidate.step: candidate for candidate in newer}
     for candidate in newer:
         version = candidate.release.version
-        is_in_step = candidate.decision.is_actionable and version < steps[-1].release.version
+        is_in_step = candidate.decision.is_actionable and any(version < each for each in done)
         is_one_of_many = candidate.decision.is_actionable and candidate is not newest_of[candidate.step]
         if (candidate.step not in last_of or version > last_of[candidate.step]) and not (is_in_step or is_one_of_many):
             yield candidate

@@ -54,9 +54,9 @@ def first(found: Iterable[Change], file: ObjectId, *known: str) -> Iterator[Chan
     """Yield so many changes as somebody may go through, and that there are more; by `known` it is known which ones."""
     found = iter(found)
     yield from islice(found, _MAX_CHANGES)
-    if next(found, None):
-        text = f"differs in more than {_MAX_CHANGES:,} places; what else changes is not told"
-        yield Pair(file, MISSING, MISSING).change(ChangeKind.OTHER, Severity.DANGER, text, *map(repr, known))
+    text = f"differs in more than {_MAX_CHANGES:,} places; what else changes is not told"
+    for kind in sorted({change.kind for change in found}):  # each, since a policy may refuse its class
+        yield Pair(file, MISSING, MISSING).change(kind, Severity.DANGER, text, kind, *map(repr, known))
 
 
 def ordered(found: Iterable[Change]) -> tuple[Change, ...]:

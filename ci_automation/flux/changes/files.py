@@ -52,6 +52,7 @@ def overlay_changes(old: Tree, new: Tree) -> tuple[Change, ...]:
     pools = ([entry for file in side.values() for entry in file.entries] for side in sides)
     contents = (_digest(side.get(path)) for side in (before, after) for path in differing)
     found = list(first(object_changes(*pools), OVERLAY, *contents))
+    told = {change.object for change in found}
     for path in differing:
         name = ObjectId("", FILE, "", path)
         was, now = before.get(path), after.get(path)
@@ -60,7 +61,7 @@ def overlay_changes(old: Tree, new: Tree) -> tuple[Change, ...]:
             pair = Pair(name, was.executable, now.executable, "mode")
             found.append(pair.change(ChangeKind.OVERLAY_FILE, Severity.NOTICE, word))
         if path in sides[0] and path in sides[1]:
-            found += _layout(name, sides[0][path], sides[1][path], found)
+            found += _layout(name, sides[0][path], sides[1][path], told)
         elif not was or not now or was.content != now.content:
             word = "is new" if not was else "has other content" if now else "is gone"
             pair = Pair(name, MISSING, MISSING)
@@ -68,7 +69,7 @@ def overlay_changes(old: Tree, new: Tree) -> tuple[Change, ...]:
     return ordered(together(found, OVERLAY))
 
 
-def _layout(name: ObjectId, old: _Objects, new: _Objects, found: list[Change]) -> Iterator[Change]:
+def _layout(name: ObjectId, old: _Objects, new: _Objects, told: set[ObjectId]) -> Iterator[Change]:
     """Yield what changes in a file beside its objects, and that it differs where nothing else was found."""
     own = list(header_changes(old.parts, new.parts, name))
     yield from own
@@ -76,7 +77,7 @@ def _layout(name: ObjectId, old: _Objects, new: _Objects, found: list[Change]) -
     if before != after:
         here = Pair(name, sorted(map(str, before)), sorted(map(str, after)))
         yield here.change(ChangeKind.OVERLAY_FILE, Severity.INFO, "holds other objects than before")
-    elif old.text != new.text and not own and not any(change.object in after for change in found):
+    elif old.text != new.text and not own and told.isdisjoint(after):
         yield rewritten(name, old.text, new.text)
 
 
