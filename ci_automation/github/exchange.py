@@ -34,6 +34,7 @@ USER_AGENT = f"flux-manifests/{version('flux-manifests')}"
 TIMEOUT = 20  # seconds for a connection, and for each piece of an answer
 _LONGEST_ANSWER = 120.0  # seconds for a whole one
 _CHUNK = 64 << 10
+_MAX_HEADER_BYTES = 64 << 10
 _MANY_REASONS = 5
 _PORTS = {"http": 80, "https": 443}
 
@@ -172,6 +173,8 @@ def receive(response: requests.Response, limit: int, what: str) -> Reply:
         GitHubUnreachable: it does not come to its end in time.
     """
     with response:
+        if sum(map(len, (*response.headers, *response.headers.values()))) > _MAX_HEADER_BYTES:
+            raise GitHubAnswerTooLarge(f"the header of {what}", _MAX_HEADER_BYTES)
         declared = response.headers.get("Content-Length", "")
         if declared.isdecimal() and int(declared[:20]) > limit:
             raise GitHubAnswerTooLarge(what, limit)

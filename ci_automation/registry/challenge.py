@@ -25,8 +25,8 @@ class Challenge:
     def parse(cls, header: str) -> Self | None:
         """Return the challenge in a `WWW-Authenticate` header that we can meet, tokens first, or None."""
         found: list[tuple[str, dict[str, str]]] = []
-        position = 0
-        while match := _PART.match(header[:_MAX_LENGTH], position):
+        text, position = header[:_MAX_LENGTH], 0
+        while match := _PART.match(text, position):
             position = match.end()
             if match["scheme"]:
                 found.append((match["scheme"].lower(), {}))

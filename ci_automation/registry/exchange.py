@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_COMPLAINT_BYTES = 64 << 10
+MAX_HEADER_BYTES = 64 << 10  # of all names and values; http.client reads no more than 100 of them
 _MAX_TEXT = 300
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
@@ -100,6 +101,13 @@ class Answer:
         for secret in sorted(self.secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
+
+
+def read_headers(headers: Mapping[str, str]) -> dict[str, str] | None:
+    """Return headers by their names in lower case, or None where they are longer than any that are read."""
+    if sum(map(len, (*headers, *headers.values()))) > MAX_HEADER_BYTES:
+        return None
+    return {name.lower(): value for name, value in headers.items()}
 
 
 def printable(text: str, limit: int = _MAX_TEXT) -> str:

@@ -80,8 +80,8 @@ class UnexpectedAnswer(RegistryError):
 class AnswerTooLong(UnexpectedAnswer):
     """A registry sends more than what was asked for can have; reading stopped there."""
 
-    def __init__(self, host: str, cap: int) -> None:
-        super().__init__(f"{host} answered with more than the {cap} bytes that are read of this")
+    def __init__(self, host: str, cap: int, what: str = "this") -> None:
+        super().__init__(f"{host} answered with more than the {cap} bytes that are read of {what}")
 
 
 class ContentMismatch(RegistryError):

@@ -18,6 +18,7 @@ T = TypeVar("T")
 TRANSIENT = frozenset({429, 502, 503, 504})
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 30.0
+_MAX_DATE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,6 @@ def retry_after(answer: Answer, clock: Clock) -> float | None:
 
 def _seconds(date: str) -> float | None:
     try:
-        return parsedate_to_datetime(date).timestamp()
+        return parsedate_to_datetime(date[:_MAX_DATE]).timestamp()
     except (ValueError, OverflowError):
         return None

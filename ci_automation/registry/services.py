@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from ci_automation.registry.exchange import Answer
+from ci_automation.registry.exchange import MAX_HEADER_BYTES, Answer, read_headers
 from ci_automation.registry.network import Network, Origin
 from ci_automation.registry.retry import Again, Deadline, Patience, retry_after
 
@@ -90,6 +90,8 @@ class Exchange:
             )
             body = bytearray()
             with closing(response):
+                if (headers := read_headers(response.headers)) is None:
+                    raise failed(origin.host, f"its headers have more than {MAX_HEADER_BYTES} bytes", attempts)
                 while piece := response.read1(_CHUNK):
                     body += piece
                     if len(body) > call.cap:
@@ -101,7 +103,6 @@ class Exchange:
             reason, hopeless = _in_words(error)
             failure = failed(origin.host, reason, attempts)
             raise (failure if hopeless else Again(failure)) from None
-        headers = {name.lower(): value for name, value in response.headers.items()}
         return Answer(response.status, headers, bytes(body), call.url, call.secrets)
 
 

@@ -20,7 +20,7 @@ from oras.provider import Registry as OrasRegistry  # noqa: TID251 - this is the
 
 from ci_automation.errors import UsageError
 from ci_automation.registry.authorization import Authorization
-from ci_automation.registry.exchange import MAX_COMPLAINT_BYTES, Answer, Request
+from ci_automation.registry.exchange import MAX_COMPLAINT_BYTES, MAX_HEADER_BYTES, Answer, Request, read_headers
 from ci_automation.registry.network import Network, Origin, UnsafeAddress, base_url, followed, registry_host
 from ci_automation.registry.port import AccessDenied, AnswerTooLong, UnexpectedAnswer, Unreachable
 from ci_automation.registry.retry import TRANSIENT, Again, Clock, Deadline, retry_after
@@ -85,7 +85,7 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
             AccessDenied: 401 or 403, with the credentials that there are.
             Again: the connection failed, or the registry is busy; another attempt may succeed.
             Unreachable: no attempt would.
-            AnswerTooLong: it has more bytes than the request's cap.
+            AnswerTooLong: it has more bytes than the request's cap, or than headers may have.
             UnexpectedAnswer: it leads to where nobody should go.
         """
         response = self.do_request(
@@ -175,7 +175,10 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
     def _read(self, response: requests.Response, request: Request, deadline: Deadline) -> Answer:
         """Return a response as a value, its connection free for the next request."""
         host = Origin.of(response.url).host
-        headers = {name.lower(): value for name, value in response.headers.items()}
+        headers = read_headers(response.headers)
+        if headers is None:
+            response.close()
+            raise AnswerTooLong(host, MAX_HEADER_BYTES, "headers")
         failed = response.status_code != _OK
         cap = MAX_COMPLAINT_BYTES if failed else request.cap
         body = bytearray()

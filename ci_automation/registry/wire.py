@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 MAX_PAGES = 200
 STORED = frozenset({200, 201, 202, 204})  # 201 by the spec; not every registry is exact
-_NEXT = re.compile(r'<(?P<url>[^<>]*)>\s*;[^,]*\brel="?next\b')
 
 T = TypeVar("T")
 
@@ -102,10 +100,10 @@ class Wire:
         for _ in range(MAX_PAGES):
             answer = self.ask(request)
             yield answer
-            link = _NEXT.search(answer.headers.get("link", ""))
+            link = next_link(answer.headers.get("link", ""))
             if link is None:
                 return
-            url = self._transport.followed(answer, link["url"])
+            url = self._transport.followed(answer, link)
             if Origin.of(url) != Origin.of(self._base):
                 raise UnexpectedAnswer(f"{self.host} continues its list of {what} at another host")
             request = replace(request, url=url)
@@ -114,6 +112,17 @@ class Wire:
     def endless(self, what: str) -> UnexpectedAnswer:
         """Return the error of a list that is longer than anybody's."""
         return UnexpectedAnswer(f"{self.host} comes to no end of {what}")
+
+
+def next_link(header: str) -> str | None:
+    """Return the target of the first link in a `Link` header whose relation is `next`, in one pass over it."""
+    for link in header.split("<")[1:]:
+        target, _, parameters = link.partition(">")
+        for parameter in parameters.split(";")[1:]:
+            name, _, value = parameter.partition("=")
+            if name.strip().lower() == "rel" and "next" in value.strip(' \t,"').lower().split():
+                return target
+    return None
 
 
 def stated_digest(answer: Answer) -> Digest | None:

@@ -368,6 +368,23 @@ class TestLimits:
         server.answer = in_turn(Reply(307, headers=endless, then="drip"), MANIFEST)
         assert registry.manifest(at) == artifact()
 
+    @pytest.mark.parametrize("status", [200, 307, 401, 404, 503])
+    def test_headers_without_end_are_not_looked_at(
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference, status: int
+    ) -> None:
+        many = {f"Link-{number}": "<" * 1000 for number in range(70)}
+        server.answer = in_turn(Reply(status, headers=many))
+        with pytest.raises(UnexpectedAnswer, match="more than the 65536 bytes that are read of headers"):
+            registry.tags(at)
+        assert len(server.seen) == 1
+
+    def test_more_headers_than_anybody_sends_are_no_answer(
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference
+    ) -> None:
+        server.answer = in_turn(Reply(headers={f"X-{number}": "" for number in range(101)}))
+        with pytest.raises(Unreachable, match="the connection broke"):
+            registry.tags(at)
+
     def test_an_answer_that_drips_is_given_up_at_the_deadline(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference, time: Time
     ) -> None:

@@ -123,6 +123,12 @@ def test_an_answer_that_is_too_large_is_cut_off_and_not_asked_for_again(server: 
     assert len(server.seen) == 1
 
 
+def test_headers_without_end_are_not_looked_at(server: Server, exchange: Exchange) -> None:
+    server.answers = [(200, {f"Link-{number}": "<" * 1000 for number in range(70)}, b"")]
+    with pytest.raises(FulcioFailed, match="its headers have more than 65536 bytes"):
+        exchange.ask(Call("GET", server.url), FulcioFailed)
+
+
 def test_an_answer_that_drips_without_end_is_given_up(server: Server) -> None:
     server.answers = [(200, {}, 20.0)]
     started = time.monotonic()

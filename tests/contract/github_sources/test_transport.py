@@ -36,6 +36,13 @@ def test_an_answer_without_end_is_not_read_to_its_end(
     assert github.requests[0].sent < 10_000
 
 
+def test_headers_without_end_are_not_looked_at(github: FakeGitHub, source: Open) -> None:
+    many = {f"Link-{number}": "<" * 1000 for number in range(70)}
+    github.fault = times(1, Response(200, [], many))
+    with pytest.raises(GitHubAnswerTooLarge, match=r"the header of GET .* has more than 65536 bytes"):
+        source(None).list()
+
+
 def test_a_redirect_without_end_is_not_read_to_its_end(github: FakeGitHub, source: Open) -> None:
     github.fault = times(1, Response(302, bytes(1 << 20), {"Location": "/"}), "/releases/assets/")
     with pytest.raises(GitHubAnswerTooLarge, match="more than 65536 bytes"):

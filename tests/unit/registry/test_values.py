@@ -23,6 +23,7 @@ from ci_automation.registry.network import (
 )
 from ci_automation.registry.port import Complaint, NotFound, Unreachable
 from ci_automation.registry.retry import Again, Clock, Deadline, Patience
+from ci_automation.registry.wire import next_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -297,3 +298,29 @@ class TestPatience:
         with pytest.raises(Unreachable, match=f"{left} left"):
             patience.run(self.failing(*waits))
         assert slept == expected
+
+
+class TestLinks:
+    """`Link` headers (RFC 8288) as registries write them, and as an attacker might."""
+
+    @pytest.mark.parametrize(
+        ("header", "target"),
+        [
+            pytest.param("", None, id="none"),
+            pytest.param('</v2/a?last=b>; rel="next"', "/v2/a?last=b", id="quoted"),
+            pytest.param("</v2/a>; rel=next", "/v2/a", id="plain"),
+            pytest.param("</v2/a>;REL = NEXT", "/v2/a", id="in capitals"),
+            pytest.param("</v2/a>; rel='next'", None, id="in quotes that are none"),
+            pytest.param('</a>; rel="prev", </b>; rel="next", </c>; rel="last"', "/b", id="among others"),
+            pytest.param('</a>; title="x"; rel="prev next"', "/a", id="one of two relations"),
+            pytest.param('</a>; rel="nextish"', None, id="a word that begins like it"),
+            pytest.param("</a>; rel=next-page", None, id="another word"),
+            pytest.param('</a>; title="rel=next"', None, id="in a title"),
+            pytest.param("</a; rel=next", None, id="without an end"),
+            pytest.param("/a>; rel=next", None, id="without a beginning"),
+            pytest.param("<" * 50_000 + "a" * 10_000, None, id="nothing but beginnings"),
+            pytest.param("<>;" * 20_000, None, id="nothing but links"),
+        ],
+    )
+    def test_the_next_page(self, header: str, target: str | None) -> None:
+        assert next_link(header) == target
