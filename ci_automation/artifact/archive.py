@@ -4,6 +4,9 @@ What is refused follows the table of what source-controller and flux-operator do
 (`fluxcd/pkg/tar/untar.go`): what only one of them takes, or what ends up as another file than was packed, is refused
 here. The exceptions are symbolic links, which source-controller leaves out, and global pax headers, which `git archive`
 writes and clusters unpack as an empty file: both are left out here too.
+
+Before anything of others is signed, it is read with `exact`, which refuses these too: a person who is to trust an
+archive has to be shown all that any reader finds in it.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK = 1 << 16
 _MAX_MEMBERS = 10_000  # of a gzip file; those that compress in parallel write one for each 64 KiB or more
 _TYPE_BITS = ~0o7777
+_READABLE = 0o400  # by source-controller, whose files they are
 _REGULAR_BITS = frozenset({0, 0o100000})
 _LINK_BITS = frozenset({0, 0o120000})
 
@@ -31,6 +35,18 @@ class UnsafeArchive(VerificationFailed):
     """An archive is hostile, broken, or holds something that does not survive the way through a cluster."""
 
     hint = "Nothing was unpacked. Publish the artifact again from files that you trust."
+
+
+class HiddenContent(VerificationFailed):
+    """Some reader of an artifact finds something else in it than the files that we show."""
+
+    hint = (
+        "Nothing was signed. Push the files again with `flux push artifact`, which writes one layer of plain files, "
+        "and take that over."
+    )
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the artifact holds more than its list of files shows: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +58,26 @@ class Limits:
     compressed_bytes: int = 100 << 20
 
 
-def read_archive(data: bytes, limits: Limits = Limits()) -> Tree:  # a frozen value
+def read_archive(data: bytes, limits: Limits = Limits(), *, exact: bool = False) -> Tree:  # a frozen value
     """Return the files of a gzipped tar; directories are implied, symbolic links left out as source-controller does.
 
     A duplicate name replaces the earlier file, as in every tar; permission bits are reduced to executable or not.
+    With `exact` nothing is left out or replaced: what would be is refused.
 
     Raises:
         UnsafeArchive: not gzip, truncated, more than `limits`, or an entry that escapes, links or is no regular file.
+        HiddenContent: `exact`, and a reader could find something else than these files.
     """
+    content, members = _gunzip(data, limits)
+    if exact and members > 1:
+        raise HiddenContent(f"it is made of {members} gzip members, and some readers stop after the first")
     contents = _Contents()
     try:
-        for number, entry in enumerate(tar.entries(_gunzip(data, limits)), 1):
+        for number, entry in enumerate(tar.entries(content), 1):
             if number > limits.entries:
                 raise UnsafeArchive(f"the archive has more than {limits.entries} entries")
+            if exact:
+                contents.refuse_hidden(entry)
             contents.add(entry)
         return contents.tree()
     except tar.BrokenTar as error:
@@ -86,6 +109,24 @@ class _Contents:
         elif entry.kind != tar.SYMBOLIC_LINK or bits not in _LINK_BITS:
             raise UnsafeArchive(f"{path!r} is neither a regular file nor a directory")
 
+    def refuse_hidden(self, entry: tar.Entry) -> None:
+        """Check that the next entry is a file or a directory as it will be shown, and replaces nothing.
+
+        Raises:
+            HiddenContent: it is not, or does.
+        """
+        path = _cleaned(entry.name)
+        if entry.kind == tar.GLOBAL:
+            raise HiddenContent(f"{path!r} is a global pax header, which clusters unpack as an empty file")
+        if entry.kind == tar.SYMBOLIC_LINK:
+            raise HiddenContent(f"{path!r} is a symbolic link, which some readers follow and others leave out")
+        if entry.kind != tar.REGULAR:
+            return
+        if path in self._files:
+            raise HiddenContent(f"{path!r} is in it twice, and only the last of them would be shown")
+        if not entry.mode & _READABLE:
+            raise HiddenContent(f"{path!r} has the mode {entry.mode & 0o7777:04o}, with which clusters cannot read it")
+
     def tree(self) -> Tree:
         """Return the files.
 
@@ -111,18 +152,18 @@ def _cleaned(name: str) -> str:
     return "/".join(parts)
 
 
-def _gunzip(data: bytes, limits: Limits) -> bytes:
-    """Return the content of one or more gzip members, at most as much as the limits allow."""
+def _gunzip(data: bytes, limits: Limits) -> tuple[bytes, int]:
+    """Return the content of the gzip members, at most as much as the limits allow, and how many they are."""
     if len(data) > limits.compressed_bytes:
         raise UnsafeArchive(f"the archive has more than {limits.compressed_bytes} bytes")
     if not data.startswith(GZIP_MAGIC):
         raise UnsafeArchive("the archive is not gzip")
     content = bytearray()
     offset = 0
-    for _ in range(_MAX_MEMBERS):
+    for members in range(1, _MAX_MEMBERS + 1):
         offset = _gunzip_member(data, offset, content, limits.total_bytes)
         if offset == len(data):
-            return bytes(content)
+            return bytes(content), members
     raise UnsafeArchive(f"the archive has more than {_MAX_MEMBERS} gzip members")
 
 

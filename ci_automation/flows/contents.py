@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.archive import read_archive
-from ci_automation.artifact.manifest import InvalidManifest
+from ci_automation.artifact.archive import HiddenContent, read_archive
+from ci_automation.artifact.manifest import FLUX_LAYER, InvalidManifest
 from ci_automation.flux.pins import unpin
 from ci_automation.flux.recover import recover
 
 if TYPE_CHECKING:
+    from ci_automation.artifact.manifest import Descriptor, Manifest
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
@@ -53,6 +54,34 @@ def read_tree(observed: Observed, ports: Ports) -> Tree:
         UnsafeArchive: the layer is hostile or broken.
     """
     return read_archive(ports.registry.blob(observed.channel, observed.manifest.layers[0]))
+
+
+def read_shown(observed: Observed, ports: Ports) -> Tree:
+    """Return the files of an artifact that others made and we are to sign, if nobody finds anything else in it.
+
+    A cluster takes the first layer, or with `layerSelector` the first one of a media type. A layer of another type
+    than Flux's makes it a chart or an image, and a signature counts there too.
+
+    Raises:
+        HiddenContent: somebody could find something else.
+        UnsafeArchive: the layer is hostile or broken.
+    """
+    layer = only_layer(observed.manifest)
+    if layer.media_type != FLUX_LAYER:
+        raise HiddenContent(f"its layer is of the type {layer.media_type[:100]!r}, and Flux's is {FLUX_LAYER}")
+    return read_archive(ports.registry.blob(observed.channel, layer), exact=True)
+
+
+def only_layer(manifest: Manifest) -> Descriptor:
+    """Return the layer of an artifact that has just one.
+
+    Raises:
+        HiddenContent: it has more, and nothing looks into those.
+    """
+    first, *others = manifest.layers
+    if others:
+        raise HiddenContent(f"it has {len(others) + 1} layers, and clusters can select any of them")
+    return first
 
 
 def read_contents(observed: Observed, ports: Ports, intent: Intent) -> Contents:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import RegistryError, VerificationFailed
-from ci_automation.flows.contents import read_contents
+from ci_automation.flows.contents import only_layer, read_contents
 from ci_automation.flows.judging import findings, first_findings
 from ci_automation.flows.observe import accept_both, observe
 from ci_automation.flows.publication import holds, records
@@ -150,6 +150,7 @@ def consider(promotion: Promotion) -> Considered:
     if before is not None and before.digest == observed.digest:
         version = observed.version or read_contents(observed, promotion.origin, promotion.intent).version
         return Considered(promotion, observed, before, version, version)
+    only_layer(observed.manifest)
     contents = read_contents(observed, promotion.origin, promotion.intent)
     old = read_contents(before, promotion.ports, promotion.intent) if before else None
     considered = Considered(promotion, observed, before, contents.version, old.version if old else None)

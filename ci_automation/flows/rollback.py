@@ -15,7 +15,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.attestation.record import Record, channel_name
 from ci_automation.errors import Error, PolicyRefused
-from ci_automation.flows.contents import read_contents
+from ci_automation.flows.contents import read_contents, read_shown
 from ci_automation.flows.judging import findings
 from ci_automation.flows.observe import ChannelMoved, Trust, look_at
 from ci_automation.flows.publication import holds, past, records
@@ -251,6 +251,7 @@ def roll_back(proposal: Proposal, ports: Ports, intent: Intent) -> None:
         raise ChannelMoved(channel, shown.base, now)
     registry.put_blob(channel, CONFIG_BLOB)  # what another tool published may lack it
     if shown.signs:
+        read_shown(proposal.target, ports)
         ports.say(f"signing {shown.target} again")
         ensure_signed(registry, channel, shown.target, signer, intent.signature_format)
     _check_clusters(shown, ports)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -73,14 +74,16 @@ def adoption_text(adoption: Adoption) -> str:
         lines.append(f"{adoption.components} differs from {upstream}:")
         lines += [f"  {line}" for line in adoption.difference[:_LINES]]
         if (more := len(adoption.difference) - _LINES) > 0:
-            lines.append(f"  ... and {more} lines more")
+            at = adoption.channel.at_digest(adoption.digest)
+            lines.append(f"  ... and {more} lines more. Read them all before you say yes:")
+            lines.append(f"  {shlex.join(('flux-manifests', 'pull', str(at), 'FOLDER'))}")
     else:
         lines.append(f"{adoption.components} is {upstream}, byte for byte.")
     if not adoption.overlay:
         return plain_text("\n".join([*lines, "There is no other file."]))
     compared = f"compared with {adoption.compared_with}, which is signed" if adoption.compared_with else "not compared"
     lines.append(f"All other files ({compared}):")
-    rows = [(file.path, str(file.size), file.digest.short, file.change) for file in adoption.overlay]
+    rows = [(shlex.quote(file.path), str(file.size), file.digest.short, file.change) for file in adoption.overlay]
     lines.append(Table(("path", "bytes", "sha256", ""), tuple(rows)).to_text())
     return plain_text("\n".join(lines))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ci_automation.artifact.digest import Digest
 from tests.e2e.desk import CHANNEL, COMPONENTS, SIGNED, TRUSTED, UPDATE, approved, ours, packed, write_tree
 from tests.fakes.releases import write_releases
 from tests.fakes.world import OVERLAY, key_pem
@@ -247,6 +248,20 @@ class TestAdoption:
             "patches/limits.yaml": (str(len(OVERLAY["patches/limits.yaml"])), "same"),
         }
         assert desk.state() == before
+
+    def test_a_job_is_shown_all_that_it_signs_before_it_signs(self, desk: Desk) -> None:
+        overlay = write_tree(desk, "files", OVERLAY)
+        desk.ok("init", CHANNEL, "--flux-version", "v2.99.4", "--signing", "unsafe-unsigned", "--overlay", overlay)
+        digest = desk.ok("check", CHANNEL, "--output", "json").json["digest"]
+        ran = desk.ok(*UPDATE, "--adopt", "--yes", "-v")
+        shown, signing, _ = ran.err.partition(f"signing {digest} again")
+        assert signing
+        assert f"{CHANNEL} is at {digest}." in shown
+        assert "It is Flux v2.99.4 with Flux's own options." in shown
+        assert f"{COMPONENTS} is what Flux v2.99.4 renders with its options, byte for byte." in shown
+        rows = [line.split() for line in shown.splitlines()]
+        for file in OVERLAY.files:
+            assert [file.path, str(len(file.content)), Digest.of(file.content).short, "not", "compared"] in rows
 
     def test_without_a_key_the_signature_is_said_to_be_unchecked(self, desk: Desk) -> None:
         desk.init()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from ci_automation.artifact.archive import HiddenContent
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.tree import File, Tree
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.contents import read_tree
+from ci_automation.flows.contents import read_shown, read_tree
 from ci_automation.flows.history import immutable_references
 from ci_automation.flows.observe import Observed, Trust, look_at, observe
 from ci_automation.flows.publication import records
@@ -21,6 +24,9 @@ from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
+
+
+_IGNORE_FILE = ".sourceignore"  # of source-controller, which also drops its own list of files to ignore for it
 
 
 class NotAdopted(VerificationFailed):
@@ -55,6 +61,7 @@ def adopt(observed: Observed, problem: str, ports: Ports, intent: Intent) -> Obs
 
     Raises:
         NotAdopted: the person did not.
+        HiddenContent: what it holds cannot be shown to a person as clusters see it.
     """
     if not ports.confirm(_adoption(observed, problem, ports, intent)):
         raise NotAdopted(observed.channel) from None
@@ -62,7 +69,8 @@ def adopt(observed: Observed, problem: str, ports: Ports, intent: Intent) -> Obs
 
 
 def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) -> Adoption:
-    tree = read_tree(observed, ports)
+    tree = read_shown(observed, ports)
+    _require_clear_names(tree)
     path = tree.components_path(intent.components_file)
     recovered = recover(tree[path].decode(errors="replace"))
     upstream = rendering(fetch(recovered.version, ports), recovered.options, ports).text
@@ -83,6 +91,24 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         compared_with=signed,
         compared_options=_options(before, path),
     )
+
+
+def _require_clear_names(tree: Tree) -> None:
+    """Check that a list of the names tells a person which files clusters get.
+
+    Raises:
+        HiddenContent: it does not.
+    """
+    looks: dict[str, str] = {}
+    for path in sorted(tree.by_path):
+        if not path.isprintable():
+            raise HiddenContent(f"the name {path!a} has characters that nobody sees")
+        look = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", path).casefold())
+        if look in looks:
+            raise HiddenContent(f"{looks[look]!r} and {path!r} are two files whose names look alike")
+        looks[look] = path
+        if PurePosixPath(path).name == _IGNORE_FILE:
+            raise HiddenContent(f"with {path!r}, clusters leave out some of the files, and take others")
 
 
 def _options(tree: Tree, path: str) -> tuple[str, ...]:

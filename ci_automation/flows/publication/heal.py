@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.base import read_base
+from ci_automation.flows.contents import read_shown
 from ci_automation.flows.observe import Observed, Trust, look_at
 from ci_automation.flows.planning import Planned, make_plan
 from ci_automation.flows.publication import records
@@ -63,6 +64,7 @@ def plan_healed(channel: Reference, ports: Ports, intent: Intent) -> tuple[Plann
 
 
 def _sign(observed: Observed, signer: Signer, ports: Ports, intent: Intent) -> None:
+    read_shown(observed, ports)
     ports.say(f"signing {observed.digest} again")
     ports.registry.put_blob(observed.channel, CONFIG_BLOB)  # what another tool published may lack it
     ensure_signed(ports.registry, observed.channel, observed.digest, signer, intent.signature_format)

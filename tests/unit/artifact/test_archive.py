@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import os
+import re
 import tarfile
 import time
 from contextlib import suppress
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci_automation.artifact.archive import Limits, UnsafeArchive, read_archive, write_archive
+from ci_automation.artifact.archive import HiddenContent, Limits, UnsafeArchive, read_archive, write_archive
 from ci_automation.artifact.tree import File, Tree
 from tests.fakes import archives
 from tests.fakes.archives import CASES, by_python, entry, packed
@@ -182,6 +183,43 @@ class TestLimits:
         started = time.process_time()
         read_archive(packed(entry(b"x", records, b"x"), entry(b"a", b"1")))
         assert time.process_time() - started < 10
+
+
+HIDDEN = {
+    "several gzip members": "it is made of 2 gzip members",
+    "an empty gzip member": "it is made of 2 gzip members",
+    "a duplicate: the last wins": "'a' is in it twice",
+    "a symbolic link is left out": "'l' is a symbolic link",
+    "a symbolic link does not hide the file before it": "'a' is a symbolic link",
+    "GNU's long link": "'l' is a symbolic link",
+    "git archive's global header": "'pax_global_header' is a global pax header",
+    "Python's global header": "'@PaxHeader' is a global pax header",
+    "a global header names no other file": "'stray' is a global pax header",
+    "a global header ends the extensions before it": "'g' is a global pax header",
+    "no permissions at all": "'a' has the mode 0000",
+}
+
+
+class TestReadingExactly:
+    @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+    def test_gives_the_files_only_where_every_reader_finds_just_these(self, case: archives.Case) -> None:
+        if words := HIDDEN.get(case.name):
+            with pytest.raises(HiddenContent, match=re.escape(words)) as error:
+                read_archive(case.archive, exact=True)
+            assert error.value.exit_code == 10
+        elif isinstance(case.ours, str):
+            with pytest.raises((UnsafeArchive, HiddenContent)):
+                read_archive(case.archive, exact=True)
+        else:
+            assert {file.path: file.content for file in read_archive(case.archive, exact=True).files} == case.ours
+            assert case.ours == case.cluster
+
+    def test_every_case_of_something_hidden_is_there(self) -> None:
+        assert HIDDEN.keys() <= {case.name for case in CASES}
+
+    @given(trees)
+    def test_takes_whatever_we_write(self, tree: Tree) -> None:
+        assert in_order(read_archive(write_archive(tree), exact=True)) == in_order(tree)
 
 
 class TestWriting:

@@ -42,7 +42,8 @@ def test_a_difference_is_shown_and_an_endless_one_cut() -> None:
     text = adoption_text(replace(ADOPTION, difference=tuple(f"+line {n}" for n in range(100)), compared_with=None))
     assert "  +line 59\n" in text
     assert "+line 60" not in text
-    assert "... and 40 lines more" in text
+    assert "... and 40 lines more. Read them all" in text
+    assert f"flux-manifests pull oci://registry.example/acme/flux@{ADOPTION.digest} FOLDER\n" in text
     assert "(not compared)" in text
 
 
@@ -100,6 +101,12 @@ def test_of_edits_far_from_each_other_each_is_shown_and_what_is_between_is_not()
 def test_endless_differences_are_told_all_the_same() -> None:
     old, new = (b"\n".join(b"%d%s" % (n, mark) for n in range(3000)) for mark in (b"a", b"b"))
     assert len(difference(old, new)) == 6001
+
+
+def test_a_name_with_blanks_does_not_look_like_a_row_of_its_own() -> None:
+    name = "kustomization.yaml  12  0123456789ab  same"
+    text = adoption_text(replace(ADOPTION, overlay=(AdoptedFile(name, 7, Digest.of(b"b"), "new"),)))
+    assert f"\n'{name}'  7 " in text
 
 
 def test_no_other_file_is_said() -> None:
