@@ -49,5 +49,6 @@ def _credentials(reference: Reference, artifact: ArtifactConfig | None, given: G
             Variables(login.username_variable, login.password_variable) if login else None
             for login in (artifact.credentials.pull, artifact.credentials.push)
         )
-        source = NamedVariables(reference.repository.host, os.environ, pull, push, source)
+        host, token_host = reference.repository.host, artifact.credentials.token_host
+        source = NamedVariables(host, os.environ, pull, push, source, token_host)
     return source

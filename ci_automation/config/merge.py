@@ -61,7 +61,7 @@ def artifact(entry: sections.Artifact, defaults: sections.Defaults) -> ArtifactC
         policy=_policy(_over(defaults.policy, entry.policy) or rules.PolicySection(), entry, defaults),
         signing=SigningConfig(signing.mode, signing.key, signing.format or SignatureFormat.LEGACY),
         verify=_verify(verify),
-        credentials=CredentialsConfig(_login(credentials.pull), _login(credentials.push)),
+        credentials=CredentialsConfig(_login(credentials.pull), _login(credentials.push), credentials.token_host),
         trust_config=_either(entry.trust_config, defaults.trust_config),
         attestations=bool(_either(entry.attestations, defaults.attestations)),
         minimum_flux=entry.minimum_flux,

@@ -222,10 +222,11 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class CredentialsConfig:
-    """Where the credentials for a registry are, if not in Docker's files."""
+    """Where the credentials for a registry are, if not in Docker's files, and who else may be shown them."""
 
     pull: Login | None = None
     push: Login | None = None
+    token_host: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

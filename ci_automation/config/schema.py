@@ -28,6 +28,7 @@ from ci_automation.config.values import (
     Flags,
     FluxVersion,
     Folder,
+    Host,
     KeyLocation,
     Label,
     Name,
@@ -123,6 +124,8 @@ class CredentialsSection(Section):
 
     pull: LoginSection | None = None
     push: LoginSection | None = None
+    token_host: Host | None = None
+    """Another host that may be sent the registry's login, to get tokens from; only the registry itself if left out."""
 
 
 class Defaults(Section):

@@ -42,6 +42,7 @@ _REPOSITORY = re.compile(rf"{_OWNER}/(?!\.\.?$)[A-Za-z0-9._-]{{1,100}}")
 _WORKFLOW = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\.ya?ml")
 _FOLDER = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|$))[^/\x00-\x1f][^\x00-\x1f]*")
 _MAX_LABEL = 50
+_HOST = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}(?::[0-9]{1,5})?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _MAX_PATH = 1024
 KMS_SCHEMES = ("awskms", "gcpkms", "azurekms", "hashivault")
@@ -208,6 +209,7 @@ PublicKeyLocations = Annotated[
     BeforeValidator(_as_list, json_schema_input_type=str | list[str]),
 ]
 Variable = Annotated[str, _text(_variable)]
+Host = Annotated[str, _matching(_HOST, "a host, such as gitlab.example or gitlab.example:8443, in small letters")]
 User = Annotated[str, _matching(_USER, "the name of a user, such as octocat, without @")]
 Team = Annotated[str, _matching(_TEAM, "a team, such as acme/platform, without @")]
 TeamSlug = Annotated[str, _matching(re.compile(r"[a-z0-9][a-z0-9_-]{0,99}"), "the slug of a team, such as platform")]

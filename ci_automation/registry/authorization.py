@@ -15,15 +15,14 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from ci_automation.registry.challenge import Challenge
 from ci_automation.registry.exchange import Request, Scope, parsed_json, printable
-from ci_automation.registry.network import UnsafeAddress, check_address
-from ci_automation.registry.port import AccessDenied, UnexpectedAnswer
+from ci_automation.registry.network import Origin, UnsafeAddress, check_address, shares_credentials
+from ci_automation.registry.port import AccessDenied, UnexpectedAnswer, UnknownTokenHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.registry.credentials import Credential, Credentials
     from ci_automation.registry.exchange import Answer
-    from ci_automation.registry.network import Origin
     from ci_automation.registry.retry import Clock, Deadline
 
 CLIENT_ID = "flux-manifests"
@@ -180,6 +179,9 @@ class Authorization:
                 f"{self._registry.host} sends its clients for tokens to an address that is refused: {reason}"
                 f" ({printable(challenge.realm.partition('?')[0], 100)})"
             ) from None
+        realm = Origin.of(challenge.realm)
+        if credential is not None and not shares_credentials(self._registry, realm, self._known().token_host):
+            raise UnknownTokenHost(self._registry.host, printable(realm.host, 255))
         scope = Scope(key.repository)
         if credential is not None and credential.identity_token:
             form = {"grant_type": "refresh_token", "refresh_token": credential.identity_token, "client_id": CLIENT_ID}

@@ -76,10 +76,14 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Whose credentials read from a registry and whose write to it; None is nobody's."""
+    """Whose credentials read from a registry and whose write to it; None is nobody's.
+
+    `token_host` is another host whose token server they may be shown to.
+    """
 
     pull: Credential | None = None
     push: Credential | None = None
+    token_host: str | None = None
 
     @classmethod
     def both(cls, pull: Credential | None, push: Credential | None = None) -> Self:
@@ -129,20 +133,22 @@ class Variables:
 
 @dataclass(frozen=True, slots=True)
 class NamedVariables:
-    """Credentials of one host from variables that the configuration names; for all else, `otherwise` is asked."""
+    """What the configuration says of the credentials of one host; for all else, `otherwise` is asked."""
 
     host: str
     environment: Mapping[str, str] = field(repr=False)
     pull: Variables | None = None
     push: Variables | None = None
     otherwise: CredentialSource = field(default_factory=Anonymous)
+    token_host: str | None = None
 
     def for_host(self, host: str) -> Credentials:
         """Return what the variables hold, if they are for `host`."""
         if host != self.host:
             return self.otherwise.for_host(host)
         pull = self.pull.read(self.environment) if self.pull else self.otherwise.for_host(host).pull
-        return Credentials.both(pull, self.push.read(self.environment) if self.push else None)
+        push = self.push.read(self.environment) if self.push else pull
+        return Credentials(pull, push, self.token_host)
 
 
 @dataclass(frozen=True, slots=True)

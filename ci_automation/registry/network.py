@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 _PORTS = {"https": 443, "http": 80}
 _DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 
+# Registries whose credentials are meant for the token server of another host.
+_TOKEN_HOSTS = {
+    "registry-1.docker.io": "auth.docker.io",
+    "registry.digitalocean.com": "api.digitalocean.com",
+    "registry.gitlab.com": "gitlab.com",
+}
+
 
 class UnsafeAddress(ValueError):
     """An address is not one that may be followed; the text is the reason."""
@@ -115,6 +122,13 @@ def check_address(url: str, registry: Origin) -> None:
         raise UnsafeAddress("it is not https")
     if origin.name != registry.name and not registry.is_loopback and _is_inside(origin.name):
         raise UnsafeAddress("it is in a private network")
+
+
+def shares_credentials(registry: Origin, realm: Origin, token_host: str | None) -> bool:
+    """Return whether a token server may see a registry's credentials: it is the same host, known, or `token_host`."""
+    if realm.name == registry.name or (realm.is_loopback and registry.is_loopback):
+        return True
+    return realm.host in {_TOKEN_HOSTS.get(registry.host), token_host}
 
 
 def _is_inside(name: str) -> bool:

@@ -56,6 +56,18 @@ class AccessDenied(RegistryError):
         self.complaint = complaint
 
 
+class UnknownTokenHost(AccessDenied):
+    """A registry sends its clients for tokens to a host that its credentials are not known to be meant for."""
+
+    hint = (
+        "Nothing was sent there. If the registry's documentation names this host, name it as `tokenHost` under the "
+        "`credentials` of the artifact in the configuration."
+    )
+
+    def __init__(self, registry: str, host: str) -> None:
+        super().__init__(f"{registry} asks for its credentials to be sent to {host}, another host")
+
+
 class Unreachable(RegistryError):
     """A registry could not be spoken to: its name, its certificate, the network, or a time-out."""
 

@@ -7,7 +7,7 @@ import re
 import socket
 import struct
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
@@ -119,11 +119,12 @@ class Source:
     pull: Credential | None = ROBOT
     push: Credential | None = None
     asked: list[str] = field(default_factory=list)
+    token_host: str | None = None
 
     def for_host(self, host: str) -> Credentials:
         """Return them."""
         self.asked.append(host)
-        return Credentials.both(self.pull, self.push)
+        return replace(Credentials.both(self.pull, self.push), token_host=self.token_host)
 
 
 @dataclass

@@ -20,14 +20,16 @@ from cryptography.x509.oid import NameOID
 
 from ci_automation.artifact.manifest import FLUX_LAYER, Descriptor
 from ci_automation.artifact.reference import Reference
+from ci_automation.registry.credentials import Credential
 from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.network import Network
-from ci_automation.registry.port import AccessDenied, UnexpectedAnswer, Unreachable
+from ci_automation.registry.port import AccessDenied, UnexpectedAnswer, UnknownTokenHost, Unreachable
 from ci_automation.registry.retry import Clock, Patience
 from ci_automation.registry.transport import MissingCertificates
 from tests.contract.hostile_registry import (
     MANIFEST,
     PASSWORD,
+    ROBOT,
     USER,
     HostileRegistry,
     Reply,
@@ -168,14 +170,55 @@ class TestOverTls:
             opened(host).manifest(self.at(host))
         assert host in str(caught.value)
 
-    def test_tokens_may_come_from_another_host(self, secure: HostileRegistry, opened: Opened, network: Network) -> None:
+    @pytest.mark.parametrize(
+        ("token_host", "credential", "scheme"),
+        [
+            pytest.param("tokens.test", ROBOT, "Basic", id="a password, where it is configured"),
+            pytest.param("tokens.test", Credential("", "", "canary-identity"), None, id="an identity token, too"),
+            pytest.param(None, None, None, id="nobody's, wherever it is"),
+        ],
+    )
+    def test_tokens_may_come_from_another_host(
+        self,
+        secure: HostileRegistry,
+        opened: Opened,
+        network: Network,
+        token_host: str | None,
+        credential: Credential | None,
+        scheme: str | None,
+    ) -> None:
         wall = Wall(realm=f"https://tokens.test:{secure.port}/token")
         secure.answer = wall.answer
         host = f"registry.test:{secure.port}"
-        assert opened(host, None, network).manifest(self.at(host)) == artifact()
+        source = Source(credential, token_host=token_host and f"{token_host}:{secure.port}")
+        assert opened(host, source, network).manifest(self.at(host)) == artifact()
         assert [seen.headers["host"].partition(":")[0] for seen in secure.seen] == [
             *("registry.test", "tokens.test", "registry.test")
         ]
+        assert (secure.seen[1].authorization or "").partition(" ")[0] == (scheme or "")
+
+    @pytest.mark.parametrize(
+        "credential",
+        [pytest.param(ROBOT, id="a password"), pytest.param(Credential("", "", "canary-id"), id="a token")],
+    )
+    @pytest.mark.parametrize("token_host", [None, "other.test", "tokens.test"])
+    def test_no_credentials_go_to_a_token_server_that_only_the_registry_names(
+        self,
+        secure: HostileRegistry,
+        opened: Opened,
+        network: Network,
+        credential: Credential,
+        token_host: str | None,
+    ) -> None:
+        secure.answer = Wall(realm=f"https://tokens.test:{secure.port}/token").answer
+        host = f"registry.test:{secure.port}"
+        with pytest.raises(UnknownTokenHost) as caught:
+            opened(host, Source(credential, token_host=token_host), network).manifest(self.at(host))
+        assert str(caught.value) == (
+            f"{host} asks for its credentials to be sent to tokens.test:{secure.port}, another host"
+        )
+        assert "`tokenHost` under the `credentials` of the artifact" in caught.value.hint
+        assert [seen.headers["host"].partition(":")[0] for seen in secure.seen] == ["registry.test"]
 
     @pytest.mark.parametrize(
         "realm",

@@ -73,6 +73,7 @@ defaults:
   credentials:
     pull: {usernameVariable: PULL_USER, passwordVariable: PULL_PASSWORD}
     push: {usernameVariable: PUSH_USER, passwordVariable: PUSH_PASSWORD}
+    tokenHost: auth.example:8443
 artifacts:
   - name: production
     url: oci://ghcr.io/acme/flux-manifests:production
@@ -137,7 +138,9 @@ class TestWhatIsWritten:
             signing=SigningConfig(SigningMode.KEY, "env://COSIGN_KEY", SignatureFormat.BOTH),
             verify=VerifyConfig(("cosign.pub", "env://OLD_KEY")),
             credentials=CredentialsConfig(
-                pull=Login("PULL_USER", "PULL_PASSWORD"), push=Login("PUSH_USER", "PUSH_PASSWORD")
+                pull=Login("PULL_USER", "PULL_PASSWORD"),
+                push=Login("PUSH_USER", "PUSH_PASSWORD"),
+                token_host="auth.example:8443",
             ),
             trust_config="sigstore.json",
             attestations=True,
@@ -181,7 +184,9 @@ class TestWhatIsWritten:
         assert edge.verify == VerifyConfig(("cosign.pub", "env://OLD_KEY"))
         assert not edge.attestations
         assert edge.credentials == CredentialsConfig(
-            pull=Login("PULL_USER", "PULL_PASSWORD"), push=Login("EDGE_USER", "EDGE_PASSWORD")
+            pull=Login("PULL_USER", "PULL_PASSWORD"),
+            push=Login("EDGE_USER", "EDGE_PASSWORD"),
+            token_host="auth.example:8443",
         )
 
     def test_what_is_left_out_is_the_designs_default(self) -> None:
@@ -517,6 +522,16 @@ class TestWhatIsWrong:
                 with_artifact("credentials: {pull: {usernameVariable: A, passwordVariable: 'canary-hunter2!'}}"),
                 "the value itself must not be in this file",
                 id="a password",
+            ),
+            pytest.param(
+                with_artifact("credentials: {tokenHost: 'https://me:canary-hunter2@r.example'}"),
+                "not a host, such",
+                id="a URL",
+            ),
+            pytest.param(
+                with_artifact("credentials: {tokenHost: 'me:canary-hunter2@r.example'}"),
+                "not a host, such",
+                id="a user",
             ),
             pytest.param(
                 with_url("oci://me:canary-hunter2@r.example/a:b"),

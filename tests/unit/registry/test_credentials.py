@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -277,6 +278,12 @@ class TestVariables:
         assert source.for_host(HOST) == expected
         assert source.for_host("other.example") == Credentials()
         assert "reader" not in repr(source)
+
+    def test_a_token_host_goes_with_the_credentials_of_its_registry_alone(self) -> None:
+        docker = NamedVariables(HOST, self.ENVIRONMENT, Variables("R", "R_SECRET"))
+        source = NamedVariables(HOST, {}, otherwise=docker, token_host="auth.example")
+        assert source.for_host(HOST) == replace(docker.for_host(HOST), token_host="auth.example")
+        assert source.for_host("other.example") == Credentials()
 
     @pytest.mark.parametrize("variables", [Variables("R", "EMPTY"), Variables("ABSENT", "R_SECRET")])
     def test_one_that_is_not_set_is_named(self, variables: Variables) -> None:

@@ -20,6 +20,7 @@ from ci_automation.registry.network import (
     followed,
     registry_host,
     repository_path,
+    shares_credentials,
 )
 from ci_automation.registry.port import Complaint, NotFound, Unreachable
 from ci_automation.registry.retry import Again, Clock, Deadline, Patience
@@ -324,3 +325,32 @@ class TestLinks:
     )
     def test_the_next_page(self, header: str, target: str | None) -> None:
         assert next_link(header) == target
+
+
+class TestTokenServers:
+    """Which token server may be shown a registry's credentials; the registry itself names it."""
+
+    @pytest.mark.parametrize(
+        ("registry", "realm", "token_host", "shared"),
+        [
+            pytest.param("ghcr.io", "https://ghcr.io/token", None, True, id="the registry itself"),
+            pytest.param("r.example:5000", "https://r.example:5001/auth", None, True, id="another port of its host"),
+            pytest.param("docker.io", "https://auth.docker.io/token", None, True, id="Docker Hub's"),
+            pytest.param("registry.gitlab.com", "https://gitlab.com/jwt/auth", None, True, id="GitLab's"),
+            pytest.param("registry.digitalocean.com", "https://api.digitalocean.com/v2", None, True, id="DigitalOcean"),
+            pytest.param("ghcr.io", "https://auth.docker.io/token", None, False, id="Docker Hub's, of another"),
+            pytest.param("docker.io", "https://auth.docker.io:8443/", None, False, id="another port of another host"),
+            pytest.param("docker.io", "https://auth.docker.io.evil.example/", None, False, id="a longer name"),
+            pytest.param("r.example", "https://evil.r.example/", None, False, id="a host below"),
+            pytest.param("sub.r.example", "https://r.example/", None, False, id="the host above"),
+            pytest.param("r.example", "https://auth.example/", "auth.example", True, id="configured"),
+            pytest.param("r.example", "https://AUTH.example:443/", "auth.example", True, id="written otherwise"),
+            pytest.param("r.example", "https://auth.example:444/", "auth.example", False, id="on another port"),
+            pytest.param("docker.io", "https://auth.docker.io/", "auth.example", True, id="known, beside another"),
+            pytest.param("127.0.0.1:5000", "http://localhost:5001/", None, True, id="on this machine"),
+            pytest.param("r.example", "http://localhost:5001/", None, False, id="on this machine, of another"),
+        ],
+    )
+    def test_they_are(self, registry: str, realm: str, token_host: str | None, *, shared: bool) -> None:
+        own = Origin.of(base_url(registry_host(registry)))
+        assert shares_credentials(own, Origin.of(realm), token_host) is shared
