@@ -16,6 +16,9 @@ from ci_automation.flux.version import Version
 from ci_automation.report.changes import text_parts
 from ci_automation.report.findings import Findings
 
+_UNSIGNED = "It is unsigned: clusters that verify will refuse it. Sign with --signing key or --signing keyless."
+_NOT_CHECKED = "Its signature was not checked: neither a key nor an identity is given."
+
 
 @click.command("init")
 @click.argument("artifact")
@@ -35,7 +38,7 @@ def command(artifact: str, flux_version: str, **options: Any) -> None:
     The components are in flux-system/gotk-components.yaml, unless --components-file names another path: this is what
     the overlay's kustomization.yaml has to list. The artifact is signed before the channel names it. A channel that
     exists is left alone, unless it would be the same. What is sure to break clusters, such as an overlay that cannot be
-    built, is refused; what may break them is listed.
+    built or that leaves Flux out, is refused; what may break them is listed.
 
     \b
     flux-manifests init oci://ghcr.io/acme/flux-manifests:production --flux-version v2.9.4 \\
@@ -47,10 +50,17 @@ def command(artifact: str, flux_version: str, **options: Any) -> None:
     result = init(goal.channel, version, goal.ports, goal.intent)
     if given.output == "json":
         value = {"artifact": str(goal.channel), "version": str(result.version), "digest": str(result.digest)}
-        made = {"published": result.published, "components": result.path, "options": result.options.differing()}
+        made = {
+            "published": result.published,
+            "signed": result.signed,
+            "components": result.path,
+            "options": result.options.differing(),
+        }
         print_json({**value, **made, "hazards": [hazard.to_json() for hazard in result.hazards]})
         return
     verb = "published" if result.published else "is there already, with exactly this content"
     print_text(f"{goal.channel} {verb}: Flux {result.version}, {result.digest}\n  its components are in {result.path}")
+    if not result.signed:
+        print_text(_UNSIGNED if result.published else _NOT_CHECKED)
     if result.hazards:
         print_parts(text_parts(Findings(hazards=result.hazards, nothing_before=True)))

@@ -10,7 +10,7 @@ from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.images import pinned_components
 from ci_automation.flows.judging import first_findings
-from ci_automation.flows.observe import observe
+from ci_automation.flows.observe import Trust, observe
 from ci_automation.flows.publication.publish import Publication, publish, require_signer
 from ci_automation.flows.publication.settle import settle_record
 from ci_automation.flows.rendering.proof import UnprovenRendering, rendering
@@ -60,13 +60,17 @@ def _at(hazard: Hazard) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Initialised:
-    """The artifact that a channel begins with, whether it was published now, and what it may break then."""
+    """The artifact that a channel begins with, whether it was published now, and what it may break then.
+
+    `signed` says that this run verified its signature.
+    """
 
     version: Version
     digest: Digest
     options: Options
     path: str
     published: bool
+    signed: bool
     hazards: tuple[Hazard, ...] = ()  # but for those that are acknowledged
 
 
@@ -95,6 +99,7 @@ def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> 
     recipe = Recipe(version, release.commit, release.bundle.digest, options, components, overlay, path)
     composed = compose(recipe)
     hazards: tuple[Hazard, ...] = ()
+    signed = ports.signer is not None
     present = ports.registry.resolve(channel)
     if present is None:
         hazards = _let_through(channel, recipe, ports, intent)
@@ -102,8 +107,10 @@ def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> 
     elif present != composed.digest:
         raise ChannelExists(channel, present)
     else:
-        settle_record(observe(channel, ports), ports, intent)
-    return Initialised(version, composed.digest, options, path, present is None, hazards)
+        observed = observe(channel, ports)
+        signed = observed.trust is Trust.VERIFIED
+        settle_record(observed, ports, intent)
+    return Initialised(version, composed.digest, options, path, present is None, signed, hazards)
 
 
 def _let_through(channel: Reference, recipe: Recipe, ports: Ports, intent: Intent) -> tuple[Hazard, ...]:

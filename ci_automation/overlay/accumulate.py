@@ -83,6 +83,8 @@ class _Walk:
         self.result.only_lists &= found.is_usual and found.fields <= _LISTS
         for reference in found.files:
             self._is_remote(found, reference)
+        for reference in found.unknown:
+            self._problem(f"kustomize knows no field {reference.path}", reference.place)
 
     def _is_remote(self, found: Kustomization, reference: Reference) -> bool:
         """Return whether something is fetched; kustomize does so where the artifact has a folder that is called alike.

@@ -145,6 +145,8 @@ class Generated:
 class Kustomization:
     """What a kustomization file says: `fields` are all of its keys, `files` other files than objects that it reads.
 
+    `unknown` are the keys that kustomize refuses.
+
     `is_usual` says whether it is of the kind and the version that kustomize takes where nothing refers to it, and lists
     nothing but paths.
     """
@@ -154,6 +156,7 @@ class Kustomization:
     is_component: bool
     is_usual: bool
     fields: frozenset[str]
+    unknown: tuple[Reference, ...]
     resources: tuple[Reference, ...]
     components: tuple[Reference, ...]
     files: tuple[Reference, ...]

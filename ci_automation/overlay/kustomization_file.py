@@ -39,6 +39,14 @@ _MAX_FIELDS = 100  # kustomize knows 29, and refuses others
 _USUAL_KINDS = (None, "", "Kustomization")
 _USUAL_VERSIONS = (None, "", "kustomize.config.k8s.io/v1beta1")
 _FILES = ("crds", "configurations", "generators", "transformers", "validators")
+# As kustomize 5 has them (`types.Kustomization`), whose JSON decoder takes either case.
+_FIELDS = frozenset({
+    "apiversion", "kind", "metadata", "openapi", "nameprefix", "namesuffix", "namespace", "commonlabels", "labels",
+    "commonannotations", "patchesstrategicmerge", "patchesjson6902", "patches", "images", "imagetags",
+    "replacements", "replicas", "vars", "sortoptions", "resources", "components", "crds", "bases",
+    "configmapgenerator", "secretgenerator", "helmglobals", "helmcharts", "helmchartinflationgenerator",
+    "generatoroptions", "configurations", "generators", "transformers", "validators", "buildmetadata",
+})  # fmt: skip
 _GENERATORS = {"configMapGenerator": "ConfigMap", "secretGenerator": "Secret"}
 
 
@@ -108,6 +116,7 @@ class _Reader:
             and self._value.get("apiVersion") in _USUAL_VERSIONS
             and all(entry and isinstance(entry, str) for entry in _items(self._value, "resources")),
             fields=frozenset(self._value),
+            unknown=tuple(Reference(key, self._place(key)) for key in self._value if key.lower() not in _FIELDS),
             resources=(*self._references("resources"), *self._references("bases")),
             components=self._references("components"),
             files=tuple(reference for key in _FILES for reference in self._references(key)),

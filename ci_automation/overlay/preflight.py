@@ -13,6 +13,7 @@ from ci_automation.flux.changes.model import fingerprint
 from ci_automation.flux.changes.objects import read_objects
 from ci_automation.flux.changes.reading import UnreadableObjects
 from ci_automation.flux.hazard import Certainty, Hazard, Place
+from ci_automation.flux.inventory import inventory
 from ci_automation.overlay.compare import GATE, lost_targets
 from ci_automation.overlay.effort import MAX_STEPS, Effort, TooMuch
 from ci_automation.overlay.entries import ROOT, entries, entry, folders
@@ -31,6 +32,8 @@ _MAX_PROBLEMS = 5
 _SHOWN = 1_000
 # kustomize-controller drops such fields of the kustomization that it starts from before it builds.
 _IGNORED = "unknown field"
+_NEEDED = frozenset({"source-controller", "kustomize-controller"})  # without them a cluster takes no update any more
+_DEPLOYMENT = "Deployment/"
 _CONTENT = {
     "CustomResourceDefinition": "every object of its kind",
     "Namespace": "everything in it",
@@ -55,6 +58,10 @@ class Outcome:
     unchecked: str = ""
     places: tuple[Place, ...] = ()
 
+    def has_controller(self, name: str) -> bool:
+        """Return whether it has the Deployment of that name, perhaps with a prefix or a suffix."""
+        return any(it.kind == "Deployment" and name in it.name for it in self.ids)
+
 
 def preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None) -> Preflight:
     """Return what becomes of the overlay when a step replaces the files of `old` by those of `new`.
@@ -77,12 +84,13 @@ def _preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | Non
     first = {each.folder: _outcome(each, kustomize) for each in before}
     then = first if old == new else {each.folder: _outcome(each, kustomize) for each in after}
     known = {each.folder: each for each in before}
-    hazards = [*_unreached(before, after, components)] if folders(new) else []
+    hazards = [*_unreached(old, before, after, components)] if folders(new) else []
     is_step = bool(before) and old.by_path.get(components) != new.by_path.get(components)
     unbuilt = f"cannot be built{' with the new components' if is_step else ''}"
     for each in after:
         earlier = known.get(each.folder)
         hazards += _outcome_hazards(each, then[each.folder], first.get(each.folder), earlier, unbuilt)
+        hazards += _left_out(each, then[each.folder], first.get(each.folder), new[components])
         hazards += lost_targets(earlier.gathered if earlier else None, each.gathered, effort)
     pruned, added = _difference(before, after, first, then)
     hazards += _deleted(pruned, before, after, components)
@@ -129,15 +137,20 @@ def _outcome_hazards(
     """Yield what the build says, a failure in the words `unbuilt`; `earlier` was before, with the outcome `before`."""
     what = f"the overlay at {_path(each.folder)}"
     if now.error:
-        certainty = Certainty.POSSIBLE if _IGNORED in now.error else Certainty.CERTAIN
+        same = before is not None and before.error == now.error
+        ignored = _IGNORED in now.error
         sentence = f"{what} {unbuilt}: {now.error}"
         if before is not None and before.error:
-            same = before.error == now.error
             sentence += "; it is broken already" if same else f"; with the present ones neither: {before.error}"
         subject = f"{each.folder} {fingerprint(now.error)}"
         remedy = (
-            f"see it with `kustomize build {each.folder}` in the artifact's files: `flux-manifests pull` writes them"
+            "correct the field: clusters ignore it, with everything in it"
+            if ignored
+            else f"see it with `kustomize build {each.folder}` in the artifact's files: "
+            "`flux-manifests pull` writes them"
         )
+        # Clusters that live with an ignored field already go on to do so.
+        certainty = Certainty.POSSIBLE if ignored and same else Certainty.CERTAIN
         yield Hazard(GATE, certainty, subject, sentence, now.places, (remedy,))
     elif now.unchecked:
         yield _not_built(each, now, what)
@@ -166,7 +179,19 @@ def _not_built(each: Entry, now: Outcome, what: str) -> Hazard:
     return Hazard(GATE, certainty, f"{each.folder} {now.unchecked}", sentence, now.places, (remedy,))
 
 
-def _unreached(before: tuple[Entry, ...], after: tuple[Entry, ...], components: str) -> Iterator[Hazard]:
+def _left_out(each: Entry, now: Outcome, before: Outcome | None, components: bytes) -> Iterator[Hazard]:
+    """Yield a hazard for each controller of the components that the overlay deletes, and did not delete before."""
+    found = inventory(components.decode(errors="replace"))
+    names = sorted(it.removeprefix(_DEPLOYMENT) for it in found if it.startswith(_DEPLOYMENT))
+    for name in () if now.error else names:
+        if not now.has_controller(name) and (before is None or before.has_controller(name)):
+            certainty = Certainty.CERTAIN if name in _NEEDED else Certainty.POSSIBLE
+            sentence = f"the overlay at {_path(each.folder)} leaves out {name}: a Kustomization that prunes deletes it"
+            remedy = "take out what deletes it; `--components` says which controllers there are"
+            yield Hazard(GATE, certainty, f"{each.folder} leaves out {name}", sentence, (), (remedy,))
+
+
+def _unreached(old: Tree, before: tuple[Entry, ...], after: tuple[Entry, ...], components: str) -> Iterator[Hazard]:
     """Yield a hazard where the components file is in the artifact, and clusters may not get it."""
     if any(map(_is_usual, after)):
         return
@@ -175,8 +200,10 @@ def _unreached(before: tuple[Entry, ...], after: tuple[Entry, ...], components: 
         f"no kustomization lists {components}: clusters that apply a folder with one do not get Flux's components"
     )
     for each in after:
-        sentence += f"; only those whose path is {_path(each.folder)} do"
-    certainty = Certainty.CERTAIN if any(map(_is_usual, before)) else Certainty.POSSIBLE
+        sentence += f" (only those whose path is {_path(each.folder)} do)"
+    sentence += ", and delete Flux if they prune"
+    known = old.files and not any(map(_is_usual, before))
+    certainty = Certainty.POSSIBLE if known else Certainty.CERTAIN
     yield Hazard(GATE, certainty, f"{components} is in no kustomization", sentence, (), (remedy,))
 
 

@@ -24,6 +24,9 @@ ABSENT = b"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: absent, names
 BROKEN = Tree((File("kustomization.yaml", LISTED), File("absent.yaml", ABSENT)))
 PATCHED = Tree((File("kustomization.yaml", LISTED.replace(b"{path: absent.yaml}", b"")), File("a.yaml", b"a: 1\n")))
 NAMED = Tree((File("kustomization.yaml", b"namePrefix: own-\nresources: [flux-system/gotk-components.yaml]\n"),))
+MISSPELT = Tree((File("kustomization.yaml", LISTED.replace(b"patches", b"pathces")),))
+DELETED = LISTED.replace(b"{path: absent.yaml}", b"{path: deleted.yaml}")
+DELETING = Tree((File("kustomization.yaml", DELETED), File("deleted.yaml", b"kind: Deployment\n$patch: delete\n")))
 NOT_LISTED = Tree((File("kustomization.yaml", b"resources: []\n"),))
 
 
@@ -36,6 +39,10 @@ class Kustomize:
         assert folder == "."
         if "absent.yaml" in tree.by_path:
             raise BuildFailed("no matches for Id Deployment.v1.apps/absent.flux-system")
+        if b"pathces" in tree["kustomization.yaml"]:
+            raise BuildFailed('invalid Kustomization: json: unknown field "pathces"')
+        if "deleted.yaml" in tree.by_path:
+            return "apiVersion: v1\nkind: Namespace\nmetadata: {name: flux-system}\n"
         return tree["flux-system/gotk-components.yaml"].decode()
 
 
@@ -94,11 +101,24 @@ class TestOverlay:
         assert made.published
         assert [hazard.certainty for hazard in made.hazards] == [Certainty.ADVICE]  # that the patch hits nothing
 
-    def test_one_that_leaves_flux_out_is_published_and_told(self, world: World) -> None:
-        made = init(CHANNEL, OLD, replace(world.ports(), kustomize=Kustomize()), intent(overlay=NOT_LISTED))
-        assert made.published
-        assert [hazard.certainty for hazard in made.hazards] == [Certainty.POSSIBLE]
-        assert "no kustomization lists" in made.hazards[0].sentence
+    @pytest.mark.parametrize("kustomize", [Kustomize(), None], ids=["built", "read"])
+    def test_one_that_leaves_flux_out_is_refused(self, world: World, kustomize: Kustomize | None) -> None:
+        refused = refusal(world, NOT_LISTED, kustomize)
+        assert "no kustomization lists flux-system/gotk-components.yaml" in str(refused)
+        assert "delete Flux if they prune" in str(refused)
+        assert "list flux-system/gotk-components.yaml among the resources" in refused.hint
+
+    @pytest.mark.parametrize("kustomize", [Kustomize(), None], ids=["built", "read"])
+    def test_one_with_a_field_that_kustomize_does_not_know_is_refused(
+        self, world: World, kustomize: Kustomize | None
+    ) -> None:
+        refused = refusal(world, MISSPELT, kustomize)
+        assert "pathces" in str(refused)
+        assert "kustomization.yaml:2" in str(refused)
+
+    def test_one_that_deletes_flux_is_refused(self, world: World) -> None:
+        refused = refusal(world, DELETING, Kustomize())
+        assert "the overlay at ./ leaves out kustomize-controller" in str(refused)
 
     def test_one_that_nobody_could_build_is_published_and_told(self, world: World) -> None:
         made = init(CHANNEL, OLD, world.ports(), intent(overlay=NAMED))

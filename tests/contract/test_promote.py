@@ -28,7 +28,7 @@ from ci_automation.flux.crds.clusters import Clusters
 from ci_automation.flux.kubernetes import KubernetesRange
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import Hold
-from ci_automation.policy.model import STEPS, Action, Policy
+from ci_automation.policy.model import STEPS, Acknowledgement, Action, Policy
 from ci_automation.policy.promotion import Word
 from ci_automation.policy.ranges import Range
 from ci_automation.registry.port import NotFound
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from tests.fakes.registry import Asked
 
+UNLISTED = "f396640c83957312"  # the fingerprint of components that no kustomization lists
 STAGING = Reference.parse("oci://registry.example/acme/staging:stable")
 ELSEWHERE = Reference.parse("oci://edge.example/acme/flux:production")
 BESIDE = Reference.parse("oci://registry.example/acme/production:stable")
@@ -113,7 +114,7 @@ class Road:
     def publish(self, at: Reference, version: Version, **more: Any) -> Digest:
         """Publish a version on a channel, as a run would that renders it."""
         registry = self.here if at == self.source else self.there
-        took = intent(policy=everything(version), now=self.now, **{"overlay": OVERLAY, **more})
+        took = intent(**{"policy": everything(version), "now": self.now, "overlay": OVERLAY, **more})
         ports = self.ports(registry)
         if registry.resolve(at) is None:
             return init(at, version, ports, took).digest
@@ -530,7 +531,8 @@ class TestTheGates:
 
     def test_of_the_first_digest_everything_is_judged_that_needs_nothing_before_it(self) -> None:
         road = Road.to(ELSEWHERE)
-        kustomization = File("kustomization.yaml", b"resources: []\n")
+        listed = b"namePrefix: own-\nresources: [flux-system/gotk-components.yaml]\n"
+        kustomization = File("kustomization.yaml", listed)
         mirror = {"registry": "mirror.example/fluxcd"}
         wanted = road.publish(STAGING, OLD, overlay=Tree((kustomization,)), flags=mirror)
         ports = replace(road.ports(road.there), images=Nothing())
@@ -542,6 +544,16 @@ class TestTheGates:
         assert road.there.resolve(ELSEWHERE) is None
         assert (found.changes, found.pruned, found.nothing_before) == ((), (), True)
         assert not {"removal", "options", "files", "edits"} & {verdict.gate for verdict in found.gates}
+
+    def test_a_first_digest_without_flux_is_refused_however_it_came_to_the_source(self) -> None:
+        road = Road.to(ELSEWHERE)
+        unlisted = Tree((File("kustomization.yaml", b"resources: []\n"),))
+        accepted = Policy(acknowledge=(Acknowledgement(UNLISTED, NOW + timedelta(days=1), "a laboratory"),))
+        wanted = road.publish(STAGING, OLD, overlay=unlisted, policy=accepted)
+        considered = road.promote((wanted,)).considered
+        assert considered.decision is Decision.REFUSED
+        assert "delete Flux if they prune" in considered.reasons[0]
+        assert road.there.resolve(ELSEWHERE) is None
 
     def test_of_the_first_digest_each_gate_says_that_it_looked(self) -> None:
         road = Road.to(ELSEWHERE)

@@ -338,7 +338,8 @@ class TestJson:
 
     def test_init(self, desk: Desk) -> None:
         ran = desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", *SIGNED, "--output", "json")
-        assert set(ran.json) == {"artifact", "version", "digest", "published", "options", "components", "hazards"}
+        made = {"artifact", "version", "digest", "published", "signed", "options", "components", "hazards"}
+        assert set(ran.json) == made
         assert (ran.json["artifact"], ran.json["published"]) == (CHANNEL, True)
 
     @pytest.mark.parametrize("command", [("check", CHANNEL), ("plan", CHANNEL), UPDATE], ids=lambda it: it[0])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ci_automation.artifact.tree import COMPONENTS_PATH
+from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.flows import kustomize as adapter
 from ci_automation.flux.hazard import Certainty
 from ci_automation.overlay.effort import MAX_STEPS, Effort
@@ -29,8 +29,6 @@ from tests.real.overlays import (
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from ci_automation.artifact.tree import Tree
 
 LIST = {"resources": [COMPONENTS_PATH]}
 CONFIG_MAP = (
@@ -331,6 +329,30 @@ def test_what_does_not_fit_any_more_is_found(name: str, golden: Path) -> None:
 def both(old: Tree, new: Tree) -> Preflight:
     """Return what the preflight says."""
     return preflight(old, new, COMPONENTS_PATH, kustomize())
+
+
+DELETE = "$patch: delete\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: NAME, namespace: flux-system}\n"
+WITHOUT_FLUX: dict[str, tuple[dict[str, object], str]] = {
+    "a field that kustomize does not know": (overlay(pathces=[{"path": "a.yaml"}]), 'unknown field "pathces"'),
+    "components that are not listed": (
+        {"kustomization.yaml": {"resources": ["own.yaml"]}, "own.yaml": CONFIG_MAP},
+        "delete Flux if they prune",
+    ),
+    "a controller that is deleted": (
+        overlay(patches=[{"patch": DELETE.replace("NAME", "kustomize-controller")}]),
+        "leaves out kustomize-controller",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_FLUX)
+def test_a_first_overlay_that_takes_flux_out_is_certain(name: str, golden: Path) -> None:
+    files, sentence = WITHOUT_FLUX[name]
+    found = preflight(Tree(()), tree(golden, "v2.9.4", files), COMPONENTS_PATH, kustomize())
+    assert sentence in " | ".join(told(found, Certainty.CERTAIN))
+    # So it is where it comes later.
+    later = both(tree(golden, "v2.9.4", overlay()), tree(golden, "v2.9.4", files))
+    assert sentence in " | ".join(told(later, Certainty.CERTAIN))
 
 
 def test_an_argument_that_moved_is_found(golden: Path) -> None:

@@ -233,6 +233,12 @@ class TestWhatIsNone:
         assert found.fields == fields.keys()
 
 
+def test_a_field_that_kustomize_does_not_know_is_named_and_those_in_another_case_are_not() -> None:
+    found = read(tree({"kustomization.yaml": "Resources: []\npathces: []\nbuildMetadata: []\n"}), ".", Effort())
+    assert found is not None
+    assert [(it.path, str(it.place)) for it in found.unknown] == [("pathces", "kustomization.yaml:2")]
+
+
 @pytest.mark.parametrize(
     "path",
     [

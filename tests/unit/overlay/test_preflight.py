@@ -25,13 +25,14 @@ FEWER_ARGS = COMPONENTS.replace("[--log-level=info, --storage-path=/data]", "[--
 UNLABELED = COMPONENTS.replace("{part-of: flux, component: helm}", "{component: helm}")
 
 
+UNKNOWN = 'json: unknown field "foo"'
+LEFT_OUT = "the overlay at ./ leaves out"
 OTHER: dict[str, object] = {"kustomization.yaml": {"resources": ["own.yaml"]}, "own.yaml": MAP}
 
 
 SOME = (
-    f"no kustomization lists {PATH}: clusters that apply a folder with one do not get Flux's components; only "
-    f"those whose "
-    "path is ./flux-system do"
+    f"no kustomization lists {PATH}: clusters that apply a folder with one do not get Flux's components (only "
+    "those whose path is ./flux-system do), and delete Flux if they prune"
 )
 
 
@@ -118,10 +119,10 @@ class TestWhereNothingWasBefore:
         assert "already" not in found.hazards[0].sentence
         assert found.pruned == ()
 
-    def test_components_that_no_kustomization_lists_were_not_reached_before_either(self) -> None:
+    def test_components_that_no_kustomization_lists_are_certain(self) -> None:
         files = tree({"gotk-components.yaml": COMPONENTS, "kustomization.yaml": {"resources": []}})
         (hazard,) = preflight(Tree(()), files, "gotk-components.yaml", None).hazards
-        assert hazard.certainty is Certainty.POSSIBLE
+        assert hazard.certainty is Certainty.CERTAIN
 
 
 class TestWhatCannotBeBuilt:
@@ -154,9 +155,24 @@ class TestWhatCannotBeBuilt:
         (hazard,) = check(files, builder=failing(old="x", new="x")).hazards
         assert [str(place) for place in hazard.places] == ["kustomization.yaml:1"]
 
-    def test_for_an_unknown_field_may_be_built_in_a_cluster(self) -> None:
-        (hazard,) = check(PATCHED, builder=failing(new='json: unknown field "foo"')).hazards
-        assert hazard.certainty is Certainty.POSSIBLE
+    @pytest.mark.parametrize(
+        ("before", "certainty"),
+        [(None, Certainty.CERTAIN), ("another", Certainty.CERTAIN), (UNKNOWN, Certainty.POSSIBLE)],
+        ids=["new", "another before", "before too"],
+    )
+    def test_for_an_unknown_field_is_certain_unless_clusters_ignore_it_already(
+        self, before: str | None, certainty: Certainty
+    ) -> None:
+        builder = failing(new=UNKNOWN) if before is None else failing(old=before, new=UNKNOWN)
+        (hazard,) = check(PATCHED, builder=builder).hazards
+        assert hazard.certainty is certainty
+        assert hazard.remedies == ("correct the field: clusters ignore it, with everything in it",)
+
+    def test_an_unknown_field_is_told_without_kustomize_too(self) -> None:
+        old, new = tree(overlay()), tree(overlay(pathces=[]))
+        found = preflight(old, new, PATH, None)
+        assert ("certain", "the overlay at ./ cannot be built: kustomize knows no field pathces") in said(found)
+        assert [each for each in said(preflight(new, new, PATH, None)) if each[0] == "certain"] == []
 
     def test_is_no_yaml(self) -> None:
         builder = Builder({CHANGED.encode(): "a: ["})
@@ -382,7 +398,7 @@ class TestClustersThatDoNotGetTheComponents:
         files = {"flux-system/kustomization.yaml": {"resources": ["own.yaml"]}, "flux-system/own.yaml": MAP}
         ((certainty, sentence),) = said(check(files))
         assert certainty == "possible"
-        assert sentence.endswith("do not get Flux's components")
+        assert sentence.endswith("do not get Flux's components, and delete Flux if they prune")
 
     @pytest.mark.parametrize("before", [{}, overlay()], ids=["made", "listed"])
     def test_are_certain_where_they_got_them_before(self, before: dict[str, object]) -> None:
@@ -393,6 +409,25 @@ class TestClustersThatDoNotGetTheComponents:
                 SOME,
             )
         ]
+
+
+class TestControllersThatTheOverlayLeavesOut:
+    def test_are_certain_where_no_update_would_come_without_them(self) -> None:
+        builder = Builder({CHANGED.encode(): MAP})
+        told = {
+            ("possible", f"{LEFT_OUT} helm-controller: a Kustomization that prunes deletes it"),
+            ("certain", f"{LEFT_OUT} source-controller: a Kustomization that prunes deletes it"),
+        }
+        assert told < set(said(check(PATCHED, builder=builder)))
+        assert told == set(said(preflight(Tree(()), tree(PATCHED, CHANGED), PATH, builder)))
+
+    def test_are_none_where_they_were_left_out_before(self) -> None:
+        builder = Builder({CHANGED.encode(): MAP, COMPONENTS.encode(): MAP})
+        assert said(check(PATCHED, builder=builder)) == []
+
+    def test_are_none_that_have_another_name_now(self) -> None:
+        builder = Builder({CHANGED.encode(): CHANGED.replace("name: source-", "name: own-source-")})
+        assert said(check(PATCHED, builder=builder)) == []
 
 
 class TestWhatAPruneDeletes:

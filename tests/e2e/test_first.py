@@ -1,0 +1,87 @@
+"""What a channel may begin with, and that no later overlay takes Flux out of it either."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.desk import CHANNEL, COMPONENTS, SIGNED, TRUSTED, UPDATE, approved
+
+if TYPE_CHECKING:
+    from tests.e2e.desk import Desk
+
+INIT = ("init", CHANNEL, "--flux-version", "v2.98.5")
+UNSIGNED = (*INIT, "--signing", "unsafe-unsigned")
+GOOD = f"resources: [{COMPONENTS}]\n"
+OVERLAYS = {
+    "a field that kustomize does not know": (f"resources: [{COMPONENTS}]\npathces: [{{path: a.yaml}}]\n", "pathces"),
+    "no components": ("resources: [a.yaml]\n", f"no kustomization lists {COMPONENTS}"),
+    "a file that is not there": (f"resources: [{COMPONENTS}, b.yaml]\n", "b.yaml is not in the artifact"),
+}
+BAD = pytest.mark.parametrize(("kustomization", "told"), OVERLAYS.values(), ids=OVERLAYS)
+
+
+def overlay(desk: Desk, kustomization: str) -> tuple[str, str]:
+    """Write an overlay, and return the option that names it."""
+    desk.write("overlay/kustomization.yaml", kustomization)
+    desk.write("overlay/a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: flux-system}\n")
+    return ("--overlay", "overlay")
+
+
+class TestUnsigned:
+    def test_it_is_said(self, desk: Desk) -> None:
+        said = "It is unsigned: clusters that verify will refuse it."
+        assert said in desk.ok(*UNSIGNED).out
+        assert "Its signature was not checked" in desk.ok(*UNSIGNED).out  # of what is there already
+
+    def test_programs_are_told_too(self, desk: Desk) -> None:
+        assert desk.ok(*UNSIGNED, "--output", "json").json["signed"] is False
+
+    def test_of_what_is_signed_nothing_is_said(self, desk: Desk) -> None:
+        for _ in "published", "there already":
+            ran = desk.ok(*INIT, *SIGNED)
+            assert "unsigned" not in ran.out
+            assert "not checked" not in ran.out
+        assert desk.ok(*INIT, *SIGNED, "--output", "json").json["signed"] is True
+
+
+class TestAnOverlayThatTakesFluxOut:
+    @BAD
+    def test_begins_no_channel(self, desk: Desk, kustomization: str, told: str) -> None:
+        ran = desk.run(*INIT, *SIGNED, *overlay(desk, kustomization))
+        assert (ran.code, "code first-refused" in ran.err) == (11, True)
+        assert told in ran.err
+        assert not (desk.folder / "registry").exists()
+
+    @BAD
+    def test_is_planned_as_refused_and_never_published(self, desk: Desk, kustomization: str, told: str) -> None:
+        desk.init(*overlay(desk, GOOD))
+        new = overlay(desk, kustomization)
+        plan = desk.plan(*new)
+        step = next(step for step in plan["steps"] if step["decision"] == "refused")
+        assert any(told in reason for reason in step["reasons"])
+        refused = desk.run("apply", "plan.json", *approved(plan, plan["steps"].index(step)), *SIGNED, *new)
+        assert (refused.code, "code step-refused" in refused.err) == (11, True)
+        desk.ok(*UPDATE, *new)
+        desk.ok("pull", CHANNEL, "out", *TRUSTED)
+        assert desk.read("out/kustomization.yaml") == GOOD
+
+    @BAD
+    def test_is_no_first_promotion(self, desk: Desk, kustomization: str, told: str) -> None:
+        new = overlay(desk, kustomization)
+        refused = desk.run(*INIT, *SIGNED, *new, "--output", "json").error["message"]
+        fingerprints = [part.partition(")")[0] for part in refused.split(" (")[1:]]
+        known = [
+            f"{{fingerprint: '{it}', until: 2090-01-01, reason: a laboratory}}" for it in fingerprints if len(it) == 16
+        ]
+        desk.config(
+            f"version: 1\nartifacts:\n- {{name: staging, url: '{CHANNEL}', acknowledge: [{', '.join(known)}]}}\n"
+            "- {name: stable, url: 'layout:registry:stable'}\n"
+        )
+        desk.ok("init", "staging", "--flux-version", "v2.98.5", *SIGNED, *new)
+        digest = desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"]
+        ran = desk.run("promote", "--from", "staging", "--to", "stable", "--approve", digest, *SIGNED)
+        assert ran.code == 11
+        assert told in ran.out + ran.err
+        assert desk.run("verify", "stable", *TRUSTED).code == 20
