@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 LAUNCHER = Path(confined.__file__)
-PARTS = ("network", "files")  # what the launcher takes away, in its words
 _MAX_COMPLAINT = 1 << 16
 _GET_DUMPABLE, _SET_DUMPABLE = 3, 4  # linux/prctl.h
 _NONE = (ctypes.c_ulong(0),) * 4
@@ -29,30 +27,31 @@ _NONE = (ctypes.c_ulong(0),) * 4
 class Ended:
     """How a confined program ended; `code` is None where it was stopped, and negative where a signal ended it.
 
-    `in_reach` says what of network and files could not be cut off while it ran.
+    `files_in_reach` says that the user's files could not be cut off while it ran, `unstarted` why it never did.
     """
 
     code: int | None
     output: bytes
     complaint: str
-    in_reach: tuple[str, ...]
+    files_in_reach: bool
+    unstarted: str = ""
 
 
-def run(command: Sequence[str], seconds: float) -> Ended:
-    """Run a program that lies in a folder of its own, and return how it ended; that folder is all that it has.
+def run(command: Sequence[str], folder: Path, seconds: float) -> Ended:
+    """Run a program and return how it ended; the files in `folder`, where it runs, are all that it has.
 
-    Its output goes to files without a name, whose size is limited: nothing waits for a process that it left behind.
+    It is one process: the kernel refuses it any other, so that nothing of it is left when this returns. Its output goes
+    to files without a name, whose size is limited.
     """
-    folder = str(Path(command[0]).parent)
     told, report = os.pipe()
     with _closed(), TemporaryFile() as output, TemporaryFile() as complaint, os.fdopen(told, "rb") as telling:
         try:
             process = subprocess.Popen(  # noqa: S603  # the caller vouches for the program
-                [sys.executable, "-I", "-S", str(LAUNCHER), str(report), *command],
+                [sys.executable, "-I", "-S", str(LAUNCHER), str(report), str(folder), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=complaint,
-                env=_environment(folder),
+                env=_environment(str(folder)),
                 cwd=folder,
                 pass_fds=(report,),
                 start_new_session=True,
@@ -64,18 +63,15 @@ def run(command: Sequence[str], seconds: float) -> Ended:
             with suppress(subprocess.TimeoutExpired):
                 code = process.wait(seconds)
         finally:
-            with suppress(ProcessLookupError):  # what it left behind goes too
-                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
             process.wait()
         output.seek(0)
         complaint.seek(0)
-        cut_off = telling.read().decode().split()
-        return Ended(
-            code,
-            output.read(confined.MAX_OUTPUT_BYTES),
-            complaint.read(_MAX_COMPLAINT).decode(errors="replace"),
-            tuple(part for part in PARTS if part not in cut_off),
-        )
+        cut_off, begun, unstarted = telling.read().decode(errors="replace").partition("\n")
+        said = complaint.read(_MAX_COMPLAINT).decode(errors="replace")
+        if not begun and code:
+            unstarted = "it could not be confined"
+        return Ended(code, output.read(confined.MAX_OUTPUT_BYTES), said, not cut_off, unstarted.strip())
 
 
 def _environment(folder: str) -> dict[str, str]:

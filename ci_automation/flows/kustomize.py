@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -14,15 +15,16 @@ from typing import TYPE_CHECKING
 from ci_automation.flows import confinement
 from ci_automation.flows.rendering.confined import MAX_OUTPUT_BYTES
 from ci_automation.overlay.complaint import innermost
-from ci_automation.overlay.port import BuildFailed
+from ci_automation.overlay.port import BuildFailed, KustomizeUnusable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.tree import Tree
+    from ci_automation.errors import Error
 
-_NAME = "kustomize"
+_PROGRAMS = (("kustomize", "build"), ("kubectl", "kustomize"))
 _OF_THE_IMAGE = "/opt/flux-manifests/bin"  # the Dockerfile puts it there; in a job, PATH is the workflow's
 _SECONDS = 20  # a build takes a quarter of one
 _SHOWN = 500
@@ -31,17 +33,28 @@ _REMEMBERED = 4
 # Files beside a kustomization's folder: kustomize by itself refuses them, and kustomize-controller takes those that the
 # artifact has (`SecureBuild` of fluxcd/pkg/kustomize).
 _OUTSIDE = " is not in or below "
-_ERROR = re.compile(r"^Error: (.*)", re.MULTILINE | re.DOTALL)  # before it are warnings
+_ERROR = re.compile(r"^[Ee]rror: (.*)", re.MULTILINE | re.DOTALL)  # before it are warnings
+_LOGGED = re.compile(
+    r'^E\d{4} .* err="(.*)"$', re.DOTALL
+)  # as the kubectl of Google's SDK says it, with time and process
 _EVERYWHERE = ("--load-restrictor", "LoadRestrictionsNone")
 
 
 def find_kustomize(environment: Mapping[str, str]) -> Confined | None:
-    """Return the kustomize of the image, else the one on `PATH`; None where there is none, or no way to confine it."""
+    """Return the kustomize of the image, else the one on `PATH`, else kubectl's; None without any, or off Linux.
+
+    A script comes last: it is the shim of a version manager, and cannot start what it stands for where it is confined.
+    """
     if sys.platform != "linux":
         return None
     places = [_OF_THE_IMAGE, *environment.get("PATH", "").split(os.pathsep)]
-    found = shutil.which(_NAME, path=os.pathsep.join(place for place in places if Path(place).is_absolute()))
-    return Confined(Path(found)) if found else None
+    found = [
+        Confined(Path(program), verb)
+        for name, verb in _PROGRAMS
+        for place in places
+        if Path(place).is_absolute() and (program := shutil.which(name, path=place))
+    ]
+    return min(found, key=lambda each: _is_script(each.program), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +62,15 @@ class Confined:
     """The program at a path; of its last builds it remembers what came out, since steps share their files."""
 
     program: Path
-    _built: dict[tuple[Digest, str], str | BuildFailed] = field(default_factory=dict, repr=False, compare=False)
+    verb: str = "build"
+    _built: dict[tuple[Digest, str], str | Error] = field(default_factory=dict, repr=False, compare=False)
 
     def build(self, tree: Tree, folder: str) -> str:
         """Return the YAML that the kustomization in `folder` of `tree` gives.
 
         Raises:
             BuildFailed: it gives none, or takes too long, too much memory or too much output.
+            KustomizeUnusable: the program cannot be started, or there is no room for the files.
         """
         key = (tree.digest(), folder)
         if key not in self._built:
@@ -63,31 +78,51 @@ class Confined:
                 del self._built[next(iter(self._built))]
             self._built[key] = self._tried(tree, folder)
         built = self._built[key]
-        if isinstance(built, BuildFailed):
-            raise BuildFailed(str(built))
-        return built
+        if isinstance(built, str):
+            return built
+        raise type(built)(str(built))
 
-    def _tried(self, tree: Tree, folder: str) -> str | BuildFailed:
+    def _tried(self, tree: Tree, folder: str) -> str | Error:
         try:
             return self._build(tree, folder)
-        except BuildFailed as error:
-            return BuildFailed(str(error))  # without what it was raised in
+        except (BuildFailed, KustomizeUnusable) as error:
+            return type(error)(str(error))  # without what it was raised in
 
     def _build(self, tree: Tree, folder: str) -> str:
-        with TemporaryDirectory(prefix=f"{_NAME}-") as place:
-            own = Path(place).resolve()
-            program, root = own / _NAME, own / "tree"
-            try:
-                shutil.copyfile(self.program, program)
-                program.chmod(0o700)
+        try:
+            with TemporaryDirectory(prefix="kustomize-") as place:
+                own = Path(place).resolve()
+                root = own / "tree"
                 _write(tree, root)
-            except OSError as error:
-                raise BuildFailed(f"the files cannot be written down for kustomize: {error.strerror}") from None
-            command = [str(program), "build", str(root / folder)]
-            ended = confinement.run(command, _SECONDS)
-            if ended.code and _OUTSIDE in ended.complaint and "files" not in ended.in_reach:
-                ended = confinement.run([*command, *_EVERYWHERE], _SECONDS)
-            return _text(ended, str(root))
+                return _text(self._run(own, str(root / folder)), str(root))
+        except OSError as error:
+            kind = BuildFailed if error.errno == errno.ENAMETOOLONG else KustomizeUnusable
+            raise kind(f"the files cannot be written down for kustomize: {error.strerror}") from None
+
+    def _run(self, own: Path, root: str) -> confinement.Ended:
+        """Return how a build ended, if the program can be run at all."""
+        command = [str(self.program), self.verb]
+        ended = confinement.run([*command, root], own, _SECONDS)
+        if ended.code and _OUTSIDE in ended.complaint and not ended.files_in_reach:
+            ended = confinement.run([*command, root, *_EVERYWHERE], own, _SECONDS)
+        if ended.code:  # is it the files, or the program?
+            helped = ended if ended.unstarted else confinement.run([*command, "--help"], own, _SECONDS)
+            if helped.code != 0:
+                raise KustomizeUnusable(f"kustomize could not be started: {self._why(helped)}")
+        return ended
+
+    def _why(self, ended: confinement.Ended) -> str:
+        if _is_script(self.program):
+            return f"{self.program} is a script, such as version managers put in a program's place"
+        return ended.unstarted or _said(ended.complaint) or f"{self.program} ended with the code {ended.code}"
+
+
+def _is_script(program: Path) -> bool:
+    try:
+        with program.open("rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return False
 
 
 def _write(tree: Tree, root: Path) -> None:
@@ -114,8 +149,12 @@ def _text(ended: confinement.Ended, root: str) -> str:
         raise BuildFailed("what kustomize printed is not text") from None
 
 
-def _said(complaint: str, root: str) -> str:
+def _said(complaint: str, root: str = "") -> str:
     """Return kustomize's error as one line, with the artifact's own paths and nothing that could control a terminal."""
-    found = _ERROR.search(complaint)
-    said = " ".join((found[1] if found else complaint).split()).replace(f"{root}/", "").replace(root, ".")
+    found = _ERROR.search(complaint) or _LOGGED.search(complaint.strip())
+    said = " ".join((found[1] if found else complaint).split())
+    if found and found.re is _LOGGED:
+        said = re.sub(r"\\(.)", r"\1", said)
+    if root:
+        said = said.replace(f"{root}/", "").replace(root, ".")
     return "".join(c if c.isprintable() else "?" for c in innermost(said[:_READ])[:_SHOWN])

@@ -14,6 +14,10 @@ class BuildFailed(Error):
     """An overlay cannot be built; the message is kustomize's own, or says why it was stopped."""
 
 
+class KustomizeUnusable(Error):
+    """Nothing was built, for reasons that are not the overlay's: the program cannot be started, or the disk is full."""
+
+
 class Kustomize(Protocol):
     """A builder of overlays, without network, plugins, programs, or files from outside of the tree."""
 
@@ -22,5 +26,6 @@ class Kustomize(Protocol):
 
         Raises:
             BuildFailed: it gives none, or takes too long, too much memory or too much output.
+            KustomizeUnusable: nobody can say whether it gives any.
         """
         ...

@@ -17,7 +17,7 @@ from ci_automation.flux.inventory import inventory
 from ci_automation.overlay.compare import GATE, lost_targets
 from ci_automation.overlay.effort import MAX_STEPS, Effort, TooMuch
 from ci_automation.overlay.entries import ROOT, entries, entry, folders
-from ci_automation.overlay.port import BuildFailed
+from ci_automation.overlay.port import BuildFailed, KustomizeUnusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -122,6 +122,8 @@ def _outcome(each: Entry, kustomize: Kustomize | None) -> Outcome:
         return Outcome(gathered.ids, unchecked="there is no kustomize")
     try:
         built = read_objects(kustomize.build(each.tree, each.folder))
+    except KustomizeUnusable as error:
+        return Outcome(gathered.ids, unchecked=str(error))
     except (BuildFailed, UnreadableObjects) as error:
         return Outcome(gathered.ids, str(error), places=_places(gathered.problems))
     return Outcome(frozenset(found.id for found in built))
@@ -172,7 +174,7 @@ def _not_built(each: Entry, now: Outcome, what: str) -> Hazard:
     remedy = (
         "put the files of the remote base into the artifact, and list them instead of it"
         if each.gathered.remotes
-        else "give this run the program kustomize, or look at the build yourself"
+        else "install kustomize 5 (the program, not a version manager's shim), or check the build yourself"
     )
     # What comes from elsewhere is not what was reviewed and signed.
     certainty = Certainty.CERTAIN if each.gathered.remotes else Certainty.UNCHECKED

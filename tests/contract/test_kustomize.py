@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -14,13 +15,16 @@ import pytest
 from ci_automation.artifact.tree import File, Tree
 from ci_automation.flows import confinement, kustomize
 from ci_automation.flows.kustomize import Confined, find_kustomize
-from ci_automation.overlay.port import BuildFailed
+from ci_automation.flows.rendering import confined
+from ci_automation.overlay.port import BuildFailed, KustomizeUnusable
 from tests.fakes.programs import has_landlock, launcher, python
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 TREE = Tree((File("kustomization.yaml", b"resources: [a/map.yaml]\n"), File("a/map.yaml", b"kind: ConfigMap\n", True)))
+
+HELPED = "import sys\n'--help' in sys.argv and sys.exit()\n"
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +39,8 @@ def stand_in(tmp_path: Path) -> Callable[[str], Confined]:
 
     def made(script: str) -> Confined:
         program = tmp_path / "stand-in"
-        program.write_bytes(python(script).content)
+        program.write_bytes(python(f"{HELPED}{script}").content)
+        program.chmod(0o700)
         return Confined(program)
 
     return made
@@ -98,10 +103,18 @@ class TestWhatItReaches:
             stand_in("import socket\nsocket.socket()").build(TREE, ".")
 
     def test_its_own_program_is_not_the_one_that_the_next_run_has(self, stand_in: Callable[[str], Confined]) -> None:
-        program = stand_in("import sys\nopen(sys.argv[0], 'a').write('x')\nprint(0)")
+        if not has_landlock():
+            pytest.skip("this kernel has no Landlock")
+        program = stand_in("open(sys.argv[0], 'a').write('x')")
         before = program.program.read_bytes()
-        told(program)
+        with pytest.raises(BuildFailed, match="Permission denied"):
+            program.build(TREE, ".")
         assert program.program.read_bytes() == before
+
+    def test_its_own_program_is_run_where_it_is(self, stand_in: Callable[[str], Confined]) -> None:
+        """A copy for each build would be 30 MB."""
+        program = stand_in("import json, os\nprint(json.dumps([sys.argv[0], os.listdir()]))")
+        assert told(program) == [str(program.program), ["tree"]]
 
 
 OUTSIDE = """
@@ -121,9 +134,7 @@ class TestFilesBesideTheKustomizationsFolder:
     def test_are_refused_where_others_could_be_reached(
         self, stand_in: Callable[[str], Confined], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        text, count = re.subn(
-            r"(?m)(^    name_space, .*?)deny_files\([^()]*\)", r"\1False", confinement.LAUNCHER.read_text()
-        )
+        text, count = re.subn(r"(?m)^(    .*?)\bdeny_files\([^()]*\)", r"\1False", confinement.LAUNCHER.read_text())
         assert count == 1
         changed = confinement.LAUNCHER.with_name("denied.py")
         changed.write_text(text)
@@ -175,6 +186,79 @@ class TestHowItEnds:
             stand_in("import time\ntime.sleep(600)").build(TREE, ".")
 
 
+class TestAProgramThatCannotBeRun:
+    """Nothing is said about the overlay then."""
+
+    def test_a_shim_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(confinement, "LAUNCHER", Path(confined.__file__))  # as it is
+        shim = tmp_path / "kustomize"
+        shim.write_text('#!/usr/bin/env bash\nexec asdf exec "kustomize" "$@"\n')
+        shim.chmod(0o755)
+        if has_landlock():
+            reason = re.escape(f"kustomize could not be started: {shim} is a script, such as version managers put")
+            with pytest.raises(KustomizeUnusable, match=reason):
+                Confined(shim).build(TREE, ".")
+
+    @pytest.mark.parametrize(
+        ("content", "reason"),
+        [
+            pytest.param(b"\x7fELF of another machine", "Exec format error", id="for another machine"),
+            pytest.param(None, "No such file or directory", id="gone since"),
+        ],
+    )
+    def test_one_that_the_kernel_does_not_take(self, content: bytes | None, reason: str, tmp_path: Path) -> None:
+        program = tmp_path / "kustomize"
+        if content is not None:
+            program.write_bytes(content)
+            program.chmod(0o755)
+        with pytest.raises(KustomizeUnusable, match=f"^kustomize could not be started: {reason}$"):
+            Confined(program).build(TREE, ".")
+
+    @pytest.mark.parametrize(
+        ("script", "reason"),
+        [
+            ("sys.exit('x: error while loading libc.so')", "x: error while loading libc.so"),
+            ("sys.exit(127)", "the code 127"),
+        ],
+    )
+    def test_one_that_does_not_even_help(
+        self, script: str, reason: str, stand_in: Callable[[str], Confined], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(kustomize, "_is_script", lambda _: False)
+        program = stand_in("")
+        program.program.write_bytes(python(f"import sys\n{script}").content)
+        for _ in range(2):
+            with pytest.raises(KustomizeUnusable, match=f"^kustomize could not be started: .*{reason}$"):
+                program.build(TREE, ".")
+
+    def test_files_that_there_is_no_room_for(
+        self, stand_in: Callable[[str], Confined], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(kustomize, "_write", full)
+        with pytest.raises(KustomizeUnusable, match="cannot be written down for kustomize: No space left on device"):
+            stand_in("").build(TREE, ".")
+
+    def test_kubectl_is_asked_by_its_own_command(self, stand_in: Callable[[str], Confined]) -> None:
+        program = stand_in("import json\nprint(json.dumps(sys.argv[1]))").program
+        assert told(Confined(program, "kustomize")) == "kustomize"
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            "# old\nerror: no such 'a b'",
+            """E1122 03:27:00.959988 6599 run.go:72] "command failed" err="no such \\'a b\\'\"\n""",
+        ],
+        ids=["upstream's", "that of Google's SDK"],
+    )
+    def test_kubectls_errors_are_told_like_kustomizes(self, said: str, stand_in: Callable[[str], Confined]) -> None:
+        program = stand_in(f"sys.exit({said!r})")
+        with pytest.raises(BuildFailed, match=r"^no such 'a b'$"):
+            program.build(TREE, ".")
+
+
 class TestWhatItRemembers:
     def test_the_same_files_are_built_once(self, stand_in: Callable[[str], Confined]) -> None:
         program = stand_in("import os\nprint(os.urandom(8).hex())")
@@ -201,15 +285,20 @@ class TestWhatItRemembers:
         assert program.build(TREE, ".") != first
 
 
+def placed(program: Path, content: bytes = b"\x7fELF") -> Path:
+    """Return the path of a program, once it is there."""
+    program.write_bytes(content)
+    program.chmod(0o755)
+    return program
+
+
 class TestWhereItIs:
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
         """Return a folder with a program of that name."""
         (tmp_path / "bin").mkdir()
-        program = tmp_path / "bin" / "kustomize"
-        program.write_text("#!/bin/sh\n")
-        program.chmod(0o755)
-        return program.parent
+        placed(tmp_path / "bin" / "kustomize")
+        return tmp_path / "bin"
 
     def test_on_the_path(self, folder: Path) -> None:
         found = find_kustomize({"PATH": f"/nowhere{os.pathsep}{folder}"})
@@ -222,6 +311,25 @@ class TestWhereItIs:
         (folder / "kustomize").symlink_to(other / "kustomize")
         monkeypatch.setattr(kustomize, "_OF_THE_IMAGE", str(other))
         assert find_kustomize({"PATH": str(folder)}) == Confined(other / "kustomize")
+
+    def test_in_kubectl_where_there_is_no_other(self, folder: Path, tmp_path: Path) -> None:
+        kubectl = placed(tmp_path / "kubectl")
+        assert find_kustomize({"PATH": str(tmp_path)}) == Confined(kubectl, "kustomize")
+        assert find_kustomize({"PATH": f"{tmp_path}{os.pathsep}{folder}"}) == Confined(folder / "kustomize")
+
+    def test_a_script_comes_last(self, folder: Path, tmp_path: Path) -> None:
+        shims = tmp_path / "shims"
+        shims.mkdir()
+        shim = placed(shims / "kustomize", b"#!/bin/sh\n")
+        assert find_kustomize({"PATH": f"{shims}{os.pathsep}{folder}"}) == Confined(folder / "kustomize")
+        assert find_kustomize({"PATH": str(shims)}) == Confined(shim)
+
+    def test_one_that_cannot_be_read_is_still_found(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refused(*_: object) -> None:
+            raise PermissionError
+
+        monkeypatch.setattr(Path, "open", refused)
+        assert find_kustomize({"PATH": str(folder)}) == Confined(folder / "kustomize")
 
     def test_nowhere(self, tmp_path: Path) -> None:
         assert find_kustomize({}) is None

@@ -69,9 +69,9 @@ def launcher(folder: Path, *reach: Path) -> Path:
     """Return a copy of the launcher in `folder` that lets a program have Python's own files too, and these."""
     places = [str(place) for place in (*map(Path, _PYTHONS), *reach) if place.exists()]
     text = Path(confined.__file__).read_text()
-    assert text.count("deny_files(folder)") == 1
+    assert text.count("**needed(program)}") == 1
     copy = folder / "launcher.py"
-    copy.write_text(text.replace("deny_files(folder)", f"deny_files(folder, *{places})"))
+    copy.write_text(text.replace("**needed(program)}", f"**needed(program), **dict.fromkeys({places}, -1)}}"))
     return copy
 
 
@@ -80,5 +80,5 @@ def has_landlock() -> bool:
     child = os.fork()
     if child == 0:
         confined._control(38, 1)  # PR_SET_NO_NEW_PRIVS
-        os._exit(0 if confined.deny_files() else 1)
+        os._exit(0 if confined.deny_files({}) else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -52,10 +52,10 @@ class DelegationFailed(VerificationFailed):
 
 @dataclass(frozen=True, slots=True)
 class Delegated:
-    """What a flux CLI printed, and what of network and files could not be cut off while it ran."""
+    """What a flux CLI printed, and whether the user's files could not be cut off while it ran."""
 
     text: str
-    in_reach: tuple[str, ...] = ()
+    files_in_reach: bool = False
 
 
 def delegate(release: FetchedRelease, options: Options, releases: ReleaseSource) -> Delegated:
@@ -71,8 +71,8 @@ def delegate(release: FetchedRelease, options: Options, releases: ReleaseSource)
     with TemporaryDirectory(prefix="flux-") as folder:
         program = Path(folder) / "flux"
         _unpack(version, archive, program)
-        done = _run(version, [str(program), "install", "--export", *arguments(options)])
-    return Delegated(_checked(version, options, done.output), done.in_reach)
+        done = _run(version, [str(program), "install", "--export", *arguments(options)], Path(folder))
+    return Delegated(_checked(version, options, done.output), done.files_in_reach)
 
 
 def arguments(options: Options) -> list[str]:
@@ -144,9 +144,11 @@ def _write(content: IO[bytes], program: Path) -> None:
             file.write(chunk)
 
 
-def _run(version: Version, command: list[str]) -> Ended:
+def _run(version: Version, command: list[str], folder: Path) -> Ended:
     """Run a program, confined, and return what it printed."""
-    ended = confinement.run(command, _SECONDS)
+    ended = confinement.run(command, folder, _SECONDS)
+    if ended.unstarted:
+        raise DelegationFailed(version, f"it could not be started: {ended.unstarted}")
     if ended.code is None:
         raise DelegationFailed(version, f"it was stopped after {_SECONDS} seconds")
     if ended.code:

@@ -94,5 +94,5 @@ def _delegated(release: FetchedRelease, options: Options, ports: Ports) -> Rende
 
     ports.say(f"looking for the flux CLI of {release.release.version}")
     made = delegate(release, options, ports.releases)
-    where = f", whose {' and '.join(made.in_reach)} could not be cut off" if made.in_reach else ""
+    where = ", whose files could not be cut off" if made.files_in_reach else ""
     return Rendering(made.text, Proof.DELEGATED, f"its own flux CLI made it{where}")

@@ -9,7 +9,7 @@ import pytest
 
 from ci_automation.artifact.tree import Tree
 from ci_automation.flux.hazard import Certainty
-from ci_automation.overlay.port import BuildFailed
+from ci_automation.overlay.port import BuildFailed, KustomizeUnusable
 from ci_automation.overlay.preflight import Preflight, preflight
 from tests.unit.overlay.trees import CHANGED, COMPONENTS, MAP, PATH, Builder, check, failing, overlay, tree
 
@@ -103,6 +103,19 @@ class TestWhatIsBuilt:
         found = preflight(tree(PATCHED), tree(PATCHED, CHANGED), PATH, None)
         sentence = "the overlay at ./ was not built: there is no kustomize"
         assert said(found) == [("unchecked", sentence)]
+
+    @pytest.mark.parametrize("reason", ["could not be started: Permission denied", "has no room"])
+    def test_nothing_where_kustomize_cannot_be_used(self, reason: str) -> None:
+        """The overlay is not broken then: nobody knows."""
+        (hazard,) = check(
+            PATCHED,
+            builder=Builder(
+                dict.fromkeys((COMPONENTS.encode(), CHANGED.encode()), KustomizeUnusable(f"kustomize {reason}"))
+            ),
+        ).hazards
+        assert hazard.certainty is Certainty.UNCHECKED
+        assert hazard.sentence == f"the overlay at ./ was not built: kustomize {reason}"
+        assert hazard.remedies[0].startswith("install kustomize 5 (the program, not a version manager's shim)")
 
 
 class TestWhereNothingWasBefore:
