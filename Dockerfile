@@ -1,12 +1,23 @@
-# The image of the action. Its builder is podman, buildah or docker with BuildKit; nothing but Python packages is fetched.
+# The image of the action. Its builder is podman, buildah or docker with BuildKit; it fetches Python packages, and the
+# sources of kustomize.
 #
 #   BASE          any image with glibc, Python 3.11 or newer and its venv module; a release pins it by digest
+#   GOLANG        the image with Go that kustomize is built in; nothing else of it is in the result
+#   KUSTOMIZE     the version of kustomize; Go's checksum database vouches for its sources
 #   REQUIREMENTS  runtime, or kms: with the clients of the cloud key services
-#   --build-context kustomize=DIR   the folder with the program `kustomize`; without it the image has none
+#   --build-context kustomize=DIR   a folder with the program `kustomize`, in place of one built here
 ARG BASE=docker.io/library/python:3.13-slim-trixie
+ARG GOLANG=docker.io/library/golang:1.26.8-trixie
+ARG KUSTOMIZE=v5.8.2
 ARG REQUIREMENTS=runtime
 
+FROM ${GOLANG} AS go
+ARG KUSTOMIZE
+RUN GOBIN=/made CGO_ENABLED=0 GOTOOLCHAIN=local GOSUMDB=sum.golang.org \
+    go install -trimpath -ldflags '-s -w' sigs.k8s.io/kustomize/kustomize/v5@${KUSTOMIZE}
+
 FROM scratch AS kustomize
+COPY --from=go /made/ /
 
 FROM ${BASE} AS tools
 WORKDIR /source

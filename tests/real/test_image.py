@@ -157,8 +157,10 @@ print(json.dumps(found))
         done = container(image, "version", options=("--entrypoint", "/opt/flux-manifests/bin/kustomize"))
         assert (done.code, done.output.strip()) == (0, f"v{BY_NAME['kustomize'].version}")
 
-    def test_the_makefile_builds_the_kustomize_of_the_tests(self) -> None:
-        assert f"kustomize/v5@v{BY_NAME['kustomize'].version}\n" in (ROOT / "Makefile").read_text()
+    def test_the_makefile_and_the_dockerfile_build_the_kustomize_of_the_tests(self) -> None:
+        version = BY_NAME["kustomize"].version
+        assert f"kustomize/v5@v{version}\n" in (ROOT / "Makefile").read_text()
+        assert f"\nARG KUSTOMIZE=v{version}\n" in (ROOT / "Dockerfile").read_text()
 
     def test_nothing_but_sources_is_sent_to_the_builder(self, tmp_path: Path) -> None:
         probe = tmp_path / "Dockerfile"
