@@ -2,7 +2,8 @@
 
 A lock file's entry at the head of the default branch is no more than a claim. It counts if a pull request of ours was
 merged with exactly that entry, by a person who may write to the repository, or, where GitHub merged by itself, after
-reviews of exactly the merged commit by such people. Branch rules and CODEOWNERS are GitHub's to enforce.
+reviews of exactly the merged commit by such people. A review counts if its author has no hand in the branch. Branch
+rules and CODEOWNERS are GitHub's to enforce.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
-    from ci_automation.github.model import Actor, PullRequest, Snapshot
+    from ci_automation.github.model import Actor, Making, PullRequest, Snapshot
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _OPINIONS = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
@@ -53,40 +54,51 @@ def merge_of(entry: Entry, snapshot: Snapshot) -> PullRequest | None:
     return last if last and _has(last.merged_file, entry) else None
 
 
-def witnesses(entry: Entry, snapshot: Snapshot, settings: ApprovalConfig) -> tuple[str, ...]:
+def merge_to_judge(entry: Entry, snapshot: Snapshot) -> PullRequest | None:
+    """Return the merge of which `judge` has to know how it was made."""
+    pull = merge_of(entry, snapshot)
+    return pull if pull and not _out_of_place(pull, snapshot) else None
+
+
+def witnesses(entry: Entry, snapshot: Snapshot, making: Making, settings: ApprovalConfig) -> tuple[str, ...]:
     """Return the logins of those whose permission, and membership of a team, `judge` has to know."""
-    if (pull := merge_of(entry, snapshot)) is None or _out_of_place(pull, snapshot):
+    if (pull := merge_to_judge(entry, snapshot)) is None:
         return ()
-    merger = _merger(pull, snapshot)
-    reviewers = _approving(pull, snapshot) if _reviews_needed(pull, snapshot, settings) else ()
+    merger = _merger(pull, snapshot, making)
+    reviewers = _approving(pull, snapshot, making) if _reviews_needed(merger, settings) else ()
     return tuple(dict.fromkeys([merger, *reviewers] if merger else reviewers))
 
 
-def judge(entry: Entry, snapshot: Snapshot, people: People, settings: ApprovalConfig) -> Granted | NotCounted:
+def judge(
+    entry: Entry, snapshot: Snapshot, making: Making, people: People, settings: ApprovalConfig
+) -> Granted | NotCounted:
     """Return whether what the default branch has was approved, by whom and when; or why it does not count."""
     if (pull := merge_of(entry, snapshot)) is None:
         reason = "the last pull request that was merged did not ask for exactly these digests; the file was edited"
         return NotCounted(entry.request, reason)
-    found = _verdict(pull, snapshot, people, settings)
+    found = _verdict(pull, snapshot, making, people, settings)
     if isinstance(found, str):
         return NotCounted(entry.request, f"pull request {pull.number} {found}")
     return Granted(entry.request, found)
 
 
-def _verdict(pull: PullRequest, snapshot: Snapshot, people: People, settings: ApprovalConfig) -> Approval | str:
+def _verdict(
+    pull: PullRequest, snapshot: Snapshot, making: Making, people: People, settings: ApprovalConfig
+) -> Approval | str:
     """Return the approval that a merge is, or what a sentence says of it that is none."""
     if reason := _out_of_place(pull, snapshot):
         return reason
     if pull.merged_at is None:
         return "was merged, and GitHub does not say when"
-    merger = _merger(pull, snapshot)
+    merger = _merger(pull, snapshot, making)
     if merger and (lacking := people.lacking(merger, settings.team)):
         return f"was merged by {merger}, who {lacking}"
-    approving = [login for login in _approving(pull, snapshot) if not people.lacking(login, settings.team)]
-    needed = _reviews_needed(pull, snapshot, settings)
+    approving = [login for login in _approving(pull, snapshot, making) if not people.lacking(login, settings.team)]
+    needed = _reviews_needed(merger, settings)
     if len(approving) < needed:
         by = f"by {merger}" if merger else "by no person"
-        return f"was merged {by} with {len(approving)} of {needed} approving reviews of its last commit that count"
+        counted = f"was merged {by} with {len(approving)} of {needed} approving reviews of its last commit that count"
+        return f"{counted}{_remark(pull, snapshot, making)}"
     if again := snapshot.open_pull:  # the file lost the entry since, and has it back without a word of anybody's
         return f"was merged before pull request {again.number}, which asks anew, was opened"
     return Approval(merger or ", ".join(approving), f"pull request {pull.url}", pull.merged_at)
@@ -101,12 +113,19 @@ def _out_of_place(pull: PullRequest, snapshot: Snapshot) -> str:
     return ""
 
 
-def _reviews_needed(pull: PullRequest, snapshot: Snapshot, settings: ApprovalConfig) -> int:
+def _reviews_needed(merger: str | None, settings: ApprovalConfig) -> int:
     """Return how many reviews a merge needs; one that no person did is nobody's yes without any."""
-    return settings.approvals if _merger(pull, snapshot) else max(1, settings.approvals)
+    return settings.approvals if merger else max(1, settings.approvals)
 
 
-def _approving(pull: PullRequest, snapshot: Snapshot) -> tuple[str, ...]:
+def _approving(pull: PullRequest, snapshot: Snapshot, making: Making) -> tuple[str, ...]:
+    """Return who approved the last commit and had no hand in the branch; nobody where not all hands are known."""
+    if making.pushed_at is None:
+        return ()
+    return tuple(login for login in _reviewers(pull, snapshot) if login.casefold() not in making.hands)
+
+
+def _reviewers(pull: PullRequest, snapshot: Snapshot) -> tuple[str, ...]:
     """Return who approved the last commit: people, by their last opinion, and not the author."""
     latest = {}
     for review in sorted(pull.reviews, key=lambda review: review.at):
@@ -115,9 +134,29 @@ def _approving(pull: PullRequest, snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(login for login, review in latest.items() if review.state == "APPROVED" and review.commit == pull.head)
 
 
-def _merger(pull: PullRequest, snapshot: Snapshot) -> str | None:
-    """Return the person who merged, or None where GitHub, an App or this program did."""
-    return pull.merged_by.login if pull.merged_by and _is_person(pull.merged_by, snapshot) else None
+def _merger(pull: PullRequest, snapshot: Snapshot, making: Making) -> str | None:
+    """Return the person who merged, or None where GitHub, an App or this program did.
+
+    GitHub merges in the name of who switched auto-merge on, and that person has not seen what was pushed afterwards.
+    """
+    if pull.merged_by is None or not _is_person(pull.merged_by, snapshot) or _is_blind(making):
+        return None
+    return pull.merged_by.login
+
+
+def _is_blind(making: Making) -> bool:
+    """Return whether auto-merge was not switched on after the last push; GitHub's moments are whole seconds."""
+    return making.auto_merge is not None and not (making.pushed_at and making.pushed_at < making.auto_merge)
+
+
+def _remark(pull: PullRequest, snapshot: Snapshot, making: Making) -> str:
+    """Return what explains that a merge or a review does not count."""
+    blind = "; auto-merge was switched on before its last commit" if _is_blind(making) else ""
+    reviewers = _reviewers(pull, snapshot)
+    if reviewers and making.pushed_at is None:
+        return f"{blind}; GitHub does not say who pushed its last commit"
+    own = [login for login in reviewers if login.casefold() in making.hands]
+    return f"{blind}; {', '.join(own)} made or pushed commits of it" if own else blind
 
 
 def _is_person(actor: Actor, snapshot: Snapshot) -> bool:

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ci_automation.approval.desk import Asked, AskedState
-from ci_automation.approval.judge import claimed, judge, merge_of, witnesses
+from ci_automation.approval.judge import claimed, judge, merge_of, merge_to_judge, witnesses
 from ci_automation.approval.lock import LOCK_FILE, Entry, Lock
 from ci_automation.approval.people import People
 from ci_automation.approval.request import Request
 from ci_automation.approval.work import Trace, Work
 from ci_automation.github.commits import branch_name
 from ci_automation.github.errors import HeadMoved
-from ci_automation.github.model import PullState
+from ci_automation.github.model import Making, PullState
 from ci_automation.report.quote import one_line
 from ci_automation.report.request import Mark, MarkState, Page, superseded, withdrawn
 
@@ -81,10 +81,12 @@ class PullRequestDesk:
         self._seen = snapshot = self._look()
         if (entry := claimed(base, self._channel, snapshot)) is None:
             return None
-        people = People.of(witnesses(entry, snapshot, self._settings), self._settings.team, self._repository)
+        to_judge = merge_to_judge(entry, snapshot)
+        making = self._repository.making(to_judge, snapshot.viewer) if to_judge else Making()
+        people = People.of(witnesses(entry, snapshot, making, self._settings), self._settings.team, self._repository)
         merged = merge_of(entry, snapshot)
         self._judged = merged.url if merged else None
-        return judge(entry, snapshot, people, self._settings)
+        return judge(entry, snapshot, making, people, self._settings)
 
     def ask(self, question: Question) -> Asked:
         """Ask, or find that it was asked already; what was asked before of this artifact is superseded.

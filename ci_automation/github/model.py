@@ -1,10 +1,10 @@
 """What GitHub knows of a repository, as values: nothing in here asks, and nothing in here is a mapping.
 
 Six small doors ask for them, each made with a client and a name, `Commits(client, "acme/fleet")`:
-`Repository` (snapshot, tag_commit, permission, is_member), `Files` (listed, contents, blob), `Commits` (create_branch,
-delete_branch, commit, rebase_commit), `Pulls` (open_pull, edit_pull, comment, comments, dress, request_review,
-enable_auto_merge), `Runs` (dispatch_workflow, runs, run, cancel, run_approvals, environment, dispatch_event,
-workflow_state, enable_workflow) and `Issues` (open_issue, issues, close_issue).
+`Repository` (snapshot, making, tag_commit, permission, is_member), `Files` (listed, contents, blob), `Commits`
+(create_branch, delete_branch, commit, rebase_commit), `Pulls` (open_pull, edit_pull, comment, comments, dress,
+request_review, enable_auto_merge), `Runs` (dispatch_workflow, runs, run, cancel, run_approvals, environment,
+dispatch_event, workflow_state, enable_workflow) and `Issues` (open_issue, issues, close_issue).
 """
 
 from __future__ import annotations
@@ -77,6 +77,15 @@ class PullRequest:
     merged_file: str | None = None
     reviews: tuple[Review, ...] = ()
     auto_merge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """How a pull request came to its last commit, as far as GitHub says who did what."""
+
+    hands: frozenset[str] = frozenset()  # logins, in small letters, of who authored, committed or pushed any of it
+    pushed_at: datetime | None = None  # when its last commit was pushed; None: not all hands are known
+    auto_merge: datetime | None = None  # when a person or a program told GitHub to merge it
 
 
 @dataclass(frozen=True, slots=True)

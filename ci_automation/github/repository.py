@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from ci_automation.github.answers import Fields, one, require_name, segment
 from ci_automation.github.errors import EmptyRepository, NotOnGitHub, TeamHidden, UnexpectedGitHubAnswer
+from ci_automation.github.making import making_of
 from ci_automation.github.model import Actor, Branch, Commit, PullRequest, PullState, Review, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ci_automation.github.client import GitHub
+    from ci_automation.github.model import Making
 
 _SNAPSHOT = """
 query($owner: String!, $name: String!, $branch: String!, $ref: String!, $file: String!) {
@@ -96,6 +98,14 @@ class Repository:
             viewer=viewer,
             merge_method=repository.text("viewerDefaultMergeMethod"),
         )
+
+    def making(self, pull: PullRequest, viewer: Actor) -> Making:
+        """Return who had a hand in a pull request of a branch of this repository, and when.
+
+        Raises:
+            ReleaseSourceError: as `GitHub.graphql`.
+        """
+        return making_of(self._client, self.name, pull, viewer)
 
     def tag_commit(self, tag: str) -> str | None:
         """Return the commit that a tag, annotated or not, stands for, or None where there is no such tag.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -386,6 +387,14 @@ class TestPeople:
             desk(forge).ask(NEWER)
 
 
+def pushed(
+    fleet: Fleet, author: str, message: str = "Change files", *, committer: str = "", by: str = "", note: str = ""
+) -> str:
+    """Push another entry for the same base to the branch."""
+    files = {LOCK_FILE: lock(fleet).with_entry(entry(NEWER)).text.encode(), "note": note.encode()}
+    return fleet.push(BRANCH, files, author, message, committer=committer, by=by)
+
+
 class TestGranted:
     @pytest.fixture
     def pull(self, forge: Forge, fleet: Fleet) -> Pull:
@@ -427,6 +436,90 @@ class TestGranted:
         found = desk(forge, FULL).granted(BASE)
         assert isinstance(found, Granted)
         assert found.approval.by == "bob"
+
+    def test_an_accomplice_cannot_use_an_auto_merge_that_somebody_else_switched_on(
+        self, forge: Forge, fleet: Fleet, pull: Pull
+    ) -> None:
+        """Alice lets GitHub merge what she saw; Bob pushes another target and approves his own commit."""
+        fleet.protect("main", 1)
+        fleet.enable_auto_merge(pull.number, "alice")
+        pushed(fleet, "bob")
+        fleet.review(pull.number, "bob")
+        assert (pull.merged_by, pull.reviews[0].commit) == ("alice", pull.head)
+        for settings in (PLAIN, replace(PLAIN, approvals=1)):
+            found = desk(forge, settings).granted(BASE)
+            assert isinstance(found, NotCounted)
+            assert found.request == entry(NEWER).request
+            assert found.reason.endswith(
+                "was merged by no person with 0 of 1 approving reviews of its last commit that count; "
+                "auto-merge was switched on before its last commit; bob made or pushed commits of it"
+            )
+
+    @pytest.mark.parametrize(
+        "made",
+        [
+            pytest.param({"author": "bob"}, id="an author"),
+            pytest.param({"author": ACTIONS, "by": "bob"}, id="who pushes a commit that says it is ours"),
+            pytest.param({"author": ACTIONS, "committer": "bob", "by": ACTIONS}, id="a committer"),
+            pytest.param(
+                {"author": ACTIONS, "by": ACTIONS, "message": "x\n\nCo-authored-by: bob <{bob}>"}, id="a co-author"
+            ),
+        ],
+    )
+    @pytest.mark.parametrize("later", [False, True], ids=["with the last commit", "with an earlier one"])
+    def test_whoever_has_a_hand_in_the_branch_is_no_reviewer_of_it(
+        self, forge: Forge, fleet: Fleet, pull: Pull, made: dict[str, str], *, later: bool
+    ) -> None:
+        pushed(fleet, **{name: text.format(bob=forge.user("bob").email) for name, text in made.items()})
+        if later:
+            pushed(fleet, ACTIONS, note="more")
+        fleet.review(pull.number, "bob")
+        fleet.merge(pull.number, "alice")
+        assert isinstance(desk(forge).granted(BASE), Granted)
+        found = desk(forge, replace(PLAIN, approvals=1)).granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert "with 0 of 1 approving" in found.reason
+        assert "bob made or pushed commits of it" in found.reason
+
+    def test_a_review_of_what_somebody_else_pushed_counts(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
+        pushed(fleet, "bob")
+        fleet.review(pull.number, "alice")
+        fleet.merge(pull.number, "bob")
+        found = desk(forge, replace(PLAIN, approvals=1)).granted(BASE)
+        assert isinstance(found, Granted)
+        assert found.approval.by == "bob"
+
+    @pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
+    @pytest.mark.parametrize("again", [False, True], ids=["once", "off and on again"])
+    def test_an_auto_merge_after_the_last_push_is_the_merge_of_who_switched_it_on(
+        self, forge: Forge, fleet: Fleet, pull: Pull, how: str, *, again: bool
+    ) -> None:
+        fleet.protect("main", 1)
+        if again:
+            fleet.enable_auto_merge(pull.number, "bob", how)
+            pushed(fleet, "bob")
+            fleet.disable_auto_merge(pull.number, "bob")
+        later = forge.now() + timedelta(minutes=1)
+        forge.now = lambda: later
+        fleet.enable_auto_merge(pull.number, "alice", how)
+        fleet.review(pull.number, "bob")
+        found = desk(forge).granted(BASE)
+        assert isinstance(found, Granted)
+        assert found.approval.by == "alice"
+
+    @pytest.mark.parametrize("author", [ACTIONS, "alice"], ids=["ours", "a person's"])
+    def test_where_github_shows_no_activity_only_commits_that_it_signed_as_ours_are_reviewed(
+        self, forge: Forge, fleet: Fleet, pull: Pull, author: str
+    ) -> None:
+        if author != ACTIONS:
+            pushed(fleet, ACTIONS, by=author)
+        fleet.activity.clear()
+        fleet.review(pull.number, "bob")
+        fleet.merge(pull.number, "alice")
+        found = desk(forge, replace(PLAIN, approvals=1)).granted(BASE)
+        assert isinstance(found, Granted if author == ACTIONS else NotCounted)
+        if isinstance(found, NotCounted):
+            assert "GitHub does not say who pushed its last commit" in found.reason
 
     def test_a_team_is_asked_for_its_members(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
         fleet.merge(pull.number, "alice")
@@ -484,7 +577,7 @@ class TestGranted:
         assert spent(forge, lambda: desk(forge).granted(BASE)) == 1
         fleet.merge(pull.number, "alice")
         assert spent(forge, lambda: desk(forge).granted(Digest.of(b"x"))) == 1
-        assert spent(forge, lambda: desk(forge).granted(BASE)) == 2
+        assert spent(forge, lambda: desk(forge).granted(BASE)) == 4  # two of them ask who had a hand in it
 
 
 class TestAskingAgain:

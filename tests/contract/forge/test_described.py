@@ -107,7 +107,8 @@ def test_everything_that_can_be_read_is_as_described(forge: Forge, opened: Repos
     tree = repo.objects.commits[repo.head].tree
     (blob,) = (leaf.sha for path, leaf in repo.objects.files(tree).items() if path == "README.md")
     for path in (
-        "", "/branches/main", f"/git/ref/heads/{BRANCH}", "/git/matching-refs/heads/", f"/git/blobs/{blob}",
+        "", f"/activity?ref=refs/heads/{BRANCH}",
+        "/branches/main", f"/git/ref/heads/{BRANCH}", "/git/matching-refs/heads/", f"/git/blobs/{blob}",
         f"/git/trees/{tree}", f"/git/commits/{repo.head}", "/commits", f"/compare/main...{BRANCH}",
         "/contents/README.md", "/contents/a/b", "/pulls?state=all", "/pulls/1", "/pulls/1/commits",
         "/pulls/1/files", "/pulls/1/reviews", f"/commits/{repo.branches[BRANCH]}/pulls",

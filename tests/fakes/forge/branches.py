@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.fakes.forge.objects import MergeConflict, Signature
 from tests.fakes.forge.people import LEVELS
-from tests.fakes.forge.state import Issue, Protection, Pull, Refused
+from tests.fakes.forge.state import Activity, AutoMergeEvent, Issue, Protection, Pull, Refused
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.fakes.forge.forge import Forge
     from tests.fakes.forge.objects import Commit, Objects
 
+NOTHING = "0" * 40
 GITHUB = ("GitHub", "noreply@github.com", "web-flow")
 
 
@@ -32,6 +33,7 @@ class Branches:
         self.team_permissions: dict[str, str] = {}
         self.protections: dict[str, Protection] = {}
         self.issues: list[Issue] = []
+        self.activity: list[Activity] = []  # oldest first
         self.parent: str | None = None
         self.archived = False
         self.can_create_pulls = True  # whether Actions may create and approve pull requests
@@ -105,19 +107,23 @@ class Branches:
         *,
         onto: str | None = None,
         force: bool = False,
+        committer: str = "",
+        by: str = "",
     ) -> str:
         """Commit and push as a person; `onto` is the parent where it is not the branch's own head.
+
+        The commit may say that others made it: only `by`, the author if it is not given, is who pushes.
 
         Raises:
             Refused: by permission, a rule of the branch, or because the push loses commits and is not forced.
         """
         if branch in self.branches or self.branches:
-            self.require_writer(author)
+            self.require_writer(by or author)
         parent = onto or self.branches.get(branch) or self.branches.get(self.default_branch)
         tree = self.objects.commits[parent].tree if parent else self.objects.tree({})
-        by = self.signature(author)
-        commit = self.objects.commit(self.objects.changed(tree, files), [parent] if parent else [], by, by, message)
-        self.move(branch, commit, author, force=force)
+        made = self.signature(author), self.signature(committer or author)
+        commit = self.objects.commit(self.objects.changed(tree, files), [parent] if parent else [], *made, message)
+        self.move(branch, commit, by or author, force=force)
         return commit
 
     def require_writer(self, login: str) -> None:
@@ -141,10 +147,17 @@ class Branches:
         if old and not force and not self.objects.is_ancestor(old, commit):
             raise Refused(422, "Update is not a fast forward")
         self.branches[branch] = commit
+        forced = old and not self.objects.is_ancestor(old, commit)
+        kind = "pr_merge" if merging else "force_push" if forced else "push" if old else "branch_creation"
+        self._note(kind, branch, old or NOTHING, commit, by)
         self._follow(branch, by)
         if old:
             changed = self.objects.difference(*(self.objects.commits[sha].tree for sha in (old, commit)))
             self.forge.pushed(self.full_name, branch, by, frozenset(changed))
+
+    def _note(self, kind: str, branch: str, before: str, after: str, by: str) -> None:
+        if before != after:
+            self.activity.append(Activity(self.forge.next_id(), kind, branch, before, after, by, self.now()))
 
     def _follow(self, branch: str, by: str) -> None:
         """Take pull requests along with the branches that they are about."""
@@ -172,10 +185,16 @@ class Branches:
             raise Refused(422, "Reference does not exist")
         if branch == self.default_branch or branch in self.protections:
             raise Refused(422, "Cannot delete this protected branch")
-        del self.branches[branch]
+        self._note("branch_deletion", branch, self.branches.pop(branch), NOTHING, by)
         for pull in self.forge.pulls_of(self.full_name, branch):
             pull.state, pull.closed, pull.closed_by, pull.updated = "CLOSED", self.now(), by, self.now()
-            pull.auto_merge = None
+            self.switch_off(pull, None)
+
+    def switch_off(self, pull: Pull, by: str | None) -> None:
+        """Let a pull request not be merged by itself any more."""
+        if pull.auto_merge:
+            pull.auto_merge_events.append(AutoMergeEvent("AutoMergeDisabledEvent", by, self.now()))
+        pull.auto_merge = None
 
     def merged_tree(self, base: str, head: str) -> str | None:
         """Return the tree that merging `head` into `base` gives, or None where they conflict."""

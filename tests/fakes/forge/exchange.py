@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.fakes.forge import control, releases, rest_actions, rest_git, rest_issues, rest_people, rest_pulls
+from tests.fakes.forge import (
+    control,
+    releases,
+    rest_actions,
+    rest_activity,
+    rest_git,
+    rest_issues,
+    rest_people,
+    rest_pulls,
+)
 from tests.fakes.forge.described import description
 from tests.fakes.forge.limits import LimitReached
 from tests.fakes.forge.queries import Queries
@@ -21,7 +30,15 @@ if TYPE_CHECKING:
     from tests.fakes.forge.faults import Fault
     from tests.fakes.forge.forge import Forge
 
-_ROUTES = (rest_actions, rest_git, rest_issues, rest_people, rest_pulls, releases)  # importing them fills the table
+_ROUTES = (
+    rest_actions,
+    rest_activity,
+    rest_git,
+    rest_issues,
+    rest_people,
+    rest_pulls,
+    releases,
+)  # importing them fills the table
 _WITH_STATUS = frozenset({401, 403, 404})  # GitHub writes it into the others too, and does not describe it there
 _DOCS = "https://docs.github.com/rest"
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import TYPE_CHECKING, Any
 
 from tests.fakes.forge import shown
 from tests.fakes.forge.connections import connection, paged
+from tests.fakes.forge.objects import Signature
 from tests.fakes.forge.routes import allowed
 from tests.fakes.forge.state import Refused
 
@@ -14,12 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.fakes.forge.forge import Forge
-    from tests.fakes.forge.objects import Leaf, Signature
+    from tests.fakes.forge.objects import Commit, Leaf
     from tests.fakes.forge.people import Token
     from tests.fakes.forge.repository import Repository
     from tests.fakes.forge.state import Pull
 
 Json = dict[str, Any]
+_CO_AUTHOR = re.compile(r"^Co-authored-by: (.+) <(.+)>$", re.MULTILINE | re.IGNORECASE)
 _MODES = {"40000": 0o40000, "100644": 0o100644, "100755": 0o100755, "120000": 0o120000}
 
 
@@ -130,7 +133,7 @@ class GitNodes:
             "url": f"{self.forge.host}/{repo.full_name}/commit/{sha}",
             "author": lambda _info: self._signature(commit.author),
             "committer": lambda _info: self._signature(commit.committer),
-            "authors": paged(lambda: [self._signature(commit.author)]),
+            "authors": paged(lambda: [self._signature(commit.author), *self._co_authors(commit)]),
             "parents": paged(lambda: [self.commit(repo, parent) for parent in commit.parents]),
             "tree": lambda _info: self._tree(repo, commit.tree),
             "file": lambda _info, *, path: self._entry(repo, path, repo.objects.files(commit.tree).get(path)),
@@ -150,6 +153,12 @@ class GitNodes:
     def _history(self, repo: Repository, sha: str, named: Json) -> Json:
         self.may(repo, "contents=read")
         return connection([self.commit(repo, commit.sha) for commit in repo.objects.history(sha)], named)
+
+    def _co_authors(self, commit: Commit) -> list[Json]:
+        """Return those whom the trailers of a message name; GitHub knows accounts by their addresses."""
+        by_address = {user.email: login for login, user in self.forge.users.items()}
+        named = _CO_AUTHOR.findall(commit.message)
+        return [self._signature(Signature(name, mail, commit.author.at, by_address.get(mail))) for name, mail in named]
 
     def _signature(self, of: Signature) -> Json:
         known = of.login if of.login in self.forge.users else None

@@ -21,6 +21,9 @@ _ORDER: dict[str, Callable[[Issue], Any]] = {
     "UPDATED_AT": lambda issue: (issue.updated, issue.number),
     "COMMENTS": lambda issue: (len(issue.comments), issue.number),
 }
+_TIMELINE = (
+    "AUTO_MERGE_DISABLED_EVENT", "AUTO_MERGE_ENABLED_EVENT", "AUTO_REBASE_ENABLED_EVENT", "AUTO_SQUASH_ENABLED_EVENT"
+)  # fmt: skip
 _OPINIONS = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
 
 
@@ -151,6 +154,7 @@ class Nodes(GitNodes):
                 "enabledBy": self.actor(auto.by),
                 "mergeMethod": auto.how.upper(),
             },
+            "timelineItems": lambda _info, **named: self._timeline(pull, named),
             "commits": paged(
                 lambda: [
                     {"id": f"PRC_{commit.sha}", "commit": self.commit(repo, commit.sha)}
@@ -158,6 +162,20 @@ class Nodes(GitNodes):
                 ]
             ),
         }
+
+    def _timeline(self, pull: Pull, named: Json) -> Json:
+        wanted = {_type_of(item) for item in named.get("itemTypes") or _TIMELINE}
+        events = [
+            {
+                "__typename": event.kind,
+                "id": f"{event.kind}_{pull.id}_{place}",
+                "actor": self.actor(event.by),
+                "createdAt": shown.when(event.at),
+            }
+            for place, event in enumerate(pull.auto_merge_events)
+            if event.kind in wanted
+        ]
+        return connection(events, named) | {"filteredCount": len(events)}
 
     def _asked(self, repo: Repository, name: str) -> Json:
         team = self.forge.teams.get(f"{repo.owner}/{name}")
@@ -212,6 +230,11 @@ class Nodes(GitNodes):
         if found is None:
             return None
         return {"id": f"EN_{found.id}", "databaseId": found.id, "name": found.name}
+
+
+def _type_of(item: str) -> str:
+    """Return the name of the type that an item of the timeline has."""
+    return "".join(word.capitalize() for word in item.split("_"))
 
 
 def _mergeable(repo: Repository, pull: Pull) -> str:

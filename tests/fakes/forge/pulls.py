@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.fakes.forge.branches import Branches
+from tests.fakes.forge.branches import NOTHING, Branches
 from tests.fakes.forge.people import ACTIONS
-from tests.fakes.forge.state import AutoMerge, Comment, Issue, Pull, Refused, Review, invalid
+from tests.fakes.forge.state import AutoMerge, AutoMergeEvent, Comment, Issue, Pull, Refused, Review, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MAX_BODY = 65536
+_EVENTS = {
+    "merge": "AutoMergeEnabledEvent",
+    "squash": "AutoSquashEnabledEvent",
+    "rebase": "AutoRebaseEnabledEvent",
+}
 
 
 def _bounded(body: str) -> str:
@@ -96,7 +101,7 @@ class Pulls(Branches):
         if issue.state == "OPEN":
             issue.state, issue.closed, issue.closed_by, issue.updated = "CLOSED", self.now(), by, self.now()
             if isinstance(issue, Pull):
-                issue.auto_merge = None
+                self.switch_off(issue, by)
 
     def reopen(self, number: int, by: str) -> None:
         """Open again what was closed and not merged.
@@ -200,8 +205,9 @@ class Pulls(Branches):
             status = "clean status" if pull.state == "OPEN" else "closed state"
             raise Refused(422, f"Pull request Pull request is in {status}")
         pull.auto_merge = AutoMerge(by, how, self.now())
+        pull.auto_merge_events.append(AutoMergeEvent(_EVENTS[how], by, self.now()))
 
-    def disable_auto_merge(self, number: int) -> None:
+    def disable_auto_merge(self, number: int, by: str) -> None:
         """Let a pull request not be merged by itself any more.
 
         Raises:
@@ -210,7 +216,7 @@ class Pulls(Branches):
         pull = self.pull(number)
         if pull.auto_merge is None or pull.state != "OPEN":
             raise Refused(422, "Pull request Can't disable auto-merge for this pull request")
-        pull.auto_merge = None
+        self.switch_off(pull, by)
 
     def merge(self, number: int, by: str, how: str = "merge", head: str = "", message: str = "") -> str:
         """Merge a pull request and return the commit that the base branch then has; `how` may be `squash` or `rebase`.
@@ -233,7 +239,7 @@ class Pulls(Branches):
         pull.closed, pull.closed_by, pull.updated = pull.merged_at, by, self.now()
         self.move(pull.base, commit, by, merging=True)
         if self.delete_branch_on_merge and pull.source == self.full_name:
-            self.branches.pop(pull.branch, None)
+            self._note("branch_deletion", pull.branch, self.branches.pop(pull.branch, NOTHING), NOTHING, by)
         return commit
 
     def _merge_commit(self, pull: Pull, by: str, how: str, message: str) -> str:

@@ -179,7 +179,7 @@ class _Root:
     def _disable_auto_merge(self, given: Json) -> Json:
         repo, pull = self._pull(given["pullRequestId"])
         self._may(repo, "contents=write,pull_requests=write")
-        repo.disable_auto_merge(pull.number)
+        repo.disable_auto_merge(pull.number, self.token.login)
         return {"actor": self.nodes.actor(self.token.login), "pullRequest": self.nodes.pull(repo, pull)}
 
     def _enable_auto_merge(self, given: Json) -> Json:

@@ -70,6 +70,28 @@ class Issue:
     state_reason: str | None = None
 
 
+@dataclass(frozen=True)
+class Activity:
+    """A change of a branch: who pushed, merged, made or deleted it; a side that is not there is all zeros."""
+
+    id: int
+    kind: str  # push, force_push, branch_creation, branch_deletion, pr_merge
+    branch: str
+    before: str
+    after: str
+    by: str
+    at: dt.datetime
+
+
+@dataclass(frozen=True)
+class AutoMergeEvent:
+    """That auto-merge was switched on or off, as the timeline of a pull request shows it."""
+
+    kind: str  # the name of the type in GraphQL
+    by: str | None
+    at: dt.datetime
+
+
 @dataclass
 class AutoMerge:
     """That a pull request is merged once it may be: by whom, how."""
@@ -96,6 +118,7 @@ class Pull(Issue):
     asked: list[str] = field(default_factory=list)  # people whose review was requested
     asked_teams: list[str] = field(default_factory=list)
     auto_merge: AutoMerge | None = None
+    auto_merge_events: list[AutoMergeEvent] = field(default_factory=list)
     maintainer_can_modify: bool = False
 
     @property

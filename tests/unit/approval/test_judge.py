@@ -18,7 +18,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.attestation.record import Approval
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.flux.version import Version
-from ci_automation.github.model import Actor, PullRequest, PullState, Review, Snapshot
+from ci_automation.github.model import Actor, Making, PullRequest, PullState, Review, Snapshot
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 OTHER = Reference.parse("oci://ghcr.io/acme/flux-manifests:edge")
@@ -31,6 +31,8 @@ BOT = Actor("github-actions[bot]", is_bot=True)
 ALICE, BOB, EVE = Actor("alice"), Actor("bob"), Actor("eve")
 HEAD, OLD_HEAD = "b" * 40, "a" * 40
 PLAIN = ApprovalConfig()
+PUSHED = MERGED - timedelta(hours=2)
+OURS = Making(frozenset({BOT.login, "web-flow"}), PUSHED)
 PEOPLE = People({"alice": "write", "bob": "admin", "eve": "read"}, frozenset({"alice", "bob"}))
 
 
@@ -87,13 +89,13 @@ class TestClaimed:
 
 class TestMergedByAPerson:
     def test_the_merge_is_the_yes(self) -> None:
-        found = judge(ENTRY, snapshot(pull()), PEOPLE, PLAIN)
+        found = judge(ENTRY, snapshot(pull()), OURS, PEOPLE, PLAIN)
         how = "pull request https://github.com/acme/fleet/pull/7"
         assert found == Granted(ENTRY.request, Approval("alice", how, MERGED))
 
     def test_the_merge_method_does_not_matter(self) -> None:
         merged = Lock().with_entry(ENTRY).with_entry(replace(ENTRY, request=replace(ENTRY.request, artifact=OTHER)))
-        assert isinstance(judge(ENTRY, snapshot(pull(merged_file=merged.text)), PEOPLE, PLAIN), Granted)
+        assert isinstance(judge(ENTRY, snapshot(pull(merged_file=merged.text)), OURS, PEOPLE, PLAIN), Granted)
 
     @pytest.mark.parametrize(
         ("merged", "why"),
@@ -121,23 +123,23 @@ class TestMergedByAPerson:
         ],
     )  # fmt: skip
     def test_what_is_none(self, merged: dict[str, Any], why: str) -> None:
-        assert why in reason(judge(ENTRY, snapshot(pull(**merged)), PEOPLE, PLAIN))
+        assert why in reason(judge(ENTRY, snapshot(pull(**merged)), OURS, PEOPLE, PLAIN))
 
     def test_who_the_token_belongs_to_is_no_second_person(self) -> None:
-        found = judge(ENTRY, snapshot(pull(), viewer=Actor("Alice")), PEOPLE, PLAIN)
+        found = judge(ENTRY, snapshot(pull(), viewer=Actor("Alice")), OURS, PEOPLE, PLAIN)
         assert "was merged by no person" in reason(found)
 
     def test_the_file_without_any_pull_request_was_pushed(self) -> None:
-        assert "the file was edited" in reason(judge(ENTRY, snapshot(), PEOPLE, PLAIN))
+        assert "the file was edited" in reason(judge(ENTRY, snapshot(), OURS, PEOPLE, PLAIN))
 
     def test_what_was_merged_once_is_not_brought_back_by_a_push(self) -> None:
         later = pull(number=6, merged_at=MERGED + timedelta(days=1), merged_file=changed(target=EVIL).text)
-        assert "the file was edited" in reason(judge(ENTRY, snapshot(pull(), later), PEOPLE, PLAIN))
+        assert "the file was edited" in reason(judge(ENTRY, snapshot(pull(), later), OURS, PEOPLE, PLAIN))
 
     def test_what_is_asked_anew_was_taken_back(self) -> None:
         again = pull(number=8, state=PullState.OPEN, merged_by=None, merged_at=None, merged_file=None)
         assert "merged before pull request 8, which asks anew" in reason(
-            judge(ENTRY, snapshot(again, pull()), PEOPLE, PLAIN)
+            judge(ENTRY, snapshot(again, pull()), OURS, PEOPLE, PLAIN)
         )
 
     def test_the_last_of_two_merges_counts_whatever_their_numbers_are(self) -> None:
@@ -146,7 +148,7 @@ class TestMergedByAPerson:
 
     def test_a_merge_from_a_fork_that_did_not_ask_for_it_does_not_come_between(self) -> None:
         fork = pull(number=8, merged_at=MERGED + timedelta(days=1), merged_file=None, cross_repository=True)
-        assert isinstance(judge(ENTRY, snapshot(fork, pull()), PEOPLE, PLAIN), Granted)
+        assert isinstance(judge(ENTRY, snapshot(fork, pull()), OURS, PEOPLE, PLAIN), Granted)
 
 
 class TestReviews:
@@ -175,29 +177,89 @@ class TestReviews:
     def test_as_many_as_are_wanted_of_the_last_commit(
         self, reviews: tuple[Review, ...], settings: ApprovalConfig, *, counts: bool
     ) -> None:
-        found = judge(ENTRY, snapshot(pull(reviews=reviews)), PEOPLE, settings)
+        found = judge(ENTRY, snapshot(pull(reviews=reviews)), OURS, PEOPLE, settings)
         assert isinstance(found, Granted) is counts
         if not counts:
             assert f"was merged by alice with {reason(found).count('1 of 2')} of {settings.approvals}" in reason(found)
 
     def test_the_author_is_no_reviewer(self) -> None:
-        assert isinstance(judge(ENTRY, snapshot(pull(author=BOB, reviews=(review(),))), PEOPLE, self.ONE), NotCounted)
+        assert isinstance(
+            judge(ENTRY, snapshot(pull(author=BOB, reviews=(review(),))), OURS, PEOPLE, self.ONE), NotCounted
+        )
 
     @pytest.mark.parametrize("merger", [BOT, None, Actor("merge-queue[bot]", is_bot=True)])
     def test_what_github_merges_counts_by_its_reviews(self, merger: Actor | None) -> None:
         for settings in (PLAIN, self.ONE):
-            found = judge(ENTRY, snapshot(pull(merged_by=merger, reviews=(review(),))), PEOPLE, settings)
+            found = judge(ENTRY, snapshot(pull(merged_by=merger, reviews=(review(),))), OURS, PEOPLE, settings)
             assert isinstance(found, Granted)
             assert found.approval.by == "bob"
         both = pull(merged_by=merger, reviews=(review(), review(ALICE, minute=1)))
-        found = judge(ENTRY, snapshot(both), PEOPLE, self.TWO)
+        found = judge(ENTRY, snapshot(both), OURS, PEOPLE, self.TWO)
         assert isinstance(found, Granted)
         assert found.approval.by == "bob, alice"
 
     def test_what_github_merges_without_reviews_is_nobodys_yes(self) -> None:
-        found = judge(ENTRY, snapshot(pull(merged_by=BOT, reviews=(review(EVE),))), PEOPLE, PLAIN)
+        found = judge(ENTRY, snapshot(pull(merged_by=BOT, reviews=(review(EVE),))), OURS, PEOPLE, PLAIN)
         assert reason(found) == (
             "pull request 7 was merged by no person with 0 of 1 approving reviews of its last commit that count"
+        )
+
+
+class TestHands:
+    """Who had a hand in the branch is no reviewer of it, and auto-merge is nobody's word on what came later."""
+
+    ONE = ApprovalConfig(approvals=1)
+    REVIEWED = snapshot(pull(reviews=(review(),)))
+    LATER = PUSHED + timedelta(seconds=1)
+
+    @pytest.mark.parametrize(
+        ("making", "counts", "why"),
+        [
+            pytest.param(OURS, True, "", id="ours alone"),
+            pytest.param(Making(frozenset({"alice"}), PUSHED), True, "", id="the merger's"),
+            pytest.param(
+                Making(frozenset({"bob"}), PUSHED), False, "; bob made or pushed commits", id="the reviewer's"
+            ),
+            pytest.param(Making(frozenset(), None), False, "; GitHub does not say who pushed", id="nobody knows whose"),
+        ],
+    )
+    def test_a_review_counts_by_who_had_none(self, making: Making, why: str, *, counts: bool) -> None:
+        found = judge(ENTRY, self.REVIEWED, making, PEOPLE, self.ONE)
+        assert isinstance(found, Granted) is counts
+        assert counts or reason(found).endswith(
+            f"with 0 of 1 approving reviews of its last commit that count{why}"
+            + (" of it" if why.startswith("; bob") else " its last commit" if why else "")
+        )
+
+    def test_logins_have_no_case(self) -> None:
+        seen = snapshot(pull(reviews=(review(Actor("Bob")),)))
+        people = replace(PEOPLE, permissions={"alice": "write", "Bob": "write"})
+        assert isinstance(judge(ENTRY, seen, OURS, people, self.ONE), Granted)
+        assert isinstance(judge(ENTRY, seen, Making(frozenset({"bob"}), PUSHED), people, self.ONE), NotCounted)
+
+    @pytest.mark.parametrize(
+        ("pushed_at", "auto_merge", "by"),
+        [
+            pytest.param(PUSHED, None, "alice", id="no auto-merge"),
+            pytest.param(PUSHED, LATER, "alice", id="switched on after the last push"),
+            pytest.param(PUSHED, PUSHED, "bob", id="in the same second"),
+            pytest.param(LATER, PUSHED, "bob", id="before it"),
+            pytest.param(None, LATER, None, id="nobody knows when it was pushed"),
+        ],
+    )
+    def test_an_auto_merge_is_a_merge_of_what_was_there(
+        self, pushed_at: datetime | None, auto_merge: datetime | None, by: str | None
+    ) -> None:
+        making = replace(OURS, pushed_at=pushed_at, auto_merge=auto_merge)
+        found = judge(ENTRY, self.REVIEWED, making, PEOPLE, PLAIN)
+        assert (found.approval.by if isinstance(found, Granted) else None) == by
+        assert witnesses(ENTRY, self.REVIEWED, making, PLAIN) == ((by,) if by else ())
+
+    def test_an_early_auto_merge_without_a_review_is_told(self) -> None:
+        found = judge(ENTRY, snapshot(pull()), replace(OURS, auto_merge=PUSHED), PEOPLE, PLAIN)
+        assert reason(found) == (
+            "pull request 7 was merged by no person with 0 of 1 approving reviews of its last commit that count; "
+            "auto-merge was switched on before its last commit"
         )
 
 
@@ -205,18 +267,18 @@ class TestTeam:
     TEAM = ApprovalConfig(team="acme/platform")
 
     def test_a_member_counts(self) -> None:
-        assert isinstance(judge(ENTRY, snapshot(pull()), PEOPLE, self.TEAM), Granted)
+        assert isinstance(judge(ENTRY, snapshot(pull()), OURS, PEOPLE, self.TEAM), Granted)
 
     def test_others_do_not(self) -> None:
         people = replace(PEOPLE, members=frozenset({"bob"}))
         assert "alice, who is not in the team acme/platform now" in reason(
-            judge(ENTRY, snapshot(pull()), people, self.TEAM)
+            judge(ENTRY, snapshot(pull()), OURS, people, self.TEAM)
         )
 
     def test_a_review_of_somebody_else_does_not(self) -> None:
         people = replace(PEOPLE, members=frozenset({"alice"}))
         one = replace(self.TEAM, approvals=1)
-        assert isinstance(judge(ENTRY, snapshot(pull(reviews=(review(),))), people, one), NotCounted)
+        assert isinstance(judge(ENTRY, snapshot(pull(reviews=(review(),))), OURS, people, one), NotCounted)
 
 
 class TestWitnesses:
@@ -240,7 +302,7 @@ class TestWitnesses:
         ],
     )
     def test_they_are(self, merged: PullRequest, settings: ApprovalConfig, asked: tuple[str, ...]) -> None:
-        assert witnesses(ENTRY, snapshot(merged), settings) == asked
+        assert witnesses(ENTRY, snapshot(merged), OURS, settings) == asked
 
     def test_what_is_not_known_of_somebody_is_no_permission(self) -> None:
-        assert isinstance(judge(ENTRY, snapshot(pull()), People({}), PLAIN), NotCounted)
+        assert isinstance(judge(ENTRY, snapshot(pull()), OURS, People({}), PLAIN), NotCounted)

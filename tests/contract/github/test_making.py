@@ -1,0 +1,82 @@
+"""Who had a hand in a pull request: what GitHub shows, and what follows where it does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.github.pulls import Pulls
+from ci_automation.github.repository import Repository as Door
+from tests.contract.desks import client
+from tests.fakes.forge import ACTIONS, Forge
+from tests.fakes.forge.routes import ROUTES, Answer, Route
+from tests.fakes.forge.state import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ci_automation.github.model import Making
+    from tests.fakes.forge import Repository
+
+FLEET, BRANCH = "acme/fleet", "flux-manifests/production"
+ACTIVITY = ("GET", "/repos/{owner}/{repo}/activity")
+
+
+@pytest.fixture
+def forge() -> Iterator[Forge]:
+    with Forge() as running:
+        fleet = running.repository(FLEET)
+        for person in ("alice", "bob"):
+            running.user(person)
+            fleet.collaborators[person] = "write"
+        yield running
+
+
+@pytest.fixture
+def fleet(forge: Forge) -> Repository:
+    return forge.repositories[FLEET]
+
+
+def making(forge: Forge) -> Making:
+    opened = client(forge, {"contents": "write", "pull_requests": "write"}, FLEET)
+    door = Door(opened, FLEET)
+    pull = Pulls(opened, FLEET).open_pull(BRANCH, "main", "t", "b")
+    return door.making(pull, door.snapshot(BRANCH, "f").viewer)
+
+
+def test_authors_committers_co_authors_and_pushers_are_hands(forge: Forge, fleet: Repository) -> None:
+    for person in ("carol", "dave"):
+        forge.user(person)
+        fleet.collaborators[person] = "write"
+    trailer = f"x\n\nCo-authored-by: carol <{forge.user('carol').email}>"
+    fleet.push(BRANCH, {"f": b"1"}, "alice", trailer, committer="bob", by="dave")
+    assert making(forge).hands == {"alice", "bob", "carol", "dave"}
+
+
+def test_who_pushed_what_is_no_longer_there_has_no_hand_in_it(forge: Forge, fleet: Repository) -> None:
+    fleet.push(BRANCH, {"f": b"1"}, "bob")
+    fleet.push(BRANCH, {"f": b"2"}, "alice", onto=fleet.head, force=True)
+    found = making(forge)
+    assert found.hands == {"alice"}
+    assert found.pushed_at
+
+
+@pytest.mark.parametrize("status", [403, 404, 422])
+def test_an_activity_that_is_not_shown_leaves_the_last_push_unknown(
+    forge: Forge, fleet: Repository, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    def refused(_: object) -> Answer:
+        raise Refused(status, "no")
+
+    fleet.push(BRANCH, {"f": b"1"}, "alice")
+    monkeypatch.setitem(ROUTES, ACTIVITY, Route(refused, ""))
+    found = making(forge)
+    assert found.hands == {"alice"}
+    assert found.pushed_at is None
+
+
+def test_more_commits_than_github_shows_at_once_leave_it_unknown(forge: Forge, fleet: Repository) -> None:
+    for number in range(101):
+        fleet.push(BRANCH, {"f": b"%d" % number}, ACTIONS)
+    assert making(forge).pushed_at is None
