@@ -6,15 +6,20 @@ The rules follow go-containerregistry's `pkg/v1/remote/transport/bearer.go`, and
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import urljoin, urlsplit
 
 from ci_automation.artifact.reference import OciRepository
+from ci_automation.errors import UsageError
+from ci_automation.waiting import Watch, aloud
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+TIMEOUT_VARIABLE = "FLUX_MANIFESTS_TIMEOUT"
+_SECONDS = re.compile(r"[1-9][0-9]{0,4}")
 _PORTS = {"https": 443, "http": 80}
 _DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 
@@ -28,6 +33,17 @@ _TOKEN_HOSTS = {
 
 class UnsafeAddress(ValueError):
     """An address is not one that may be followed; the text is the reason."""
+
+
+class InvalidTimeout(UsageError):
+    """The environment's time limit is no number of seconds."""
+
+    hint = (
+        f"Set {TIMEOUT_VARIABLE} to whole seconds, such as 120, or unset it: the limit is then {Watch().seconds:.0f}."
+    )
+
+    def __init__(self) -> None:
+        super().__init__(f"{TIMEOUT_VARIABLE} is no number of seconds between 1 and 99999")
 
 
 class Origin(NamedTuple):
@@ -142,15 +158,22 @@ def _is_inside(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """How hosts are reached: through which proxy, and whose certificates are trusted besides the usual."""
+    """How hosts are reached: through which proxy, whose certificates are trusted besides the usual, for how long."""
 
     https_proxy: str | None = field(default=None, repr=False)  # it may hold a password
     no_proxy: tuple[str, ...] = ()
     ca_bundle: str | None = None
+    watch: Watch = field(default_factory=Watch, compare=False)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Return what the usual variables say. `.netrc` is never read: it would replace a registry's own token."""
+        """Return what the usual variables say, and our own; long waits are told on standard error.
+
+        `.netrc` is never read: it would replace a registry's own token.
+
+        Raises:
+            InvalidTimeout: the time limit is no number of seconds.
+        """
 
         def first(*names: str) -> str | None:
             return next((environment[name] for name in names if environment.get(name)), None)
@@ -159,6 +182,7 @@ class Network:
             first("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"),
             tuple(part.strip().lower() for part in (first("NO_PROXY", "no_proxy") or "").split(",") if part.strip()),
             first("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"),
+            Watch(_seconds(first(TIMEOUT_VARIABLE)), aloud),
         )
 
     def proxy_for(self, origin: Origin) -> str | None:
@@ -166,6 +190,14 @@ class Network:
         if self.https_proxy is None or origin.scheme != "https" or origin.is_loopback:
             return None
         return None if any(_excepts(part, origin) for part in self.no_proxy) else self.https_proxy
+
+
+def _seconds(text: str | None) -> float:
+    if text is None:
+        return Watch().seconds
+    if not _SECONDS.fullmatch(text):
+        raise InvalidTimeout
+    return float(text)
 
 
 def _excepts(part: str, origin: Origin) -> bool:

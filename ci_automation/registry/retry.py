@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, TypeVar
+
+from ci_automation.waiting import TOLD_AFTER, Overdue, Watch, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.errors import Error
     from ci_automation.registry.exchange import Answer
+    from ci_automation.waiting import Wait
 
 T = TypeVar("T")
 
 TRANSIENT = frozenset({429, 502, 503, 504})
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 30.0
+_GRACE = 1.0  # second, in which an attempt that knows its deadline says itself what was missing
+_UNTOLD = Watch()
 _MAX_DATE = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time, as it is given to whoever must wait: seconds that only grow, the time of day, and a way to let it pass."""
+    """Time, as it is given to whoever must wait: seconds that only grow, the time of day, and ways to let it pass."""
 
     monotonic: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
+    wait: Wait = threading.Event.wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +61,38 @@ class Again(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often an operation is attempted, and how many seconds all of it may take."""
+    """How often an operation is attempted, and how many seconds all of it may take if that is not left to the watch."""
 
     attempts: int = 4
-    seconds: float = 300.0
+    seconds: float | None = None
     clock: Clock = field(default_factory=Clock)
 
-    def run(self, attempt: Callable[[Deadline], T]) -> T:
+    def run(
+        self, attempt: Callable[[Deadline], T], host: str, late: Callable[[str], Error], watch: Watch = _UNTOLD
+    ) -> T:
         """Return what `attempt` returns, which is called anew as long as it raises `Again`.
 
+        Long waits for `host` and further attempts are told.
+
         Raises:
-            Error: what the last attempt said.
+            Error: what the last attempt said, or `late` says of one that did not come back.
         """
-        deadline = Deadline(self.clock.monotonic() + self.seconds, self.clock)
+        seconds = watch.seconds if self.seconds is None else self.seconds
+        deadline = Deadline(self.clock.monotonic() + seconds, self.clock)
+
+        def tell() -> None:
+            watch.say(f"still waiting for {host} after {TOLD_AFTER:.0f} s")
+
         for number in range(self.attempts):
             try:
-                return attempt(deadline)
+                return watched(lambda: attempt(deadline), deadline.left + _GRACE, tell, self.clock.wait)
+            except Overdue:
+                raise late("it took longer than is allowed") from None
             except Again as failure:
                 wait = _FIRST_WAIT * 2**number if failure.wait is None else min(failure.wait, _LONGEST_WAIT)
                 if number + 1 == self.attempts or wait >= deadline.left:
                     raise failure.error from None
+                watch.say(f"{failure.error}; asking again in {wait:g} s")
             self.clock.sleep(wait)
         raise AssertionError  # pragma: no cover - there is at least one attempt
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Failed = Callable[[str, str, int], Error]  # host, problem, attempts
 
-_CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
+_CONNECT_SECONDS, _READ_SECONDS = 10.0, 30.0
 _CHUNK = 64 << 10
 ANSWERED = "it answered"  # how the reason begins where an answer said to come again
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -49,7 +49,7 @@ class Exchange:
     """Whoever sends calls: through which proxy, and with how much patience. It checks no address: the caller has."""
 
     network: Network = field(default_factory=Network)
-    patience: Patience = field(default_factory=lambda: Patience(seconds=120.0))
+    patience: Patience = field(default_factory=Patience)
 
     def ask(self, call: Call, failed: Failed) -> Answer:
         """Return the answer to `call`, read to its end, whatever its status but those that ask for patience.
@@ -70,7 +70,10 @@ class Exchange:
                 raise Again(error, retry_after(answer, deadline.clock))
             return answer
 
-        return self.patience.run(attempt)
+        def late(reason: str) -> Error:
+            return failed(origin.host, reason, attempts)
+
+        return self.patience.run(attempt, origin.host, late, self.network.watch)
 
     def _sent(self, call: Call, origin: Origin, deadline: Deadline, failed: Failed, attempts: int) -> Answer:
         import urllib3

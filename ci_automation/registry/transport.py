@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ci_automation.registry.exchange import Scope
 
 CONNECT_SECONDS = 5.0
-READ_SECONDS = 60.0
+READ_SECONDS = 30.0
 _CHUNK = 64 << 10
 _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

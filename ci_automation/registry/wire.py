@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
@@ -10,7 +11,13 @@ from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.registry.exchange import Request, Scope
 from ci_automation.registry.network import Network, Origin, base_url, registry_host, repository_path
-from ci_automation.registry.port import MAX_MANIFEST_BYTES, ContentMismatch, OtherRegistry, UnexpectedAnswer
+from ci_automation.registry.port import (
+    MAX_MANIFEST_BYTES,
+    ContentMismatch,
+    OtherRegistry,
+    UnexpectedAnswer,
+    Unreachable,
+)
 from ci_automation.registry.retry import Patience
 from ci_automation.registry.transport import Transport
 
@@ -37,7 +44,8 @@ class Wire:
         self.host = host
         self._base = base_url(registry_host(host))
         self._patience = patience or Patience()
-        self._transport = Transport(host, credentials, network or Network(), self.clock)
+        self._network = network or Network()
+        self._transport = Transport(host, credentials, self._network, self.clock)
 
     @property
     def clock(self) -> Clock:
@@ -73,7 +81,7 @@ class Wire:
 
     def run(self, attempt: Callable[[Deadline], T]) -> T:
         """Return what `attempt` returns, which is called anew as long as another attempt may succeed."""
-        return self._patience.run(attempt)
+        return self._patience.run(attempt, self.host, partial(Unreachable, self.host), self._network.watch)
 
     def exchange(self, request: Request, deadline: Deadline) -> Answer:
         """Return the answer to `request`, asked once."""

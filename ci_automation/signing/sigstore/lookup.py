@@ -15,7 +15,6 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.registry.exchange import parsed_json
 from ci_automation.registry.network import Network
-from ci_automation.registry.retry import Patience
 from ci_automation.signing.sigstore.exchange import Call, Exchange, RekorFailed, UnsafeService
 from ci_automation.signing.sigstore.rekor import LogEntry, UnreadableEntry, entry_of_rekor_answer, hashedrekord_proposal
 
@@ -54,7 +53,7 @@ class RekorLog:
 
     def __init__(self, where: Callable[[], str], exchange: Exchange | None = None) -> None:
         self._where = where
-        self._exchange = exchange or Exchange(Network.from_environment(os.environ), Patience(seconds=60.0))
+        self._exchange = exchange or Exchange(Network.from_environment(os.environ))
 
     def find(self, message: bytes, signature: bytes, certificate: str) -> str | None:
         """Return the entry of a signature; see `Log`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from ci_automation.artifact.reference import OciRepository
 from ci_automation.registry.challenge import Challenge
 from ci_automation.registry.exchange import Answer, printable
 from ci_automation.registry.network import (
+    InvalidTimeout,
     Network,
     Origin,
     UnsafeAddress,
@@ -25,6 +27,7 @@ from ci_automation.registry.network import (
 from ci_automation.registry.port import Complaint, NotFound, Unreachable
 from ci_automation.registry.retry import Again, Clock, Deadline, Patience
 from ci_automation.registry.wire import next_link
+from ci_automation.waiting import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -249,6 +252,16 @@ class TestNetwork:
         assert Network.from_environment({"SSL_CERT_FILE": "b", "REQUESTS_CA_BUNDLE": "a"}).ca_bundle == "a"
         assert Network.from_environment({}).ca_bundle is None
 
+    @pytest.mark.parametrize(("text", "seconds"), [("", 60), ("5", 5), ("300", 300)])
+    def test_how_long_is_waited(self, text: str, seconds: int) -> None:
+        assert Network.from_environment({"FLUX_MANIFESTS_TIMEOUT": text}).watch.seconds == seconds
+
+    @pytest.mark.parametrize("text", ["0", "-1", "1.5", "2m", "100000", "canary"])
+    def test_a_time_that_is_none_is_refused(self, text: str) -> None:
+        with pytest.raises(InvalidTimeout, match="FLUX_MANIFESTS_TIMEOUT is no number of seconds") as caught:
+            Network.from_environment({"FLUX_MANIFESTS_TIMEOUT": text})
+        assert "canary" not in str(caught.value)
+
 
 class TestPatience:
     @pytest.fixture
@@ -282,7 +295,7 @@ class TestPatience:
     def test_it_waits_and_tries_again(
         self, patience: Patience, slept: list[float], waits: list[float | None], expected: list[float]
     ) -> None:
-        assert patience.run(self.failing(*waits)) == "done"
+        assert patience.run(self.failing(*waits), "h", partial(Unreachable, "h")) == "done"
         assert slept == expected
 
     @pytest.mark.parametrize(
@@ -297,8 +310,18 @@ class TestPatience:
         self, patience: Patience, slept: list[float], waits: list[float | None], expected: list[float], left: int
     ) -> None:
         with pytest.raises(Unreachable, match=f"{left} left"):
-            patience.run(self.failing(*waits))
+            patience.run(self.failing(*waits), "h", partial(Unreachable, "h"))
         assert slept == expected
+
+    def test_a_minute_is_all_unless_the_watch_or_the_caller_says_otherwise(self, slept: list[float]) -> None:
+        clock = Clock(lambda: sum(slept), lambda: 0.0, slept.append)
+        for patience, watch, expected in (
+            (Patience(clock=clock), Watch(), 60.0),
+            (Patience(clock=clock), Watch(7.0), 7.0),
+            (Patience(seconds=3.0, clock=clock), Watch(7.0), 3.0),
+        ):
+            left = patience.run(lambda deadline: deadline.left, "h", partial(Unreachable, "h"), watch)
+            assert left == expected
 
 
 class TestLinks:

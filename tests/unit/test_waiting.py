@@ -1,0 +1,83 @@
+"""Waiting for others: told once it is long, ended in the end, and without a trace in what comes out."""
+
+from __future__ import annotations
+
+import sys
+from threading import Event, Thread
+
+import pytest
+
+from ci_automation.waiting import Overdue, aloud, watched
+
+
+class Watching:
+    """A way to wait in which so many waits end without the event, whatever the time."""
+
+    def __init__(self, in_vain: int) -> None:
+        self.in_vain, self.waited, self.told = in_vain, list[float](), 0
+
+    def wait(self, event: Event, seconds: float) -> bool:
+        """Wait for the event, but for the first times."""
+        self.waited.append(seconds)
+        if len(self.waited) <= self.in_vain:
+            return False
+        return event.wait(60)
+
+    def tell(self) -> None:
+        """Count."""
+        self.told += 1
+
+
+@pytest.mark.parametrize(
+    ("in_vain", "seconds", "waited", "told"),
+    [
+        pytest.param(0, 60.0, [5.0], 0, id="at once"),
+        pytest.param(1, 60.0, [5.0, 55.0], 1, id="after a while"),
+        pytest.param(0, 2.0, [2.0], 0, id="with little time"),
+    ],
+)
+def test_what_comes_in_time_is_returned(in_vain: int, seconds: float, waited: list[float], told: int) -> None:
+    watching = Watching(in_vain)
+    assert watched(lambda: "done", seconds, watching.tell, watching.wait) == "done"
+    assert (watching.waited, watching.told) == (waited, told)
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(60.0, 1), (5.0, 0), (2.0, 0)])
+def test_what_does_not_is_left_behind(seconds: float, told: int) -> None:
+    watching, never = Watching(2), Event()
+    with pytest.raises(Overdue):
+        watched(lambda: never.wait(60), seconds, watching.tell, watching.wait)
+    assert watching.told == told
+    assert sum(watching.waited) == seconds
+    never.set()
+
+
+@pytest.mark.parametrize("failure", [ValueError("x"), KeyboardInterrupt()])
+def test_a_failure_is_raised_where_it_is_waited_for(failure: BaseException) -> None:
+    def fail() -> None:
+        raise failure
+
+    with pytest.raises(type(failure)) as caught:
+        watched(fail, 60.0, lambda: None)
+    assert caught.value is failure
+
+
+def test_the_thread_does_not_keep_the_program_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Thread] = []
+
+    def start(thread: Thread) -> None:
+        made.append(thread)
+        thread.run()
+
+    monkeypatch.setattr(Thread, "start", start)
+    watched(lambda: None, 60.0, lambda: None)
+    assert [thread.daemon for thread in made] == [True]
+
+
+@pytest.mark.parametrize(("terminal", "said"), [(False, "a line\n"), (True, "\r\x1b[Ka line\n")])
+def test_a_line_on_a_terminal_replaces_that_of_progress(
+    terminal: bool, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    aloud("a line")
+    assert capsys.readouterr() == ("", said)
