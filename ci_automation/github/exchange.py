@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import logging
+import threading
 import time
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
@@ -30,9 +31,11 @@ from ci_automation.github.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ci_automation.waiting import Wait
+
 USER_AGENT = f"flux-manifests/{version('flux-manifests')}"
 TIMEOUT = 20  # seconds for a connection, and for each piece of an answer
-_LONGEST_ANSWER = 120.0  # seconds for a whole one
+LONGEST_ANSWER = 120.0  # seconds for a whole one
 _CHUNK = 64 << 10
 _MAX_HEADER_BYTES = 64 << 10
 _MANY_REASONS = 5
@@ -179,14 +182,14 @@ def receive(response: requests.Response, limit: int, what: str) -> Reply:
         if declared.isdecimal() and int(declared[:20]) > limit:
             raise GitHubAnswerTooLarge(what, limit)
         body = bytearray()
-        deadline = time.monotonic() + _LONGEST_ANSWER
+        deadline = time.monotonic() + LONGEST_ANSWER
         # Not iter_content: it waits for a full chunk, so that a drip of single bytes never meets a time limit.
         while piece := response.raw.read1(_CHUNK, decode_content=True):
             body += piece
             if len(body) > limit:
                 raise GitHubAnswerTooLarge(what, limit)
             if time.monotonic() > deadline:
-                raise GitHubUnreachable(f"{what} was still being answered after {_LONGEST_ANSWER:.0f} seconds")
+                raise GitHubUnreachable(f"{what} was still being answered after {LONGEST_ANSWER:.0f} seconds")
         headers = {name.lower(): value for name, value in response.headers.items()}
         return Reply(response.status_code, headers, bytes(body))
 
@@ -199,8 +202,10 @@ class Patience:
     longest_wait: float = 30.0  # seconds for one limit
     budget: float = 60.0  # seconds for all the limits that a client meets
     pace: float = 1.0  # seconds between two writes, once there were a few
+    seconds: float = 60.0  # after which a request that got no answer is not sent again
     sleep: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.time
+    wait: Wait = threading.Event.wait
 
 
 PATIENCE = Patience()

@@ -11,7 +11,8 @@ import requests
 import urllib3
 
 from ci_automation.github.errors import AnswerLost, GitHubUnreachable, RateLimited
-from ci_automation.github.exchange import TIMEOUT
+from ci_automation.github.exchange import LONGEST_ANSWER, TIMEOUT
+from ci_automation.waiting import TOLD_AFTER, Overdue, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,23 +55,25 @@ class Waiting:
             RateLimited: GitHub wants to be left alone for longer than we wait.
             UnexpectedGitHubAnswer: the request cannot be made, or the answer not be read.
         """
+        until = self._patience.now() + self._patience.seconds
         for attempt in range(1, self._patience.attempts + 1):
-            last = attempt == self._patience.attempts
             backoff = float(2 ** (attempt - 1))
             try:
-                reply = send()
+                reply = self._sent(send, what)
             except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
                 if once and not _unsent(error):
                     raise AnswerLost(what, _reason(error)) from None
-                if last or not _is_transient(error):
+                if self._is_last(attempt, until, backoff) or not _is_transient(error):
                     raise GitHubUnreachable(f"{what} got no answer: {_reason(error)}") from None
                 self._sleep(backoff, f"{what} got no answer")
                 continue
             except GitHubUnreachable as error:
                 raise (AnswerLost(what, "its answer did not come to its end") if once else error) from None
             wait = self._asked_for(reply)
+            last = self._is_last(attempt, until, backoff)
             if wait is not None and (not once or reply.status in _LIMITED):
-                self._spend(wait, give_up=last)
+                self._spend(wait, give_up=attempt == self._patience.attempts)
+                until += wait
             elif reply.status not in _STUMBLED or (last and not once):
                 return reply
             elif once:
@@ -78,6 +81,19 @@ class Waiting:
             else:
                 self._sleep(backoff, f"{what} was answered with {reply.status}")
         raise AssertionError("the last attempt returns or raises")
+
+    def _sent(self, send: Callable[[], Reply], what: str) -> Reply:
+        longest = LONGEST_ANSWER + TIMEOUT
+        try:
+            return watched(send, longest, lambda: self._tell(what), self._patience.wait)
+        except Overdue:
+            raise GitHubUnreachable(f"{what} was not answered after {longest:.0f} seconds") from None
+
+    def _tell(self, what: str) -> None:
+        self._say(f"still waiting after {TOLD_AFTER:.0f} s: {what}")
+
+    def _is_last(self, attempt: int, until: float, backoff: float) -> bool:
+        return attempt == self._patience.attempts or self._patience.now() + backoff >= until
 
     def pace(self) -> None:
         """Wait before a write, once there were a few, until the one before is a moment ago."""

@@ -50,7 +50,7 @@ def test_a_redirect_without_end_is_not_read_to_its_end(github: FakeGitHub, sourc
 
 
 def test_an_answer_that_drips_is_given_up(source: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "_LONGEST_ANSWER", -1.0)
+    monkeypatch.setattr(exchange, "LONGEST_ANSWER", -1.0)
     with pytest.raises(GitHubUnreachable, match="still being answered"):
         source(None).list()
 

@@ -15,6 +15,7 @@ from ci_automation.github.waiting import Spent, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from threading import Event
 
 POOL: Any = None
 DONE = Reply(200, {}, b"{}")
@@ -160,6 +161,36 @@ class TestTheBudget:
             "GET x was answered with 502; asking again in 2 s",
             "GET x got no answer; asking again in 4 s",
         ]
+
+    def test_an_answer_that_does_not_come_is_told_and_given_up(self) -> None:
+        line, waited = Line(DONE), list[float]()
+
+        def wait(_: Event, seconds: float) -> bool:
+            waited.append(seconds)
+            return False
+
+        patience = Patience(sleep=line.sleep, now=lambda: line.now, wait=wait)
+        waiting = Waiting(patience, "api.github.com", "Wait.", line.said.append)
+        with pytest.raises(GitHubUnreachable, match="GET x was not answered after 140 seconds"):
+            waiting.persist(line.send, "GET x")
+        assert line.said == ["still waiting after 5 s: GET x"]
+        assert waited == [5.0, 135.0]
+
+    def test_a_minute_without_an_answer_is_enough(self) -> None:
+        line = Line()
+
+        def silent() -> Reply:
+            line.now += 20
+            raise requests.ReadTimeout
+
+        with pytest.raises(GitHubUnreachable, match="GET x got no answer: it took more than 20 seconds"):
+            line.waiting.persist(silent, "GET x")
+        assert line.now - 1_000_000 <= 63
+        assert line.waited == [1.0, 2.0]
+
+    def test_a_limit_is_no_part_of_that_minute(self) -> None:
+        line = Line(limited(30), limited(30), broken(), DONE)
+        assert line.waiting.persist(line.send, "GET x") is DONE
 
     def test_a_primary_limit_is_over_when_github_says_so(self) -> None:
         line = Line(limited(0))
