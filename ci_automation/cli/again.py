@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ci_automation.cli.trust import signing_mode
+
 if TYPE_CHECKING:
     from ci_automation.cli.given import Given
-    from ci_automation.cli.target import Target
+    from ci_automation.cli.prepared import Target
 
 
 def repeated(given: Given, *, begun: bool = False) -> tuple[str, ...]:
@@ -45,6 +47,8 @@ def trusted(given: Given) -> tuple[str, ...]:
 def planned(target: Target, given: Given) -> tuple[str, ...]:
     """Return whom the plan for an approval has to trust: who signs it, where nobody else is known."""
     told = trusted(given)
+    if given.key and not given.public_key and not given.issuer:
+        return ("--key", given.key, *told)
     if told or target.ports.trusted is not None or signed(target, given)[: len(_GUESSED)] != _GUESSED:
         return told
     return ("--public-key", "cosign.pub")
@@ -58,9 +62,7 @@ def signed(target: Target, given: Given) -> tuple[str, ...]:
     """Return how the approved step will be signed: as now, or else as most do."""
     if given.signing == "unsafe-unsigned":
         return ("--signing", "unsafe-unsigned", *trusted(given))
-    configured = not given.key and (
-        target.ports.signer is not None or target.intent.unsafe_unsigned or bool(given.issuer)
-    )
+    configured = not given.key and (signing_mode(target.configured, given) is not None or bool(given.issuer))
     form = ("--signature-format", given.signature_format) if given.signature_format else ()
     attested = ("--attestations",) if given.attestations else ()
     mode = given.signing if given.key and given.signing else "key"

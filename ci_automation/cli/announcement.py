@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ci_automation.cli.desk import Hub
+    from ci_automation.cli.prepared import Target
     from ci_automation.cli.step import Step
-    from ci_automation.cli.target import Target
     from ci_automation.github.runs import Runs
     from ci_automation.report.account import Account
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,10 +11,13 @@ from ci_automation.cli.given import Given
 from ci_automation.cli.output import print_aside
 from ci_automation.cli.rendered import rendered
 from ci_automation.cli.results import finish, for_each
-from ci_automation.cli.target import Target, targets
+from ci_automation.cli.target import targets
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.publication.heal import plan_healed
 from ci_automation.flows.update import Outcome
+
+if TYPE_CHECKING:
+    from ci_automation.cli.prepared import Target
 
 
 @click.command("check")
@@ -48,5 +51,5 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, **options: Any
             planned, healed = make_plan(goal.channel, goal.ports, goal.intent), False
         return Outcome(planned.plan, 0, str(planned.observed.trust), healed=healed)
 
-    goals = rendered(targets(artifact, given), print_aside)
+    goals = rendered(targets(artifact, given, signs=heal), print_aside)
     return finish(for_each(goals, look), given, exit_code=exit_code, details=())

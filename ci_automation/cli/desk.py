@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ci_automation.approval.dispatch import Sender
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.cli.target import Target
+    from ci_automation.cli.prepared import Target
     from ci_automation.github.app import AppTokens
     from ci_automation.github.client import GitHub
     from ci_automation.github.waiting import Spent

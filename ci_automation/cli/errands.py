@@ -27,14 +27,15 @@ from ci_automation.policy.decision import Decision
 from ci_automation.report.account import Account, Standing
 from ci_automation.report.acknowledge import idle_acknowledgements
 from ci_automation.report.text import plan_table
+from ci_automation.signing.trust import NOBODY_NAMED, NobodyTrusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ci_automation.actions.commands import Level
     from ci_automation.actions.values import Inputs
+    from ci_automation.cli.prepared import Target
     from ci_automation.cli.step import Step
-    from ci_automation.cli.target import Target
     from ci_automation.flows.update import Outcome
     from ci_automation.github.client import GitHub
 
@@ -163,6 +164,8 @@ def consumers(inputs: Inputs, step: Step) -> int:
         return hub.client(name, contents="write", pull_requests="write")
 
     def flow(goal: Target) -> Account:
+        if goal.ports.trusted is None and goal.ports.why_nobody != NOBODY_NAMED:
+            raise NobodyTrusted(goal.ports.why_nobody)
         observed = observe(goal.channel, goal.ports)
         version = observed.version or read_base(observed, goal.ports, goal.intent).version
         places = goal.configured.consumers if goal.configured else ()
@@ -173,10 +176,10 @@ def consumers(inputs: Inputs, step: Step) -> int:
         codes.append(report.exit_code)
         step.more.append(summary(report))
         if goal.ports.trusted is None:
-            step.tell("warning", f"{goal.name}: its signature was not checked: neither a key nor an identity is given")
+            step.tell("warning", f"{goal.name}: nothing was verified: {goal.ports.why_nobody}")
         return Account(goal.name, goal.channel, Standing(version, observed.digest), signed=observed.trust == "verified")
 
-    return max(_for_each(flow, inputs, step, renders=False), *codes)
+    return max(_for_each(flow, inputs, step, publishes=False), *codes)
 
 
 def watch(inputs: Inputs, step: Step) -> int:
@@ -232,9 +235,9 @@ def _hub(inputs: Inputs, step: Step) -> Hub:
     return Hub(inputs, step.job, step.say, step.hide)
 
 
-def _for_each(flow: Callable[[Target], Account], inputs: Inputs, step: Step, *, renders: bool = True) -> int:
-    found = goals(inputs, step)
-    code = step.each(rendered(found, step.say) if renders else found, flow)
+def _for_each(flow: Callable[[Target], Account], inputs: Inputs, step: Step, *, publishes: bool = True) -> int:
+    found = goals(inputs, step, signs=publishes)
+    code = step.each(rendered(found, step.say) if publishes else found, flow)
     waits = any(it.pending and it.pending.decision is Decision.APPROVAL for it in step.accounts)
     return APPROVAL_NEEDED if inputs.exit_code and waits and not code else code
 
@@ -287,7 +290,7 @@ def _remarks(goal: Target, tended: Tended, outcomes: list[Outcome]) -> Iterator[
     if goal.intent.adopt and any(outcome.trust == "verified" for outcome in outcomes):
         yield "there is nothing to adopt: leave adopt out, or a channel that is moved back to that digest is believed"
     if any(outcome.trust == "not checked" for outcome in outcomes):
-        yield "the signature of what was there was not checked: neither a key nor an identity is given"
+        yield f"nothing was verified: {goal.ports.why_nobody}"
     if outcomes:
         yield from idle_acknowledgements(goal.intent.policy.acknowledge, outcomes[-1].plan.steps, goal.intent.now)
     if tended.changed and goal.intent.unsafe_unsigned:

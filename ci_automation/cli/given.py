@@ -38,6 +38,7 @@ class Given:
     releases: str | None = None
     signing: str | None = None
     key: str | None = None
+    key_must_open: bool = True  # also to read, for somebody named it; an input of the action is there for all commands
     signature_format: str | None = None
     attestations: bool = False
     accept_identity_change: bool = False

@@ -49,7 +49,10 @@ def command(artifact: str, **options: Any) -> None:
     else:
         print_table(history_table(found.entries, reference.repository, every=given.verbose))
         if ports.trusted is None:
-            print_text("When, why and by whom is in signed records: give --public-key, or an identity, to read them.")
+            print_text(
+                f"Nothing was verified: {ports.why_nobody}. When, why and by whom is in signed records: "
+                "give --public-key, or an identity, to read them."
+            )
     if found.left_out:
         click.echo(f"{found.left_out} more tags were not read: nobody has so many. Delete what is not yours.", err=True)
 

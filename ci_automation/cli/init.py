@@ -17,7 +17,6 @@ from ci_automation.report.changes import text_parts
 from ci_automation.report.findings import Findings
 
 _UNSIGNED = "It is unsigned: clusters that verify will refuse it. Sign with --signing key or --signing keyless."
-_NOT_CHECKED = "Its signature was not checked: neither a key nor an identity is given."
 
 
 @click.command("init")
@@ -61,6 +60,6 @@ def command(artifact: str, flux_version: str, **options: Any) -> None:
     verb = "published" if result.published else "is there already, with exactly this content"
     print_text(f"{goal.channel} {verb}: Flux {result.version}, {result.digest}\n  its components are in {result.path}")
     if not result.signed:
-        print_text(_UNSIGNED if result.published else _NOT_CHECKED)
+        print_text(_UNSIGNED if result.published else f"Nothing was verified: {goal.ports.why_nobody}.")
     if result.hazards:
         print_parts(text_parts(Findings(hazards=result.hazards, nothing_before=True)))

@@ -111,7 +111,11 @@ _identities = _all(
     ),
 )
 
-trust = _all(_public_key(_TRUST_KEY), _identities)
+trust = _all(
+    _public_key(f"{_TRUST_KEY}; default: the public half of --key"),
+    click.option("--key", metavar="KEY", help="the key that signs; only its public half is used"),
+    _identities,
+)
 
 signing = _all(
     click.option(

@@ -42,7 +42,7 @@ def command(artifact: str, out: str | None, *, exit_code: bool, **options: Any) 
     flux-manifests plan production --cluster-snapshot production-crds.json --objects apps
     """
     given = Given.of(options)
-    (goal,) = rendered((target(artifact, given),), print_aside)
+    (goal,) = rendered((target(artifact, given, signs=False),), print_aside)
     planned = make_plan(goal.channel, goal.ports, goal.intent)
     if out is not None:
         write_file(Path(out), planned.plan.to_text().encode())

@@ -27,7 +27,7 @@ from ci_automation.report.text import plain_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_automation.cli.target import Target
+    from ci_automation.cli.prepared import Target
     from ci_automation.flows.promote import Promoted
 
 

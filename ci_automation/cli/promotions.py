@@ -12,7 +12,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli.given import GITHUB_API, configuration, github
 from ci_automation.cli.target import NothingNamed, reading, target
 from ci_automation.config.model import UnknownArtifact
-from ci_automation.errors import UsageError
+from ci_automation.errors import Error, UsageError
 from ci_automation.flows.evidence import Address, CommitStatus, Report
 from ci_automation.flows.promotion import Promotion
 from ci_automation.flows.waves import in_waves
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.cli.given import Given
-    from ci_automation.cli.target import Target
+    from ci_automation.cli.prepared import Target
     from ci_automation.config.model import Config, EvidenceConfig, PromoteConfig
     from ci_automation.flows.evidence import Evidence
     from ci_automation.flows.ports import Ports
@@ -67,23 +67,32 @@ class Planned:
 
     name: str
     goal: Target
-    promotion: Promotion
+    source: Reference
+    wish: Promotion | Error  # the error: what keeps it from being done, such as a missing key; it keeps no other one
     source_name: str = ""  # in the configuration, if it has the source too
 
     @property
-    def source(self) -> Reference:
-        """Return where from."""
-        return self.promotion.source
+    def promotion(self) -> Promotion:
+        """Return the promotion.
+
+        Raises:
+            Error: it cannot be done.
+        """
+        if isinstance(self.wish, Error):
+            raise self.wish
+        return self.wish
 
     def saying(self, say: Callable[[str], None]) -> Planned:
         """Return the same, whose steps are told to somebody else."""
-        origin, ports = (replace(each, say=say) for each in (self.promotion.origin, self.promotion.ports))
-        return replace(self, promotion=replace(self.promotion, origin=origin, ports=ports))
+        if isinstance(self.wish, Error):
+            return self
+        origin, ports = (replace(each, say=say) for each in (self.wish.origin, self.wish.ports))
+        return replace(self, wish=replace(self.wish, origin=origin, ports=ports))
 
     @property
     def target(self) -> Reference:
         """Return where to."""
-        return self.promotion.target
+        return self.goal.channel
 
 
 def one(source: str | None, to: str, after: timedelta, given: Given) -> Planned:
@@ -127,22 +136,23 @@ def promoted(config: Config) -> tuple[str, ...]:
 
 
 def _planned(goal: Target, source: str, after: timedelta, configured: PromoteConfig | None, given: Given) -> Planned:
-    reference, origin = _origin(source, goal, given)
-    evidence = tuple(_evidence(each, given) for each in configured.evidence) if configured else ()
-    wish = Promotion(reference, origin, goal.channel, goal.ports, goal.intent, after, evidence)
-    return Planned(goal.name, goal, wish, _name(reference, given))
+    reference = _address(source, given)
+    try:
+        evidence = tuple(_evidence(each, given) for each in configured.evidence) if configured else ()
+        origin = _origin(source, goal.ports, given)
+        wish: Promotion | Error = Promotion(reference, origin, goal.channel, goal.ports, goal.intent, after, evidence)
+    except Error as error:
+        wish = error
+    return Planned(goal.name, goal, reference, wish, _name(reference, given))
 
 
-def _origin(source: str, goal: Target, given: Given) -> tuple[Reference, Ports]:
-    """Return a source with its world.
+def _origin(source: str, goal: Ports, given: Given) -> Ports:
+    """Return the world of a source.
 
-    Where nobody is named whom to trust there, it is whoever signs for it, or else whom the target trusts, who has to
-    have signed it in any case.
+    Where nobody is known whom to trust there, it is whom the target trusts, who has to have signed it in any case.
     """
-    reference, ports = reading(source, given)
-    if ports.trusted is None:
-        ports = replace(ports, trusted=target(source, given).ports.trusted or goal.ports.trusted)
-    return Reference.parse_channel(str(reference)), ports
+    _, ports = reading(source, given)
+    return ports if ports.trusted else replace(ports, trusted=goal.trusted)
 
 
 def _name(channel: Reference, given: Given) -> str:

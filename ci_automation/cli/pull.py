@@ -39,3 +39,5 @@ def command(artifact: str, folder: str, **options: Any) -> None:
         print_json({"artifact": str(reference), "digest": str(digest), "signature": trust, "files": files})
         return
     print_text(f"{len(tree.files)} files of {digest} are in {folder}; its signature was {trust}.")
+    if ports.trusted is None:
+        print_text(f"Nothing was verified: {ports.why_nobody}.")

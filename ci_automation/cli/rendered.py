@@ -9,7 +9,7 @@ from ci_automation.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.cli.target import Target
+    from ci_automation.cli.prepared import Target
 
 
 class PromotedNotRendered(UsageError):

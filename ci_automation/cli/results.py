@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from ci_automation.cli.given import Given
-    from ci_automation.cli.target import Target
+    from ci_automation.cli.prepared import Target
     from ci_automation.flows.update import Outcome
     from ci_automation.policy.plan import PlannedStep
 
@@ -144,7 +144,7 @@ def _print_step(step: PlannedStep, outcome: Outcome, given: Given) -> None:
 def _remarks(result: Result, outcome: Outcome, given: Given) -> Iterator[str]:
     """Yield what a person must not miss besides the steps."""
     if outcome.trust == "not checked":
-        yield "The signature of what was there was not checked: neither a key nor an identity was given."
+        yield f"Nothing was verified: {result.target.ports.why_nobody}."
     if outcome.healed:
         adopted = "adopted and signed" if outcome.trust == "adopted" else "signed again"
         yield f"{outcome.plan.current} was {adopted}."

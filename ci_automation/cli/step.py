@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ci_automation.actions.commands import Level, Log
     from ci_automation.actions.job import Job
     from ci_automation.actions.values import Inputs
+    from ci_automation.cli.prepared import Target
     from ci_automation.cli.promotions import Planned
-    from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.report.adoption import Adoption
 
@@ -146,8 +146,10 @@ def trouble(message: str, code: str, hint: str, exit_code: int) -> Trouble:
     return Trouble(message, code, hint, exit_code)
 
 
-def goals(inputs: Inputs, step: Step) -> tuple[Target, ...]:
+def goals(inputs: Inputs, step: Step, *, signs: bool = True) -> tuple[Target, ...]:
     """Return the artifacts that the run is about: the one that is named, the one that an event asks for, or all.
+
+    A run that does not sign needs no key.
 
     Raises:
         UsageError: an input, the configuration, or the event cannot be used.
@@ -160,11 +162,9 @@ def goals(inputs: Inputs, step: Step) -> tuple[Target, ...]:
         _require_ours(Reference.parse_channel(inputs.artifact) if ":" in inputs.artifact else None, config)
     artifact = _asked_for(inputs.artifact, config, step.job) or inputs.artifact or None
     given = replace(given, logins=logins(inputs, step.job, _channels(artifact, config), step.hide))
-    found = targets(artifact, given)
+    found = targets(artifact, given, signs=signs)
     _require_own_subjects(inputs, given, step.job)
-    return tuple(
-        replace(goal, ports=replace(goal.ports, say=step.say, confirm=_adopts(inputs, step))) for goal in found
-    )
+    return tuple(goal.speaking(step.say, _adopts(inputs, step)) for goal in found)
 
 
 def promotions(inputs: Inputs, step: Step) -> tuple[Planned, ...]:
@@ -212,6 +212,7 @@ def _given(inputs: Inputs) -> Given:
         | {name: getattr(inputs, name) or None for name in texts}
         | ({"config": None} if inputs.config == str(DEFAULT_PATH) else {})  # said or not: it is read if it is there
         | {"adopt": bool(inputs.adopt), "yes": bool(inputs.adopt), "github_token": inputs.github_token or None}
+        | {"key_must_open": False}
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,21 +13,24 @@ from ci_automation.artifact.reference import InvalidReference, Reference
 from ci_automation.cli.clusters import clusters
 from ci_automation.cli.given import configuration, release_source
 from ci_automation.cli.output import confirmation, progress
+from ci_automation.cli.prepared import Prepared, Target
 from ci_automation.cli.registries import images, registry
-from ci_automation.cli.trust import signer, signing_mode, trusted
+from ci_automation.cli.trust import readers_trust, signer, signing_mode, trusted
 from ci_automation.cli.upstream import upstream
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.model import FIRST_WITH_BUNDLES, SigningMode, UnknownArtifact
-from ci_automation.errors import UsageError
+from ci_automation.errors import Error, UsageError
 from ci_automation.flows.files import read_overlay
 from ci_automation.flows.kustomize import find_kustomize
 from ci_automation.flows.ports import Intent, Ports, Run
 from ci_automation.flows.verify import pull
 from ci_automation.flux.options import Options
 from ci_automation.policy.model import Policy, SignatureFormat
+from ci_automation.signing.signer import LateSigner
+from ci_automation.signing.trust import NOBODY_NAMED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ci_automation.artifact.tree import Tree
     from ci_automation.cli.given import Given
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from ci_automation.policy.plan import Plan
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
+
+    Who = Callable[[ArtifactConfig | None, Given], tuple[Signer | None, Trusted | None, str]]
 
 
 class NothingNamed(UsageError):
@@ -54,30 +59,26 @@ class TrustUnclear(UsageError):
         self.hint = "Name the artifact, or say who is trusted: --public-key, or --identity with --issuer."
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One artifact to work on, with the world around it and what is wanted of it."""
-
-    name: str
-    channel: Reference
-    ports: Ports
-    intent: Intent
-    configured: ArtifactConfig | None = None
-
-
-def targets(artifact: str | None, given: Given) -> tuple[Target, ...]:
+def targets(artifact: str | None, given: Given, *, signs: bool = True) -> tuple[Target, ...]:
     """Return the artifact that is named, or else all that the configuration has.
+
+    A run that does not sign needs no key.
 
     Raises:
         NothingNamed: neither names one.
-        UsageError: an option, the configuration, a key or an overlay cannot be used.
+        UsageError: an option or the configuration cannot be used, or whatever keeps every artifact from its work.
     """
     config = configuration(given)
-    if artifact is None:
-        if config is None:
-            raise NothingNamed
-        return tuple(_target(each, config, given) for each in config.artifacts)
-    return (_target(_configured(artifact, config) or Reference.parse_channel(artifact), config, given),)
+    if artifact is not None:
+        found: tuple[Target, ...] = (target(artifact, given, signs=signs),)
+    elif config is None:
+        raise NothingNamed
+    else:
+        found = tuple(_target(each, config, given, signs=signs) for each in config.artifacts)
+    failed = [each.prepared for each in found if isinstance(each.prepared, Error)]
+    if len(failed) == len(found) and len({str(error) for error in failed}) == 1:
+        raise failed[0]
+    return found
 
 
 def _configured(artifact: str, config: Config | None) -> ArtifactConfig | None:
@@ -99,9 +100,11 @@ def _configured(artifact: str, config: Config | None) -> ArtifactConfig | None:
         raise
 
 
-def target(artifact: str, given: Given) -> Target:
+def target(artifact: str, given: Given, *, signs: bool = True) -> Target:
     """Return the one artifact that is named."""
-    return targets(artifact, given)[0]
+    config = configuration(given)
+    what = _configured(artifact, config) or Reference.parse_channel(artifact)
+    return _target(what, config, given, signs=signs)
 
 
 def reading(artifact: str, given: Given) -> tuple[Reference, Ports]:
@@ -112,7 +115,9 @@ def reading(artifact: str, given: Given) -> tuple[Reference, Ports]:
     config = configuration(given)
     named = _configured(artifact, config)
     reference = named.channel if named else Reference.parse(artifact)
-    return reference, _ports(reference, named or _same_repository(reference, config, given), config, given, signs=False)
+    return reference, _ports(
+        reference, named or _same_repository(reference, config, given), config, given, partial(_reads, as_job=False)
+    )
 
 
 def _same_repository(reference: Reference, config: Config | None, given: Given) -> ArtifactConfig | None:
@@ -134,12 +139,22 @@ def reading_intent(given: Given) -> Intent:
     return Intent(now=datetime.now(UTC), components_file=given.components_file, flags=given.flags)
 
 
-def _target(what: ArtifactConfig | Reference, config: Config | None, given: Given) -> Target:
+def _target(what: ArtifactConfig | Reference, config: Config | None, given: Given, *, signs: bool = True) -> Target:
     artifact = None if isinstance(what, Reference) else what
     channel = what if isinstance(what, Reference) else what.channel
+    try:
+        prepared: Prepared | Error = _prepared(channel, artifact, config, given, signs=signs)
+    except Error as error:
+        prepared = error
+    return Target(artifact.name if artifact else str(channel), channel, prepared, artifact)
+
+
+def _prepared(
+    channel: Reference, artifact: ArtifactConfig | None, config: Config | None, given: Given, *, signs: bool
+) -> Prepared:
     flags = {**(artifact.flags if artifact else {}), **given.flags}
     Options().with_flags(flags)  # a flag or value that Flux does not know is told before anything is fetched
-    ports = _ports(channel, artifact, config, given)
+    ports = _ports(channel, artifact, config, given, _signs if signs else partial(_reads, as_job=True))
     intent = Intent(
         now=datetime.now(UTC),
         policy=artifact.policy if artifact else Policy(),
@@ -160,7 +175,7 @@ def _target(what: ArtifactConfig | Reference, config: Config | None, given: Give
         config_digest=config.digest if config else None,
         run=this_run(os.environ),
     )
-    return Target(artifact.name if artifact else str(channel), channel, ports, intent, artifact)
+    return Prepared(ports, intent)
 
 
 def reading_files(text: str, given: Given) -> Tree:
@@ -169,21 +184,22 @@ def reading_files(text: str, given: Given) -> Tree:
 
 
 def _ports(
-    reference: Reference, artifact: ArtifactConfig | None, config: Config | None, given: Given, *, signs: bool = True
+    reference: Reference, artifact: ArtifactConfig | None, config: Config | None, given: Given, who: Who
 ) -> Ports:
     from concurrent.futures import ThreadPoolExecutor
 
     # Opening an encrypted key takes a fifth of a second, and so does loading the HTTP stack: they go side by side.
     with ThreadPoolExecutor(1) as beside:
-        who = beside.submit(_who, artifact, given, signs=signs)
+        found = beside.submit(who, artifact, given)
         place = registry(reference, artifact, given)
         releases, proof = release_source(given, config), upstream(given, config)
-        signing, trusting = who.result()
+        signing, trusting, why_nobody = found.result()
     return Ports(
         registry=place,
         releases=releases,
         signer=signing,
         trusted=trusting,
+        why_nobody=why_nobody,
         upstream=proof,
         kustomize=find_kustomize(os.environ),
         images=images(reference, artifact, given),
@@ -192,10 +208,17 @@ def _ports(
     )
 
 
-def _who(artifact: ArtifactConfig | None, given: Given, *, signs: bool) -> tuple[Signer | None, Trusted | None]:
-    """Return who signs and who is trusted; whoever only reads signs nothing, and need not have the key."""
-    signing = signer(artifact, given) if signs else None
-    return signing, trusted(artifact, given, signing)
+def _reads(artifact: ArtifactConfig | None, given: Given, *, as_job: bool) -> tuple[None, Trusted | None, str]:
+    """Return that nobody signs, who is trusted, and why nobody is."""
+    return (None, *readers_trust(artifact, given, as_job=as_job))
+
+
+def _signs(artifact: ArtifactConfig | None, given: Given) -> tuple[Signer | None, Trusted | None, str]:
+    """Return who signs, who is trusted, and why nobody is."""
+    signing = signer(artifact, given)
+    if isinstance(signing, LateSigner):
+        signing.prepare()
+    return signing, trusted(artifact, given, signing), NOBODY_NAMED
 
 
 class TooEarlyForBundles(UsageError):

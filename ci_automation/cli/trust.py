@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import tempfile
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ from ci_automation.config.model import (
     SigningMode,
     VerifyConfig,
 )
+from ci_automation.errors import SigningError, UsageError
+from ci_automation.signing.trust import NOBODY_NAMED
 
 if TYPE_CHECKING:
     from ci_automation.cli.given import Given
@@ -37,11 +39,11 @@ def signing_mode(artifact: ArtifactConfig | None, given: Given) -> SigningMode |
 
 
 def signer(artifact: ArtifactConfig | None, given: Given) -> Signer | None:
-    """Return who signs, or None where nobody does.
+    """Return who signs, or None where nobody does; a key is opened when it is needed.
 
     Raises:
-        UsageError: the key, or the trust configuration, is not there.
-        SigningError: the key cannot be used.
+        UsageError: the trust configuration is not there.
+        SigningError: there is no identity to sign as.
     """
     match signing_mode(artifact, given):
         case None | SigningMode.UNSAFE_UNSIGNED:
@@ -58,15 +60,25 @@ def signer(artifact: ArtifactConfig | None, given: Given) -> Signer | None:
                 given.keyless[root] = KeylessSigner(root, ambient(os.environ, exchange, _mask), exchange)
             return given.keyless[root]
         case SigningMode.KEY | SigningMode.KMS:
-            from ci_automation.signing.keys.kms import is_kms
-            from ci_automation.signing.keys.locations import open_private_key
-            from ci_automation.signing.signer import KeySigner
+            from ci_automation.signing.signer import LateSigner
 
-            location = given.key or (artifact.signing.key if artifact else None)
-            assert location is not None  # noqa: S101  # for the type checker: checked where it was given
-            if is_kms(location):
-                _log_in_as_the_job()
-            return KeySigner(open_private_key(location, os.environ, Path()))
+            return LateSigner(partial(_key_signer, _key(artifact, given)))
+
+
+def _key(artifact: ArtifactConfig | None, given: Given) -> str:
+    location = given.key or (artifact.signing.key if artifact else None)
+    assert location is not None  # noqa: S101  # for the type checker: checked where it was given
+    return location
+
+
+def _key_signer(location: str) -> Signer:
+    from ci_automation.signing.keys.kms import is_kms
+    from ci_automation.signing.keys.locations import open_private_key
+    from ci_automation.signing.signer import KeySigner
+
+    if is_kms(location):
+        _log_in_as_the_job()
+    return KeySigner(open_private_key(location, os.environ, Path()))
 
 
 @cache
@@ -108,6 +120,40 @@ def trusted(artifact: ArtifactConfig | None, given: Given, signing: Signer | Non
         patterns = tuple(IdentityMatch(issuer, pattern) for pattern in verify.patterns)
         return TrustedIdentities((*exact, *patterns), trust_root(artifact, given))
     return signing.trusted if signing else None
+
+
+def readers_trust(artifact: ArtifactConfig | None, given: Given, *, as_job: bool) -> tuple[Trusted | None, str]:
+    """Return whom a run trusts that only reads, or why nobody is known. It needs no secret.
+
+    That is whom the options or the configuration name, else the public half of --key; else what the configuration signs
+    with, if it can be had here: the public half of its key, its identity. With `as_job` it may be this job's identity.
+
+    Raises:
+        UsageError, SigningError: what the options or `verify` name cannot be used.
+    """
+    if (known := trusted(artifact, given, None)) is not None:
+        return known, ""
+    named = given.signing or given.key or (artifact and artifact.signing != SigningConfig())
+    try:
+        return _signs_as(artifact, given) if named or as_job else None, NOBODY_NAMED
+    except (UsageError, SigningError) as error:
+        if given.key and given.key_must_open:
+            raise
+        return None, str(error)
+
+
+def _signs_as(artifact: ArtifactConfig | None, given: Given) -> Trusted | None:
+    """Return what is trusted where nobody else is named: what the run would sign as, of a key its public half."""
+    if signing_mode(artifact, given) not in {SigningMode.KEY, SigningMode.KMS}:
+        signing = signer(artifact, given)
+        return signing.trusted if signing else None
+    from ci_automation.signing.keys.kms import is_kms
+    from ci_automation.signing.keys.locations import load_public_half
+    from ci_automation.signing.trust import TrustedKeys
+
+    if is_kms(location := _key(artifact, given)):
+        _log_in_as_the_job()
+    return TrustedKeys((load_public_half(location, os.environ, Path()),))
 
 
 def trust_root(artifact: ArtifactConfig | None, given: Given) -> TrustRoot:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ci_automation.overlay.port import Kustomize
 
 _MAX_BYTES = 50 << 20
-_UNCHECKED = "its signature was not checked: neither a key nor an identity is given"
 
 
 class UnreadableComponents(UsageError):
@@ -82,7 +81,9 @@ def of_artifact(name: str, reference: Reference, ports: Ports, components_file: 
         UsageError: it has no components file, or it is no text.
     """
     tree, digest, trust = pull(reference, ports)
-    return _of_tree(name, tree, components_file, digest, "" if trust == "verified" else _UNCHECKED)
+    return _of_tree(
+        name, tree, components_file, digest, "" if trust == "verified" else f"nothing was verified: {ports.why_nobody}"
+    )
 
 
 def of_folder(path: Path, components_file: str | None) -> Side:

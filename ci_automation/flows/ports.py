@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ci_automation.flux.crds.clusters import Clusters
 from ci_automation.policy.model import Policy, SignatureFormat
+from ci_automation.signing.trust import NOBODY_NAMED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -72,6 +73,7 @@ class Ports:
     releases: ReleaseSource
     signer: Signer | None = None
     trusted: Trusted | None = None
+    why_nobody: str = NOBODY_NAMED  # is trusted, where nobody is
     upstream: Upstream | None = None
     kustomize: Kustomize | None = None  # None: there is none on this machine
     images: Images | None = None  # None: nobody asks whether the controllers' images are there

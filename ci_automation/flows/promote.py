@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.attestation.record import Approval, Record, channel_name
 from ci_automation.errors import PolicyRefused
-from ci_automation.flows.promotion import consider, require_signed_for_target
+from ci_automation.flows.promotion import consider, recorder, require_signed_for_target
 from ci_automation.flows.publication import holds
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.holds import Keeping
@@ -99,7 +99,7 @@ def promote(promotion: Promotion, approved: Collection[Digest] = ()) -> Promoted
         return Promoted(considered, done=False)
     needs_approval = considered.decision is Decision.APPROVAL
     if considered.decision is Decision.AUTO or (needs_approval and considered.digest in approved):
-        _carry_out(considered, _approval(promotion) if needs_approval else None)
+        _carry_out(considered, recorder(promotion), _approval(promotion) if needs_approval else None)
         return Promoted(considered, done=True)
     return Promoted(considered, done=False)
 
@@ -108,11 +108,10 @@ def _approval(promotion: Promotion) -> Approval:
     return Approval(promotion.intent.run.actor or "command line", "--approve", promotion.ports.clock())
 
 
-def _carry_out(considered: Considered, approval: Approval | None) -> None:
+def _carry_out(considered: Considered, signer: Signer, approval: Approval | None) -> None:
     """Copy, verify as the clusters would, tag, compare, move, read back, and record."""
     promotion, digest = considered.promotion, considered.digest
     ports, target, manifest = promotion.ports, promotion.target, considered.observed.manifest
-    assert ports.signer is not None  # noqa: S101  # for the type checker: it was looked at first
     ports.say(f"copying {digest} from {promotion.source.repository} to {target.repository}")
     copy(promotion.origin.registry, promotion.source, ports.registry, target.at_digest(digest), digest)
     ports.say("verifying it there as a cluster would")
@@ -121,10 +120,10 @@ def _carry_out(considered: Considered, approval: Approval | None) -> None:
     ports.registry.put_blob(target, CONFIG_BLOB)  # of the record; what another tool made may lack it
     require_signed_for_target(considered, ports.registry, target)
     kept = still_on(considered.holds, considered.version, promotion.intent.now)
-    holds.keep(Keeping(target, manifest, kept, ports.signer), ports, promotion.intent)
+    holds.keep(Keeping(target, manifest, kept, signer), ports, promotion.intent)
     tag_for_ever(target, considered.version, manifest, ports)
     move(target, considered.before.digest if considered.before else None, manifest, ports)
-    _record(considered, approval, ports.signer)
+    _record(considered, approval, signer)
 
 
 def _record(considered: Considered, approval: Approval | None, signer: Signer) -> None:

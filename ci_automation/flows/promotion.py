@@ -144,8 +144,8 @@ def consider(promotion: Promotion) -> Considered:
         VerificationFailed: what is at either end is not signed by somebody who is trusted there, or clusters of the
             target would refuse it.
     """
-    trusted, believed = _trusted(promotion.ports), _trusted(promotion.origin)
-    _require_recorder(promotion, trusted)
+    believed = _trusted(promotion.origin)
+    _trusted(promotion.ports)
     observed, before = _at_source(promotion), _present(promotion)
     if before is not None and before.digest == observed.digest:
         version = observed.version or read_contents(observed, promotion.origin, promotion.intent).version
@@ -190,17 +190,23 @@ def _held(considered: Considered) -> Verdict:
 
 def _trusted(ports: Ports) -> Trusted:
     if ports.trusted is None:
-        raise NobodyTrusted
+        raise NobodyTrusted(ports.why_nobody)
     return ports.trusted
 
 
-def _require_recorder(promotion: Promotion, trusted: Trusted) -> None:
-    """Check, before anything is read, that this run can sign the record of what it does."""
-    signer = promotion.ports.signer
+def recorder(promotion: Promotion) -> Signer:
+    """Return who signs the record of a promotion that is about to be done.
+
+    Raises:
+        NoSigner, SigningError: nobody can.
+        RecordNotBelieved: nobody would believe it.
+    """
+    signer, trusted = promotion.ports.signer, _trusted(promotion.ports)
     if signer is None:
         raise NoSigner
     if not trusted.names(signer.who):
         raise RecordNotBelieved(promotion.target, signer, trusted)
+    return signer
 
 
 def _at_source(promotion: Promotion) -> Observed:

@@ -60,7 +60,7 @@ def survey(repository: Reference, window: Window, ports: Ports, now: datetime) -
         NobodyTrusted: nobody tells what is ours.
     """
     if (trusted := ports.trusted) is None:
-        raise NobodyTrusted
+        raise NobodyTrusted(ports.why_nobody)
     tags = _tags(repository, ports)
     led_to = _led_to(repository, tags, ports)
     moves = {digest: _moves(repository, digest, ports, trusted) for tag, digest in tags.items() if _is_own(tag, digest)}

@@ -143,7 +143,7 @@ def _trusted(ports: Ports, intent: Intent) -> Trusted:
     if ports.signer is None:
         raise NoSigner
     if ports.trusted is None:
-        raise NobodyTrusted
+        raise NobodyTrusted(ports.why_nobody)
     return ports.trusted
 
 

@@ -37,7 +37,7 @@ def sync(
     if not isinstance(channel.repository, OciRepository):
         raise NotForClusters(channel)
     if ports.trusted is None:
-        raise NobodyTrusted
+        raise NobodyTrusted(ports.why_nobody)
     tree = read_tree(observe(channel, ports), ports)
     components = tree.components_path(components_file)
     recovered = recover(tree[components].decode(errors="replace"))

@@ -52,7 +52,7 @@ def verify(reference: Reference, ports: Ports) -> Verification:
         NotFound: there is no such artifact.
     """
     if (trusted := ports.trusted) is None:
-        raise NobodyTrusted
+        raise NobodyTrusted(ports.why_nobody)
     observed = look_at(reference, ports)
     ports.say("reading its signatures")
     evidence = gather(ports.registry, reference, observed.digest)

@@ -6,13 +6,13 @@ import base64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from ci_automation.errors import SigningError
+from ci_automation.errors import Error, SigningError
 from ci_automation.signing.bundle import signed_with_key
 from ci_automation.signing.legacy import SIGNATURE_ANNOTATION
 from ci_automation.signing.trust import TrustedKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.signing.keys.locations import PublicKey
@@ -84,6 +84,52 @@ class Signer(Protocol):
             SigningError: a service that signing needs refuses, or cannot be reached.
         """
         ...
+
+
+class LateSigner:
+    """A signer that is opened when something is first asked of it: what signs nothing needs no key."""
+
+    def __init__(self, opens: Callable[[], Signer]) -> None:
+        self._opens = opens
+        self._opened: Signer | Error | None = None
+
+    def prepare(self) -> None:
+        """Open it ahead of time; that it cannot be opened is told by whatever asks something of it."""
+        if self._opened is None:
+            try:
+                self._opened = self._opens()
+            except Error as error:
+                self._opened = error
+
+    @property
+    def who(self) -> Digest | Identity:
+        """Return who signs."""
+        return self._signer().who
+
+    @property
+    def trusted(self) -> Trusted:
+        """Return what a cluster has to trust."""
+        return self._signer().trusted
+
+    def sign_payload(self, payload: bytes) -> Mapping[str, str]:
+        """Return the annotations of a legacy signature."""
+        return self._signer().sign_payload(payload)
+
+    def sign_statement(self, statement: bytes) -> bytes:
+        """Return a Sigstore bundle."""
+        return self._signer().sign_statement(statement)
+
+    def _signer(self) -> Signer:
+        """Return the signer itself.
+
+        Raises:
+            UsageError, SigningError: its key is not there, or cannot be used.
+        """
+        self.prepare()
+        if isinstance(self._opened, Error):
+            raise self._opened
+        assert self._opened is not None  # noqa: S101  # for the type checker: it was just opened
+        return self._opened
 
 
 @dataclass(frozen=True, slots=True)

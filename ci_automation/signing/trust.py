@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _SPECIAL, _ESCAPED = re.compile(r"[\\.+*?()|\[\]{}^$]"), r"\\\g<0>"  # what Go's regexp.QuoteMeta quotes
 
 
+NOBODY_NAMED = "no public key or identity is given"
+
+
 class InvalidPattern(UsageError):
     """A regular expression is not one of RE2, which Flux and cosign use."""
 
@@ -30,8 +33,8 @@ class NobodyTrusted(UsageError):
 
     hint = "Give --public-key FILE, or --identity with --issuer; or `verify` in the configuration."
 
-    def __init__(self) -> None:
-        super().__init__("there is nobody to trust: no key, and no identity")
+    def __init__(self, why: str = NOBODY_NAMED) -> None:
+        super().__init__(f"nothing was verified: {why}")
 
 
 @dataclass(frozen=True, slots=True)

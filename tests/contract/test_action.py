@@ -277,6 +277,23 @@ def test_one_artifact_that_fails_keeps_no_other_from_being_done(runner: Runner) 
     ]
 
 
+def test_a_key_that_is_missing_stops_its_artifact_alone(runner: Runner) -> None:
+    publish("layout:other:production")
+    configure(
+        runner,
+        "name: first, url: 'layout:registry:production', signing: {key: 'env://LOST_KEY'}",
+        "name: last, url: 'layout:other:production', signing: {key: cosign.key}",
+    )
+    ran = runner.run(releases="releases", approval="none")
+    assert [(it["name"], it["changed"], it["error"] and it["error"]["code"]) for it in ran.artifacts] == [
+        ("first", False, "key-file-missing"),
+        ("last", True, None),
+    ]
+    assert (ran.code, ran.outputs["changed"]) == (2, "true")
+    assert "first: no key at env://LOST_KEY" in ran.said("error")[0]
+    assert "**first** failed: no key at" in ran.summary
+
+
 def test_what_is_wrong_in_the_configuration_is_shown_beside_its_line(runner: Runner) -> None:
     configure(runner, "name: a, url: 'layout:registry:production', polcy: {}", more="sauce: dir:releases\n")
     ran = runner.run(**CONFIGURED)

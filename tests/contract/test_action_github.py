@@ -13,7 +13,7 @@ from ci_automation.demo.samples import write_samples
 from ci_automation.signing.trust import Identity
 from tests.fakes.forge import LOST, RESET, Fault, Forge, times
 from tests.fakes.runner import Runner
-from tests.fakes.world import key_pem
+from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -242,6 +242,26 @@ def test_consumers_are_offered_what_the_channel_has(runner: Runner, forge: Forge
     assert ran.code == 0, ran
     assert len(consumer.pulls) == 1
     assert "Repositories that pin production" in ran.summary
+
+
+@pytest.mark.parametrize(
+    ("verify", "code", "offered"), [(", verify: {publicKey: cosign.pub}", 0, 1), ("", 2, 0)], ids=["named", "nobody"]
+)
+def test_consumers_need_no_key_where_it_is_named_whom_to_trust(
+    runner: Runner, forge: Forge, verify: str, code: int, offered: int
+) -> None:
+    pins = b'spec:\n  digest: sha256:0000 # {"$flux-manifests": "production:digest"}\n'
+    consumer = forge.repository("acme/apps", {"flux/source.yaml": pins})
+    (runner.workspace / "cosign.pub").write_text(signing_key().public.to_pem())
+    (runner.workspace / ".github").mkdir()
+    (runner.workspace / ".github/flux-manifests.yaml").write_text(
+        "version: 1\nartifacts:\n- {name: production, url: 'layout:registry:production', "
+        f"consumers: [{{repository: acme/apps}}]{verify}}}\n"
+    )
+    token = forge.token("pat", None, ALL, login="acme")
+    ran = runner.run(command="consumers", key="env://LOST_KEY", github_token=token)
+    assert (ran.code, len(consumer.pulls)) == (code, offered), ran
+    assert any("the variable is not set" in said for said in ran.said("error")) is not bool(verify)
 
 
 def test_those_who_are_to_hear_of_a_publication_are_told_once(runner: Runner, forge: Forge) -> None:

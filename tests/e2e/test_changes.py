@@ -103,15 +103,15 @@ class TestFirst:
         assert desk.state() == before
 
     def test_what_may_break_is_told_when_it_was_published(self, desk: Desk) -> None:
-        desk.write("new/kustomization.yaml", "resources: []\n")
+        desk.write("new/kustomization.yaml", f"namePrefix: own-\nresources: [{COMPONENTS}]\n")
         init = ("init", CHANNEL, "--flux-version", "v2.98.5", *SIGNED, "--overlay", "new")
         ran = desk.ok(*init)
         assert "published: Flux v2.98.5" in ran.out
-        assert "possible, overlay" in ran.out
-        assert "no kustomization lists flux-system/gotk-components.yaml" in ran.out
+        assert "unchecked, overlay" in ran.out
+        assert "the overlay at ./ was not built: there is no kustomize" in ran.out
         shutil.rmtree(desk.folder / "registry")
         ran = desk.ok(*init, "--output", "json")
-        assert [hazard["certainty"] for hazard in ran.json["hazards"]] == ["possible"]
+        assert [hazard["certainty"] for hazard in ran.json["hazards"]] == ["unchecked"]
         ran = desk.ok(*init, "--output", "json")
         assert (ran.json["published"], ran.json["hazards"]) == (False, [])
 
@@ -265,6 +265,8 @@ class TestAdoption:
 
     def test_without_a_key_the_signature_is_said_to_be_unchecked(self, desk: Desk) -> None:
         desk.init()
-        assert "was not checked" in desk.ok("check", CHANNEL).out
-        assert "was not checked" not in desk.ok("check", CHANNEL, *TRUSTED).out
-        assert "its signature was not checked" in desk.ok("pull", CHANNEL, "out").out
+        assert "Nothing was verified: no public key or identity is given.\n" in desk.ok("check", CHANNEL).out
+        assert "Nothing was verified" not in desk.ok("check", CHANNEL, *TRUSTED).out
+        assert (
+            "its signature was not checked.\nNothing was verified: no public key" in desk.ok("pull", CHANNEL, "out").out
+        )

@@ -167,10 +167,10 @@ class TestTrust:
     def test_without_anybody_to_trust_it_says_that_nothing_was_checked(self, desk: Desk) -> None:
         desk.init(version=OLD)
         ran = desk.ok("diff", CHANNEL, OLD)
-        assert f"{CHANNEL}: its signature was not checked: neither a key nor an identity is given\n" in ran.out
+        assert f"{CHANNEL}: nothing was verified: no public key or identity is given\n" in ran.out
         found = desk.ok("diff", CHANNEL, OLD, "--output", "json").json
-        assert "was not checked" in found["from"]["remark"]
-        assert "was not checked" in desk.ok("diff", CHANNEL, OLD, "--output", "markdown").out
+        assert "nothing was verified" in found["from"]["remark"]
+        assert "nothing was verified" in desk.ok("diff", CHANNEL, OLD, "--output", "markdown").out
 
     def test_of_somebody_else_nothing_is_compared(self, desk: Desk) -> None:
         desk.init(version=OLD)

@@ -19,8 +19,8 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli.desk import Checkout, Hub, NoReceiver, NoRepository, NoToken, desk
 from ci_automation.cli.given import Given, _github_token
 from ci_automation.cli.logins import Logins, OneLoginForSeveralRegistries, logins, secrets_in
+from ci_automation.cli.prepared import Prepared, Target
 from ci_automation.cli.step import Step, _require_own_subjects, trouble
-from ci_automation.cli.target import Target
 from ci_automation.config.model import ApprovalConfig, ApprovalVia, ArtifactConfig
 from ci_automation.flows.ports import Intent
 from ci_automation.registry.credentials import Anonymous, Credential, Credentials, InvalidRegistryConfig
@@ -238,7 +238,7 @@ def hub(job: Job = JOB, **inputs: str) -> Hub:
 
 def goal(settings: ApprovalConfig | None = None) -> Target:
     configured = ArtifactConfig("production", GHCR, approval=settings) if settings else None
-    return Target("production", GHCR, World().ports(), Intent(NOW), configured)
+    return Target("production", GHCR, Prepared(World().ports(), Intent(NOW)), configured)
 
 
 def test_the_configuration_says_where_to_ask_and_else_the_input() -> None:
