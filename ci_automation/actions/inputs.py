@@ -133,7 +133,11 @@ INPUTS = (
     ),
     Input("public-key", "Trust what these keys signed; files or env://NAME, one per line", kind=Kind.LIST),
     Input("identity", "Trust exactly these subjects of keyless signatures, one per line", kind=Kind.LIST),
-    Input("identity-regexp", "Trust the subjects that match (RE2), one per line; anchor them", kind=Kind.LIST),
+    Input(
+        "identity-regexp",
+        "Trust the subjects that match (RE2), one per line: ^ first, $ last",
+        kind=Kind.LIST,
+    ),
     Input("issuer", "Who vouches for the identity, such as https://token.actions.githubusercontent.com"),
     Input("trust-config", "The file of your own Sigstore instance: client trust config, or trusted_root.json"),
     Input(

@@ -103,7 +103,10 @@ _identities = _all(
         help="trust exactly this subject of a keyless signature; repeatable",
     ),
     click.option(
-        "--identity-regexp", metavar="RE2", multiple=True, help="trust the subjects that match; anchor it with ^ and $"
+        "--identity-regexp",
+        metavar="RE2",
+        multiple=True,
+        help="trust the subjects that match: ^ first, $ last",
     ),
     click.option("--issuer", metavar="URL", help="who vouches for the identity, such as GitHub's token service"),
     click.option(

@@ -103,6 +103,7 @@ def trusted(artifact: ArtifactConfig | None, given: Given, signing: Signer | Non
 
     Raises:
         UsageError: a key or pattern cannot be used.
+        UnanchoredPattern: a pattern also matches longer identities.
         SigningError: who this run signs as cannot be found out.
     """
     said = VerifyConfig(given.public_key, given.identity, given.identity_regexp, given.issuer)
@@ -113,11 +114,14 @@ def trusted(artifact: ArtifactConfig | None, given: Given, signing: Signer | Non
 
         return TrustedKeys(tuple(load_public_key(location, os.environ, Path()) for location in verify.public_keys))
     if verify.issuer:
+        from ci_automation.policy.patterns import require_anchored
         from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
 
         exact = tuple(IdentityMatch.exact(Identity(verify.issuer, subject)) for subject in verify.identities)
         issuer = IdentityMatch.exact(Identity(verify.issuer, "")).issuer
         patterns = tuple(IdentityMatch(issuer, pattern) for pattern in verify.patterns)
+        for pattern in verify.patterns:
+            require_anchored(pattern)
         return TrustedIdentities((*exact, *patterns), trust_root(artifact, given))
     return signing.trusted if signing else None
 

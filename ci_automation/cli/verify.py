@@ -73,8 +73,6 @@ def _print_verification(reference: Reference, found: Verification) -> None:
         for row in found.clusters
     )
     print_table(Table(("a cluster with Flux", "accepts it", "because"), rows))
-    for pattern in found.loose:
-        print_text(plain_text(f"Not anchored, so it matches more than it says: {pattern}. Put ^ and $ around it."))
 
 
 def _named(who: Digest | Identity) -> str:

@@ -32,6 +32,7 @@ from ci_automation.config.values import (
     KeyLocation,
     Label,
     Name,
+    Pattern,
     PublicKeyLocations,
     RefusedClasses,
     Releases,
@@ -106,8 +107,8 @@ class VerifySection(Section):
     """The public key, or several of which any one may have signed: files, or env://NAME."""
     identity: Words | None = None
     """The subject of the certificate that a keyless signature must have, exactly; goes with issuer."""
-    identity_regexp: Words | None = None
-    """A pattern of RE2 for that subject; anchor it with ^ and $."""
+    identity_regexp: Pattern | None = None
+    """A pattern of RE2 for the whole of that subject; it begins with ^ and ends with $."""
     issuer: Words | None = None
     """Who vouched for that identity, such as https://token.actions.githubusercontent.com."""
 

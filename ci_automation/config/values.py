@@ -25,6 +25,7 @@ from ci_automation.flux.options import COMPONENTS, LOG_LEVELS, Options
 from ci_automation.flux.version import Version
 from ci_automation.policy.freeze import Freeze, time_zone
 from ci_automation.policy.model import NOT_CHECKED, Acknowledgement, InvalidDuration, duration
+from ci_automation.policy.patterns import require_anchored
 from ci_automation.policy.ranges import Range
 
 if TYPE_CHECKING:
@@ -118,6 +119,10 @@ def _words(text: str) -> str:
     return text
 
 
+def _pattern(text: str) -> str:
+    return require_anchored(_words(text))
+
+
 def _as_list(value: object) -> object:
     """Return one text as a list of it."""
     return [value] if isinstance(value, str) else value
@@ -202,6 +207,7 @@ FileInArtifact = Annotated[str, _text(_file_in_artifact)]
 KeyLocation = Annotated[str, _text(_key_location)]
 FluxVersion = Annotated[Version, _text(Version.parse)]
 Words = Annotated[str, _text(_words)]
+Pattern = Annotated[str, _text(_pattern)]
 PublicKeyLocation = Annotated[str, _text(_public_key_location)]
 PublicKeyLocations = Annotated[
     list[PublicKeyLocation],

@@ -10,7 +10,7 @@ from ci_automation.flows.contents import read_tree
 from ci_automation.flows.observe import look_at, observe
 from ci_automation.signing.cluster import judge, table
 from ci_automation.signing.evidence import examine, gather
-from ci_automation.signing.trust import NobodyTrusted, TrustedIdentities
+from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import refusal
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ class Verification:
     by: Digest | Identity | None
     clusters: tuple[Row, ...]
     problem: VerificationFailed | None
-    loose: tuple[str, ...]  # patterns that are not anchored
 
 
 def verify(reference: Reference, ports: Ports) -> Verification:
@@ -65,9 +64,7 @@ def verify(reference: Reference, ports: Ports) -> Verification:
         problem = refusal(at, trusted, found)
     elif observed.version and not (judgement := judge(findings, trusted, observed.version)).accepted:
         problem = ClusterRefuses(at, observed.version, judgement.reason)
-    matches = trusted.matches if isinstance(trusted, TrustedIdentities) else ()
-    loose = tuple(str(match) for match in matches if not match.anchored)
-    return Verification(observed.digest, observed.version, by, table(evidence, trusted), problem, loose)
+    return Verification(observed.digest, observed.version, by, table(evidence, trusted), problem)
 
 
 def pull(reference: Reference, ports: Ports) -> tuple[Tree, Digest, str]:

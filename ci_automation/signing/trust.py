@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 _SPECIAL, _ESCAPED = re.compile(r"[\\.+*?()|\[\]{}^$]"), r"\\\g<0>"  # what Go's regexp.QuoteMeta quotes
 
+# As GitHub names a workflow in a token, and Fulcio in a certificate; a pull request's `refs/pull/7/merge` is nobody's.
+_WORKFLOW = re.compile(
+    r"(?P<owner>https://[^/\s]+/[A-Za-z0-9-]+)/[A-Za-z0-9._-]+/\.github/workflows/[^/@\s]+@refs/(?:heads|tags)/[!-~]+"
+)
+
 
 NOBODY_NAMED = "no public key or identity is given"
 
@@ -44,13 +49,24 @@ class Identity:
     issuer: str
     subject: str
 
+    def shares_owner(self, other: Identity) -> bool:
+        """Return whether both are workflows on branches or tags of repositories of one owner, on one GitHub."""
+        mine, theirs = _WORKFLOW.fullmatch(self.subject), _WORKFLOW.fullmatch(other.subject)
+        if mine is None or theirs is None:
+            return False
+        return (self.issuer, mine["owner"]) == (other.issuer, theirs["owner"])
+
     def __str__(self) -> str:
-        return f"{self.subject} (issuer {self.issuer})"
+        issuer, subject = (text if text.isprintable() else ascii(text) for text in (self.issuer, self.subject))
+        return f"{subject} (issuer {issuer})"
 
 
 @dataclass(frozen=True, slots=True)
 class IdentityMatch:
-    """One entry of Flux's `matchOIDCIdentity`: two RE2 patterns, which match anywhere unless they are anchored."""
+    """One entry of Flux's `matchOIDCIdentity`: two RE2 patterns, which match anywhere unless they are anchored.
+
+    Whoever takes patterns from a person requires that they are (`policy.patterns`).
+    """
 
     issuer: str
     subject: str
@@ -75,12 +91,6 @@ class IdentityMatch:
                 re2.compile(pattern, _quiet())
             except re2.error as error:
                 raise InvalidPattern(pattern, str(error)) from None
-
-    @property
-    def anchored(self) -> bool:
-        """Return whether both patterns have to match as a whole: each of the alternatives, if there are any."""
-        alternatives = [each for pattern in (self.issuer, self.subject) for each in _alternatives(pattern)]
-        return all(each.startswith("^") and each.endswith("$") and not each.endswith("\\$") for each in alternatives)
 
     def matches(self, identity: Identity) -> bool:
         """Return whether the patterns are found in issuer and subject, as Go's `regexp.MatchString` does."""
@@ -138,21 +148,6 @@ class Verified:
 
     digest: Digest
     by: Digest | Identity
-
-
-def _alternatives(pattern: str) -> list[str]:
-    """Return what stands between the bars of a pattern, those in parentheses and classes aside."""
-    found, depth, in_class, escaped = [""], 0, False, False
-    for character in pattern:
-        if character == "|" and not (depth or in_class or escaped):
-            found.append("")
-            continue
-        found[-1] += character
-        if not escaped:
-            in_class = character == "[" or (in_class and character != "]")
-            depth += 0 if in_class else {"(": 1, ")": -1}.get(character, 0)
-        escaped = character == "\\" and not escaped
-    return found
 
 
 def _quiet() -> object:

@@ -74,7 +74,6 @@ class TestTheWholeStory:
         assert asked(sigstore) == {"tokens": 1, "certificates": 1, "log": 2}  # the signature, and the record
         ran = desk.ok("verify", CHANNEL, *NAMED)
         assert f"\n  by {WORKFLOW.subject} (issuer {GITHUB})\n" in ran.out
-        assert "Not anchored" not in ran.out
 
         desk.ok("plan", CHANNEL, "--out", "plan.json", *NAMED)
         plan = json.loads(desk.read("plan.json"))
@@ -146,7 +145,9 @@ class TestWhoIsTrusted:
             pytest.param(("--identity", OTHER.subject, "--issuer", GITHUB), id="another workflow"),
             pytest.param(("--identity", WORKFLOW.subject[:-1], "--issuer", GITHUB), id="only its beginning"),
             pytest.param(("--identity", WORKFLOW.subject, "--issuer", f"{GITHUB}.example"), id="another issuer"),
-            pytest.param(("--identity-regexp", "^https://github.com/acme/shared/", "--issuer", GITHUB), id="a pattern"),
+            pytest.param(
+                ("--identity-regexp", "^https://github.com/acme/shared/.*$", "--issuer", GITHUB), id="a pattern"
+            ),
             pytest.param(("--public-key", "cosign.pub"), id="a key"),
         ],
     )
@@ -167,15 +168,30 @@ class TestWhoIsTrusted:
         assert desk.run("verify", CHANNEL, *NAMED).code == 10
         desk.ok("verify", CHANNEL, "--identity", LIKE.subject, "--issuer", GITHUB, *OWN)
 
+    @pytest.mark.parametrize("command", [UPDATE[0], "check", "plan", "verify", "history", "sync-manifests", "prune"])
     @pytest.mark.parametrize(
-        ("pattern", "warned"),
-        [("^https://github.com/acme/.*$", False), ("https://github.com/acme/", True), ("^https://github", True)],
+        ("pattern", "form"),
+        [
+            ("https://github.com/acme/", "^https://github.com/acme/$"),
+            ("^https://github", "^https://github$"),
+            ("^https://github.com/acme/fleet|main$", "^(?:^https://github.com/acme/fleet|main$)$"),
+        ],
     )
     @pytest.mark.usefixtures("sigstore")
-    def test_a_pattern_that_is_not_anchored_is_warned_of(self, desk: Desk, pattern: str, *, warned: bool) -> None:
+    def test_nobody_is_trusted_by_a_pattern_that_is_not_anchored(
+        self, desk: Desk, command: str, pattern: str, form: str
+    ) -> None:
         desk.ok(*INIT)
-        ran = desk.ok("verify", CHANNEL, "--identity-regexp", pattern, "--issuer", GITHUB, *OWN)
-        assert (f"Not anchored, so it matches more than it says: {pattern} " in ran.out) is warned
+        before = desk.state()
+        ran = desk.run(command, CHANNEL, "--identity-regexp", pattern, "--issuer", GITHUB, *OWN, "--output", "json")
+        assert (ran.code, ran.error["code"]) == (2, "unanchored-pattern")
+        assert f"Write {form} if that is the whole identity." in ran.error["hint"]
+        assert desk.state() == before
+
+    @pytest.mark.usefixtures("sigstore")
+    def test_one_that_is_anchored_counts(self, desk: Desk) -> None:
+        desk.ok(*INIT)
+        desk.ok("verify", CHANNEL, "--identity-regexp", "^https://github.com/acme/.*$", "--issuer", GITHUB, *OWN)
 
     @pytest.mark.parametrize("pattern", ["(", "a(?=b)", r"(a)\1"])
     @pytest.mark.usefixtures("sigstore")
@@ -211,7 +227,7 @@ class TestIdentityChange:
         quoted = [identity.subject.replace(".", r"\.") for identity in (WORKFLOW, OTHER)]
         assert all(subject in ran.error["message"] for subject in quoted)
         issuer = f"^{GITHUB.replace('.', chr(92) + '.')}$"
-        block = f"verify.matchOIDCIdentity: [{{issuer: '{issuer}', subject: '^{quoted[0]}$|^{quoted[1]}$'}}]"
+        block = f"verify.matchOIDCIdentity: [{{issuer: '{issuer}', subject: '(?:^{quoted[0]}$)|(?:^{quoted[1]}$)'}}]"
         assert block in ran.error["hint"]
         assert "--accept-identity-change" in ran.error["hint"]
         assert "reusable workflow" in ran.error["hint"]

@@ -463,10 +463,11 @@ class TestWhatIsWrong:
             pytest.param("signing: {format: bundle}", "needs minimumFlux: 2.8.6", id="bundles for nobody knows whom"),
             pytest.param("verify: {identity: x}", "an identity and its issuer go together", id="no issuer"),
             pytest.param("verify: {issuer: x}", "an identity and its issuer go together", id="an issuer alone"),
-            pytest.param("verify: {identity: x, identityRegexp: y, issuer: z}", "not both", id="two identities"),
+            pytest.param("verify: {identity: x, identityRegexp: ^y$, issuer: z}", "not both", id="two identities"),
             pytest.param("verify: {identity: x, issuer: z, publicKey: k}", "or an identity", id="both kinds"),
             pytest.param("verify: {publicKey: []}", "publicKey: must not be empty", id="no key"),
             pytest.param("verify: {publicKey: 'awskms:///x'}", "`public-key` prints that of a KMS", id="a KMS's half"),
+            pytest.param("verify: {identityRegexp: ^a|b$, issuer: z}", "Write ^(?:^a|b$)$", id="half anchored"),
             pytest.param("verify: {identity: ''}", "it is empty", id="an empty identity"),
         ],
     )
