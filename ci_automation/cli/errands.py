@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from ci_automation.flows.approved import apply_granted
 from ci_automation.flows.base import read_base
 from ci_automation.flows.observe import observe
 from ci_automation.flows.tend import ApprovalNotCounted, Tended, take_up, tend
+from ci_automation.flux.hazard import in_shell
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
 from ci_automation.report.account import Account, Standing
@@ -139,7 +139,7 @@ def promote(inputs: Inputs, step: Step) -> int:
             waits.append(goal.name)
             config = () if inputs.config in {"", str(DEFAULT_PATH)} else ("--config", inputs.config)
             command = ("flux-manifests", "promote", "--to", goal.name, "--approve", str(found.digest), *config)
-            remarks.append(f"whoever approves it runs `{shlex.join(command)}`")
+            remarks.append(f"whoever approves it runs {in_shell(*command)}")
         for remark in remarks:
             step.tell("notice", f"{goal.name}: {remark}")
         had = Standing(found.old_version, found.before.digest) if found.before and found.old_version else None

@@ -14,7 +14,7 @@ from ci_automation.flows.publication.publish import Publication, publish, requir
 from ci_automation.flows.publication.settle import refuse_moved_back, settle_record
 from ci_automation.flows.step import Wanted, render_step
 from ci_automation.flows.update import Outcome
-from ci_automation.flux.hazard import Certainty
+from ci_automation.flux.hazard import Certainty, in_shell
 from ci_automation.overlay.compare import GATE as OVERLAY
 from ci_automation.policy.decision import Decision
 
@@ -79,8 +79,8 @@ class StepRefused(PolicyRefused):
         super().__init__(f"the step to {step.new_version} is {word}: {_why(step, step.decision)}")
         held = step.decision is Decision.HOLD
         if held and any(gate.gate == "hold" and gate.decision is Decision.HOLD for gate in step.gates):
-            end = f"flux-manifests rollback {channel} --to {step.old_version} --until DATE"
-            self.hint = f"Nothing was published. `{end}` ends the hold, with a DATE that has passed."
+            end = in_shell("flux-manifests", "rollback", str(channel), "--to", str(step.old_version), "--until", "DATE")
+            self.hint = f"Nothing was published. {end} ends the hold, with a DATE that has passed."
         elif held:
             self.hint = "Nothing was published. The time has to pass that the reason names, or the policy to change."
         else:

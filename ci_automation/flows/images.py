@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import PolicyRefused, RegistryError, VerificationFailed
-from ci_automation.flux.hazard import Certainty, Hazard
+from ci_automation.flux.hazard import Certainty, Hazard, in_shell
 from ci_automation.flux.options import Options
 from ci_automation.flux.pins import image_names, pin
 
@@ -101,7 +101,7 @@ def _missing(image: str, registry: str, upstream: str) -> Hazard:
         Certainty.CERTAIN,
         image,
         f"{image} is not there: clusters would meet ImagePullBackOff",
-        remedies=(f"`crane copy {source} {name}`",),
+        remedies=(in_shell("crane", "copy", source, name),),
     )
 
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import enum
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import Conflict
 from ci_automation.flux.artifact import stated_version
-from ci_automation.signing.trust import IdentityMatch, TrustedIdentities, TrustedKeys
+from ci_automation.report.sync import NoSingleIdentity, inline_entry, one_entry
+from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities, TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, verify
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
-    from ci_automation.signing.trust import Identity, Trusted
+    from ci_automation.signing.signer import Signer
+    from ci_automation.signing.trust import Trusted
 
 
 class ChannelMoved(Conflict):
@@ -82,7 +87,7 @@ def observe(channel: Reference, ports: Ports) -> Observed:
         verify(ports.registry, channel, observed.digest, ports.trusted)
     except ForeignSignature as error:
         if error.signers and ports.signer is not None:
-            error.hint = _if_it_was_you(error.signers[0], ports.signer.trusted)
+            error.hint = _if_it_was_you(error.signers, ports.signer)
         raise
     return Observed(channel, observed.manifest, Trust.VERIFIED, observed.version)
 
@@ -91,19 +96,29 @@ def accept_both(signing: Trusted, trusted: Trusted) -> str:
     """Return what a cluster's verify block has to say to accept either of two keys, or of two identities."""
     if isinstance(signing, TrustedKeys) or isinstance(trusted, TrustedKeys):
         return "put the new public key beside the old one in the Secret of verify.secretRef"
-    issuers = "|".join(dict.fromkeys(match.issuer for it in (trusted, signing) for match in it.matches))
-    subjects = "|".join(dict.fromkeys(match.subject for it in (trusted, signing) for match in it.matches))
-    return f"verify.matchOIDCIdentity: [{{issuer: '{issuers}', subject: '{subjects}'}}]"
+    try:
+        return inline_entry(*one_entry(tuple((it.issuer, it.subject) for it in (*trusted.matches, *signing.matches))))
+    except NoSingleIdentity:
+        return (
+            "one entry cannot: issuers and subjects differ, and it would match their mixtures; use one after the other"
+        )
 
 
-def _if_it_was_you(before: Identity, signing: Trusted) -> str:
-    """Return what to do if the identity that signed is one's own, of another workflow or branch than this run's."""
-    if isinstance(signing, TrustedKeys):
-        return f"If {before} was you, name it (--identity, --issuer). If not, find out who that is."
+def _if_it_was_you(signers: Sequence[Identity], signer: Signer) -> str:
+    """Return what to do if one of those who signed is one's own workflow, of another file or branch than this run's.
+
+    An identity of another owner is never put into a command: whoever can write to the registry chose it.
+    """
+    signing = signer.trusted
+    if isinstance(signing, TrustedKeys) or not isinstance(signer.who, Identity):
+        return f"If {signers[0]} was you, name it (--identity, --issuer). If not, find out who that is."
+    before = next((each for each in signers if each.shares_owner(signer.who)), None)
+    if before is None:
+        return f"This run signs as {signing}. {signers[0]} is not of the same owner: find out who that is."
     then = TrustedIdentities((IdentityMatch.exact(before),), signing.root)
+    options = ("--identity", before.subject, "--issuer", before.issuer, "--accept-identity-change")
     return (
         f"This run signs as {signing}. If {before} was you, let the clusters accept both "
-        f"({accept_both(signing, then)}), then run once with --identity '{before.subject}' --issuer '{before.issuer}' "
-        "--accept-identity-change. A job that calls a reusable workflow signs as that workflow. If it was not you, "
-        "find out who that is."
+        f"({accept_both(signing, then)}), then run once with {shlex.join(options)}. "
+        "A job that calls a reusable workflow signs as that workflow. If it was not you, find out who that is."
     )

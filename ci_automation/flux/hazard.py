@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +20,15 @@ class Certainty(enum.StrEnum):
     UNCHECKED = "unchecked"  # nobody could look
     POSSIBLE = "possible"  # it breaks some clusters, and nothing tells whether it is these
     CERTAIN = "certain"
+
+
+def in_shell(*words: str) -> str:
+    """Return a command between backticks, which a shell takes as it is.
+
+    For a word that has a backtick of its own, or signs that nobody sees, it says NAME: a person has to look.
+    """
+    fit = (shlex.quote(word) if word.isprintable() and "`" not in word else "NAME" for word in words)
+    return f"`{' '.join(fit)}`"
 
 
 @dataclass(frozen=True, slots=True, order=True)

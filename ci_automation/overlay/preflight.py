@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ci_automation.flux.changes.model import fingerprint
 from ci_automation.flux.changes.objects import read_objects
 from ci_automation.flux.changes.reading import UnreadableObjects
-from ci_automation.flux.hazard import Certainty, Hazard, Place
+from ci_automation.flux.hazard import Certainty, Hazard, Place, in_shell
 from ci_automation.flux.inventory import inventory
 from ci_automation.overlay.compare import GATE, lost_targets
 from ci_automation.overlay.effort import MAX_STEPS, Effort, TooMuch
@@ -145,11 +145,12 @@ def _outcome_hazards(
         if before is not None and before.error:
             sentence += "; it is broken already" if same else f"; with the present ones neither: {before.error}"
         subject = f"{each.folder} {fingerprint(now.error)}"
+        folder = f"./{each.folder}" if each.folder.startswith("-") else each.folder  # which is no option
+        build = in_shell("kustomize", "build", folder)
         remedy = (
             "correct the field: clusters ignore it, with everything in it"
             if ignored
-            else f"see it with `kustomize build {each.folder}` in the artifact's files: "
-            "`flux-manifests pull` writes them"
+            else f"see it with {build} in the artifact's files: `flux-manifests pull` writes them"
         )
         # Clusters that live with an ignored field already go on to do so.
         certainty = Certainty.POSSIBLE if ignored and same else Certainty.CERTAIN

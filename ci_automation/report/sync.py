@@ -143,7 +143,7 @@ class Sync:
         verify = self.verify
         if isinstance(verify, ByKey):
             return {"secretRef": {"name": verify.secret}}
-        issuer, subject = _one_entry(verify.patterns)
+        issuer, subject = one_entry(verify.patterns)
         root = {} if verify.root_secret is None else {"trustedRootSecretRef": {"name": verify.root_secret}}
         return {"matchOIDCIdentity": [{"issuer": issuer, "subject": subject}], **root}
 
@@ -177,8 +177,12 @@ def sync_path(paths: Iterable[str], components: str) -> str:
     return "./" if folder == PurePosixPath() else f"./{folder}"
 
 
-def _one_entry(patterns: tuple[tuple[str, str], ...]) -> tuple[str, str]:
-    """Return the one pair of patterns that matches what any of `patterns` matches, and nothing else."""
+def one_entry(patterns: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    """Return the one pair of patterns that matches what any of `patterns` matches, and nothing else.
+
+    Raises:
+        NoSingleIdentity: there is none.
+    """
     issuers, subjects = (tuple(dict.fromkeys(column)) for column in zip(*patterns, strict=True))
     if len(issuers) > 1 and len(subjects) > 1:
         raise NoSingleIdentity
@@ -188,6 +192,16 @@ def _one_entry(patterns: tuple[tuple[str, str], ...]) -> tuple[str, str]:
 def _either(patterns: tuple[str, ...]) -> str:
     """Return the pattern of RE2 that matches where one of `patterns` does; each keeps its anchors and flags."""
     return patterns[0] if len(patterns) == 1 else "|".join(f"(?:{pattern})" for pattern in patterns)
+
+
+def inline_entry(issuer: str, subject: str) -> str:
+    """Return an entry of `matchOIDCIdentity` in one line of YAML."""
+    return f"verify.matchOIDCIdentity: [{{issuer: {_quoted(issuer)}, subject: {_quoted(subject)}}}]"
+
+
+def _quoted(text: str) -> str:
+    """Return a text between single quotes, in which a backslash is one, or else between double quotes."""
+    return "'" + text.replace("'", "''") + "'" if text.isascii() and text.isprintable() else _scalar(text)
 
 
 def _lines(value: Mapping[str, Any], indent: str) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import TYPE_CHECKING
 
 from ci_automation.flux.crds.clusters import ARTIFACTS
 from ci_automation.flux.crds.served import MINORS, Served, served
 from ci_automation.flux.crds.versions import newest_first
 from ci_automation.flux.crds.words import all_of, some_of
+from ci_automation.flux.hazard import in_shell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,9 +75,9 @@ def migrate_files(old: Mapping[str, Crd], new: Mapping[str, Crd], files: Sequenc
     if not fit or not paths:
         return ()
     target = next(minor for minor in fit if written[minor] == written[fit[-1]])  # which more of the CLI's releases know
-    here = ["FOLDER" if path.startswith(ARTIFACTS) else shlex.quote(path) for path in paths]
+    here = ["FOLDER" if path.startswith(ARTIFACTS) else path for path in paths]
     here = list(dict.fromkeys(here)) if len(paths) <= _FEW else ["FOLDER"]
-    commands = all_of([f"`flux migrate -f {path} --version=2.{target}`" for path in here])
+    commands = all_of([in_shell("flux", "migrate", "-f", path, f"--version=2.{target}") for path in here])
     does = "does" if len(here) == 1 else "do"
     return (f"{commands} {does} that in YAML where `kind` is the line after `apiVersion`.",)
 
