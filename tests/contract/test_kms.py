@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from securesystemslib.exceptions import UnsupportedAlgorithmError
 
 from ci_automation.errors import Error
+from ci_automation.signing.keys import kms
 from ci_automation.signing.keys.kms import KmsClientMissing, KmsFailed, KmsKeyUnsuitable, KmsLocationInvalid, is_kms
 from ci_automation.signing.keys.locations import KeyFileMissing, KeyKind, SigningKey, UnsupportedKey, open_private_key
+from ci_automation.waiting import watched
 from tests.fakes.keys import self_signed
 from tests.fakes.kms import CANARY, REGION, FakeAws, FakeVault, Fault
 from tests.fakes.world import key_pem
@@ -501,3 +503,17 @@ def test_files_and_variables_are_opened_as_ever(tmp_path: Path) -> None:
     with pytest.raises(KeyFileMissing):
         opened("k8s://flux/cosign")
     assert not any(map(is_kms, ("our.key", "env://KEY", "./awskms", "C:/keys/cosign.key")))
+
+
+def test_a_service_that_does_not_answer_is_told_and_given_up(
+    aws: FakeAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its library would ask four times, for 30 seconds each."""
+    aws.add(p256(), "flux")
+    key = opened(f"awskms:///{NAME}")
+    monkeypatch.setattr(kms, "watched", partial(watched, wait=lambda *_: False))
+    with pytest.raises(KmsFailed, match=r"AWS KMS does not serve .*: it did not answer within 60 seconds"):
+        key.sign(MESSAGE)
+    with pytest.raises(KmsFailed, match="it did not answer within 7 seconds"):
+        opened(f"awskms:///{NAME}", FLUX_MANIFESTS_TIMEOUT="7")
+    assert capsys.readouterr().err == "still waiting for AWS KMS after 5 s\n" * 2

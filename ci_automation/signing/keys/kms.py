@@ -6,15 +6,20 @@ import logging
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ci_automation.errors import Error, SigningError, UsageError
+from ci_automation.registry.network import Network
 from ci_automation.signing.keys import services
+from ci_automation.waiting import TOLD_AFTER, Overdue, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ci_automation.signing.keys.public import PublicKey
+    from ci_automation.waiting import Watch
+
+T = TypeVar("T")
 
 _CODE = re.compile(r"[A-Za-z0-9_.]{1,64}")
 _SILENT = logging.NullHandler()  # without one, Python prints what a library logs as a warning
@@ -76,6 +81,7 @@ class KmsKey:
     public: PublicKey
     _service: _Service
     _sign: Callable[[bytes], bytes]
+    _watch: Watch
 
     def sign(self, message: bytes) -> bytes:
         """Return the service's signature over `message`, once `public` accepts it.
@@ -84,7 +90,7 @@ class KmsKey:
             KmsFailed: the service says no, cannot be reached, or signed with another key than it showed.
         """
         with _failures(self._service, self.location):
-            signature = self._sign(message)
+            signature = _awaited(lambda: self._sign(message), self._service, self._watch)
             accepted = self.public.accepts(signature, message)
         if not accepted:  # an alias was moved, or a key rotated: no cluster would accept it
             raise KmsFailed(self._service, self.location, "its signature is not by the key that it showed before")
@@ -115,9 +121,20 @@ def open_kms(location: str, environment: Mapping[str, str]) -> KmsKey:
     service = _SERVICES[location.partition(":")[0]]
     if not (found := service.pattern.fullmatch(location)):
         raise KmsLocationInvalid(service)
+    watch = Network.from_environment(environment).watch
     with _failures(service, location):
-        public, sign = service.open(found.groupdict(""), environment)
-    return KmsKey(location, public, service, sign)
+        public, sign = _awaited(lambda: service.open(found.groupdict(""), environment), service, watch)
+    return KmsKey(location, public, service, sign, watch)
+
+
+def _awaited(work: Callable[[], T], service: _Service, watch: Watch) -> T:
+    """Return what a service answers, within our time: each library has limits and attempts of its own."""
+    try:
+        return watched(
+            work, watch.seconds, lambda: watch.say(f"still waiting for {service.name} after {TOLD_AFTER:.0f} s")
+        )
+    except Overdue:
+        raise services.Refused(f"it did not answer within {watch.seconds:.0f} seconds") from None
 
 
 @contextmanager
