@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from ci_automation.flows import confinement
 from ci_automation.flows.rendering import confined
-from tests.fakes.programs import has_landlock, launcher, python
+from tests.fakes.programs import denied, has_landlock, launcher, python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,15 +65,6 @@ def pipe(tmp_path: Path) -> Iterator[tuple[str, int]]:
     os.close(reading)
 
 
-def denied(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Let the kernel not allow one of the ways to cut a program off."""
-    text, count = re.subn(rf"(?m)^(    .*?)\b{name}\([^()]*\)", r"\1False", confinement.LAUNCHER.read_text())
-    assert count == 1
-    changed = confinement.LAUNCHER.with_name("denied.py")
-    changed.write_text(text)
-    monkeypatch.setattr(confinement, "LAUNCHER", changed)
-
-
 class TestWhatItLeavesBehind:
     @pytest.mark.parametrize(
         ("end", "code", "without"),
@@ -97,7 +87,7 @@ class TestWhatItLeavesBehind:
         path, reading = pipe
         monkeypatch.setattr(confinement, "LAUNCHER", launcher(tmp_path, tmp_path))
         if without:
-            denied(monkeypatch, without)
+            monkeypatch.setattr(confinement, "LAUNCHER", denied(confinement.LAUNCHER, without))
         program = tmp_path / "program"
         program.write_bytes(python(LEAVE.format(pipe=path, end=end)).content)
         program.chmod(0o700)
@@ -120,8 +110,7 @@ class TestWhatItLeavesBehind:
     def test_it_is_not_run_where_the_kernel_cannot_keep_it_from_new_processes(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(confinement, "LAUNCHER", launcher(tmp_path))
-        denied(monkeypatch, "deny_calls")
+        monkeypatch.setattr(confinement, "LAUNCHER", denied(launcher(tmp_path), "deny_calls"))
         program = tmp_path / "program"
         program.write_bytes(python(f"open({str(tmp_path / 'ran')!r}, 'w')").content)
         program.chmod(0o700)

@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import platform
-import re
 import resource
 import socket
 import struct
@@ -28,7 +27,17 @@ from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.release import FetchedRelease, Release
 from ci_automation.flux.render import header
 from ci_automation.flux.version import Version
-from tests.fakes.programs import Packed, archive, files_naming, has_landlock, launcher, printing, program_name, python
+from tests.fakes.programs import (
+    Packed,
+    archive,
+    denied,
+    files_naming,
+    has_landlock,
+    launcher,
+    printing,
+    program_name,
+    python,
+)
 from tests.fakes.world import MemoryReleases, sample
 
 if TYPE_CHECKING:
@@ -321,13 +330,7 @@ def has_name_spaces() -> bool:
 
 def deny(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Let the kernel not allow some of the ways to cut a program off."""
-    text = confinement.LAUNCHER.read_text()
-    for name in names:
-        text, count = re.subn(rf"(?m)^(    .*?)\b{name}\([^()]*\)", r"\1False", text)
-        assert count == 1
-    changed = confinement.LAUNCHER.with_name("denied.py")
-    changed.write_text(text)
-    monkeypatch.setattr(confinement, "LAUNCHER", changed)
+    monkeypatch.setattr(confinement, "LAUNCHER", denied(confinement.LAUNCHER, *names))
 
 
 TRY = """

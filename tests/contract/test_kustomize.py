@@ -17,7 +17,7 @@ from ci_automation.flows import confinement, kustomize
 from ci_automation.flows.kustomize import Confined, find_kustomize
 from ci_automation.flows.rendering import confined
 from ci_automation.overlay.port import BuildFailed, KustomizeUnusable
-from tests.fakes.programs import has_landlock, launcher, python
+from tests.fakes.programs import denied, has_landlock, launcher, python
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,11 +134,7 @@ class TestFilesBesideTheKustomizationsFolder:
     def test_are_refused_where_others_could_be_reached(
         self, stand_in: Callable[[str], Confined], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        text, count = re.subn(r"(?m)^(    .*?)\bdeny_files\([^()]*\)", r"\1False", confinement.LAUNCHER.read_text())
-        assert count == 1
-        changed = confinement.LAUNCHER.with_name("denied.py")
-        changed.write_text(text)
-        monkeypatch.setattr(confinement, "LAUNCHER", changed)
+        monkeypatch.setattr(confinement, "LAUNCHER", denied(confinement.LAUNCHER, "deny_files"))
         with pytest.raises(BuildFailed, match="is not in or below"):
             stand_in(OUTSIDE).build(TREE, ".")
 
