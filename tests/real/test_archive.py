@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
-from ci_automation.artifact.archive import UnsafeArchive, read_archive, write_archive
+from ci_automation.artifact.archive import HiddenContent, UnsafeArchive, read_archive, write_archive
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.tree import File, Tree
 from tests.fakes import archives
@@ -58,11 +58,11 @@ def unpacked(packed: Iterable[bytes]) -> list[dict[str, bytes] | None]:
     ]
 
 
-def ours(archive: bytes) -> dict[str, bytes] | None:
+def ours(archive: bytes, *, exact: bool = False) -> dict[str, bytes] | None:
     """Return what we read, or nothing where we refuse."""
     try:
-        return {file.path: file.content for file in read_archive(archive).files}
-    except UnsafeArchive:
+        return {file.path: file.content for file in read_archive(archive, exact=exact).files}
+    except (UnsafeArchive, HiddenContent):
         return None
 
 
@@ -134,6 +134,15 @@ def test_whatever_we_read_a_cluster_unpacks_to_the_same_files() -> None:
             wrong.append((gzip.decompress(archive), mine, theirs))
     assert wrong == []
     assert sum(1 for mine in read if mine) > COUNT / 20
+
+
+def test_of_what_we_sign_for_others_a_cluster_unpacks_these_files_and_no_other() -> None:
+    mutations = Mutations(SEED + 1)
+    packed = [*(case.archive for case in archives.CASES), *(mutations.archive() for _ in range(COUNT))]
+    read = [ours(archive, exact=True) for archive in packed]
+    both = [(mine, theirs) for mine, theirs in zip(read, unpacked(packed), strict=True) if mine is not None]
+    assert [(mine, theirs) for mine, theirs in both if mine != theirs] == []
+    assert len(both) > COUNT / 20
 
 
 @pytest.mark.parametrize("files", TREES.values(), ids=TREES)
