@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
+from ci_automation.cli.again import repeated, signed
 from ci_automation.cli.announcement import announced
 from ci_automation.cli.desk import Hub, desk, now, settings_of
 from ci_automation.cli.given import Given, configuration
 from ci_automation.cli.output import print_parts, print_table
 from ci_automation.cli.rendered import rendered
 from ci_automation.cli.results import APPROVAL_NEEDED
-from ci_automation.cli.step import goals, promotions, trouble_of
+from ci_automation.cli.step import given_by, goals, promotions, trouble_of
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.approved import apply_granted
@@ -137,8 +139,9 @@ def promote(inputs: Inputs, step: Step) -> int:
             remarks.append(f"{found.sentence} {shown.word}: {'; '.join(found.reasons)}")
         if done.waits and found.decision is Decision.APPROVAL:
             waits.append(goal.name)
-            config = () if inputs.config in {"", str(DEFAULT_PATH)} else ("--config", inputs.config)
-            command = ("flux-manifests", "promote", "--to", goal.name, "--approve", str(found.digest), *config)
+            given = replace(given_by(replace(inputs, adopt="")), releases=None)  # a promotion takes neither
+            again = (*signed(goal, given), *repeated(given))
+            command = ("flux-manifests", "promote", "--to", goal.name, "--approve", str(found.digest), *again)
             remarks.append(f"whoever approves it runs {in_shell(*command)}")
         for remark in remarks:
             step.tell("notice", f"{goal.name}: {remark}")

@@ -154,7 +154,7 @@ def goals(inputs: Inputs, step: Step, *, signs: bool = True) -> tuple[Target, ..
     Raises:
         UsageError: an input, the configuration, or the event cannot be used.
     """
-    given = _given(inputs)
+    given = given_by(inputs)
     config = configuration(given)
     for secret in _secrets_of_the_job(inputs, config):
         step.hide(secret)
@@ -173,7 +173,7 @@ def promotions(inputs: Inputs, step: Step) -> tuple[Planned, ...]:
     Raises:
         UsageError: an input or the configuration cannot be used, or has none.
     """
-    given = _given(replace(inputs, adopt=""))  # a promotion adopts nothing, whatever the inputs say
+    given = given_by(replace(inputs, adopt=""))  # a promotion adopts nothing, whatever the inputs say
     config = configuration(given)
     if config is None:
         raise NothingNamed
@@ -204,7 +204,8 @@ def _secrets_of_the_job(inputs: Inputs, config: Config | None) -> Iterator[str]:
     yield from filter(None, map(os.environ.get, dict.fromkeys(names)))
 
 
-def _given(inputs: Inputs) -> Given:
+def given_by(inputs: Inputs) -> Given:
+    """Return the options that the inputs are."""
     names = ("attestations", "accept_identity_change", "public_key", "identity", "identity_regexp", "verbose")
     texts = ("config", "signing", "key", "signature_format", "issuer", "trust_config", "components_file", "releases")
     return Given.of(

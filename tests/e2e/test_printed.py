@@ -1,0 +1,189 @@
+"""Every command that the program or its documents print is one; those with arguments are run exactly as printed."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from ci_automation.cli import COMMANDS, cli
+from tests.e2e.desk import CHANNEL, COMPONENTS, TRUSTED, UPDATE, packed
+from tests.unit.report.test_sync import KEYED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.e2e.desk import Desk
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "ci_automation").rglob("*.py"))
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WHOLE = re.compile(rf"flux-manifests ((?:{'|'.join(COMMANDS)})\b(?!-)[^`|#\n]*)")
+NAMED = "only named: what it is given is the reader's"
+
+# What a module prints, and the test that runs it as printed. A command that is new here needs such a test.
+PRINTED = {
+    ("report/text.py", "plan"): "tests/e2e/test_printed.py::test_an_approval",
+    ("report/text.py", "apply"): "tests/e2e/test_printed.py::test_an_approval",
+    ("cli/promote.py", "promote"): (
+        "tests/contract/test_promote_command.py::test_the_command_that_approves_does_what_this_one_would"
+    ),
+    ("cli/errands.py", "promote"): (
+        "tests/contract/test_promote_command.py::test_what_waits_is_approved_by_a_command_that_is_said"
+    ),
+    ("report/sync.py", "public-key"): "tests/e2e/test_printed.py::test_the_secret",
+    ("report/adoption.py", "pull"): "tests/e2e/test_printed.py::test_what_an_adoption_shows",
+    ("report/summary.py", "apply"): NAMED,  # PLAN is a file that the job left
+    ("flows/apply.py", "rollback"): NAMED,
+    ("flows/apply.py", "plan"): NAMED,
+    ("flows/diff.py", "plan"): NAMED,
+    ("flows/files.py", "plan"): NAMED,
+    ("policy/plan.py", "plan"): NAMED,
+    ("flows/publication/past.py", "history"): NAMED,
+    ("registry/port.py", "init"): NAMED,
+    ("overlay/preflight.py", "pull"): NAMED,
+    ("cli/rendered.py", "promote"): NAMED,
+    ("cli/__init__.py", "demo"): NAMED,
+    ("config/document.py", "config"): NAMED,
+    ("signing/upstream.py", "mirror"): NAMED,
+    ("signing/sigstore/lookup.py", "mirror"): NAMED,
+}
+
+
+def in_source(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield each command in the texts of a module, docstrings aside: its name, and all of it as far as it is known."""
+    tree = ast.parse(path.read_text())
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    docstrings = {
+        id(first.value)
+        for it in ast.walk(tree)
+        if isinstance(it, documented) and it.body and isinstance(first := it.body[0], ast.Expr)
+    }
+    inner = {id(part) for it in ast.walk(tree) if isinstance(it, ast.JoinedStr) for part in it.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Tuple | ast.List | ast.Call):
+            items = node.args if isinstance(node, ast.Call) else node.elts
+            words = [it.value for it in items if isinstance(it, ast.Constant) and isinstance(it.value, str)]
+            if words[:1] == ["flux-manifests"] and words[1:2] != []:
+                yield words[1], " ".join(words[1:])
+        elif isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and id(node) not in inner | docstrings):
+            for found in WHOLE.findall(_text(node)):
+                yield found.split()[0].rstrip("."), found
+
+
+def _text(node: ast.JoinedStr | ast.Constant) -> str:
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    return "".join(str(it.value) if isinstance(it, ast.Constant) else "X" for it in parts)
+
+
+def in_document(path: Path) -> Iterator[str]:
+    """Yield each command in the blocks for a shell, and each one in a sentence that has arguments."""
+    text = path.read_text()
+    for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield from (found.strip() for found in WHOLE.findall(block.replace("\\\n", " ")))
+    for span in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text):
+        words = span.removeprefix("flux-manifests ").split()
+        if words[0] in COMMANDS and any(word.startswith("--") for word in words):
+            yield span.removeprefix("flux-manifests ")
+
+
+def in_help(name: str) -> Iterator[str]:
+    """Yield the examples of a command's help."""
+    command = cli.get_command(click.Context(cli), name)
+    for each in [command, *(command.commands.values() if isinstance(command, click.Group) else ())]:
+        assert each is not None
+        yield from (it.strip() for it in WHOLE.findall((each.help or "").replace("\\\n", " ")))
+
+
+ALL = [
+    *((path.relative_to(ROOT).as_posix(), text) for path in SOURCES for _, text in in_source(path)),
+    *((path.relative_to(ROOT).as_posix(), text) for path in DOCUMENTS for text in in_document(path)),
+    *((f"{name} --help", text) for name in COMMANDS for text in in_help(name)),
+]
+
+
+def test_each_command_that_is_printed_has_a_test_that_runs_it() -> None:
+    place = ROOT / "ci_automation"
+    found = {(path.relative_to(place).as_posix(), name) for path in SOURCES for name, _ in in_source(path)}
+    assert found == PRINTED.keys()
+    for test in PRINTED.values():
+        if test != NAMED:
+            file, _, name = test.partition("::")
+            assert f"def {name}(" in (ROOT / file).read_text()
+
+
+@pytest.mark.parametrize(("where", "text"), ALL, ids=[f"{where}: {text[:40]}" for where, text in ALL])
+def test_each_command_and_its_options_are_there(where: str, text: str) -> None:
+    command: click.Command | None = cli
+    words = [word.rstrip(".,;)") for word in shlex.split(text.partition(" > ")[0].replace("...", "X"))]
+    context = click.Context(cli)
+    while isinstance(command, click.Group) and words:
+        command = command.get_command(context, words.pop(0))
+    assert command is not None, where
+    options = [word.partition("=")[0] for word in words if word.startswith("--")]
+    known = {name for it in command.params for name in (*it.opts, *it.secondary_opts)} | {"--help"}
+    assert set(options) <= known, (where, text)
+
+
+def approval(out: str) -> list[list[str]]:
+    """Return the commands after `To approve:`."""
+    lines = out.partition("To approve:\n")[2].splitlines()
+    return [shlex.split(line) for line in lines if line.startswith("flux-manifests ")]
+
+
+ASKED = {
+    "update with a key": UPDATE,
+    "update with both halves": (*UPDATE, *TRUSTED),
+    "update with a mode left out": ("update", CHANNEL, "--key", "cosign.key"),
+    "check with a key": ("plan", CHANNEL, "--key", "cosign.key"),
+    "plan with the public half": ("plan", CHANNEL, *TRUSTED),
+    "plan without anybody": ("plan", CHANNEL),
+    "plan to a file": ("plan", CHANNEL, *TRUSTED, "--out", "own plan.json"),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_an_approval(desk: Desk, asked: tuple[str, ...]) -> None:
+    desk.init(version="v2.98.8")
+    commands = approval(desk.ok(*asked).out)
+    assert [command[1] for command in commands][-1] == "apply"
+    for _, *words in commands:
+        assert "othing was verified" not in desk.ok(*words).out
+    target = commands[-1][commands[-1].index("--approve") + 1]
+    assert desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"] == target
+
+
+@pytest.mark.parametrize("verify", ["", ", verify: {publicKey: cosign.pub}"], ids=["the key", "named"])
+def test_an_approval_of_what_is_configured(desk: Desk, verify: str) -> None:
+    desk.init(version="v2.98.8")
+    desk.config(
+        f"version: 1\nartifacts: [{{name: production, url: '{CHANNEL}', signing: {{key: cosign.key}}{verify}}}]\n"
+    )
+    commands = approval(desk.ok("update").out)
+    assert [command[1] for command in commands] == ["plan", "apply"]
+    for _, *words in commands:
+        assert "othing was verified" not in desk.ok(*words).out
+
+
+def test_the_secret(desk: Desk) -> None:
+    (line,) = (line for line in KEYED.to_yaml().splitlines() if "flux-manifests public-key" in line)
+    command, _, rest = line.partition("flux-manifests ")[2].partition(" | ")
+    assert rest == "kubectl apply -f -"
+    assert "kind: Secret" in desk.ok(*shlex.split(command)).out
+
+
+def test_what_an_adoption_shows(desk: Desk) -> None:
+    desk.init()
+    desk.ok("pull", CHANNEL, "out", *TRUSTED)
+    files = desk.files("out")
+    files[COMPONENTS] += b"# a note\n" * 100
+    desk.publish(packed(dict(files)), signer=None)
+    told = desk.run("plan", CHANNEL, *TRUSTED, "--adopt", "--accept-edits", "--yes")
+    (line,) = (line for line in (told.out + told.err).splitlines() if "flux-manifests pull" in line)
+    desk.ok(*shlex.split(line)[1:])
+    assert desk.files("FOLDER") == files
