@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
 def main() -> None:
-    """Run the command line and exit with its code."""
-    from ci_automation.cli import run
+    """Run the command line and exit with its code; Ctrl-C counts from the first import to the end of the process."""
+    try:
+        from ci_automation.cli import run
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # an import makes any error of Ctrl-C
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        code = _interrupted(error)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done, and told
+    sys.exit(code)
+
+
+def _interrupted(error: BaseException) -> int:
+    """Tell of Ctrl-C during an import, or while another one was being told; raise any other error again."""
+    from ci_automation.errors import INTERRUPTED, is_interruption
+
+    if not is_interruption(error):
+        raise error
+    hint = "Run the command again."
+    sys.stderr.write(f"error: interrupted\n  hint: {hint}   (exit {INTERRUPTED}, code interrupted)\n")
+    return INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
+
 
 class Error(Exception):
     """Something that a user can cause or must know; the command line prints it and exits with `exit_code`."""
@@ -70,3 +72,12 @@ class SigningError(Error):
     """A key cannot be read or used."""
 
     exit_code = 22
+
+
+def is_interruption(error: BaseException | None) -> bool:
+    """Return whether an error comes from Ctrl-C: imports, and modules in C, make errors of their own of it."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_automation.errors import Error
+from ci_automation.errors import INTERRUPTED, Error, is_interruption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
 UNREAD = 141  # what shells report for one whose reader is gone, as with `| head`
 
 # The commands in the order in which one meets them; a test compares the sentences with the commands' own.
@@ -125,8 +124,10 @@ class Failure:
 
 def failure_of(error: BaseException, *, verbose: bool) -> Failure:
     """Return what is told about an error, whatever it is."""
-    if isinstance(error, click.Abort) and error.__cause__ is not None:
-        error = error.__cause__  # click makes one of Ctrl-C, and of the end of any file
+    if isinstance(error, click.Abort):  # click makes one of Ctrl-C, of Ctrl-D at a question, and of the end of any file
+        error = error.__cause__ or KeyboardInterrupt()
+    if is_interruption(error) and not isinstance(error, Error):
+        error = KeyboardInterrupt()
     match error:
         case Error():
             return Failure(error.code, str(error), error.hint, error.exit_code)

@@ -55,9 +55,15 @@ def confirmation(given: Given) -> Callable[[Adoption], bool]:
         click.echo(adoption_text(adoption), err=True)
         if given.yes:
             return True
-        return sys.stdin.isatty() and click.confirm("Trust it, and sign it?", err=True)
+        return confirmed("Trust it, and sign it?")
 
     return ask
+
+
+def confirmed(question: str) -> bool:
+    """Return what the person at the terminal answers; where there is none, nobody has said yes."""
+    done_with_progress()
+    return sys.stdin is not None and sys.stdin.isatty() and click.confirm(question, err=True)
 
 
 def done_with_progress() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import click
 from ci_automation.attestation.hold import MAX_TEXT, is_fit
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
-from ci_automation.cli.output import done_with_progress, print_json, print_parts, print_text
+from ci_automation.cli.output import confirmed, done_with_progress, print_json, print_parts, print_text
 from ci_automation.cli.target import target
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.rollback import RollbackRefused, Wish, propose, roll_back
@@ -78,7 +77,7 @@ def command(artifact: str, *, yes: bool, **options: Any) -> None:
     _show(proposal.shown, given)
     if proposal.shown.decision is Decision.REFUSED:
         raise RollbackRefused(proposal.shown)
-    if not yes and _asks(proposal) and not _confirmed():
+    if not yes and _asks(proposal) and not confirmed("Go back?"):
         raise NotConfirmed(proposal.shown)
     roll_back(proposal, goal.ports, goal.intent)
     if given.output == "json":
@@ -90,11 +89,6 @@ def command(artifact: str, *, yes: bool, **options: Any) -> None:
 def _asks(proposal: Proposal) -> bool:
     """Return whether there is something to say yes to: finishing what was begun needs none."""
     return not proposal.shown.is_there or bool(proposal.holds)
-
-
-def _confirmed() -> bool:
-    done_with_progress()
-    return sys.stdin.isatty() and click.confirm("Go back?", err=True)
 
 
 def _show(shown: Rollback, given: Given) -> None:

@@ -15,6 +15,7 @@ CASES = {
     "ours": (Conflict("it moved"), 12, "conflict", "it moved"),
     "without a code": (Error("odd"), 1, "error", "odd"),
     "Ctrl-C": (KeyboardInterrupt(), 130, "interrupted", "interrupted"),
+    "Ctrl-C or Ctrl-D at a question": (click.Abort(), 130, "interrupted", "interrupted"),
     "the end of a file": (EOFError("half a file"), 1, "internal", "EOFError: half a file"),
     "click's own": (click.ClickException("no"), 2, "usage", "no"),
     "a full disk behind the output": (OSError(errno.ENOSPC, "No space left"), 2, "output-unwritable", "No space left"),

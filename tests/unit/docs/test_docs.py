@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ci_automation.cli import COMMANDS, INTERRUPTED, UNREAD
+from ci_automation.cli import COMMANDS, UNREAD
 from ci_automation.cli.results import APPROVAL_NEEDED
 from ci_automation.config.load import parse
-from ci_automation.errors import Error
+from ci_automation.errors import INTERRUPTED, Error
 from ci_automation.flux.changes.model import ChangeClass
 from ci_automation.flux.hazard import Certainty
 from ci_automation.policy.decision import Decision

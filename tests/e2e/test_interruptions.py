@@ -1,0 +1,168 @@
+"""Ctrl-C and Ctrl-D, as a process meets them: while it starts, at a question, and while it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.desk import CHANNEL, SIGNED
+
+if TYPE_CHECKING:
+    from tests.e2e.desk import Desk
+
+ROOT = Path(__file__).parents[2]
+KEYS = {"Ctrl-C": b"\x03", "Ctrl-D": b"\x04"}
+# In the order in which an update looks for them: the first of each layer, and some of others'.
+IMPORTS = (
+    "ci_automation.cli",
+    "click",
+    "ci_automation.errors",
+    "ci_automation.cli.update",
+    "ci_automation.artifact.reference",
+    "ci_automation.policy.decision",
+    "ci_automation.config.model",
+    "yaml",
+    "cryptography",
+    "cryptography.hazmat.bindings._rust",
+    "ci_automation.flows.update",
+)
+
+
+def is_told(err: str) -> bool:
+    """Return whether Ctrl-C was told as what it is, once, and nothing else."""
+    lines = err.strip().splitlines()
+    return lines[0] == "error: interrupted" and lines[-1].endswith("(exit 130, code interrupted)") and len(lines) == 2
+
+
+# Sends Ctrl-C at the moment at which the program looks for one module; some imports make another error of it.
+_INTERRUPTED_AT = """
+import signal, sys
+
+name, wrapped = sys.argv[1], sys.argv[2] == "wrapped"
+sys.argv = ["flux-manifests", *sys.argv[3:]]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+
+
+class Interruption:
+    def find_spec(self, wanted, *_):
+        if wanted == name:
+            sys.meta_path.remove(self)
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt as error:
+                if not wrapped:
+                    raise
+                raise SystemError("the initialization of a module raised an exception") from error
+
+
+sys.meta_path.insert(0, Interruption())
+from ci_automation.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("wrapped", ["as it is", "wrapped"])
+@pytest.mark.parametrize("module", IMPORTS)
+def test_ctrl_c_while_the_program_loads(desk: Desk, module: str, wrapped: str) -> None:
+    desk.init()
+    before = desk.state()
+    command = [sys.executable, "-B", "-c", _INTERRUPTED_AT, module, wrapped, "update", CHANNEL, *SIGNED]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        command, cwd=desk.folder, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.returncode == 130, ran
+    assert is_told(ran.stderr), ran.stderr
+    assert ran.stdout == ""
+    assert desk.state() == before
+
+
+def _answered(desk: Desk, key: bytes, *arguments: str) -> tuple[int, str]:
+    """Run a command on a terminal of its own, press a key at its question, and return its code and what is shown."""
+    terminal, theirs = pty.openpty()
+
+    def on_terminal() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # which a job in the background ignores
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    child = desk.child(*arguments, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=on_terminal)
+    os.close(theirs)
+    limit = threading.Timer(60, child.kill)
+    limit.start()
+    shown = bytearray()
+    with contextlib.suppress(OSError), open(terminal, "r+b", buffering=0) as file:  # noqa: PTH123 - of a descriptor
+        asked = False
+        while piece := file.read(4096):
+            shown += piece
+            if not asked and shown.endswith(b"[y/N]: "):  # from then on the program reads
+                asked = True
+                file.write(key)
+    code = child.wait()
+    limit.cancel()
+    assert asked, shown
+    return code, shown.decode()
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=list(KEYS))
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_at_the_question_of_a_rollback(desk: Desk, key: bytes, output: str) -> None:
+    desk.init()
+    desk.ok("update", CHANNEL, *SIGNED)
+    before = desk.state()
+    code, shown = _answered(desk, key, "rollback", CHANNEL, "--to", "v2.98.5", "--output", output, *SIGNED)
+    assert code == 130, shown
+    assert shown.endswith("(exit 130, code interrupted)\r\n"), shown
+    assert "Traceback" not in shown
+    assert "bug" not in shown
+    assert desk.state() == before
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=list(KEYS))
+@pytest.mark.parametrize("command", ["update", "check"])
+def test_at_the_question_of_an_adoption(desk: Desk, key: bytes, command: str) -> None:
+    desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", "--signing", "unsafe-unsigned")
+    before = desk.state()
+    code, shown = _answered(desk, key, command, CHANNEL, "--adopt", *SIGNED)
+    assert code == 130, shown
+    assert shown.endswith("(exit 130, code interrupted)\r\n"), shown
+    assert "Traceback" not in shown
+    assert "bug" not in shown
+    assert desk.state() == before
+
+
+def test_a_closed_input_answers_no_question(desk: Desk) -> None:
+    desk.init()
+    desk.ok("update", CHANNEL, *SIGNED)
+    child = desk.child("rollback", CHANNEL, "--to", "v2.98.5", *SIGNED, preexec_fn=lambda: os.close(0))
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 11, err
+    assert "nobody said yes" in err
+
+
+_ENDING = """
+import atexit, signal, sys
+sys.argv = ["flux-manifests", "--version"]
+signal.signal(signal.SIGINT, signal.default_int_handler)
+atexit.register(signal.raise_signal, signal.SIGINT)
+from ci_automation.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_while_the_program_ends_changes_nothing() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _ENDING], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
