@@ -156,13 +156,22 @@ INPUTS = (
         "For watch: the file name of the workflow that must have succeeded, such as flux.yaml",
     ),
     Input("max-age-days", "For watch: how many days may pass without a success", default="7", kind=Kind.NUMBER),
-    Input("exit-code", "End with 3 where something waits for approval", default="false", kind=Kind.SWITCH),
+    Input(
+        "exit-code",
+        "End with 3 if something waits for approval, with 11 if policy refuses all that could be taken",
+        default="false",
+        kind=Kind.SWITCH,
+    ),
     Input("verbose", "Show the details of an internal error", default="false", kind=Kind.SWITCH),
 )
 
 OUTPUTS = (
     Output("changed", "true if the channel moved in this run; with several artifacts, if any did"),
-    Output("decision", "Of what was published last: auto or approval; empty if nothing was"),
+    Output(
+        "decision",
+        "Of what was published last: auto or approval. If nothing was, refused where policy refuses all that could be "
+        "taken, and otherwise empty",
+    ),
     Output("reasons", "Why that was decided, one reason per line"),
     Output("current-version", "The version of Flux that the channel had before this run"),
     Output("target-version", "The version that it has after this run"),
@@ -173,7 +182,7 @@ OUTPUTS = (
     Output("signed", "true if that digest has a signature that was verified in this run"),
     Output("healed", "true if a signature that was lost was written again"),
     Output("approval-url", "Where a person can approve what waits"),
-    Output("pending-version", "The version that waits for approval, or is on hold or refused"),
+    Output("pending-version", "The version that waits for approval, or for a date, or is refused"),
     Output("pending-base-digest", "The digest that the waiting step begins at"),
     Output("pending-digest", "The digest that the waiting step leads to: what an approval counts for"),
     Output("pending-decision", "approval, hold or refused; empty if nothing waits"),

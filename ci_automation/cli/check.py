@@ -49,7 +49,7 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, **options: Any
             planned, healed = plan_healed(goal.channel, goal.ports, goal.intent)
         else:
             planned, healed = make_plan(goal.channel, goal.ports, goal.intent), False
-        return Outcome(planned.plan, 0, str(planned.observed.trust), healed=healed)
+        return Outcome(planned.plan, 0, str(planned.observed.trust), healed=healed, unmade=planned.unmade)
 
     goals = rendered(targets(artifact, given, signs=heal), print_aside)
     return finish(for_each(goals, look), given, exit_code=exit_code, details=())

@@ -11,11 +11,11 @@ from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.again import repeated, signed
 from ci_automation.cli.announcement import announced
+from ci_automation.cli.codes import code_of
 from ci_automation.cli.desk import Hub, desk, now, settings_of
 from ci_automation.cli.given import Given, configuration
 from ci_automation.cli.output import print_parts, print_table
 from ci_automation.cli.rendered import rendered
-from ci_automation.cli.results import APPROVAL_NEEDED
 from ci_automation.cli.step import given_by, goals, promotions, trouble_of
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import PolicyRefused, UsageError
@@ -118,7 +118,6 @@ def promote(inputs: Inputs, step: Step) -> int:
     from ci_automation.report.promotion import promotion_parts, promotions_table
 
     planned = {it.name: it for it in promotions(inputs, step)}
-    waits: list[str] = []
 
     def flow(goal: Target) -> Account:
         try:
@@ -138,7 +137,6 @@ def promote(inputs: Inputs, step: Step) -> int:
         elif done.waits:
             remarks.append(f"{found.sentence} {shown.word}: {'; '.join(found.reasons)}")
         if done.waits and found.decision is Decision.APPROVAL:
-            waits.append(goal.name)
             given = replace(given_by(replace(inputs, adopt="")), releases=None)  # a promotion takes neither
             again = (*signed(goal, given), *repeated(given))
             command = ("flux-manifests", "promote", "--to", goal.name, "--approve", str(found.digest), *again)
@@ -147,10 +145,11 @@ def promote(inputs: Inputs, step: Step) -> int:
             step.tell("notice", f"{goal.name}: {remark}")
         had = Standing(found.old_version, found.before.digest) if found.before and found.old_version else None
         now_at = Standing(found.version, found.digest) if done.done else None
-        return Account(goal.name, goal.channel, before=had, promoted=now_at, signed=True, remarks=tuple(remarks))
+        left = None if done.done else found.decision
+        account = Account(goal.name, goal.channel, before=had, promoted=now_at, left=left, signed=True)
+        return replace(account, remarks=tuple(remarks))
 
-    code = step.each(tuple(it.goal for it in planned.values()), flow)
-    return APPROVAL_NEEDED if inputs.exit_code and waits and not code else code
+    return _each(tuple(it.goal for it in planned.values()), flow, inputs, step)
 
 
 def consumers(inputs: Inputs, step: Step) -> int:
@@ -240,9 +239,13 @@ def _hub(inputs: Inputs, step: Step) -> Hub:
 
 def _for_each(flow: Callable[[Target], Account], inputs: Inputs, step: Step, *, publishes: bool = True) -> int:
     found = goals(inputs, step, signs=publishes)
-    code = step.each(rendered(found, step.say) if publishes else found, flow)
-    waits = any(it.pending and it.pending.decision is Decision.APPROVAL for it in step.accounts)
-    return APPROVAL_NEEDED if inputs.exit_code and waits and not code else code
+    return _each(rendered(found, step.say) if publishes else found, flow, inputs, step)
+
+
+def _each(found: tuple[Target, ...], flow: Callable[[Target], Account], inputs: Inputs, step: Step) -> int:
+    """Run a flow on each artifact, and return the highest code."""
+    code = step.each(found, flow)
+    return max([code, *(code_of(None, it.left, wanted=inputs.exit_code) for it in step.accounts)])
 
 
 def _account(goal: Target, tended: Tended, step: Step) -> Account:
@@ -262,6 +265,7 @@ def _account(goal: Target, tended: Tended, step: Step) -> Account:
         published=published,
         waiting=outcomes[-1].waiting if outcomes else (),
         plan=outcomes[-1].plan if outcomes else None,
+        left=outcomes[-1].left if outcomes else None,
         approved_by=approval.by if approval else "",
         approved_how=approval.how if approval else "",
         approval_url=tended.asked.url if tended.asked else "",

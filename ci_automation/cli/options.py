@@ -201,5 +201,5 @@ common_with_markdown = _common("text", "json", "markdown")
 exit_code = click.option(
     "--exit-code",
     is_flag=True,
-    help="exit with 3 where something waits for approval; what is refused or on hold is no failure",
+    help="exit with 3 if something waits for approval, with 11 if policy refuses all that could be taken",
 )

@@ -23,7 +23,7 @@ _COLOURS = {
     "published": "green",
     "can be published": "green",
     "waits for approval": "yellow",
-    "on hold": "yellow",
+    "waiting": "yellow",
     "approval": "yellow",
     "hold": "yellow",
     "possible": "yellow",

@@ -35,7 +35,7 @@ def command(artifact: str, out: str | None, *, exit_code: bool, **options: Any) 
     """Make the plan for a channel; write nothing to the registry.
 
     The plan has every step with the digest that it starts from and the one that it leads to, what changes, and
-    whether it happens by itself, needs approval, is on hold, or is refused. The same inputs give the same plan.
+    whether it happens by itself, needs approval, waits, or is refused. The same inputs give the same plan.
 
     \b
     flux-manifests plan oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub --out plan.json
@@ -46,12 +46,9 @@ def command(artifact: str, out: str | None, *, exit_code: bool, **options: Any) 
     planned = make_plan(goal.channel, goal.ports, goal.intent)
     if out is not None:
         write_file(Path(out), planned.plan.to_text().encode())
-    code = finish(
-        [Result(goal, Outcome(planned.plan, 0, str(planned.observed.trust), releases=planned.releases), None)],
-        given,
-        exit_code=exit_code,
-        plan_file=out,
-    )
+    trust = str(planned.observed.trust)
+    outcome = Outcome(planned.plan, 0, trust, releases=planned.releases, unmade=planned.unmade)
+    code = finish([Result(goal, outcome, None)], given, exit_code=exit_code, plan_file=out)
     if out is not None and given.output == "text":
         print_text(f"The plan is in {out}.")
     return code

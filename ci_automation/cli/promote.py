@@ -11,10 +11,10 @@ import click
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli import options as shared
 from ci_automation.cli.again import repeated, signed
+from ci_automation.cli.codes import code_of
 from ci_automation.cli.given import ContradictingOptions, Given
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
 from ci_automation.cli.promotions import Planned, all_waves, one
-from ci_automation.cli.results import APPROVAL_NEEDED
 from ci_automation.errors import Error
 from ci_automation.flows.promote import promote
 from ci_automation.flows.promotion import SourceEmpty
@@ -86,17 +86,20 @@ def _waves(given: Given, *, exit_code: bool) -> int:
     shown: list[PromotionShown] = []
     failed: list[tuple[Planned, Error]] = []
     goals: dict[str, Target] = {}
+    codes = [0]
     for planned, done in each_wave(all_waves(given)):
         goals[planned.name] = planned.goal
         if isinstance(done, Error):
+            codes.append(code_of(done, None, wanted=exit_code))
             failed.append((planned, done))
             told = {"code": done.code, "message": str(done), "hint": done.hint}
             values.append({"name": planned.name, "artifact": str(planned.target), "error": told})
         else:
+            codes.append(code_of(None, None if done.done else done.decision, wanted=exit_code))
             shown.append(done)
             values.append(done.to_json())
-    waits = any(each.decision is Decision.APPROVAL and not each.done for each in shown)
-    code = max((error.exit_code for _, error in failed), default=APPROVAL_NEEDED if exit_code and waits else 0)
+        values[-1]["exitCode"] = codes[-1]
+    code = max(codes)
     if given.output == "json":
         print_json({"exitCode": code, "promotions": values})
         return code

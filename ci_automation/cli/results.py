@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.cli.again import flags, planned, repeated, signed
+from ci_automation.cli.codes import code_of
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
 from ci_automation.errors import Error
 from ci_automation.policy.decision import Decision
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.update import Outcome
     from ci_automation.policy.plan import PlannedStep
 
-APPROVAL_NEEDED = 3
 EVERY = frozenset(Decision)
 
 
@@ -36,23 +36,16 @@ class Result:
     outcome: Outcome | None
     error: Error | None
 
-    @property
-    def waits(self) -> bool:
-        """Return whether something waits for approval."""
-        return self.outcome is not None and any(s.decision is Decision.APPROVAL for s in self.outcome.waiting)
-
     def code(self, *, exit_code: bool) -> int:
         """Return the code for this artifact alone."""
-        if self.error is not None:
-            return self.error.exit_code
-        return APPROVAL_NEEDED if exit_code and self.waits else 0
+        return code_of(self.error, self.outcome.left if self.outcome else None, wanted=exit_code)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, *, exit_code: bool) -> dict[str, Any]:
         """Return the result as the JSON output has it."""
-        value: dict[str, Any] = {"name": self.target.name, "artifact": str(self.target.channel), "exitCode": 0}
+        value: dict[str, Any] = {"name": self.target.name, "artifact": str(self.target.channel)}
+        value["exitCode"] = self.code(exit_code=exit_code)
         if self.error is not None:
-            error = {"code": self.error.code, "message": str(self.error), "hint": self.error.hint}
-            return {**value, "exitCode": self.error.exit_code, "error": error}
+            return {**value, "error": {"code": self.error.code, "message": str(self.error), "hint": self.error.hint}}
         if self.outcome is not None:
             plan = self.outcome.plan
             last = plan.steps[self.outcome.done - 1] if self.outcome.done else None
@@ -94,7 +87,7 @@ def finish(
     """Print the results, with all that is known of the steps decided as in `details`; return the highest code."""
     code = max(result.code(exit_code=exit_code) for result in results)
     if given.output == "json":
-        values = [result.to_json() for result in results]
+        values = [result.to_json(exit_code=exit_code) for result in results]
         print_json(values[0] if len(values) == 1 else {"exitCode": code, "artifacts": values})
         return code
     for result in results:

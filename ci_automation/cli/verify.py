@@ -52,12 +52,12 @@ def command(artifact: str, *, again: bool, **options: Any) -> None:
     if found.problem is not None:
         raise found.problem
     derived = rederive(reference.at_digest(found.digest), ports, reading_intent(given)) if again else None
-    if given.output == "json":
-        print_json(_to_json(reference, found, derived))
-    elif derived:
+    if derived and given.output == "text":
         print_table(Table(("", "made again from"), derived.steps))
     if derived:
         derived.check(reference)
+    if given.output == "json":
+        print_json(_to_json(reference, found, derived))
 
 
 def _print_verification(reference: Reference, found: Verification) -> None:

@@ -72,11 +72,11 @@ class NotApproved(PolicyRefused):
 
 
 class StepRefused(PolicyRefused):
-    """The next step of a plan is refused or on hold now."""
+    """The next step of a plan is refused, or has to wait, now."""
 
     def __init__(self, channel: Reference, step: PlannedStep) -> None:
-        word = "refused" if step.decision is Decision.REFUSED else "on hold"
-        super().__init__(f"the step to {step.new_version} is {word}: {_why(step, step.decision)}")
+        word = "is refused" if step.decision is Decision.REFUSED else "has to wait"
+        super().__init__(f"the step to {step.new_version} {word}: {_why(step, step.decision)}")
         held = step.decision is Decision.HOLD
         if held and any(gate.gate == "hold" and gate.decision is Decision.HOLD for gate in step.gates):
             end = in_shell("flux-manifests", "rollback", str(channel), "--to", str(step.old_version), "--until", "DATE")
@@ -114,7 +114,7 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
         TargetDiffers: a step does not render to the plan's target any more.
         NewHazard: a step can break what its plan does not say.
         NotApproved: the first step to do needs an approval.
-        StepRefused: the first step to do is refused, or on hold, now.
+        StepRefused: the first step to do is refused, or has to wait, now.
         NoSuchStep: an approval is for none of the plan's targets.
     """
     require_signer(ports, intent)

@@ -55,7 +55,7 @@ class ApprovalUsed(PolicyRefused):
 def apply_granted(granted: Granted, ports: Ports, intent: Intent) -> Outcome:
     """Publish what was approved, and nothing else.
 
-    All is rendered and decided again: an approval lifts what needs an approval, not what is refused or on hold.
+    All is rendered and decided again: an approval lifts what needs an approval, not what is refused or has to wait.
 
     Raises:
         ApprovalOutdated: the channel is neither at the base nor at the target of the approval.

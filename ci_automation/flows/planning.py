@@ -41,6 +41,7 @@ class Planned:
     plan: Plan
     rendered: tuple[Rendered, ...]
     releases: tuple[Release, ...] = ()
+    unmade: bool = False  # among the passed over is a step that the policy chose, and that is refused or cannot be made
 
 
 def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
@@ -84,7 +85,7 @@ class Found:
 def _plan_from(base: Base, found: Found, ports: Ports, intent: Intent) -> Planned:
     """Return the plan: what happens by itself first, then a change of content, then what is asked for on top of it."""
     start = base
-    passed_over = list(_passed_over(found.selection))
+    unmade: list[PassedOver] = []
     first = _largest_by_itself(base, found, ports, intent)
     rendered = [first] if first else []
     base = first.after if first else base
@@ -93,7 +94,7 @@ def _plan_from(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
         try:
             step = render_step(base, wanted(base), ports, intent, found.releases)
         except _CANNOT_BE_MADE as error:
-            passed_over.append(PassedOver(wanted(base).version, Decision.REFUSED, (str(error),)))
+            unmade.append(PassedOver(wanted(base).version, Decision.REFUSED, (str(error),)))
             continue
         if step.step.target == step.step.base:  # the edits were dropped by the step before
             continue
@@ -106,11 +107,12 @@ def _plan_from(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
     if nearest := next((item for item in blocked if item.step.base == base.digest), None):
         rendered.append(nearest)
         blocked.remove(nearest)
-    passed_over += [PassedOver(item.step.new_version, item.step.decision, item.step.reasons) for item in blocked]
-    passed_over.sort(key=lambda passed: passed.version)
+    unmade += [PassedOver(item.step.new_version, item.step.decision, item.step.reasons) for item in blocked]
+    passed_over = sorted((*_passed_over(found.selection), *unmade), key=lambda passed: passed.version)
     steps = tuple(item.step for item in rendered)
     plan = Plan(found.observed.channel, start.version, start.digest, steps, tuple(passed_over))
-    return Planned(found.observed, plan, tuple(rendered), found.releases)
+    refused = any(it.decision is Decision.REFUSED for it in unmade)
+    return Planned(found.observed, plan, tuple(rendered), found.releases, refused)
 
 
 def _largest_by_itself(base: Base, found: Found, ports: Ports, intent: Intent) -> Rendered | None:

@@ -39,12 +39,12 @@ class PromotionNotApproved(PolicyRefused):
 
 
 class PromotionRefused(PolicyRefused):
-    """A promotion is refused or on hold."""
+    """A promotion is refused, or has to wait."""
 
     hint = "Nothing was changed. What the reason names would have to change, or some time to pass."
 
     def __init__(self, considered: Considered) -> None:
-        word = "is refused" if considered.decision is Decision.REFUSED else "is on hold"
+        word = "is refused" if considered.decision is Decision.REFUSED else "has to wait"
         super().__init__(f"{considered.sentence} {word}: {'; '.join(considered.reasons)}")
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Outcome:
     """What a run did: of the plan's steps, those from `start` to `done`; how far the base is trusted; if it healed.
 
-    `releases` are those that were listed, as far as anything newer is there: what they say is in their notes.
+    `releases` are those that were listed, as far as anything newer is there: what they say is in their notes. `unmade`
+    is as in `Planned`.
     """
 
     plan: Plan
@@ -32,6 +33,7 @@ class Outcome:
     start: int = 0
     healed: bool = False
     releases: tuple[Release, ...] = ()
+    unmade: bool = False
 
     @property
     def digest(self) -> Digest:
@@ -42,6 +44,12 @@ class Outcome:
     def waiting(self) -> tuple[PlannedStep, ...]:
         """Return the steps that were not published."""
         return self.plan.steps[self.done :]
+
+    @property
+    def left(self) -> Decision | None:
+        """Return what keeps the rest from being published: an approval that a person can give, or else a refusal."""
+        decisions = {step.decision for step in self.waiting} | ({Decision.REFUSED} if self.unmade else set())
+        return next((it for it in (Decision.APPROVAL, Decision.REFUSED, Decision.HOLD) if it in decisions), None)
 
 
 def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
@@ -58,4 +66,5 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     for rendered in automatic:
         publish(Publication.of(channel, rendered), ports, intent)
     done = len(automatic)
-    return Outcome(planned.plan, done, str(planned.observed.trust), healed=healed, releases=planned.releases)
+    trust = str(planned.observed.trust)
+    return Outcome(planned.plan, done, trust, healed=healed, releases=planned.releases, unmade=planned.unmade)

@@ -34,8 +34,8 @@ class Candidate:
 class Selection:
     """The releases to go to, one after the other, and those passed over, each with its reasons.
 
-    All of `steps` can be done, if need be after approval, but for the last, which may be on hold. Of those that happen
-    by themselves the largest is enough, where its content lets it: what it brings, the others need not bring before it.
+    All of `steps` can be done, if need be after approval, but for the last, which may wait. Of those that happen by
+    themselves the largest is enough, where its content lets it: what it brings, the others need not bring before it.
     """
 
     steps: tuple[Candidate, ...]
@@ -88,7 +88,7 @@ def _pick(candidates: list[Candidate], situation: Situation) -> Candidate | None
 
 
 def _in_order(chosen: list[Candidate]) -> tuple[Candidate, ...]:
-    """Return the steps: those that happen by themselves, at most one to ask for, at the end at most one on hold."""
+    """Return the steps: those that happen by themselves, at most one to ask for, at the end at most one that waits."""
     actionable = [candidate for candidate in chosen if candidate.decision.is_actionable]
     held = [candidate for candidate in chosen if not candidate.decision.is_actionable]
     steps = [candidate for candidate in actionable if candidate.decision is Decision.AUTO]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
-    from ci_automation.policy.plan import Plan, PlannedStep
+    from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class Account:
     before: Standing | None = None
     published: tuple[PlannedStep, ...] = ()
     waiting: tuple[PlannedStep, ...] = ()
+    left: Decision | None = None  # what keeps the rest from being published
     plan: Plan | None = None
     approved_by: str = ""  # where something was published on an approval
     approved_how: str = ""  # same: in words, with an address at their end
@@ -70,6 +71,11 @@ class Account:
         return next(asked, self.waiting[0] if self.waiting else None)
 
     @property
+    def refused(self) -> bool:
+        """Return whether nothing was published, nobody is asked, and the policy refuses what could be taken."""
+        return not self.published and self.left is Decision.REFUSED
+
+    @property
     def digest_url(self) -> str:
         """Return the digest with its repository, as cosign and docker write it."""
         if self.after is None:
@@ -82,8 +88,8 @@ class Account:
         last = self.published[-1] if self.published else None
         return {
             "changed": bool(last or self.promoted),
-            "decision": str(last.decision) if last else None,
-            "reasons": _lines(last.reasons) if last else None,
+            "decision": str(last.decision) if last else str(Decision.REFUSED) if self.refused else None,
+            "reasons": _lines(last.reasons if last else self._obstacles) if last or self.refused else None,
             "current-version": str(before.version) if before else None,
             "target-version": str(after.version) if after else None,
             "base-digest": str(before.digest) if before else None,
@@ -100,6 +106,13 @@ class Account:
             "pending-reasons": _lines(pending.reasons) if pending else None,
             "plan-file": plan_file or None,
         }
+
+    @property
+    def _obstacles(self) -> tuple[str, ...]:
+        """Return why the policy refuses what could be taken."""
+        offered: list[PlannedStep | PassedOver] = [*self.waiting, *(self.plan.passed_over if self.plan else ())]
+        refused = (it for it in offered if it.decision is Decision.REFUSED)
+        return tuple(dict.fromkeys(reason for it in refused for reason in it.reasons))
 
     def to_json(self, plan_file: str = "") -> dict[str, Any]:
         """Return the account as the output `artifacts` has it."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _WORDS = {
     Decision.AUTO: "nothing to do",
     Decision.APPROVAL: "waits for approval",
-    Decision.HOLD: "on hold",
+    Decision.HOLD: "waiting",
     Decision.REFUSED: "refused",
 }
 

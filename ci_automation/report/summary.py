@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 60  # of one step's changes, and of each other list
 _LONGEST = 600  # characters of one error
-_HELD = {Decision.HOLD: "on hold", Decision.REFUSED: "refused"}
+_HELD = {Decision.HOLD: "waiting", Decision.REFUSED: "refused"}
+_MOST_NAMES = 3
 _CUT = "_The rest is left out, for a summary has a limit; the outputs and the log have it all._"
 
 
@@ -30,11 +31,19 @@ def summary(accounts: Sequence[Account], trouble: Trouble | None, limit: int, mo
     `trouble` is what ended the whole run, `more` are sections of Markdown that are made elsewhere. What does not fit is
     left out from the end, in whole parts, and a last line says so.
     """
-    parts = ["## Flux\n", *(f"- {verdict(account)}" for account in accounts), ""]
+    parts = [f"## {_headline(accounts)}\n", *(f"- {verdict(account)}" for account in accounts), ""]
     if trouble:
         parts.append("\n\n".join(_trouble(trouble)) + "\n")
     parts += [*(_details(account) for account in accounts), *more]
     return _fitting(parts, limit)
+
+
+def _headline(accounts: Sequence[Account]) -> str:
+    """Return the first line: a run that ends well although policy refuses everything must not look like others."""
+    refused = [_name(account) for account in accounts if account.refused]
+    if len(refused) > _MOST_NAMES:
+        return f"Flux: refused for {len(refused)} artifacts"
+    return f"Flux: refused for {', '.join(refused)}" if refused else "Flux"
 
 
 def verdict(account: Account) -> str:
@@ -50,6 +59,8 @@ def verdict(account: Account) -> str:
     if pending is not None and pending.decision is Decision.APPROVAL:
         where = link("waits for approval", account.approval_url) if account.approval_url else "waits for approval"
         did.append(f"{pending.new_version} {where}")
+    elif pending is None and account.refused:
+        did.append("everything newer is refused")
     elif pending is not None:
         did.append(f"{pending.new_version} is {_HELD.get(pending.decision, 'not done yet')}")
     if account.after is None:

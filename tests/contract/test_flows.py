@@ -291,8 +291,8 @@ class TestApply:
     @pytest.mark.parametrize(
         ("changes", "word"),
         [
-            ({"paused": True}, "on hold: the artifact is paused"),
-            ({"now": NOW.replace(year=2026, month=6, day=2, hour=15)}, "on hold: v2.98.8 is 0 hours old"),
+            ({"paused": True}, "has to wait: the artifact is paused"),
+            ({"now": NOW.replace(year=2026, month=6, day=2, hour=15)}, "has to wait: v2.98.8 is 0 hours old"),
         ],
         ids=["paused", "too young"],
     )

@@ -424,7 +424,7 @@ class TestTheGates:
         done = road.promote(after=3 * DAY)
         assert done.waits
         assert "2026-11-23 12:00 UTC" in done.considered.reasons[0]
-        with pytest.raises(PromotionRefused, match="is on hold"):
+        with pytest.raises(PromotionRefused, match="has to wait"):
             done.require_done()
 
     def test_without_a_record_it_waits_whatever_the_time(self, road: Road) -> None:

@@ -76,7 +76,7 @@ def test_a_wave_that_waits_says_until_when_and_fails_nothing(folder: Path, capsy
     assert run(["promote", "--exit-code"]) == 0
     out = capsys.readouterr().out
     assert "promoted" in out
-    assert "on hold" in out
+    assert "waiting" in out
     assert "waits there until" in out
 
 
@@ -105,7 +105,7 @@ class TestBeforeTheFirst:
         assert then["to"] == {"version": "", "digest": ""}
         assert run(["promote", "--exit-code"]) == 3
         out = capsys.readouterr().out
-        assert "production: on hold\n  staging has nothing yet\n" in out
+        assert "production: waiting\n  staging has nothing yet\n" in out
         assert "staging: waits for approval" in out
         assert "Nothing was there before: all of it is new." in out
         assert "No object and no file changes." not in out

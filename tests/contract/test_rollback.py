@@ -406,7 +406,7 @@ class TestAfterwards:
         assert plan.steps[0].target == target
         world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(target)))
         back(world)
-        with pytest.raises(StepRefused, match="on hold") as caught:
+        with pytest.raises(StepRefused, match="has to wait") as caught:
             apply(plan, {target}, world.ports(), intent(policy=AUTO))
         assert f"`flux-manifests rollback {CHANNEL} --to {PATCH} --until DATE` ends the hold" in caught.value.hint
         assert at(world) == base

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import json
 import os
 import re
@@ -25,6 +26,8 @@ from tests.fakes.releases import SampleRelease
 from tests.fakes.world import sample, signing_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pytest
 
     from ci_automation.artifact.digest import Digest
@@ -70,6 +73,8 @@ class Desk:
         self.capture.readouterr()
         code = run(arguments)
         out, err = self.capture.readouterr()
+        if ("--output", "json") in itertools.pairwise(arguments) and out:
+            assert set(_codes(json.loads(out))) <= {code}, (arguments, code, out)
         return Ran(code, out, err)
 
     def ok(self, *arguments: str) -> Ran:
@@ -139,6 +144,18 @@ class Desk:
         if signer:
             ensure_signed(registry, reference, digest, KeySigner(signing_key(signer)), SignatureFormat.LEGACY)
         return digest
+
+
+def _codes(value: Any) -> Iterator[int]:
+    """Yield each code that a JSON output says the process ends with."""
+    if isinstance(value, dict):
+        yield from (each["exitCode"] for each in (value, value.get("error") or {}) if "exitCode" in each)
+        if several := [each["exitCode"] for name in ("artifacts", "promotions") for each in _dicts(value.get(name))]:
+            yield max(several)
+
+
+def _dicts(values: Any) -> list[dict[str, Any]]:
+    return [each for each in values or () if isinstance(each, dict)]
 
 
 def packed(files: dict[str, bytes | tarfile.TarInfo]) -> bytes:

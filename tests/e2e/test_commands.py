@@ -319,11 +319,11 @@ def test_without_a_key_the_commands_for_approval_name_both_halves_of_the_usual_o
         desk.ok(*command[1:])
 
 
-def test_an_update_tells_little_of_a_step_on_hold(desk: Desk) -> None:
+def test_an_update_tells_little_of_a_step_that_waits(desk: Desk) -> None:
     desk.init()
     desk.config(f"version: 1\nartifacts:\n- name: a\n  url: {CHANNEL}\n  paused: true\n")
     ran = desk.ok("update", "a", *SIGNED)
-    assert "on hold" in ran.out
+    assert re.search(r"^waiting +v2", ran.out, re.MULTILINE)
     assert "What changes" not in ran.out
     assert "What changes" in desk.ok("plan", "a").out
 

@@ -26,7 +26,7 @@ def test_it_shows_the_whole_job_and_ends_verified(desk: Desk) -> None:
     assert "published           v2.98.8" in ran.out
     assert "waits for approval  v2.99.4" in ran.out
     assert "a minor release needs approval" in ran.out
-    assert re.search(r"^on hold +v2\.99\.4 .*: webhooks fail", ran.out, re.MULTILINE)
+    assert re.search(r"^waiting +v2\.99\.4 .*: webhooks fail", ran.out, re.MULTILINE)
     assert re.search(r"is signed: Flux v2\.98\.8, sha256:", ran.out)
     found = desk.ok("verify", "layout:here/registry:production", "--public-key", "here/cosign.pub", "--output", "json")
     assert found.json["version"] == "v2.98.8"

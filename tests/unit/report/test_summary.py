@@ -68,7 +68,7 @@ TROUBLE = Trouble("it moved from `a` to |b|", "channel-moved", "Run @octocat aga
             id="nowhere to ask",
         ),
         pytest.param(
-            replace(NOTHING, waiting=(HELD,)), "**production** is at Flux v2.8.7: v2.9.4 is on hold", id="on hold"
+            replace(NOTHING, waiting=(HELD,)), "**production** is at Flux v2.8.7: v2.9.4 is waiting", id="waiting"
         ),
         pytest.param(
             replace(NOTHING, waiting=(replace(HELD, decision=Decision.AUTO),)),
@@ -124,12 +124,37 @@ def test_without_a_place_to_ask_it_names_the_command() -> None:
     assert f"`flux-manifests apply PLAN --approve {NEW}`" in summary([replace(BOTH, approval_url="")], None, LIMIT)
 
 
-def test_what_is_on_hold_is_not_asked_for() -> None:
+def test_what_is_waiting_for_a_date_is_not_asked_for() -> None:
     later = replace(HELD, decision=Decision.APPROVAL)
     text = summary([replace(NOTHING, waiting=(HELD,))], None, LIMIT)
-    assert "| on hold | v2.9.4 |" in text
+    assert "| waiting | v2.9.4 |" in text
     assert "To approve" not in text
     assert "| waits | v2.9.4 |" in summary([replace(NOTHING, waiting=(ASKED, later))], None, LIMIT)
+
+
+REFUSED = replace(HELD, decision=Decision.REFUSED, reasons=("it breaks", "it is not signed"))
+NO_WAY = replace(NOTHING, waiting=(REFUSED,), left=Decision.REFUSED)
+
+
+def test_where_everything_is_refused_the_first_line_says_so() -> None:
+    assert summary([NO_WAY, NOTHING], None, LIMIT).startswith("## Flux: refused for production\n")
+    assert summary([NO_WAY] * 4, None, LIMIT).startswith("## Flux: refused for 4 artifacts\n")
+    done = replace(NO_WAY, published=(AUTO,))
+    assert summary([done], None, LIMIT).startswith("## Flux\n")
+    told = NO_WAY.outputs()
+    assert (told["decision"], told["reasons"]) == ("refused", "it breaks\nit is not signed")
+    assert done.outputs()["decision"] == "auto"
+
+
+def test_what_cannot_be_made_is_told_though_it_is_no_step() -> None:
+    passed = (
+        PassedOver(MINOR, Decision.REFUSED, ("its archive is damaged",)),
+        PassedOver(MINOR, Decision.HOLD, ("x",)),
+    )
+    account = replace(NOTHING, left=Decision.REFUSED, plan=Plan(CHANNEL, OLD, BASE, (), passed))
+    assert verdict(account) == "**production** is at Flux v2.8.7: everything newer is refused"
+    assert account.outputs()["reasons"] == "its archive is damaged"
+    assert replace(account, plan=None).outputs()["reasons"] == ""
 
 
 def test_what_is_refused_comes_with_what_accepts_it() -> None:

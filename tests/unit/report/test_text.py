@@ -81,7 +81,7 @@ class TestPlanTable:
         [
             (Decision.AUTO, "can be published"),
             (Decision.APPROVAL, "waits for approval"),
-            (Decision.HOLD, "on hold"),
+            (Decision.HOLD, "waiting"),
             (Decision.REFUSED, "refused"),
         ],
     )
