@@ -16,6 +16,10 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         code = _interrupted(error)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done, and told
+    from ci_automation.errors import INTERRUPTED
+
+    if code == INTERRUPTED:
+        _leave(code)
     sys.exit(code)
 
 
@@ -28,6 +32,18 @@ def _interrupted(error: BaseException) -> int:
     hint = "Run the command again."
     sys.stderr.write(f"error: interrupted\n  hint: {hint}   (exit {INTERRUPTED}, code interrupted)\n")
     return INTERRUPTED
+
+
+def _leave(code: int) -> None:
+    """Clean up, and end at once: Python would wait for threads, and one that Ctrl-C cut off at its start never ends."""
+    import atexit
+    import contextlib
+    import os
+
+    atexit._run_exitfuncs()  # noqa: SLF001  # what `sys.exit` does, but for the waiting
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # the reader is gone, or there is none
+        sys.stdout.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

@@ -151,6 +151,34 @@ def test_a_closed_input_answers_no_question(desk: Desk) -> None:
     assert "nobody said yes" in err
 
 
+_STUCK = """
+import atexit, signal, sys, threading
+
+sys.argv = ["flux-manifests", "--version"]
+signal.signal(signal.SIGINT, signal.default_int_handler)
+atexit.register(print, "cleaned up")
+threading.Thread(target=threading.Event().wait).start()
+
+
+class Interruption:
+    def find_spec(self, wanted, *_):
+        if wanted == "ci_automation.cli":
+            signal.raise_signal(signal.SIGINT)
+
+
+sys.meta_path.insert(0, Interruption())
+from ci_automation.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_waits_for_no_thread_and_cleans_up() -> None:
+    command = [sys.executable, "-c", _STUCK]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stdout) == (130, "cleaned up\n")
+    assert is_told(ran.stderr)
+
+
 _ENDING = """
 import atexit, signal, sys
 sys.argv = ["flux-manifests", "--version"]
