@@ -119,8 +119,10 @@ def _approval(record: Record) -> str:
 
 
 def _hold(hold: HoldStatement, repository: OciRepository | LayoutDirectory) -> str:
-    until = f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "a newer release"
     because = f": {hold.reason}" if hold.reason else ""
+    if hold.until and hold.until <= hold.at:
+        return f"the hold on {hold.refused_version} was lifted on {_name(hold.channel, repository)}{because}"
+    until = f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "a newer release"
     return f"{hold.refused_version} on hold until {until} on {_name(hold.channel, repository)}{because}"
 
 

@@ -9,16 +9,17 @@ import click
 
 from ci_automation.attestation.hold import MAX_TEXT, is_fit
 from ci_automation.cli import options as shared
-from ci_automation.cli.given import Given
+from ci_automation.cli.given import ContradictingOptions, Given
 from ci_automation.cli.output import confirmed, done_with_progress, print_json, print_parts, print_text
 from ci_automation.cli.target import target
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.rollback import RollbackRefused, Wish, propose, roll_back
 from ci_automation.policy.decision import Decision
 from ci_automation.report.changes import Line
-from ci_automation.report.rollback import rollback_parts
+from ci_automation.report.rollback import hold_json, rollback_parts
 
 if TYPE_CHECKING:
+    from ci_automation.cli.target import Target
     from ci_automation.flows.rollback import Proposal
     from ci_automation.report.rollback import Rollback
 
@@ -41,9 +42,19 @@ class UnfitReason(UsageError):
         super().__init__("the --reason is too long, or has characters that cannot be printed")
 
 
+class DateHasPassed(UsageError):
+    """A hold is to last until a moment that has passed."""
+
+    hint = "Give a later date. To end a hold now, use --lift."
+
+    def __init__(self, until: datetime) -> None:
+        super().__init__(f"--until {until:%Y-%m-%d} has passed: a date counts from its first minute, in UTC")
+
+
 @click.command("rollback")
 @click.argument("artifact")
-@click.option("--to", required=True, metavar="WHAT", help="a version, an immutable tag, or a digest that it had before")
+@click.option("--to", metavar="WHAT", help="a version, an immutable tag, or a digest that it had before")
+@click.option("--lift", is_flag=True, help="end the hold on what was left; the channel stays where it is")
 @click.option("--until", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="hold what is left until then (UTC)")
 @click.option("--reason", default="", metavar="TEXT", help="why; whoever meets the hold is told")
 @click.option("--acknowledge", multiple=True, metavar="FINGERPRINT", help="accept what breaks, once; may be repeated")
@@ -56,23 +67,32 @@ class UnfitReason(UsageError):
 @shared.components_file
 @shared.registry_config
 @shared.common
-def command(artifact: str, *, yes: bool, **options: Any) -> None:
+def command(artifact: str, *, lift: bool, yes: bool, **options: Any) -> None:
     """Move a channel back to what it had before, and hold what it leaves.
 
     It first shows what that changes and breaks in clusters, and asks. A certain break, such as a CRD whose storage
     version would go, is refused until it is acknowledged. Nothing is rendered: clusters get the bytes that they had.
     A signed hold keeps schedules and old approvals from bringing back what was left, until a newer release is there,
-    or until a date. Repeat the command after a crash; with another --until or --reason it changes the hold.
+    or until a date. Repeat the command after a crash; with another --until or --reason it changes the hold. --lift
+    ends it: the next run of `update` may take again what was left.
 
     \b
     flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --to v2.8.8 --reason "webhooks time out"
+    flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --lift --reason "fixed on our side"
     """
     given = Given.of(options)
     if not is_fit(options["reason"]):
         raise UnfitReason
-    until: datetime | None = options["until"]
-    wish = Wish(options["to"], until.replace(tzinfo=UTC) if until else None, options["reason"], options["acknowledge"])
+    if contradiction := _contradiction(options, lifts=lift):
+        raise ContradictingOptions(contradiction)
+    until = options["until"].replace(tzinfo=UTC) if options["until"] else None
+    if until and until <= datetime.now(UTC):
+        raise DateHasPassed(until)
     goal = target(artifact, given)
+    if lift:
+        _lift(goal, options["reason"], given)
+        return
+    wish = Wish(options["to"], until, options["reason"], options["acknowledge"])
     proposal = propose(goal.channel, wish, goal.ports, goal.intent)
     _show(proposal.shown, given)
     if proposal.shown.decision is Decision.REFUSED:
@@ -84,6 +104,29 @@ def command(artifact: str, *, yes: bool, **options: Any) -> None:
         print_json({**proposal.shown.to_json(), "changed": not proposal.shown.is_there})
     elif not proposal.shown.is_there:
         print_text(f"Rolled back: {proposal.shown.channel} is at {proposal.shown.target_version}.")
+
+
+def _contradiction(options: dict[str, Any], *, lifts: bool) -> str:
+    """Return what does not go together, or nothing."""
+    if not lifts:
+        return "" if options["to"] else "--to says where to go back to; --lift ends a hold"
+    others = [name for name in ("to", "until", "acknowledge", "allow_removal") if options[name]]
+    return f"--lift moves nothing, so --{others[0].replace('_', '-')} does not go with it" if others else ""
+
+
+def _lift(goal: Target, reason: str, given: Given) -> None:
+    """End the holds of a channel, and print them."""
+    from ci_automation.flows.lift import lift
+
+    lifted = lift(goal.channel, reason, goal.ports, goal.intent)
+    if given.output == "json":
+        value = {"artifact": str(lifted.channel), "digest": str(lifted.digest), "changed": bool(lifted.holds)}
+        print_json({**value, "lifted": [hold_json(hold) for hold in lifted.holds]})
+        return
+    for hold in lifted.holds:
+        print_text(f"The hold on {hold.version} is lifted: {lifted.channel} may get it again.")
+    if not lifted.holds:
+        print_text(f"Nothing to do: no hold is on {lifted.channel}.")
 
 
 def _asks(proposal: Proposal) -> bool:

@@ -79,8 +79,8 @@ class StepRefused(PolicyRefused):
         super().__init__(f"the step to {step.new_version} {word}: {_why(step, step.decision)}")
         held = step.decision is Decision.HOLD
         if held and any(gate.gate == "hold" and gate.decision is Decision.HOLD for gate in step.gates):
-            end = in_shell("flux-manifests", "rollback", str(channel), "--to", str(step.old_version), "--until", "DATE")
-            self.hint = f"Nothing was published. {end} ends the hold, with a DATE that has passed."
+            lift = in_shell("flux-manifests", "rollback", str(channel), "--lift")
+            self.hint = f"Nothing was published. {lift} lifts the hold."
         elif held:
             self.hint = "Nothing was published. The time has to pass that the reason names, or the policy to change."
         else:

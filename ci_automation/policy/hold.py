@@ -40,6 +40,11 @@ class Hold:
         """Return until when it counts, in words."""
         return f"until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else "until there is a newer release"
 
+    @property
+    def has_ended(self) -> bool:
+        """Return whether it was written to end the hold: its date was no later than the moment itself."""
+        return self.until is not None and self.until <= self.at
+
     def is_on(self, now: datetime) -> bool:
         """Return whether its date, if it has one, is yet to come."""
         return self.until is None or now < self.until

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ci_automation.flux.hazard import in_shell
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.report.changes import Line, text_parts
 from ci_automation.report.text import plain_text
@@ -110,11 +111,12 @@ def _without_approvals(found: Findings) -> Findings:
 
 def _hold_lines(rollback: Rollback) -> Iterator[Line]:
     hold = rollback.hold
-    if hold and hold.until and not hold.is_on(hold.at):  # a date in the past ends it
+    if hold and hold.has_ended:
         yield Line(f"The hold on {hold.version} ended on {hold.until:%Y-%m-%d %H:%M} UTC: it is offered again.")
     elif hold:
         because = f" ({hold.reason})" if hold.reason else ""
-        verb = "is" if rollback.is_there else "would be"
+        verb = "is" if rollback.is_there else "goes"
         what = f"{hold.version} {verb} on hold {hold.end}{because}"
         yield Line(plain_text(f"{what}: no schedule and no old approval takes it."))
-        yield Line("To end a hold, repeat the rollback with --until DATE, a date that has passed.")
+        lift = in_shell("flux-manifests", "rollback", str(rollback.channel), "--lift")
+        yield Line(f"To lift the hold: {lift}.")

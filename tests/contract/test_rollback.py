@@ -17,6 +17,7 @@ from ci_automation.errors import Conflict
 from ci_automation.flows.apply import StepRefused, apply
 from ci_automation.flows.approved import ApprovalUsed, apply_granted
 from ci_automation.flows.init import init
+from ci_automation.flows.lift import lift
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.publication import holds, records, statements
@@ -40,7 +41,7 @@ from ci_automation.flux.version import InvalidVersion, Version
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import STEPS, Acknowledgement, Action, Policy, SignatureFormat
 from ci_automation.signing.signer import KeySigner
-from ci_automation.signing.trust import TrustedKeys
+from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
 from tests.contract.test_flows_publication import Killed, interfere, names
 from tests.contract.test_flows_trust import at, forget_records, forget_signature, made, plant
@@ -408,7 +409,7 @@ class TestAfterwards:
         back(world)
         with pytest.raises(StepRefused, match="has to wait") as caught:
             apply(plan, {target}, world.ports(), intent(policy=AUTO))
-        assert f"`flux-manifests rollback {CHANNEL} --to {PATCH} --until DATE` ends the hold" in caught.value.hint
+        assert f"`flux-manifests rollback {CHANNEL} --lift` lifts the hold" in caught.value.hint
         assert at(world) == base
 
     def before(self, world: World) -> Digest:
@@ -588,6 +589,61 @@ def repeat(world: World) -> None:
 
 def scheduled(world: World) -> None:
     update(CHANNEL, world.ports(), intent(policy=AUTO))
+
+
+class TestLifting:
+    def test_what_was_held_is_offered_again_and_the_channel_stays(self, world: World) -> None:
+        back(world, reason="webhooks time out")
+        there = at(world)
+        lifted = lift(CHANNEL, "", world.ports(), intent())
+        assert [hold.version for hold in lifted.holds] == [MINOR]
+        assert (at(world), lifted.digest) == (there, there)
+        (hold,) = holds.read(world.registry, CHANNEL, there, OURS)
+        assert (hold.has_ended, hold.reason, hold.since < hold.at) == (True, "webhooks time out", True)
+        assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 1
+
+    def test_the_reason_of_lifting_is_kept(self, world: World) -> None:
+        back(world, reason="webhooks time out")
+        lift(CHANNEL, "fixed on our side", world.ports(), intent())
+        (hold,) = holds.read(world.registry, CHANNEL, at(world), OURS)
+        assert hold.reason == "fixed on our side"
+
+    def test_repeating_it_writes_nothing(self, world: World) -> None:
+        assert lift(CHANNEL, "", world.ports(), intent()).holds == ()
+        back(world)
+        lift(CHANNEL, "", world.ports(), intent())
+        before = world.contents()
+        assert lift(CHANNEL, "another word", world.ports(), intent()).holds == ()
+        assert world.contents() == before
+
+    def test_all_of_several_are_lifted(self, world: World) -> None:
+        back(world)
+        back(world, str(OLD))
+        assert len(lift(CHANNEL, "", world.ports(), intent()).holds) == len(held(world)) == 2
+        assert not any(hold.is_on(NOW) for hold in holds.read(world.registry, CHANNEL, at(world), OURS))
+
+    def test_a_hold_of_a_fast_clock_is_lifted_too(self, world: World) -> None:
+        ahead = replace(world.ports(), clock=lambda: NOW + timedelta(hours=1))
+        roll_back(propose(CHANNEL, Wish(str(PATCH)), ahead, intent()), ahead, intent())
+        behind = replace(world.ports(), clock=lambda: NOW)
+        assert len(lift(CHANNEL, "", behind, intent()).holds) == 1
+        assert not any(hold.is_on(NOW) for hold in holds.read(world.registry, CHANNEL, at(world), OURS))
+
+    def test_nobody_lifts_it_without_a_key(self, world: World) -> None:
+        back(world)
+        before = world.contents()
+        with pytest.raises(NoSigner):
+            lift(CHANNEL, "", replace(world.ports(), signer=None), intent())
+        with pytest.raises(NobodyTrusted):
+            lift(CHANNEL, "", replace(world.ports(), trusted=None), intent(unsafe_unsigned=True))
+        assert world.contents() == before
+
+    def test_a_channel_that_moves_meanwhile_is_a_conflict(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        back(world)
+        moved = self_old(world)
+        monkeypatch.setattr(type(world.registry), "resolve", lambda *_: moved)
+        with pytest.raises(ChannelMoved):
+            lift(CHANNEL, "", world.ports(), intent())
 
 
 class TestCrashes:

@@ -421,3 +421,42 @@ def test_the_digest_does_not_depend_on_where_it_is_published(desk: Desk) -> None
     second = desk.ok("init", "layout:elsewhere/deep:edge", "--flux-version", "v2.98.5", *SIGNED, "--output", "json")
     assert second.json["digest"] == first
     assert Digest.parse(first).short in desk.read("elsewhere/deep/index.json")
+
+
+class TestLiftingAHold:
+    @pytest.fixture(autouse=True)
+    def rolled_back(self, desk: Desk) -> None:
+        desk.init()
+        desk.ok("update", CHANNEL, *SIGNED)
+        shown = desk.ok("rollback", CHANNEL, "--to", "v2.98.5", "--reason", "webhooks", "--yes", *SIGNED)
+        assert "v2.98.8 goes on hold until" in shown.out
+        assert f"To lift the hold: `flux-manifests rollback {CHANNEL} --lift`." in shown.out
+
+    def test_it_ends_the_hold_and_moves_nothing(self, desk: Desk) -> None:
+        before = desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"]
+        ran = desk.ok("rollback", CHANNEL, "--lift", "--reason", "fixed on our side", *SIGNED, "--output", "json")
+        assert (ran.json["changed"], ran.json["digest"]) == (True, before)
+        assert [hold["refused"]["version"] for hold in ran.json["lifted"]] == ["v2.98.8"]
+        assert (
+            "the hold on v2.98.8 was lifted on production: fixed on our side"
+            in desk.ok("history", CHANNEL, *TRUSTED).out
+        )
+        state = desk.state()
+        assert desk.ok("rollback", CHANNEL, "--lift", *SIGNED).out == f"Nothing to do: no hold is on {CHANNEL}.\n"
+        assert desk.state() == state
+        assert desk.ok("update", CHANNEL, *SIGNED, "--output", "json").json["version"] == "v2.98.8"
+
+    def test_for_people_it_says_what_is_lifted(self, desk: Desk) -> None:
+        said = desk.ok("rollback", CHANNEL, "--lift", *SIGNED).out
+        assert said == f"The hold on v2.98.8 is lifted: {CHANNEL} may get it again.\n"
+
+    @pytest.mark.parametrize("wrong", [("--lift", "--to", "v2.98.8"), ("--lift", "--until", "2099-01-01"), ()])
+    def test_it_goes_with_nothing_that_moves(self, desk: Desk, wrong: tuple[str, ...]) -> None:
+        before = desk.state()
+        ran = desk.run("rollback", CHANNEL, *wrong, *SIGNED)
+        assert (ran.code, "contradicting-options" in ran.err) == (2, True)
+        assert desk.state() == before
+
+    def test_a_date_that_has_passed_names_it(self, desk: Desk) -> None:
+        ran = desk.run("rollback", CHANNEL, "--to", "v2.98.5", "--until", "2020-01-01", *SIGNED)
+        assert (ran.code, "use --lift" in ran.err) == (2, True)

@@ -44,7 +44,7 @@ SHOWN = Rollback(
 )
 
 
-ENDS = "To end a hold, repeat the rollback with --until DATE, a date that has passed."
+ENDS = "To lift the hold: `flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --lift`."
 
 
 def text(shown: Rollback, *, every: bool = False) -> str:
@@ -58,7 +58,7 @@ def test_it_says_from_where_to_where_what_breaks_and_what_waits() -> None:
     said = text(SHOWN)
     assert said.startswith(f"{SHOWN.channel} goes back from v2.9.4 to v2.8.8:\n  from {BASE}\n  to   {TARGET}\n")
     assert CERTAIN.sentence in said
-    waits = "v2.9.4 would be on hold until there is a newer release (webhooks\ufffd time out): no schedule and no old"
+    waits = "v2.9.4 goes on hold until there is a newer release (webhooks\ufffd time out): no schedule and no old"
     assert said.splitlines()[-2:] == [f"{waits} approval takes it.", ENDS]
 
 
@@ -72,7 +72,7 @@ def test_what_a_yes_answers_asks_for_no_approval() -> None:
         assert not [
             word
             for word in ("approval:", "approval ", "gate", "verdict", "takes")
-            if word in said[: said.index("would be")]
+            if word in said[: said.index("goes on hold")]
         ]
     known = replace(asks[0], gate="acknowledged", reason="it is known", allowed=True)
     assert "it is known" in text(replace(shown, findings=Findings(changes=(RULE,), gates=(*asks, known))))

@@ -1,0 +1,66 @@
+"""Lifting the holds of a channel: a signed statement ends each, beside the present digest; the channel stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.manifest import CONFIG_BLOB
+from ci_automation.flows.observe import ChannelMoved, look_at
+from ci_automation.flows.publication import holds
+from ci_automation.flows.publication.holds import HoldNotKept, Keeping
+from ci_automation.flows.publication.publish import NoSigner, require_signer
+from ci_automation.signing.trust import NobodyTrusted
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.policy.hold import Hold
+
+_LATER = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """Where the channel is, and the holds that ended; none where none was on."""
+
+    channel: Reference
+    digest: Digest
+    holds: tuple[Hold, ...]
+
+
+def lift(channel: Reference, reason: str, ports: Ports, intent: Intent) -> Lifted:
+    """End the holds on what `channel` has now, and return them; where none is on, nothing is written.
+
+    Raises:
+        NoSigner, IdentityChange: the end could not be signed by a trusted signer.
+        NobodyTrusted: nobody is trusted, so that no hold counts.
+        ChannelMoved: the channel moved meanwhile, and took its holds along.
+        HoldNotKept: the registry does not keep the end.
+    """
+    require_signer(ports, intent)
+    if ports.signer is None:
+        raise NoSigner
+    if ports.trusted is None:
+        raise NobodyTrusted
+    observed = look_at(channel, ports)
+    on = [hold for hold in holds.on_base(channel, observed.digest, ports) if hold.is_on(intent.now)]
+    ended = tuple(_ended(hold, reason, ports.clock(), intent.now) for hold in on)
+    if ended:
+        ports.registry.put_blob(channel, CONFIG_BLOB)  # what another tool published may lack it
+        holds.keep(Keeping(channel, observed.manifest, ended, ports.signer), ports, intent)
+        if any(hold.is_on(intent.now) for hold in holds.on_base(channel, observed.digest, ports)):
+            raise HoldNotKept(channel.at_digest(observed.digest))
+        if (found := ports.registry.resolve(channel)) != observed.digest:
+            raise ChannelMoved(channel, observed.digest, found)
+    return Lifted(channel, observed.digest, ended)
+
+
+def _ended(hold: Hold, reason: str, at: datetime, now: datetime) -> Hold:
+    """Return the later word that a hold is over since it began, whatever the clocks of other machines show."""
+    at, until = max(at, hold.at + _LATER), min(now, hold.since)
+    return replace(hold, at=at, until=until, reason=reason or hold.reason, moved=hold.since)
