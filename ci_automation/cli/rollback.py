@@ -19,7 +19,7 @@ from ci_automation.report.changes import Line
 from ci_automation.report.rollback import hold_json, rollback_parts
 
 if TYPE_CHECKING:
-    from ci_automation.cli.target import Target
+    from ci_automation.cli.prepared import Target
     from ci_automation.flows.rollback import Proposal
     from ci_automation.report.rollback import Rollback
 

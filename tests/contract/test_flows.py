@@ -315,7 +315,7 @@ class TestApply:
         step = make_plan(CHANNEL, world.ports(), intent()).plan.steps[0]
         gates = (Verdict("hold", Decision.HOLD, "later", ""), Verdict("removal", Decision.REFUSED, "gone", ""))
         held = replace(step, gates=gates[:1], decision=Decision.HOLD)
-        assert "ends the hold" in StepRefused(CHANNEL, held).hint
+        assert "lifts the hold" in StepRefused(CHANNEL, held).hint
         refused = replace(step, gates=gates, decision=Decision.REFUSED)
         assert "`flux-manifests plan` lists what to do" in StepRefused(CHANNEL, refused).hint
 
