@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -104,7 +105,13 @@ def _answered(desk: Desk, key: bytes, *arguments: str) -> tuple[int, str]:
     shown = bytearray()
     with contextlib.suppress(OSError), open(terminal, "r+b", buffering=0) as file:  # noqa: PTH123 - of a descriptor
         asked = False
-        while piece := file.read(4096):
+        while True:
+            # A key that comes between the question and the wait for its answer is seen with the next one.
+            if not select.select([file], [], [], 1 if asked else None)[0]:
+                file.write(key)
+                continue
+            if not (piece := file.read(4096)):
+                break
             shown += piece
             if not asked and shown.endswith(b"[y/N]: "):  # from then on the program reads
                 asked = True
