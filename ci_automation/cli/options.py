@@ -159,7 +159,7 @@ allowances = _all(
 )
 
 clusters = _all(
-    click.option("--kubernetes", metavar="RANGE", help="what the clusters run, such as 1.33, or 1.31-1.34"),
+    click.option("--kubernetes", metavar="RANGE", help="what the clusters run, such as 1.34, or 1.34-1.36"),
     click.option(
         "--cluster-snapshot",
         metavar="FILE",

@@ -95,7 +95,7 @@ class ClustersSection(Section):
     """What is known of the clusters that follow the channel, for saying what would break there; none is asked."""
 
     kubernetes: Kubernetes | None = None
-    """Their version, such as 1.33, or the lowest and the highest, such as 1.31-1.34."""
+    """Their version, such as 1.34, or the lowest and the highest, such as 1.34-1.36."""
     snapshots: list[Words] | None = None
     """Files, or artifacts, with the output of `kubectl get crd -o json`."""
     objects: list[Words] | None = None

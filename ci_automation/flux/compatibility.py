@@ -113,7 +113,8 @@ def _clusters(old: Version | None, new: Version, kubernetes: KubernetesRange | N
     lowest, highest = f"Kubernetes 1.{kubernetes.lowest}", f"Kubernetes 1.{kubernetes.highest}"
     if kubernetes.lowest < known.floor:
         certainty = Certainty.ADVICE if stays else Certainty.CERTAIN
-        sentence = f"{name} needs Kubernetes 1.{known.floor} or later, by its own check; {stated}"
+        documented = f", and 1.{known.lowest} by its documents" if known.lowest > known.floor else ""
+        sentence = f"{name} needs Kubernetes 1.{known.floor} or later by its own check{documented}; {stated}"
         remedies = (f"update the clusters to Kubernetes 1.{known.lowest} or later first",)
         yield Hazard(GATE, certainty, f"{name} on {lowest}", sentence, remedies=remedies)
     elif kubernetes.lowest < known.lowest:

@@ -15,7 +15,7 @@ _RANGE = re.compile(rf"{_MINOR}(?:\s*-\s*{_MINOR})?")
 class InvalidKubernetes(UsageError):
     """A text does not say which versions of Kubernetes clusters have."""
 
-    hint = "Write the version, such as 1.33, or the lowest and the highest, such as 1.31-1.34."
+    hint = "Write the version, such as 1.34, or the lowest and the highest, such as 1.34-1.36."
 
     def __init__(self, text: str) -> None:
         super().__init__(f"{text[:80]!r} is no version of Kubernetes, nor a range of them")

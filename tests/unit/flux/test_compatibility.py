@@ -80,7 +80,8 @@ class TestKubernetes:
         (hazard,) = told("2.8.8", "2.9.4", "1.32-1.36")
         assert hazard.certainty is Certainty.CERTAIN
         assert hazard.sentence == (
-            "Flux 2.9 needs Kubernetes 1.33 or later, by its own check; the clusters have Kubernetes 1.32-1.36"
+            "Flux 2.9 needs Kubernetes 1.33 or later by its own check, and 1.34 by its documents; "
+            "the clusters have Kubernetes 1.32-1.36"
         )
         assert hazard.remedies == ("update the clusters to Kubernetes 1.34 or later first",)
 

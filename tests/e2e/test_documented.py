@@ -1,0 +1,76 @@
+"""The sample configurations of the documents are tried, with the embedded releases in place of the newest of Flux."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from ci_automation.flux import compatibility
+from tests.e2e.desk import SIGNED
+from tests.fakes.world import signing_key
+from tests.unit.docs.test_docs import configurations
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.e2e.desk import Desk
+
+OLD = "v2.98.5"
+# What belongs to a registry, a cloud or GitHub, and says nothing of which step is taken.
+ELSEWHERE = (
+    "approval",
+    "signing",
+    "verify",
+    "trustConfig",
+    "credentials",
+    "consumers",
+    "announce",
+    "pullFrom",
+    "pinImages",
+)
+
+
+def tried(desk: Desk, value: Any) -> list[str]:
+    """Write a configuration whose artifacts are layouts here, with the files that it names; return the channels."""
+    for name in ("source", "upstream"):
+        value.pop(name, None)
+    rendered = list(yaml.safe_load_all(desk.ok("render", "--flux-version", OLD).out))
+    stored = [it for it in rendered if it["kind"] == "CustomResourceDefinition"]
+    for it in stored:
+        it["status"] = {"storedVersions": [each["name"] for each in it["spec"]["versions"] if each["storage"]]}
+    snapshot = {"apiVersion": "v1", "kind": "List", "items": stored}
+    for number, settings in enumerate([value.get("defaults", {}), *value["artifacts"]]):
+        for name in ELSEWHERE:
+            settings.pop(name, None)
+        if "url" in settings:
+            settings["url"] = f"layout:registry-{number}:{settings['url'].rpartition(':')[2]}"
+        settings.pop("promote", None)
+        settings.get("flags", {}).pop("registry", None)
+        settings.pop("componentsFile", None)
+        for file in (settings.get("clusters") or {}).get("snapshots", ()):
+            desk.write(file, json.dumps(snapshot))
+        for folder in (settings.get("clusters") or {}).get("objects", ()):
+            if folder.startswith("oci://"):
+                settings["clusters"]["objects"] = [it for it in settings["clusters"]["objects"] if it != folder]
+                continue
+            desk.write(f"{folder}/app.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n")
+    desk.write("cosign.pub", signing_key().public.to_pem())
+    desk.config(yaml.safe_dump(value))
+    return [artifact["url"] for artifact in value["artifacts"]]
+
+
+@pytest.mark.parametrize(("path", "block"), [pytest.param(*it, id=it[0].name) for it in configurations()])
+def test_no_sample_configuration_refuses_what_upstream_supports(
+    desk: Desk, path: Path, block: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = compatibility._KUBERNETES[max(compatibility._KUBERNETES)]
+    monkeypatch.setattr(compatibility, "_KUBERNETES", {(2, 98): newest, (2, 99): newest})
+    for channel in tried(desk, yaml.safe_load(block)):
+        desk.ok("init", channel, "--flux-version", OLD, *SIGNED)
+        plan = desk.ok("plan", channel, "--public-key", "cosign.pub", "--output", "json").json["plan"]
+        assert plan["steps"], (path, channel)
+        refused = [step["reasons"] for step in plan["steps"] if step["decision"] == "refused"]
+        assert not refused, (path, channel)
