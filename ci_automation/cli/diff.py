@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ci_automation.config.model import ClustersConfig, Config
 
 _ROWS = 100  # of each table and list in Markdown
-_NO_OVERLAYS = "Files around the components were not compared: one side has none."
 
 
 class NothingToCompare(UsageError):
@@ -113,7 +112,11 @@ def _for_releases(config: Config | None, given: Given) -> Ports:
 def _remarks(found: Difference) -> list[str]:
     """Return what a person must know of the two sides."""
     remarks = [f"{side.name}: {side.remark}" for side in (found.old, found.new) if side.remark]
-    return remarks + ([] if found.overlays_compared else [_NO_OVERLAYS])
+    if found.overlays_compared:
+        return remarks
+    neither = found.old.overlay is None and found.new.overlay is None
+    why = "neither side has any" if neither else "one side has none"
+    return [*remarks, f"Files around the components were not compared: {why}."]
 
 
 def _to_json(found: Difference) -> dict[str, Any]:

@@ -18,7 +18,7 @@ OLD, NEW = "v2.98.8", "v2.99.4"
 CHANGE_KEYS = {"class", "kind", "object", "severity", "sentence", "path", "from", "to", "fingerprint"}
 HAZARD_KEYS = {"gate", "certainty", "subject", "sentence", "places", "remedies", "fingerprint"}
 EXTRA = ("--components-extra", "image-reflector-controller")  # the minor release takes a version of its CRDs away
-NO_OVERLAY = "Files around the components were not compared: one side has none.\n"
+NO_OVERLAY = "Files around the components were not compared: neither side has any.\n"
 
 
 def components(desk: Desk, name: str, version: str, *flags: str) -> str:
