@@ -133,7 +133,7 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
             return Failure(error.code, str(error), error.hint, error.exit_code)
         case click.UsageError():
             command = error.ctx.command_path if error.ctx else "flux-manifests"
-            return Failure("usage", error.format_message(), f"See `{command} --help`.", 2)
+            return Failure("usage", _shown(error).format_message(), f"See `{command} --help`.", 2)
         case click.ClickException():
             return Failure("usage", error.format_message(), "See `flux-manifests --help`.", 2)
         case KeyboardInterrupt():
@@ -149,6 +149,16 @@ def failure_of(error: BaseException, *, verbose: bool) -> Failure:
             if verbose:
                 hint = "".join(traceback.format_exception(error))
             return Failure("internal", f"{type(error).__name__}: {error}", hint, 1)
+
+
+def _shown(error: click.UsageError) -> click.UsageError:
+    """Return the error without suggestions of options that the help does not show."""
+    if not isinstance(error, click.NoSuchOption):
+        return error
+    options = error.ctx.command.params if error.ctx else []
+    hidden = {name for it in options if isinstance(it, click.Option) and it.hidden for name in it.opts}
+    possible = [name for name in error.possibilities or () if name not in hidden]
+    return click.NoSuchOption(error.option_name, possibilities=possible, ctx=error.ctx)
 
 
 def _report(failure: Failure, *, as_json: bool) -> None:

@@ -65,3 +65,14 @@ def test_the_traceback_is_there_for_who_asks(
 def test_the_exit_code_of_click_is_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out[0].isdigit()
+
+
+@pytest.mark.parametrize("wrong", ["--foo", "--fore", "--exporter"])
+def test_no_option_is_suggested_that_the_help_does_not_show(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "a", wrong]) == 2
+    assert not {"--force", "--export"} & set(capsys.readouterr().err.replace("'", " ").split())
+
+
+def test_a_near_option_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "a", "--releas"]) == 2
+    assert "--releases" in capsys.readouterr().err
