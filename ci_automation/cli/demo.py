@@ -13,7 +13,7 @@ import click
 
 from ci_automation.demo.samples import write_samples
 from ci_automation.errors import UsageError
-from ci_automation.flows.files import read_plan_file
+from ci_automation.flows.files import OutputExists, Unwritable, read_plan_file
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.policy.decision import Decision
 
@@ -51,7 +51,7 @@ class TooFewReleases(UsageError):
 
 @click.command("demo")
 @click.option("--releases", metavar="DIR", help="folder with real releases, instead of the samples")
-@click.option("--folder", metavar="DIR", help="keep everything in this folder, instead of a temporary one")
+@click.option("--folder", metavar="DIR", help="keep everything in this new or empty folder, instead of a temporary one")
 def command(releases: str | None, folder: str | None) -> None:
     """Show the whole job on an embedded registry, with sample releases.
 
@@ -72,7 +72,13 @@ def command(releases: str | None, folder: str | None) -> None:
 def _workplace(folder: str | None) -> Iterator[Path]:
     if folder is not None:
         place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            in_use = any(place.iterdir())
+        except OSError as error:
+            raise Unwritable(place, error) from None
+        if in_use:
+            raise OutputExists(place)
         yield place
         return
     place = Path(tempfile.mkdtemp(prefix="flux-manifests-demo-"))

@@ -40,6 +40,14 @@ def test_without_a_folder_it_leaves_nothing(desk: Desk, tmp_path: Path, monkeypa
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_a_folder_in_use_is_refused_before_anything_is_done(desk: Desk) -> None:
+    desk.ok("demo", "--folder", "here")
+    before = desk.state()
+    ran = desk.run("demo", "--folder", "here")
+    assert (ran.code, "output-exists" in ran.err, ran.out) == (2, True, "")
+    assert desk.state() == before
+
+
 def test_releases_without_a_step_to_show_are_refused(desk: Desk) -> None:
     write_releases(desk.folder / "few", [ours("v2.98.1"), ours("v2.98.2")])
     ran = desk.run("demo", "--releases", "few")
