@@ -52,6 +52,8 @@ def command(**given: str | None) -> int:
     from ci_automation.cli.step import Step
 
     job = Job.of(os.environ)
+    if not job.runner:  # a job names it in its inputs; at a terminal it is what all commands read
+        given["releases"] = given["releases"] or os.environ.get("FLUX_RELEASES")
     with logging_to(sys.stdout, runner=job.runner) as log:
         step = Step(job, log)
         code = _guarded(step, partial(_run, given, step), verbose=given["verbose"] in {"true", "True", "TRUE"})

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -22,6 +22,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.attestation.record import Approval
 from ci_automation.cli import run
 from ci_automation.demo.samples import write_samples
+from ci_automation.errors import ReleaseSourceError
 from ci_automation.flows.files import read_plan_file
 from ci_automation.flux.version import Version
 from ci_automation.github.errors import GitHubUnreachable
@@ -153,6 +154,18 @@ def test_a_second_run_changes_nothing(runner: Runner) -> None:
 @pytest.mark.parametrize(("switch", "code"), [("true", 3), ("True", 3), ("false", 0), ("", 0)])
 def test_what_waits_ends_with_3_only_where_that_is_wanted(runner: Runner, switch: str, code: int) -> None:
     assert runner.run(**OWN, exit_code=switch).code == code
+
+
+@pytest.mark.parametrize(("github", "code"), [("true", 21), ("", 0)])
+def test_at_a_terminal_releases_come_from_where_every_command_takes_them(
+    runner: Runner, github: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object, **__: object) -> NoReturn:
+        raise ReleaseSourceError("GitHub cannot be reached")
+
+    monkeypatch.setattr("ci_automation.cli.given.github", unreachable)
+    runner.variables.update(GITHUB_ACTIONS=github, FLUX_RELEASES="releases")
+    assert runner.run(**{name: value for name, value in OWN.items() if name != "releases"}).code == code
 
 
 def test_what_waits_is_asked_at_the_desk(runner: Runner, desk: FakeDesk) -> None:
