@@ -10,7 +10,7 @@ from ci_automation.report.changes_markdown import acknowledgement_markdown, gate
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, folded, link, table
 from ci_automation.report.quote import inline
-from ci_automation.report.text import MAX_REASON, main_reasons
+from ci_automation.report.text import MAX_REASON, main_reasons, passed_over_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -105,9 +105,8 @@ def _steps(account: Account) -> Iterator[str]:
     for step in account.waiting:
         waits = "waits" if step is not account.pending else "**waits for approval**"
         rows.append(_row(_HELD.get(step.decision, waits), step))
-    for passed in account.plan.passed_over if account.plan else ():
-        why = _reasons(passed.reasons, _LONGEST)
-        rows.append((_HELD.get(passed.decision, "not taken"), str(passed.version), "", why))
+    for decision, versions, reasons in passed_over_rows(account.plan) if account.plan else ():
+        rows.append((_HELD.get(decision, "not taken"), versions, "", _reasons(reasons, _LONGEST)))
     yield table(("", "version", "digest", "why"), rows)
 
 

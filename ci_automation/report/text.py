@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 import unicodedata
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ci_automation.policy.plan import Plan, PlannedStep
 
@@ -64,9 +65,17 @@ def plan_table(plan: Plan, done: int, start: int = 0) -> Table:
         approved = "approved; " if number < done and step.decision is Decision.APPROVAL else ""
         rows.append((word, str(step.new_version), str(step.target), approved + "; ".join(main_reasons(step))))
     rows += [
-        (_LEFT[passed.decision], str(passed.version), "", "; ".join(passed.reasons)) for passed in plan.passed_over
+        (_LEFT[decision], versions, "", "; ".join(reasons)) for decision, versions, reasons in passed_over_rows(plan)
     ]
     return Table(("", "version", "digest", "why"), tuple(tuple(plain_text(cell) for cell in row) for row in rows))
+
+
+def passed_over_rows(plan: Plan) -> Iterator[tuple[Decision, str, tuple[str, ...]]]:
+    """Yield what the plan passed over, with its versions: those for the same reasons, one after the other, are one."""
+    for (decision, reasons), group in groupby(plan.passed_over, key=lambda it: (it.decision, it.reasons)):
+        versions = [str(it.version) for it in group]
+        some = versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]} ({len(versions)})"
+        yield decision, some, reasons
 
 
 def main_reasons(step: PlannedStep) -> tuple[str, ...]:

@@ -112,6 +112,16 @@ class TestPlanTable:
     def test_where_nothing_was_published_the_channel_is_told_as_it_is_now(self) -> None:
         assert plan_table(plan(step()), 0).rows[0][0] == "now"
 
+    def test_what_is_passed_over_for_one_reason_is_one_row(self) -> None:
+        held = tuple(
+            PassedOver(Version.parse(f"v2.9.{patch}"), Decision.HOLD, ("v2.9.9 was rolled back",)) for patch in range(9)
+        )
+        other = PassedOver(Version.parse("v3.0.0"), Decision.HOLD, ("too young",))
+        assert plan_table(plan(passed_over=(*held, other)), 0).rows[1:] == (
+            ("waiting", "v2.9.0 to v2.9.8 (9)", "", "v2.9.9 was rolled back"),
+            ("waiting", "v3.0.0", "", "too young"),
+        )
+
     def test_a_hostile_reason_is_harmless(self) -> None:
         passed = (PassedOver(NEW, Decision.HOLD, ("frozen\x1b[2J\rall is well",)),)
         assert "\x1b" not in plan_table(plan(passed_over=passed), 0).to_text()
