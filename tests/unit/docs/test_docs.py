@@ -47,6 +47,13 @@ def test_the_readme_lists_every_exit_code() -> None:
     assert codes == {0, APPROVAL_NEEDED, INTERRUPTED, UNREAD} | {error.exit_code for error in all_errors()}
 
 
+def test_the_first_screen_of_the_readme_says_how_to_try_and_test_it() -> None:
+    first = (ROOT / "README.md").read_text().splitlines()[:24]
+    for command in ("make demo", "make test"):
+        assert any(re.match(f"{command} +# .*(seconds|minutes)", line) for line in first)
+    assert any("Python 3.11" in line for line in first)
+
+
 def configurations() -> list[tuple[Path, str]]:
     """Return each block of YAML that is about artifacts, and where it is."""
     blocks = (
