@@ -9,6 +9,7 @@ import sys
 def main() -> None:
     """Run the command line and exit with its code; Ctrl-C counts from the first import to the end of the process."""
     try:
+        _open_missing()
         from ci_automation.cli import run
 
         code = run(sys.argv[1:])
@@ -21,6 +22,15 @@ def main() -> None:
     if code == INTERRUPTED:
         _leave(code)
     sys.exit(code)
+
+
+def _open_missing() -> None:
+    """Put nothing in the place of a standard stream that was closed: Python has None there."""
+    import os
+
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115, PTH123  # for as long as we run
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
 
 
 def _interrupted(error: BaseException) -> int:
@@ -41,7 +51,7 @@ def _leave(code: int) -> None:
     import os
 
     atexit._run_exitfuncs()  # noqa: SLF001  # what `sys.exit` does, but for the waiting
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # the reader is gone, or there is none
+    with contextlib.suppress(OSError):  # the reader is gone
         sys.stdout.flush()
     os._exit(code)
 

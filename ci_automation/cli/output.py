@@ -63,7 +63,7 @@ def confirmation(given: Given) -> Callable[[Adoption], bool]:
 def confirmed(question: str) -> bool:
     """Return what the person at the terminal answers; where there is none, nobody has said yes."""
     done_with_progress()
-    return sys.stdin is not None and sys.stdin.isatty() and click.confirm(question, err=True)
+    return sys.stdin.isatty() and click.confirm(question, err=True)
 
 
 def done_with_progress() -> None:

@@ -113,6 +113,16 @@ def test_a_reader_who_leaves_is_no_error_to_talk_about(desk: Desk) -> None:
     assert "Exception ignored" not in err
 
 
+@pytest.mark.parametrize("stream", [0, 1, 2])
+@pytest.mark.parametrize(("channel", "code"), [(CHANNEL, 0), ("layout:nowhere:x", 20)])
+def test_a_closed_stream_changes_nothing(desk: Desk, stream: int, channel: str, code: int) -> None:
+    desk.init()
+    child = desk.child("check", channel, *TRUSTED, preexec_fn=lambda: os.close(stream))
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == code
+    assert "Traceback" not in err
+
+
 def test_the_module_and_the_script_are_the_same_program(desk: Desk) -> None:
     script = subprocess.run(
         [Path(sys.executable).with_name("flux-manifests"), "--version"], capture_output=True, check=True
