@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ci_automation.report.adoption import Adoption
 
 PLANS = "flux-manifests-plans"
-_OPTION = re.compile(r"--([a-z-]+[a-z])")
+_OPTION = re.compile(r"--([a-z](?:[a-z-]*[a-z])?)")
 _NAMES = frozenset(each.name for each in INPUTS)
 _SECRET_VARIABLES = ("COSIGN_PASSWORD", "VAULT_TOKEN")
 _MAX_VALUE = 100 << 10  # a later step may put it into a variable, and Linux takes 128 KiB of one (`execve`)

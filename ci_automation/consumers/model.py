@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.flux.version import Version
 
-_IMMUTABLE = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z._-]*-[0-9a-f]{12}")
+_IMMUTABLE = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+(?:[A-Za-z._-][0-9A-Za-z._-]*)?-[0-9a-f]{12}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Ports
     from ci_automation.flows.publication.statements import Said
 
-_IMMUTABLE = re.compile(r"(?P<version>v[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z._-]*)-[0-9a-f]{12}")
+_IMMUTABLE = re.compile(r"(?P<version>v[0-9]+\.[0-9]+\.[0-9]+(?:[A-Za-z._-][0-9A-Za-z._-]*)?)-[0-9a-f]{12}")
 # Signatures, attestations, SBOMs, and the fallback index of referrers (`sha256-<hex>` without a suffix).
 _ATTACHED = re.compile(r"sha256-[0-9a-f]{64}(\.[a-z]+)?|.*\.(sig|att|sbom)")
 MAX_TAGS = 500  # each costs some requests

@@ -35,7 +35,7 @@ _REMEMBERED = 4
 _OUTSIDE = " is not in or below "
 _ERROR = re.compile(r"^[Ee]rror: (.*)", re.MULTILINE | re.DOTALL)  # before it are warnings
 _LOGGED = re.compile(
-    r'^E\d{4} .* err="(.*)"$', re.DOTALL
+    r'^E\d{4}(?: (?!err=")[^ ]*)* err="(.*)"$', re.DOTALL
 )  # as the kubectl of Google's SDK says it, with time and process
 _EVERYWHERE = ("--load-restrictor", "LoadRestrictionsNone")
 

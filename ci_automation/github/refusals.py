@@ -30,7 +30,7 @@ _GRANTABLE = frozenset({
     "actions", "attestations", "checks", "contents", "deployments", "discussions", "issues", "packages", "pages",
     "pull_requests", "security_events", "statuses",
 })  # fmt: skip  # GitHub's *Workflow syntax*, `permissions`
-_PERMISSION = re.compile(r"([a-z_]{1,60})=(read|write|admin)")
+_PERMISSION = re.compile(r"(?<![a-z_])([a-z_]{1,60})=(read|write|admin)")
 # What a write needs where GitHub does not say so, as it would: the first that fits its path or its mutation.
 _NEEDED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"/actions/|/environments/"), "actions=write"),

@@ -21,7 +21,7 @@ _CONTAINERS = ("containers", "initContainers")
 _REPLICATED = frozenset({"Deployment", "ReplicationController", "ReplicaSet", "StatefulSet"})
 _NO_PREFIX = frozenset({"CustomResourceDefinition", "Namespace"})
 _REQUIREMENT = re.compile(r"([^\s,()!=<>]+)\s+(in|notin)\s*\(([^)]*)\)|([^,]+)")
-_EQUAL = re.compile(r"([^=!]+?)\s*(!=|==|=)\s*(.*)")
+_EQUAL = re.compile(r"([^=!]*[^=!\s])\s*(!=|==|=)\s*(.*)")
 
 
 class Subject:

@@ -25,15 +25,15 @@ _WILDCARDS = ("", "x", "X", "*")
 
 _S = r"[\t\n\f\r ]"  # what Go's \s is
 _DOTTED = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
-_VERSION = rf"v?[0-9|xX*]+(?:\.[0-9|xX*]+)?(?:\.[0-9|xX*]+)?(?:-{_DOTTED})?(?:\+{_DOTTED})?"
+_VERSION = rf"v?[0-9|xX*]+(?:\.[0-9|xX*]+(?:\.[0-9|xX*]+)?)?(?:-{_DOTTED})?(?:\+{_DOTTED})?"
 _OPERATOR = r"(?:!=|>=|=>|<=|=<|~>|=|>|<|~|\^)"
 _HYPHEN = re.compile(rf"{_S}*({_VERSION}){_S}+-{_S}+({_VERSION}){_S}*")
 _CONSTRAINT = rf"(?:{_OPERATOR}{_S}*)?{_VERSION}"
 # The upstream's grammar, written so that no text can be read in two ways: Python's matcher goes through all of them.
 _GROUP = re.compile(rf"{_S}*{_CONSTRAINT}(?:(?:{_S}*,|{_S}){_S}*{_CONSTRAINT})*{_S}*")
 _ONE = re.compile(
-    rf"(?P<operator>{_OPERATOR}?){_S}*(?P<version>v?(?P<major>[0-9|xX*]+)(?:\.(?P<minor>[0-9|xX*]+))?"
-    rf"(?:\.(?P<patch>[0-9|xX*]+))?(?:-(?P<prerelease>{_DOTTED}))?(?:\+{_DOTTED})?)"
+    rf"(?P<operator>{_OPERATOR}?){_S}*(?P<version>v?(?P<major>[0-9|xX*]+)(?:\.(?P<minor>[0-9|xX*]+)"
+    rf"(?:\.(?P<patch>[0-9|xX*]+))?)?(?:-(?P<prerelease>{_DOTTED}))?(?:\+{_DOTTED})?)"
 )
 
 _Numbers = tuple[int, int, int]

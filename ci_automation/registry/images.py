@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _DOCKER_HUB = "docker.io"
 # What makes the first part of a name a host (distribution's `reference/normalize.go`, which containerd goes by).
-_HOST = re.compile(r"localhost|.*[.:A-Z].*")
+_MARKS_OF_A_HOST = re.compile(r"[.:A-Z]")
 _ATTEMPTS, _SECONDS = 3, 30.0  # for an answer without which a person can still decide
 
 
@@ -41,7 +41,7 @@ def parse_image(image: str) -> Reference:
         InvalidImage: it is no name, or has neither tag nor digest.
     """
     first, slash, _ = image.partition("/")
-    named = image if slash and _HOST.fullmatch(first) else f"{_DOCKER_HUB}/{image}"
+    named = image if slash and (first == "localhost" or _MARKS_OF_A_HOST.search(first)) else f"{_DOCKER_HUB}/{image}"
     try:
         reference = Reference.parse(f"oci://{named}")
     except InvalidReference:

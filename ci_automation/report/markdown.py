@@ -49,7 +49,8 @@ def folded(summary: str, markdown: str) -> str:
 
 def cell(markdown: str) -> str:
     """Return a line of Markdown as the cell of a table: it ends neither its cell nor its row."""
-    return re.sub(r"\s*\n\s*", "<br>", markdown.strip()).replace("\\|", "|").replace("|", "&#124;")
+    lines = filter(None, map(str.strip, markdown.split("\n")))
+    return "<br>".join(lines).replace("\\|", "|").replace("|", "&#124;")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -25,7 +25,7 @@ _MAX_LINE = 400
 _MAX_LINES = 100  # of one release, on a terminal
 _LEAST_SHARE = 200  # characters; less of a release's notes tells nothing
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.+?)[ \t#]*|\*\*([^*]+)\*\*:?[ \t]*")
+_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+([^ \t](?:.*[^ \t#])?)[ \t#]*|\*\*([^*]+)\*\*:?[ \t]*")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _RULE = re.compile(r"[\s:|=*_-]*")
 _BREAKS = re.compile(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 GATE = "crds"
 PROSE = frozenset({".adoc", ".markdown", ".md", ".rst", ".txt"})
-_API_VERSION = re.compile(rb"([a-z.]{1,253}\.fluxcd\.io)/(v[0-9][a-z0-9]{0,61})")
+_API_VERSION = re.compile(rb"(?<![a-z.])([a-z.]{1,253}\.fluxcd\.io)/(v[0-9][a-z0-9]{0,61})")
 
 
 @dataclass(frozen=True)
