@@ -68,13 +68,13 @@ def statement(digest: Digest, predicate_type: str = SIGNATURE_PREDICATE, predica
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def signed_with_key(payload: bytes, key: PrivateKey) -> bytes:
+def signed_with_key(payload: bytes, key: PrivateKey, payload_type: str = PAYLOAD_TYPE) -> bytes:
     """Return the bundle of a key's signature over an in-toto statement, as cosign 3 writes it: no log entry is needed.
 
     Raises:
         SigningError: the key cannot sign.
     """
-    unsigned = Envelope(PAYLOAD_TYPE, payload, ())
+    unsigned = Envelope(payload_type, payload, ())
     made = key.sign(unsigned.message)
     hint = base64.b64encode(bytes.fromhex(key.public.fingerprint.hex)).decode()
     value = {
@@ -82,7 +82,7 @@ def signed_with_key(payload: bytes, key: PrivateKey) -> bytes:
         "verificationMaterial": {"publicKey": {"hint": hint}},
         "dsseEnvelope": {
             "payload": base64.b64encode(payload).decode(),
-            "payloadType": PAYLOAD_TYPE,
+            "payloadType": payload_type,
             "signatures": [{"sig": base64.b64encode(made).decode()}],
         },
     }
@@ -175,7 +175,7 @@ def examine(bundle: Bundle, digest: Digest, trusted: Trusted) -> Finding:
         return Finding(None, bundle.problem)
     if bundle.envelope is None:
         return Finding(None, "it holds no DSSE envelope")
-    by, stated, problem = _who_said_what(bundle, bundle.envelope, trusted)
+    by, stated, problem = _who_said_what(bundle, bundle.envelope, trusted, PAYLOAD_TYPE)
     # What nobody has proven is good enough for saying what it would be.
     subjects, predicate = _read_statement(bundle.envelope.payload if by is None else stated)
     if digest.hex not in subjects:
@@ -185,34 +185,40 @@ def examine(bundle: Bundle, digest: Digest, trusted: Trusted) -> Finding:
     return Finding(by, problem, left_out, attestation, bundle.only_rekor_2, bundle.envelope_in_rekor_2)
 
 
-def proven(bundle: Bundle, trusted: Trusted) -> tuple[Digest | Identity, bytes] | None:
-    """Return who signed a bundle and what, as its verifier has read it; None where it was nobody who is trusted."""
+def proven(
+    bundle: Bundle, trusted: Trusted, payload_type: str = PAYLOAD_TYPE
+) -> tuple[Digest | Identity, bytes] | None:
+    """Return who signed a bundle and what, as its verifier has read it; None if no trusted signer signed that type."""
     if bundle.envelope is None:
         return None
-    by, stated, problem = _who_said_what(bundle, bundle.envelope, trusted)
+    by, stated, problem = _who_said_what(bundle, bundle.envelope, trusted, payload_type)
     return None if by is None or problem is not None else (by, stated)
 
 
 def _who_said_what(
-    bundle: Bundle, envelope: Envelope, trusted: Trusted
+    bundle: Bundle, envelope: Envelope, trusted: Trusted, payload_type: str
 ) -> tuple[Digest | Identity | None, bytes, str | None]:
     if isinstance(trusted, TrustedKeys):
-        return _by_key(bundle, envelope, trusted)
-    return _by_identity(bundle, trusted)
+        return _by_key(bundle, envelope, trusted, payload_type)
+    return _by_identity(bundle, trusted, payload_type)
 
 
-def _by_key(bundle: Bundle, envelope: Envelope, trusted: TrustedKeys) -> tuple[Digest | None, bytes, str | None]:
+def _by_key(
+    bundle: Bundle, envelope: Envelope, trusted: TrustedKeys, payload_type: str
+) -> tuple[Digest | None, bytes, str | None]:
     """Return whose key it was, what it signed, and why that does not count."""
     if bundle.has_certificate:
         return None, b"", "it was made with a certificate, not with a key"
-    if len(envelope.signatures) == 1 and envelope.payload_type == PAYLOAD_TYPE:
+    if len(envelope.signatures) == 1 and envelope.payload_type == payload_type:
         for key in trusted.keys:
             if key.accepts(envelope.signatures[0], envelope.message):
                 return key.fingerprint, envelope.payload, None
     return None, b"", "another key made it"
 
 
-def _by_identity(bundle: Bundle, trusted: TrustedIdentities) -> tuple[Identity | None, bytes, str | None]:
+def _by_identity(
+    bundle: Bundle, trusted: TrustedIdentities, payload_type: str
+) -> tuple[Identity | None, bytes, str | None]:
     """Return who it was, what was signed as the verifier has read it, and why that does not count."""
     if not bundle.has_certificate:
         return None, b"", "it was made with a key, and has no certificate"
@@ -220,6 +226,8 @@ def _by_identity(bundle: Bundle, trusted: TrustedIdentities) -> tuple[Identity |
         certified = trusted.root.verify_bundle(_complete(bundle.raw))
     except Rejected as error:
         return None, b"", error.reason
+    if certified.payload_type != payload_type:
+        return None, b"", f"its envelope holds no {payload_type}"
     return certified.identity, certified.statement, distrust(trusted, certified.identity)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ci_automation.errors import Error, SigningError
-from ci_automation.signing.bundle import signed_with_key
+from ci_automation.signing.bundle import PAYLOAD_TYPE, signed_with_key
 from ci_automation.signing.legacy import SIGNATURE_ANNOTATION
 from ci_automation.signing.trust import TrustedKeys
 
@@ -77,8 +77,10 @@ class Signer(Protocol):
         """
         ...
 
-    def sign_statement(self, statement: bytes) -> bytes:
+    def sign_statement(self, statement: bytes, payload_type: str = PAYLOAD_TYPE) -> bytes:
         """Return a Sigstore bundle v0.3 as JSON: a DSSE envelope over `statement`, an in-toto statement as JSON.
+
+        Verifiers of artifacts take envelopes of the default type alone.
 
         Raises:
             SigningError: a service that signing needs refuses, or cannot be reached.
@@ -152,6 +154,6 @@ class KeySigner:
         """Return the one annotation that a key's signature has."""
         return {SIGNATURE_ANNOTATION: base64.b64encode(self.key.sign(payload)).decode()}
 
-    def sign_statement(self, statement: bytes) -> bytes:
+    def sign_statement(self, statement: bytes, payload_type: str = PAYLOAD_TYPE) -> bytes:
         """Return the bundle, which names the key by the digest of its public half."""
-        return signed_with_key(statement, self.key)
+        return signed_with_key(statement, self.key, payload_type)

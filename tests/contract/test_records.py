@@ -25,6 +25,7 @@ from ci_automation.registry.referrers import referrers_tag
 from ci_automation.signing import bundle
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
+from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 from tests.fakes.registry import InMemoryRegistry
 from tests.fakes.sigstore import WORKFLOW, LocalSigstore
 from tests.fakes.trust import THEM, US, WrittenSigner, trust
@@ -91,7 +92,7 @@ def raw_referrer(
 
 def signed(record: Record, signer: Signer = OURS, **changes: Any) -> bytes:
     """Return a signed record, whose statement may differ from what we write."""
-    return signer.sign_statement(replace(record.to_statement("here"), **changes).to_bytes())
+    return statements.sign(replace(record.to_statement("here"), **changes), signer)
 
 
 @pytest.fixture(params=["referrers API", "fallback tag", "layout"])
@@ -265,7 +266,9 @@ class TestKeyless:
         record = record_of(manifest, by=str(WORKFLOW))
         with LocalSigstore() as local:
             (tmp_path / "root.json").write_bytes(local.trust_config(rekor))
-            raw_referrer(memory, manifest, local.sign_bundle(record.to_statement("here").to_bytes(), WORKFLOW, rekor))
+            statement = record.to_statement("here").to_bytes()
+            raw = local.sign_bundle(statement, WORKFLOW, rekor, payload_type=statements.PAYLOAD_TYPE)
+            raw_referrer(memory, manifest, raw)
             root = TrustRoot.from_file(tmp_path / "root.json")
             mine, theirs = (TrustedIdentities((IdentityMatch.exact(it),), root) for it in (WORKFLOW, US))
             assert records.read(memory, CHANNEL, manifest.digest, mine) == (record,)
@@ -460,6 +463,24 @@ class TestAttestations:
     def test_nothing_wanted_is_nothing_asked(self, memory: InMemoryRegistry) -> None:
         assert attest(memory, CHANNEL, Digest.of(b"any"), {}, OURS) == ()
         assert memory.requests == []
+
+
+@pytest.mark.parametrize("signer", [OURS, WrittenSigner(US)], ids=["a key", "an identity"])
+def test_a_record_that_is_attached_as_a_bundle_is_no_signature(memory: InMemoryRegistry, signer: Signer) -> None:
+    manifest = put(memory, CHANNEL, b"artifact")
+    bundle.attach(memory, CHANNEL, manifest.digest, signed(record_of(manifest, signer=signer), signer), "")
+    (found,) = bundle.read(memory, CHANNEL, manifest.digest)
+    assert not bundle.examine(found, manifest.digest, signer.trusted).counts
+    with pytest.raises((Unsigned, ForeignSignature)):
+        verify(memory, CHANNEL, manifest.digest, signer.trusted)
+
+
+@pytest.mark.parametrize("signer", [OURS, WrittenSigner(US)], ids=["a key", "an identity"])
+def test_a_signature_that_is_attached_as_a_record_is_no_record(memory: InMemoryRegistry, signer: Signer) -> None:
+    manifest = put(memory, CHANNEL, b"artifact")
+    as_signature = signer.sign_statement(record_of(manifest, signer=signer).to_statement("here").to_bytes())
+    raw_referrer(memory, manifest, as_signature)
+    assert records.read(memory, CHANNEL, manifest.digest, signer.trusted) == ()
 
 
 def test_trust_in_several_keys_believes_each(memory: InMemoryRegistry) -> None:

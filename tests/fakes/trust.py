@@ -40,8 +40,9 @@ class WrittenRoot:
             raise Rejected("an entry has no index")  # as sigstore does
         entries = [int(entry["kindVersion"]["version"][-1]) for entry in material.get("tlogEntries", ())]
         written = base64.b64decode(material["certificate"]["rawBytes"]).decode()
-        payload = base64.b64decode(value["dsseEnvelope"]["payload"])
-        return Certified(_identity(written), payload, min(entries, default=None))
+        envelope = value["dsseEnvelope"]
+        payload = base64.b64decode(envelope["payload"])
+        return Certified(_identity(written), payload, min(entries, default=None), payload_type=envelope["payloadType"])
 
     def verify_detached(self, message: bytes, signature: bytes, certificate_pem: str, entry_json: str) -> Certified:
         """Return what the certificate says, if the signature is the message itself."""
@@ -115,9 +116,10 @@ class WrittenSigner:
         """Return the annotations of a keyless signature."""
         return sig_annotations(payload, None if self.broken else self.identity)
 
-    def sign_statement(self, statement: bytes) -> bytes:
+    def sign_statement(self, statement: bytes, payload_type: str = PAYLOAD_TYPE) -> bytes:
         """Return a keyless bundle."""
-        return bundle(statement, None if self.broken else self.identity)
+        envelope = json.loads(bundle(statement, US))["dsseEnvelope"] | {"payloadType": payload_type}
+        return bundle(statement, None if self.broken else self.identity, dsseEnvelope=envelope)
 
 
 def signed_by(registry: Registry, reference: Reference, digest: Digest, root: TrustRoot) -> tuple[Identity, ...]:

@@ -14,7 +14,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.attestation.provenance import Build, Invocation, Source, provenance
 from ci_automation.attestation.record import Record, channel_name
 from ci_automation.attestation.sbom import sbom
-from ci_automation.flows.publication import records
+from ci_automation.flows.publication import records, statements
 from ci_automation.flows.publication.attest import attest
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.options import Options
@@ -22,6 +22,7 @@ from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
+from ci_automation.signing import bundle
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.sigstore.keyless import KeylessSigner
 from ci_automation.signing.sigstore.oidc import ambient
@@ -107,10 +108,12 @@ def test_cosign_verifies_what_is_said_and_still_the_artifact(
         options=Options().digest,
     )
     records.write(registry, channel, manifest, record, signer)
+    relabelled = statements.sign(record.to_statement("here"), signer)
+    bundle.attach(registry, channel, digest, relabelled, TYPES["cyclonedx"])
 
     reference = str(channel.at_digest(digest)).removeprefix("oci://")
     assert len(cosign.verify_legacy(who, files, reference)) == 1
-    assert len(cosign.verify_bundle(who, files, reference)) == 2  # the attestations; the record is none
+    assert len(cosign.verify_bundle(who, files, reference)) == 2  # the attestations; no record is one
     for kind, predicate_type in TYPES.items():
         statement = attested(who, files, kind, reference)
         assert statement["predicateType"] == predicate_type

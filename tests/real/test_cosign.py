@@ -68,8 +68,8 @@ class Impostor:
     def sign_payload(self, payload: bytes) -> dict[str, str]:
         return self.local.sign_detached(payload, self.identity, fault=self.fault).annotations
 
-    def sign_statement(self, statement: bytes) -> bytes:
-        return self.local.sign_bundle(statement, self.identity, fault=self.fault)
+    def sign_statement(self, statement: bytes, payload_type: str = bundle.PAYLOAD_TYPE) -> bytes:
+        return self.local.sign_bundle(statement, self.identity, fault=self.fault, payload_type=payload_type)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA384
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.flows.publication import statements
 from ci_automation.flux.version import Version
 from ci_automation.signing import bundle
 from ci_automation.signing.cluster import table
@@ -135,6 +136,13 @@ def dsse(by: str, about: Digest | None = None, predicate: str = bundle.SIGNATURE
     )
 
 
+def relabelled(by: str) -> Step:
+    """Attach a statement of ours, such as a record, as if it were a bundle."""
+    return lambda place: place.plant_bundle(
+        place.world.signer(by).sign_statement(bundle.statement(place.digest), statements.PAYLOAD_TYPE)
+    )
+
+
 def forged_sig(identity: Identity = WORKFLOW, fault: Fault | None = None) -> Step:
     """Add a legacy signature by anybody, with something wrong."""
 
@@ -213,6 +221,9 @@ CASES = {
     "two keys have signed, both": Case(KEY, (published(THEIRS, BOTH), sig(OURS), dsse(OURS))),
     "key, with attestations, legacy": Case(KEY, (published(OURS, LEGACY, attestations=True),)),
     "key, with attestations, both": Case(KEY, (published(OURS, BOTH, attestations=True),)),
+    "a record by the key as a bundle, alone": Case(KEY, (unsigned, relabelled(OURS))),
+    "a record by the key as a bundle, beside a .sig": Case(KEY, (BY_KEY, relabelled(OURS))),
+    "a record by the identity as a bundle, alone": Case(PUBLIC, (unsigned, relabelled(PUBLIC_ONE))),
     "an attestation by the key alone": Case(KEY, (unsigned, dsse(OURS, predicate="https://slsa.dev/provenance/v1"))),
     "a .sig for another digest": Case(KEY, (unsigned, sig(OURS, ANOTHER))),
     "a .sig for another digest, and ours": Case(KEY, (BY_KEY, sig(OURS, ANOTHER))),

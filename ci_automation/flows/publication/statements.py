@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _NAMES = {record.MEDIA_TYPE: "publication record", hold.MEDIA_TYPE: "hold"}
 _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 _MAX_BYTES = 1 << 20
+# No verifier of artifacts takes an envelope of this type, so that a statement attached as a bundle is no signature.
+PAYLOAD_TYPE = "application/vnd.flux-manifests.statement.v1+json"
 MAX_STATEMENTS = 64  # of one kind
 
 
@@ -67,7 +69,7 @@ def sign(statement: Statement, signer: Signer) -> bytes:
     Raises:
         SigningError: it cannot be signed.
     """
-    return signer.sign_statement(statement.to_bytes())
+    return signer.sign_statement(statement.to_bytes(), PAYLOAD_TYPE)
 
 
 def read(
@@ -98,7 +100,7 @@ def _said(
         if len(layers) != 1 or kind not in kinds or layers[0].size > _MAX_BYTES:
             return
         bundle = Bundle.parse(registry.blob(reference, layers[0]))
-        if bundle and (said := proven(bundle, trusted)):
+        if bundle and (said := proven(bundle, trusted, PAYLOAD_TYPE)):
             yield Said(kind, str(said[0]), Statement.parse(said[1]))
     except (NotFound, ContentMismatch, InvalidManifest, InvalidStatement):
         return

@@ -43,6 +43,7 @@ class Certified:
     statement: bytes
     rekor: int | None = None  # the version of the log's API that the entry came from
     logged_at: datetime | None = None
+    payload_type: str = ""  # of the DSSE envelope; empty if there was none
 
 
 class Authorities(Protocol):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ci_automation.errors import SigningError
-from ci_automation.signing.bundle import PAYLOAD_TYPE, Envelope
+from ci_automation.signing.bundle import Envelope
 from ci_automation.signing.sigstore import certified
 from ci_automation.signing.sigstore.certified import Certified, Rejected
 from ci_automation.signing.sigstore.rekor import decoded, encoded
@@ -144,8 +144,6 @@ class Instance:
             raise Rejected(_OTHER_INSTANCE) from None
         except Error as error:
             raise Rejected(str(error).splitlines()[0][:300] or "it does not verify") from None
-        if envelope.payload_type != PAYLOAD_TYPE:
-            raise Rejected("its envelope holds no in-toto statement")
         version = 1 if kind[1] == "0.0.1" else 2
         logged_at = None
         if version == 1 and "integratedTime" in entry and "inclusionPromise" in entry:
@@ -154,7 +152,8 @@ class Instance:
         at = logged_at or certificate.not_valid_before_utc  # a certificate lives for minutes
         self._require_log(decoded(entry["logId"]["keyId"]).hex(), at)
         self.verify_certificate(certificate, at)
-        return Certified(certified.identity_of(certificate), envelope.payload, version, logged_at)
+        identity = certified.identity_of(certificate)
+        return Certified(identity, envelope.payload, version, logged_at, envelope.payload_type)
 
     def _verify_dsse_v2(self, bundle: Bundle, envelope: Envelope, entry: Mapping[str, Any]) -> None:
         """Verify a bundle whose log entry is of the kind that cosign 3 makes in Rekor v2, and sigstore does not know.

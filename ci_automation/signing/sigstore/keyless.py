@@ -114,19 +114,19 @@ class KeylessSigner:
             ENTRY_ANNOTATION: entry,
         }
 
-    def sign_statement(self, statement: bytes) -> bytes:
-        """Return a bundle v0.3 around `statement`, an in-toto statement as JSON.
+    def sign_statement(self, statement: bytes, payload_type: str = PAYLOAD_TYPE) -> bytes:
+        """Return a bundle v0.3 around `statement`, an in-toto statement as JSON, in an envelope of `payload_type`.
 
         Raises:
             SigningError: a service refuses, fails, or what comes of it does not verify.
         """
         services = self._root.services(self._rekor)
         held = self._certificate(services)
-        unsigned = Envelope(PAYLOAD_TYPE, statement, ())
+        unsigned = Envelope(payload_type, statement, ())
         signature = held.sign(unsigned.message)
         envelope = {
             "payload": encoded(statement),
-            "payloadType": PAYLOAD_TYPE,
+            "payloadType": payload_type,
             "signatures": [{"sig": encoded(signature)}],
         }
         material: dict[str, Any] = {"certificate": {"rawBytes": encoded(held.der)}}

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from tests.fakes.sigstore import tokens, trust
 from tests.fakes.sigstore.api import REQUEST_TOKEN, Answer, Api, Request, public_pem
-from tests.fakes.sigstore.signing import Desk, Services
+from tests.fakes.sigstore.signing import IN_TOTO, Desk, Services
 from tests.fakes.sigstore.tokens import GITHUB, HOST, WORKFLOW
 
 if TYPE_CHECKING:
@@ -116,12 +116,14 @@ class LocalSigstore:
         fault: Fault | None = None,
         *,
         as_envelope: bool = False,
+        payload_type: str = IN_TOTO,
     ) -> bytes:
         """Return a bundle with a signed in-toto statement: an entry of Rekor 1, or of Rekor 2 and a time stamp.
 
         In Rekor 2 it is logged as a hash, as sigstore-python does it, or `as_envelope`, as cosign 3 does it.
         """
-        return Desk(self.services, identity, at, fault).statement(statement, rekor, as_envelope=as_envelope)
+        desk = Desk(self.services, identity, at, fault)
+        return desk.statement(statement, rekor, as_envelope=as_envelope, kind=payload_type)
 
     def sign_artifact(
         self,

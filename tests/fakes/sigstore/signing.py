@@ -129,10 +129,10 @@ class Desk:
         stored = {"SignedEntryTimestamp": encode(self._promise(entry)), "Payload": log.payload(entry)}
         return Detached(signature, pem(self.certificate), self.chain, json.dumps(stored, separators=(",", ":")))
 
-    def statement(self, statement: bytes, rekor: int, *, as_envelope: bool = False) -> bytes:
+    def statement(self, statement: bytes, rekor: int, *, as_envelope: bool = False, kind: str = IN_TOTO) -> bytes:
         """Return a bundle around a DSSE envelope."""
         self._possible("statement", rekor)
-        envelope = Envelope(IN_TOTO, statement, self._sign(entries.pae(IN_TOTO, statement)))
+        envelope = Envelope(kind, statement, self._sign(entries.pae(kind, statement)))
         shown = replace(envelope, payload=statement + b" ") if self.fault is Fault.CONTENT else envelope
         logged = self._other(envelope) if self.fault is Fault.OTHER_ENTRY else envelope
         if rekor == 1:
@@ -140,7 +140,7 @@ class Desk:
         elif as_envelope:
             body = entries.dsse_v2(logged, self._verifier)
         else:
-            body = self._hashed(entries.pae(IN_TOTO, statement), envelope.signature, rekor)
+            body = self._hashed(entries.pae(kind, statement), envelope.signature, rekor)
         return self._bundle({"dsseEnvelope": shown.json}, envelope.signature, body, rekor)
 
     def artifact(self, message: bytes, rekor: int) -> bytes:
