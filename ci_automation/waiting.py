@@ -66,5 +66,5 @@ def watched(work: Callable[[], T], seconds: float, tell: Callable[[], None], wai
         if not wait(ended, seconds - untold):
             raise Overdue
     if failures:
-        raise failures[0]
+        raise failures.pop()  # the list would keep itself alive by the traceback
     return results[0]

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
-from ci_automation.attestation.record import InvalidRecord, channel_name, format_time, parse_time
+from ci_automation.attestation.record import InvalidRecord, format_time, parse_time
 from ci_automation.attestation.statement import Statement
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.version import InvalidVersion, Version
 
 if TYPE_CHECKING:
     from datetime import datetime
-
-    from ci_automation.artifact.reference import Reference
 
 PREDICATE_TYPE = "tag:flux-manifests.github.io,2026:hold/v1"
 # The referrer's type. A Sigstore bundle's would make Flux count the hold as a signature.
@@ -118,7 +116,3 @@ class HoldStatement:
                     raise InvalidHold(str(error)) from None
                 return cls(channel, statement.subject, *refused, end, reason, by, said, run, back)
         raise InvalidHold("it lacks a part, or has one that is unknown")
-
-    def is_for(self, channel: Reference) -> bool:
-        """Return whether it was `channel` that was moved back."""
-        return self.channel == channel_name(channel)

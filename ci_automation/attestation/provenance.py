@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.reference import OciRepository
-from ci_automation.attestation.record import channel_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +79,7 @@ class Invocation:
 def provenance(build: Build, run: Invocation) -> dict[str, Any]:
     """Return the predicate."""
     parameters = {
-        "artifact": channel_name(build.channel),
+        "artifact": _artifact_name(build.channel),
         "flux": str(build.version),
         "options": build.options.differing(),
         "policy": run.policy,
@@ -123,6 +122,11 @@ def _dependencies(build: Build) -> list[Mapping[str, Any]]:
         for image, digest in sorted(build.pins.items())
     ]
     return found
+
+
+def _artifact_name(channel: Reference) -> str:
+    """Return the address of a channel; of a layout directory, which may be anywhere, the tag."""
+    return str(channel) if isinstance(channel.repository, OciRepository) else f"layout:{channel.tag}"
 
 
 def _artifact(channel: Reference, digest: Digest) -> dict[str, str]:

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
-from ci_automation.artifact.reference import OciRepository
 from ci_automation.attestation.statement import Statement
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.proof import Proof
@@ -20,8 +19,6 @@ from ci_automation.flux.version import InvalidVersion, Version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from ci_automation.artifact.reference import Reference
 
 PREDICATE_TYPE = "tag:flux-manifests.github.io,2026:publication/v1"
 # The referrer's type. A Sigstore bundle's would make Flux count the record as a signature.
@@ -33,7 +30,7 @@ _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-
 _KEYS = frozenset(
     {"channel", "previous", "version", "tag", "by", "run", "approval", "at", "proof", "options", "recovered"}
 )
-_MAY_BE_MISSING = frozenset({"promotedFrom", "rolledBack"})
+_MAY_BE_MISSING = frozenset({"promotedFrom", "rolledBack", "adopted"})
 _APPROVAL_KEYS = frozenset({"by", "how", "at"})
 
 
@@ -68,10 +65,11 @@ class Approval:
 class Record:
     """One move of one channel.
 
-    `previous` is None for the first publication, and in a record that was `recovered`: one that a later run wrote,
-    since the run that moved the channel had no time to; such a one has no `proof` either. `by` is who signs it, as
-    `Verified.by` prints itself. `promoted_from` is the channel that the digest was promoted from, as a record names it.
-    `rolled_back` says that the channel was moved back to the digest, from `previous`, and had had it before.
+    `previous` is None for the first publication. A record is `recovered` if a later run wrote it, since the run that
+    moved the channel had no time to. `by` is who signs it, as `Verified.by` prints itself. `promoted_from` is the
+    channel that the digest was promoted from, as a record names it. `rolled_back` says that the channel was moved back
+    to the digest, from `previous`, and had had it before. `adopted` says that nobody published the digest: the person
+    in `approval` adopted it, and there is no `proof` of its rendering.
     """
 
     channel: str
@@ -88,6 +86,7 @@ class Record:
     recovered: bool = False
     promoted_from: str | None = None
     rolled_back: bool = False
+    adopted: bool = False
 
     def __post_init__(self) -> None:
         """Raise `InvalidRecord` where a part could not be printed, or the time is of no zone."""
@@ -106,6 +105,7 @@ class Record:
         """Return the record as its statement has it; the digest is the statement's subject."""
         promoted = {} if self.promoted_from is None else {"promotedFrom": self.promoted_from}
         rolled_back = {"rolledBack": True} if self.rolled_back else {}
+        adopted = {"adopted": True} if self.adopted else {}
         return {
             "channel": self.channel,
             "previous": None if self.previous is None else str(self.previous),
@@ -120,6 +120,7 @@ class Record:
             "recovered": self.recovered,
             **promoted,
             **rolled_back,
+            **adopted,
         }
 
     @classmethod
@@ -135,8 +136,8 @@ class Record:
         approval, recovered = value["approval"], value["recovered"]
         if not isinstance(recovered, bool):
             raise InvalidRecord("whether it was recovered is not true or false")
-        if value.get("rolledBack", True) is not True:
-            raise InvalidRecord("that it was rolled back is not true")
+        if value.get("rolledBack", True) is not True or value.get("adopted", True) is not True:
+            raise InvalidRecord("that it was rolled back, or adopted, is not true")
         try:
             return cls(
                 channel=_text(value, "channel"),
@@ -153,18 +154,10 @@ class Record:
                 recovered=recovered,
                 promoted_from=_text(value, "promotedFrom") if "promotedFrom" in value else None,
                 rolled_back="rolledBack" in value,
+                adopted="adopted" in value,
             )
         except (InvalidDigest, InvalidVersion, ValueError) as error:  # ValueError: a proof of another version
             raise InvalidRecord(str(error)) from None
-
-    def is_for(self, channel: Reference) -> bool:
-        """Return whether it was `channel` that moved."""
-        return self.channel == channel_name(channel)
-
-
-def channel_name(channel: Reference) -> str:
-    """Return what a record calls a channel: its address; of a layout directory, which people move about, the tag."""
-    return str(channel) if isinstance(channel.repository, OciRepository) else f"layout:{channel.tag}"
 
 
 def format_time(moment: datetime) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.approval.request import Request
 from ci_automation.cli.desk import now
-from ci_automation.flows.publication.records import read
+from ci_automation.flows.publication.records import of_channel
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -50,8 +50,8 @@ def _publication(account: Account, goal: Target, step: Step) -> tuple[Request, d
     if goal.ports.trusted is None:  # nothing is signed, and so nothing recorded
         last = account.published[-1] if account.published else None
         return (Request(goal.channel, last.new_version, last.base, last.target), now()) if last else None
-    for record in reversed(read(goal.ports.registry, goal.channel, digest, goal.ports.trusted)):
-        if record.is_for(goal.channel) and (account.published or record.run == step.job.url):
+    for record in reversed(of_channel(goal.ports.registry, goal.channel, digest, goal.ports.trusted)):
+        if account.published or record.run == step.job.url:
             base = record.previous or record.digest
             return Request(goal.channel, record.version, base, record.digest), record.at
     return None

@@ -12,8 +12,9 @@ from ci_automation.cli.output import print_aside
 from ci_automation.cli.rendered import rendered
 from ci_automation.cli.results import finish, for_each
 from ci_automation.cli.target import targets
+from ci_automation.flows.heal import plan_healed
+from ci_automation.flows.observe import Trust
 from ci_automation.flows.planning import make_plan
-from ci_automation.flows.publication.heal import plan_healed
 from ci_automation.flows.update import Outcome
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, **options: Any
     """Say whether a channel is current, and what could be done.
 
     Without ARTIFACT, all artifacts of the configuration are checked. Nothing is written, but with --heal. Where
-    nothing is newer, the check costs two small reads from the registry and one from the source of releases.
+    nothing is newer, the check costs two small reads from the registry and one from the source of releases, and does
+    not look whether the channel was moved back; `verify` does.
 
     \b
     flux-manifests check oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
@@ -49,7 +51,9 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, **options: Any
             planned, healed = plan_healed(goal.channel, goal.ports, goal.intent)
         else:
             planned, healed = make_plan(goal.channel, goal.ports, goal.intent), False
-        return Outcome(planned.plan, 0, str(planned.observed.trust), healed=healed, unmade=planned.unmade)
+        trust = planned.observed.trust
+        placed = planned.standing is not None or trust is not Trust.VERIFIED
+        return Outcome(planned.plan, 0, str(trust), healed=healed, placed=placed, unmade=planned.unmade)
 
     goals = rendered(targets(artifact, given, signs=heal), print_aside)
     return finish(for_each(goals, look), given, exit_code=exit_code, details=())

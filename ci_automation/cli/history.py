@@ -78,7 +78,8 @@ def table_rows(
     versions = {entry.digest: entry.version for entry in entries}
     for place, entry in enumerate(entries):
         what = [(it.at, _move(it, versions, repository), _by(it), _approval(it), it.run or "") for it in entry.records]
-        what += [(it.at, _hold(it, repository), _by(it), "", it.run or "") for it in entry.holds]
+        held = [it for it in entry.holds if it.digest != it.refused_digest]  # of others the rollback's record tells
+        what += [(it.at, _hold(it, repository), _by(it), "", it.run or "") for it in held]
         digest = str(entry.digest)
         common = (str(entry.version or "unknown"), digest, entry.tag or digest, entry.signed)
         if not what:
@@ -95,6 +96,8 @@ def _move(
     if record.rolled_back:
         left = versions.get(record.previous) if record.previous else None
         return f"{channel} went back to this from {left or record.previous or 'what is not known'}"
+    if record.adopted:
+        return f"adopted on {channel}"
     if record.promoted_from:
         return f"promoted to {channel} from {_name(record.promoted_from, repository)}"
     return f"published to {channel}"
@@ -102,7 +105,9 @@ def _move(
 
 def _name(channel: str, repository: OciRepository | LayoutDirectory) -> str:
     """Return a channel by its tag alone, where it is of the repository whose history that is."""
-    return channel.removeprefix(f"{repository}:" if isinstance(repository, OciRepository) else "layout:")
+    if isinstance(repository, OciRepository):
+        return channel.removeprefix(f"{repository}:")
+    return channel.rpartition(":")[2] if channel.startswith("layout:") else channel
 
 
 def _by(said: Record | HoldStatement) -> str:
@@ -115,7 +120,7 @@ def _by(said: Record | HoldStatement) -> str:
 def _approval(record: Record) -> str:
     if record.approval:
         return f"{record.approval.by} ({record.approval.how})"
-    return _UNKNOWN if record.recovered else ""
+    return _UNKNOWN if record.recovered and record.proof is None else ""
 
 
 def _hold(hold: HoldStatement, repository: OciRepository | LayoutDirectory) -> str:

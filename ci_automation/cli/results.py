@@ -54,6 +54,7 @@ class Result:
             value["digest"] = str(last.target if last else plan.current)
             value["signature"] = self.outcome.trust
             value["healed"] = self.outcome.healed
+            value["movedBackChecked"] = self.outcome.placed
             value["published"] = [step.to_json() for step in plan.steps[self.outcome.start : self.outcome.done]]
             value["waiting"] = [step.to_json() for step in self.outcome.waiting]
             value["plan"] = plan.to_json()
@@ -138,6 +139,8 @@ def _remarks(result: Result, outcome: Outcome, given: Given) -> Iterator[str]:
     """Yield what a person must not miss besides the steps."""
     if outcome.trust == "not checked":
         yield f"Nothing was verified: {result.target.ports.why_nobody}."
+    if not outcome.placed:
+        yield "Not checked: whether the channel was moved back to an earlier digest. The command `verify` checks that."
     if outcome.healed:
         adopted = "adopted and signed" if outcome.trust == "adopted" else "signed again"
         yield f"{outcome.plan.current} was {adopted}."

@@ -46,7 +46,7 @@ def command(artifact: str, *, again: bool, **options: Any) -> None:
     """
     given = Given.of(options)
     reference, ports = reading(artifact, given)
-    found = verify(reference, ports)
+    found = verify(reference, ports, reading_intent(given))
     if given.output == "text":
         _print_verification(reference, found)
     if found.problem is not None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ci_automation.attestation.record import Approval
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.base import read_base
+from ci_automation.flows.carry_out import carry_out, finish, repeat, take_over
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.publication.adopt import observe_or_adopt
-from ci_automation.flows.publication.publish import Publication, publish, require_signer
-from ci_automation.flows.publication.settle import refuse_moved_back, settle_record
+from ci_automation.flows.publication.publish import require_signer
+from ci_automation.flows.publication.standing import in_place
 from ci_automation.flows.step import Wanted, render_step
 from ci_automation.flows.update import Outcome
 from ci_automation.flux.hazard import Certainty, in_shell
@@ -19,12 +21,14 @@ from ci_automation.overlay.compare import GATE as OVERLAY
 from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.base import Base
+    from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flows.publication.standing import Standing
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.hazard import Hazard
     from ci_automation.policy.plan import Plan, PlannedStep
@@ -122,32 +126,81 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
         if digest not in {step.target for step in plan.steps}:
             raise NoSuchStep(digest)
     observed = observe_or_adopt(plan.artifact, ports, intent)
-    if not plan.steps or observed.digest == plan.steps[-1].target:
-        settle_record(observed, ports, intent)
-        return Outcome(plan, len(plan.steps), str(observed.trust), start=len(plan.steps))
+    start = _first_to_do(plan, observed.digest)
+    version = plan.steps[start - 1].new_version if start else plan.current_version
+    observed, standing = in_place(observed, version, ports, intent, approved=observed.digest in approved)
+    doing = _Doing(plan.artifact, approved, ports, intent)
+    steps = doing.rendered(observed, standing, plan.steps[start:])
+    adopted = take_over(observed, ports, intent)
+    if start and standing.record is None:  # an earlier run of this plan came so far, and not to its record
+        repeat(observed, plan.steps[start - 1].base, partial(doing.again, plan.steps[start - 1]), ports, intent)
+    else:
+        finish(observed, standing, ports, intent)
+    carry_out(observed, standing, steps, ports, intent)
+    return Outcome(plan, start + len(steps), str(observed.trust), start, healed=adopted)
+
+
+def _first_to_do(plan: Plan, present: Digest) -> int:
+    """Return the number of the step that begins where the channel is, or how many there are if all are done.
+
+    Raises:
+        PlanOutdated: none begins there.
+    """
+    if not plan.steps or present == plan.steps[-1].target:
+        return len(plan.steps)
     bases = [step.base for step in plan.steps]
-    if observed.digest not in bases:
-        raise PlanOutdated(plan, observed.digest)
-    if done := (start := bases.index(observed.digest)):
-        settle_record(observed, ports, intent)  # an earlier run of this plan came so far, and perhaps not to its record
-    # An option that left no trace in the components file is in the plan; the annotation says whether it is the one.
-    base = read_base(observed, ports, replace(intent, flags=plan.steps[start].options.differing()))
-    for step in plan.steps[start:]:
-        rendered = _render_again(base, step, ports, intent)
-        if obstacle := _obstacle(plan.artifact, step, rendered.step, approved):
-            if done == start or step.target in approved:
-                raise obstacle
-            break
-        if done == start:
-            refuse_moved_back(observed, step.old_version, ports, intent)
-        approval = _approval(ports, intent) if step.target in approved else None
-        publish(Publication.of(plan.artifact, rendered, approval), ports, intent)
-        base, done = rendered.after, done + 1
-    return Outcome(plan, done, str(observed.trust), start)
+    if present not in bases:
+        raise PlanOutdated(plan, present)
+    return bases.index(present)
 
 
-def _approval(ports: Ports, intent: Intent) -> Approval:
-    return Approval(intent.run.actor or "command line", "--approve", ports.clock())
+@dataclass(frozen=True, slots=True)
+class _Doing:
+    """What the steps of a plan are done with: the channel, the digests that a person approved, the world outside."""
+
+    channel: Reference
+    approved: Collection[Digest]
+    ports: Ports
+    intent: Intent
+
+    def rendered(
+        self, observed: Observed, standing: Standing, steps: Sequence[PlannedStep]
+    ) -> list[tuple[Rendered, Approval | None]]:
+        """Return the steps up to the first that must not be done, each rendered and decided again.
+
+        Raises:
+            TargetDiffers, NewHazard: a step is not what the plan says.
+            NotApproved, StepRefused: the first step must not be done.
+        """
+        done: list[tuple[Rendered, Approval | None]] = []
+        if not steps:
+            return done
+        # An option that left no trace in the components file is in the plan; the annotation says whether it is the one.
+        base = read_base(observed, self.ports, replace(self.intent, flags=steps[0].options.differing()))
+        base = replace(base, holds=standing.holds)
+        for step in steps:
+            try:
+                done.append(self.again(step, base))
+            except (NotApproved, StepRefused):
+                if not done or step.target in self.approved:
+                    raise
+                break
+            base = done[-1][0].after
+        return done
+
+    def again(self, step: PlannedStep, base: Base) -> tuple[Rendered, Approval | None]:
+        """Return a step rendered and decided again, and who approved it.
+
+        Raises:
+            TargetDiffers, NewHazard: the step is not what the plan says.
+            NotApproved, StepRefused: it must not be done.
+        """
+        rendered = _render_again(base, step, self.ports, self.intent)
+        if obstacle := _obstacle(self.channel, step, rendered.step, self.approved):
+            raise obstacle
+        if step.target not in self.approved:
+            return rendered, None
+        return rendered, Approval(self.intent.run.actor or "command line", "--approve", self.ports.clock())
 
 
 def _render_again(base: Base, step: PlannedStep, ports: Ports, intent: Intent) -> Rendered:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.base import read_base
+from ci_automation.flows.carry_out import carry_out, repeat, take_over
 from ci_automation.flows.publication import records
 from ci_automation.flows.publication.adopt import observe_or_adopt
-from ci_automation.flows.publication.publish import Publication, publish, require_signer
-from ci_automation.flows.publication.settle import refuse_moved_back, settle_record
+from ci_automation.flows.publication.publish import require_signer
+from ci_automation.flows.publication.standing import in_place
 from ci_automation.flows.step import Wanted, render_step, wants_pins
 from ci_automation.flows.update import Outcome
 from ci_automation.policy.plan import Plan
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from ci_automation.approval.desk import Granted
     from ci_automation.approval.request import Request
     from ci_automation.artifact.digest import Digest
+    from ci_automation.flows.base import Base
+    from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.step import Rendered
 
@@ -67,23 +71,50 @@ def apply_granted(granted: Granted, ports: Ports, intent: Intent) -> Outcome:
     request = granted.request
     observed = observe_or_adopt(request.artifact, ports, intent)
     if observed.digest == request.target:
-        settle_record(observed, ports, intent)
-        plan = Plan(request.artifact, request.version, request.target, ())
-        return Outcome(plan, 0, str(observed.trust))
+        return _finish(granted, observed, ports, intent)
     if observed.digest != request.base:
         raise ApprovalOutdated(request, observed.digest)
     _refuse_used(granted, ports)
     base = read_base(observed, ports, intent)
+    observed, standing = in_place(observed, base.version, ports, intent)
+    rendered = _render(granted, replace(base, holds=standing.holds), ports, intent)
+    take_over(observed, ports, intent)
+    carry_out(observed, standing, [(rendered, granted.approval)], ports, intent)
+    plan = Plan(request.artifact, base.version, base.digest, (rendered.step,))
+    return Outcome(plan, 1, str(observed.trust))
+
+
+def _finish(granted: Granted, observed: Observed, ports: Ports, intent: Intent) -> Outcome:
+    """Return that what was approved is there, after writing the record that an interrupted run owes for it."""
+    request = granted.request
+    observed, standing = in_place(observed, request.version, ports, intent, approved=True)
+    take_over(observed, ports, intent)
+    if standing.record is None:
+        repeat(
+            observed,
+            request.base,
+            lambda base: (_render(granted, base, ports, intent), granted.approval),
+            ports,
+            intent,
+        )
+    return Outcome(Plan(request.artifact, request.version, request.target, ()), 0, str(observed.trust))
+
+
+def _render(granted: Granted, base: Base, ports: Ports, intent: Intent) -> Rendered:
+    """Return the step that was approved, as it is decided now.
+
+    Raises:
+        ApprovalUsed: it was published and rolled back, or is not wanted any more.
+        ApprovedDiffers, StepRefused: see `apply_granted`.
+    """
+    request = granted.request
     if any(hold.digest == request.target and hold.at >= granted.approval.at for hold in base.holds):
-        raise ApprovalUsed(granted)  # it was published and rolled back, or not wanted any more
-    refuse_moved_back(observed, base.version, ports, intent)
+        raise ApprovalUsed(granted)
     options = base.options.with_flags(intent.flags)
     wanted = Wanted(request.version, options, base.overlay, wants_pins(base, intent))
     rendered = render_step(base, wanted, ports, intent)
     _refuse_other(request, rendered)
-    publish(Publication.of(request.artifact, rendered, granted.approval), ports, intent)
-    plan = Plan(request.artifact, base.version, base.digest, (rendered.step,))
-    return Outcome(plan, 1, str(observed.trust))
+    return rendered
 
 
 def _refuse_other(request: Request, rendered: Rendered) -> None:
@@ -98,7 +129,7 @@ def _refuse_used(granted: Granted, ports: Ports) -> None:
     if ports.trusted is None:
         return
     request, approval = granted.request, granted.approval
-    for record in records.read(ports.registry, request.artifact, request.target, ports.trusted):
+    for record in records.of_channel(ports.registry, request.artifact, request.target, ports.trusted):
         same = record.approval is not None and record.approval.how == approval.how
-        if record.is_for(request.artifact) and (same or record.at >= approval.at):
+        if same or record.at >= approval.at:
             raise ApprovalUsed(granted)

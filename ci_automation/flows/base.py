@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ci_automation.errors import PolicyRefused
 from ci_automation.flows.contents import read_contents
-from ci_automation.flows.publication import holds
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import stated_options_digest
@@ -40,7 +39,7 @@ class OptionsUnclear(PolicyRefused):
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a step starts from: an artifact whose options are known and proven, with the holds on it."""
+    """What a step starts from: an artifact whose options are known and proven."""
 
     digest: Digest
     version: Version
@@ -49,7 +48,7 @@ class Base:
     path: str
     components: str
     unedited: str | None = None  # what its release gives, where the components were edited by hand
-    holds: tuple[Hold, ...] = ()
+    holds: tuple[Hold, ...] = ()  # on the digest, as far as they were read
 
     @property
     def edited(self) -> bool:
@@ -70,6 +69,8 @@ class Base:
 def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
     """Return what a step can start from, its options recovered and proven by rendering its own release again.
 
+    Its holds are for `in_place` to tell.
+
     Raises:
         EditedByHand: the components file is not what its release and options give, and the user does not accept that.
         MadeByAnotherTool: neither, and another tool wrote it.
@@ -85,8 +86,7 @@ def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
     if not intent.accept_edits:
         prove(plain, recovered, rendered)
     unedited = rendered if rendered != plain else None
-    held = holds.on_base(observed.channel, observed.digest, ports)
-    return Base(observed.digest, found.version, options, found.overlay, found.path, found.components, unedited, held)
+    return Base(observed.digest, found.version, options, found.overlay, found.path, found.components, unedited)
 
 
 def _rendered_again(text: str, recovered: Recovered, ports: Ports) -> str:

@@ -12,7 +12,7 @@ from ci_automation.flows.images import pinned_components
 from ci_automation.flows.judging import first_findings
 from ci_automation.flows.observe import Trust, observe
 from ci_automation.flows.publication.publish import Publication, publish, require_signer
-from ci_automation.flows.publication.settle import settle_record
+from ci_automation.flows.publication.standing import in_place
 from ci_automation.flows.rendering.proof import UnprovenRendering, rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import Recipe, compose
@@ -107,10 +107,25 @@ def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> 
     elif present != composed.digest:
         raise ChannelExists(channel, present)
     else:
-        observed = observe(channel, ports)
-        signed = observed.trust is Trust.VERIFIED
-        settle_record(observed, ports, intent)
+        publication = Publication(channel, None, version, composed, release, made.proof, recovered=True)
+        signed = _finish(publication, ports, intent)
     return Initialised(version, composed.digest, options, path, present is None, signed, hazards)
+
+
+def _finish(publication: Publication, ports: Ports, intent: Intent) -> bool:
+    """Publish again what the channel has, which writes the record that an interrupted run owes for it.
+
+    Return whether a trusted signer has signed it.
+
+    Raises:
+        ChannelMovedBack: signed statements say that the channel had left it.
+    """
+    observed = observe(publication.channel, ports)
+    observed, standing = in_place(observed, publication.version, ports, intent, approved=True)
+    signed = observed.trust is Trust.VERIFIED
+    if signed and standing.record is None:
+        publish(publication, ports, intent)
+    return signed
 
 
 def _let_through(channel: Reference, recipe: Recipe, ports: Ports, intent: Intent) -> tuple[Hazard, ...]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ci_automation.flows.base import read_base
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.images import ImageMissing
 from ci_automation.flows.publication.adopt import observe_or_adopt
-from ci_automation.flows.publication.settle import refuse_moved_back
+from ci_automation.flows.publication.standing import in_place
 from ci_automation.flows.step import Wanted, render_step, situation_of, wants_pins
 from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.flux.text import TemplateMismatch
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.base import Base
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flows.publication.standing import Standing
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.release import Release
     from ci_automation.policy.select import Candidate
@@ -35,22 +36,34 @@ _CANNOT_BE_MADE = (ComponentMissing, TemplateMismatch, UpstreamUnsigned, ImageMi
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan, what it was made on, the rendered artifacts of its steps, in order, and the releases that were listed."""
+    """A plan, what it was made on, the rendered artifacts of its steps, in order, and the releases that were listed.
+
+    `standing` is None if nothing is to be built on the base, so that its records were not read.
+    """
 
     observed: Observed
     plan: Plan
     rendered: tuple[Rendered, ...]
     releases: tuple[Release, ...] = ()
     unmade: bool = False  # among the passed over is a step that the policy chose, and that is refused or cannot be made
+    standing: Standing | None = None
 
 
 def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
     """Return the plan for `channel`; nothing is written anywhere.
 
     Where nothing newer may be taken and nothing else is asked for, its manifest and signature are all that is read.
+
+    Raises:
+        Unsigned, ForeignSignature, ChannelMovedBack, PublishedElsewhere: nothing may be built on what the channel has.
+        NotAdopted: a person was asked whether to adopt it, and did not say yes.
     """
-    observed = observe_or_adopt(channel, ports, intent)
-    base = None
+    return plan_on(observe_or_adopt(channel, ports, intent), ports, intent)
+
+
+def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
+    """Return the plan that starts from what was observed; see `make_plan`."""
+    channel, base = observed.channel, None
     if observed.version is None or _asks_for_content(intent):
         base = read_base(observed, ports, intent)
     current = base.version if base else observed.version
@@ -62,10 +75,11 @@ def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
         plan = Plan(channel, current, observed.digest, (), tuple(_passed_over(selection)))
         return Planned(observed, plan, (), releases)
     base = base or read_base(observed, ports, intent)
-    refuse_moved_back(observed, base.version, ports, intent)
+    observed, standing = in_place(observed, base.version, ports, intent)
+    base = replace(base, holds=standing.holds)
     if base.holds:
         selection = select(situation_of(current, intent, base.holds), releases)
-    return _plan_from(base, Found(observed, selection, releases), ports, intent)
+    return replace(_plan_from(base, Found(observed, selection, releases), ports, intent), standing=standing)
 
 
 def _asks_for_content(intent: Intent) -> bool:

@@ -6,18 +6,18 @@ there. What is signed is the record of the move. Every step finds out by itself 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.attestation.record import Approval, Record, channel_name
+from ci_automation.attestation.record import Approval, Record
 from ci_automation.errors import PolicyRefused
 from ci_automation.flows.promotion import consider, recorder, require_signed_for_target
-from ci_automation.flows.publication import holds
+from ci_automation.flows.publication import holds, records, statements
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.holds import Keeping
 from ci_automation.flows.publication.publish import move, tag_for_ever
-from ci_automation.flows.publication.settle import settle_record, write_down
+from ci_automation.flows.publication.standing import PublishedElsewhere
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import still_on
@@ -67,7 +67,7 @@ class Promoted:
     @property
     def waits(self) -> bool:
         """Return whether something is left to do."""
-        return bool(self.considered.gates) and not self.done
+        return bool(self.considered.gates) and not self.done and not self.considered.interrupted
 
     def require_done(self) -> None:
         """Check that the target has the digest now.
@@ -94,13 +94,14 @@ def promote(promotion: Promotion, approved: Collection[Digest] = ()) -> Promoted
     for digest in approved:
         if digest != considered.digest:
             raise OtherDigest(promotion, digest, considered.digest)
-    if considered.before is not None and not considered.gates:
-        settle_record(considered.before, promotion.ports, promotion.intent)
+    if not considered.gates:
         return Promoted(considered, done=False)
     needs_approval = considered.decision is Decision.APPROVAL
     if considered.decision is Decision.AUTO or (needs_approval and considered.digest in approved):
         _carry_out(considered, recorder(promotion), _approval(promotion) if needs_approval else None)
-        return Promoted(considered, done=True)
+        return Promoted(considered, done=not considered.interrupted)
+    if considered.interrupted:
+        raise PublishedElsewhere(replace(considered.observed, channel=promotion.target), (str(promotion.source),))
     return Promoted(considered, done=False)
 
 
@@ -112,6 +113,8 @@ def _carry_out(considered: Considered, signer: Signer, approval: Approval | None
     """Copy, verify as the clusters would, tag, compare, move, read back, and record."""
     promotion, digest = considered.promotion, considered.digest
     ports, target, manifest = promotion.ports, promotion.target, considered.observed.manifest
+    if considered.before is None:
+        ports.registry.give_identity(target)
     ports.say(f"copying {digest} from {promotion.source.repository} to {target.repository}")
     copy(promotion.origin.registry, promotion.source, ports.registry, target.at_digest(digest), digest)
     ports.say("verifying it there as a cluster would")
@@ -122,15 +125,17 @@ def _carry_out(considered: Considered, signer: Signer, approval: Approval | None
     kept = still_on(considered.holds, considered.version, promotion.intent.now)
     holds.keep(Keeping(target, manifest, kept, signer), ports, promotion.intent)
     tag_for_ever(target, considered.version, manifest, ports)
+    signed_record = records.sign(_record(considered, approval, signer), target, signer)
     move(target, considered.before.digest if considered.before else None, manifest, ports)
-    _record(considered, approval, signer)
+    ports.say("recording it")
+    records.attach(ports.registry, target, manifest, signed_record)
 
 
-def _record(considered: Considered, approval: Approval | None, signer: Signer) -> None:
-    """Write down that the target moved, and where from."""
+def _record(considered: Considered, approval: Approval | None, signer: Signer) -> Record:
+    """Return what is to be written down: that the target moved, and where from."""
     promotion, ports, made_at_source = considered.promotion, considered.promotion.ports, considered.moves[-1]
-    made = Record(
-        channel=channel_name(promotion.target),
+    return Record(
+        channel=statements.channel_name(ports.registry, promotion.target),
         digest=considered.digest,
         previous=considered.before.digest if considered.before else None,
         version=considered.version,
@@ -141,6 +146,6 @@ def _record(considered: Considered, approval: Approval | None, signer: Signer) -
         options=made_at_source.options,
         run=promotion.intent.run.url or None,
         approval=approval,
-        promoted_from=channel_name(promotion.source),
+        promoted_from=statements.channel_name(promotion.origin.registry, promotion.source),
+        recovered=considered.interrupted,
     )
-    write_down(made, promotion.target, considered.observed.manifest, signer, ports)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from ci_automation.errors import RegistryError, VerificationFailed
 from ci_automation.flows.contents import only_layer, read_contents
 from ci_automation.flows.judging import findings, first_findings
-from ci_automation.flows.observe import accept_both, observe
+from ci_automation.flows.observe import Trust, accept_both, look_at, observe
 from ci_automation.flows.publication import holds, records
 from ci_automation.flows.publication.publish import NoSigner, require_accepted
-from ci_automation.flows.publication.settle import refuse_moved_back
+from ci_automation.flows.publication.standing import in_place, problem_of, standing_of
 from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.hold import Offered, hold_verdict
 from ci_automation.policy.promotion import Candidate, Goal, promotion_verdicts
@@ -104,6 +104,7 @@ class Considered:
     moves: tuple[Record, ...] = ()  # of the digest to the source, the oldest first
     holds: tuple[Hold, ...] = ()  # on what the target has
     findings: Findings = field(default_factory=Findings)  # without gates where there is nothing to do
+    interrupted: bool = False  # the target is there already, and no record says that it was promoted
 
     @property
     def digest(self) -> Digest:
@@ -147,22 +148,48 @@ def consider(promotion: Promotion) -> Considered:
     believed = _trusted(promotion.origin)
     _trusted(promotion.ports)
     observed, before = _at_source(promotion), _present(promotion)
-    if before is not None and before.digest == observed.digest:
+    if interrupted := before is not None and before.digest == observed.digest:
+        assert before is not None  # noqa: S101  # for the type checker
         version = observed.version or read_contents(observed, promotion.origin, promotion.intent).version
-        return Considered(promotion, observed, before, version, version)
+        if not _owes_record(before, version, promotion):
+            return Considered(promotion, observed, before, version, version)
+        before = _last_recorded(promotion)
     only_layer(observed.manifest)
     contents = read_contents(observed, promotion.origin, promotion.intent)
     old = read_contents(before, promotion.ports, promotion.intent) if before else None
     considered = Considered(promotion, observed, before, contents.version, old.version if old else None)
-    refuse_moved_back(observed, considered.version, promotion.origin, promotion.intent)
-    if before is not None and old is not None:
-        refuse_moved_back(before, old.version, promotion.ports, promotion.intent)
+    in_place(observed, considered.version, promotion.origin, promotion.intent)
+    if before is not None and old is not None and not interrupted:
+        in_place(before, old.version, promotion.ports, promotion.intent)
     require_signed_for_target(considered, promotion.origin.registry, promotion.source)
-    found = records.read(promotion.origin.registry, promotion.source, observed.digest, believed)
-    moves = tuple(record for record in found if record.is_for(promotion.source))
+    moves = records.of_channel(promotion.origin.registry, promotion.source, observed.digest, believed)
     held = holds.on_base(promotion.target, before.digest if before else None, promotion.ports)
     considered = replace(considered, moves=moves, holds=held)
-    return replace(considered, findings=_findings(considered, old, contents))
+    return replace(considered, findings=_findings(considered, old, contents), interrupted=interrupted)
+
+
+def _owes_record(before: Observed, version: Version, promotion: Promotion) -> bool:
+    """Return whether the target is where the source is, and only records of other channels cover that.
+
+    Either a promotion was interrupted before it wrote its record, or an attacker moved the channel there.
+
+    Raises:
+        ChannelMovedBack: signed statements say that the target had left this digest.
+    """
+    standing = standing_of(before, promotion.ports)
+    if problem := problem_of(before, version, replace(standing, others=()), promotion.ports):
+        raise problem
+    return bool(standing.others)
+
+
+def _last_recorded(promotion: Promotion) -> Observed | None:
+    """Return what the target had last by its own records, None if it has none."""
+    ports, target = promotion.ports, promotion.target
+    last = records.newest(ports.registry, target, _trusted(ports))
+    if last is None:
+        return None
+    verify(ports.registry, target, last.digest, _trusted(ports))
+    return replace(look_at(target.at_digest(last.digest), ports), channel=target, trust=Trust.VERIFIED)
 
 
 def _findings(considered: Considered, old: Contents | None, new: Contents) -> Findings:

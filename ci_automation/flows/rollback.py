@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.attestation.record import Record, channel_name
+from ci_automation.attestation.record import Record
 from ci_automation.errors import Error, PolicyRefused
 from ci_automation.flows.contents import read_contents, read_shown
 from ci_automation.flows.judging import findings
 from ci_automation.flows.observe import ChannelMoved, Trust, look_at
-from ci_automation.flows.publication import holds, past, records
+from ci_automation.flows.publication import holds, past, records, statements
 from ci_automation.flows.publication.holds import Keeping
 from ci_automation.flows.publication.publish import (
     NoSigner,
@@ -27,7 +27,8 @@ from ci_automation.flows.publication.publish import (
     require_signer,
     tag_for_ever,
 )
-from ci_automation.flows.publication.settle import settle_record, write_down
+from ci_automation.flows.publication.recording import record_rollback
+from ci_automation.flows.publication.standing import standing_of
 from ci_automation.flux.artifact import immutable_tag, stated_options_digest
 from ci_automation.flux.hazard import Certainty, Hazard
 from ci_automation.policy.content import Content, content_verdicts
@@ -44,6 +45,7 @@ from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_sign
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.contents import Contents
     from ci_automation.flows.observe import Observed
@@ -93,6 +95,7 @@ class Proposal:
     target: Observed
     options: Digest
     holds: tuple[Hold, ...]  # that the target needs: those of the base, and the new one
+    left: Manifest | None = None  # of the base, if it is ours
 
 
 def propose(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> Proposal:
@@ -134,7 +137,8 @@ def propose(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> Pro
         signs=not known.signed,
     )
     carried = holds.on_base(channel, observed.digest, ports)
-    return Proposal(shown, past_one, options, (*still_on(carried, target.version, intent.now), hold))
+    kept = (*still_on(carried, target.version, intent.now), hold)
+    return Proposal(shown, past_one, options, kept, None if problem else observed.manifest)
 
 
 def _trusted(ports: Ports, intent: Intent) -> Trusted:
@@ -190,8 +194,8 @@ def _problem(observed: Observed, ports: Ports, trusted: Trusted) -> str:
 def _hold(hold: Hold, channel: Reference, target: Digest, ports: Ports) -> Hold:
     """Return the new hold, or the same one that a run wrote which ended before it moved the channel."""
     assert ports.trusted is not None  # noqa: S101  # for the type checker: it was looked at before
-    moves = records.read(ports.registry, channel, hold.digest, ports.trusted)
-    moved = max((record.at for record in moves if record.is_for(channel)), default=None)
+    moves = records.of_channel(ports.registry, channel, hold.digest, ports.trusted)
+    moved = max((record.at for record in moves), default=None)
     for found in holds.on_base(channel, target, ports):
         if moved and found.at >= moved and replace(found, at=hold.at) == hold:
             return found
@@ -239,7 +243,6 @@ def roll_back(proposal: Proposal, ports: Ports, intent: Intent) -> None:
         ChannelMoved: the channel is somewhere else by now.
         ClusterWouldRefuse: clusters would not accept the target.
         HoldNotKept: the registry does not keep the hold.
-        NotRecorded: it was done, and could not be recorded.
     """
     shown, signer = proposal.shown, ports.signer
     if signer is None:
@@ -258,10 +261,16 @@ def roll_back(proposal: Proposal, ports: Ports, intent: Intent) -> None:
     tag_for_ever(channel, shown.target_version, manifest, ports)
     holds.keep(Keeping(channel, manifest, proposal.holds, signer), ports, intent)
     if shown.is_there:
-        settle_record(proposal.target, ports, intent)
+        standing = standing_of(proposal.target, ports)
+        if standing.record is not None and standing.rolled_back is not None:
+            record_rollback(proposal.target, standing.rolled_back, standing.record, signer, ports, intent)
         return
+    signed_record = records.sign(_record(proposal, signer, ports, intent), channel, signer)
     move(channel, shown.base, manifest, ports)
-    _record(proposal, signer, ports, intent)
+    if proposal.left is not None and shown.hold is not None:
+        holds.mark_left(channel, proposal.left, shown.hold, signer, ports, intent)
+    ports.say("recording it")
+    records.attach(registry, channel, manifest, signed_record)
 
 
 def _check_clusters(shown: Rollback, ports: Ports) -> None:
@@ -276,10 +285,10 @@ def _check_clusters(shown: Rollback, ports: Ports) -> None:
     require_accepted(shown.channel.at_digest(shown.target), found, ports.trusted, versions)
 
 
-def _record(proposal: Proposal, signer: Signer, ports: Ports, intent: Intent) -> None:
+def _record(proposal: Proposal, signer: Signer, ports: Ports, intent: Intent) -> Record:
     shown = proposal.shown
-    record = Record(
-        channel=channel_name(shown.channel),
+    return Record(
+        channel=statements.channel_name(ports.registry, shown.channel),
         digest=shown.target,
         previous=shown.base,
         version=shown.target_version,
@@ -291,4 +300,3 @@ def _record(proposal: Proposal, signer: Signer, ports: Ports, intent: Intent) ->
         run=intent.run.url or None,
         rolled_back=True,
     )
-    write_down(record, shown.channel, proposal.target.manifest, signer, ports)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from ci_automation.flows.publication.heal import plan_healed
-from ci_automation.flows.publication.publish import Publication, publish
-from ci_automation.flows.publication.settle import settle_record
+from ci_automation.flows.carry_out import automatic, carry_out, finish, take_over
+from ci_automation.flows.heal import plan_healed
+from ci_automation.flows.publication.standing import in_place
 from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 class Outcome:
     """What a run did: of the plan's steps, those from `start` to `done`; how far the base is trusted; if it healed.
 
-    `releases` are those that were listed, as far as anything newer is there: what they say is in their notes. `unmade`
-    is as in `Planned`.
+    `placed` says that signed records were read, which tell if the channel was moved back. `releases` are those that
+    were listed, as far as anything newer is there: what they say is in their notes. `unmade` is as in `Planned`.
     """
 
     plan: Plan
@@ -32,6 +31,7 @@ class Outcome:
     trust: str
     start: int = 0
     healed: bool = False
+    placed: bool = True
     releases: tuple[Release, ...] = ()
     unmade: bool = False
 
@@ -56,15 +56,18 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     """Publish the steps of the plan that happen by themselves; the rest is left to ask for.
 
     Raises:
-        VerificationFailed: the base is not signed by anybody who is trusted, not provably ours, and not adopted.
+        VerificationFailed: the base is not signed by a trusted signer, or is not where the channel belongs, and was
+            not adopted.
         Conflict: somebody else published at the same time.
     """
     planned, healed = plan_healed(channel, ports, intent)
-    automatic = list(takewhile(lambda rendered: rendered.step.decision is Decision.AUTO, planned.rendered))
-    if not automatic:
-        settle_record(planned.observed, ports, intent)
-    for rendered in automatic:
-        publish(Publication.of(channel, rendered), ports, intent)
-    done = len(automatic)
-    trust = str(planned.observed.trust)
-    return Outcome(planned.plan, done, trust, healed=healed, releases=planned.releases, unmade=planned.unmade)
+    observed, standing = planned.observed, planned.standing
+    if standing is None:
+        observed, standing = in_place(observed, planned.plan.current_version, ports, intent)
+    healed |= take_over(observed, ports, intent)
+    finish(observed, standing, ports, intent)
+    steps = [(rendered, None) for rendered in automatic(planned)]
+    carry_out(observed, standing, steps, ports, intent)
+    return Outcome(
+        planned.plan, len(steps), str(observed.trust), healed=healed, releases=planned.releases, unmade=planned.unmade
+    )

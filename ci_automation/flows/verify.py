@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.contents import read_tree
+from ci_automation.flows.contents import read_contents, read_tree
 from ci_automation.flows.observe import look_at, observe
+from ci_automation.flows.publication.standing import problem_of, standing_of
+from ci_automation.flux.artifact import immutable_version
 from ci_automation.signing.cluster import judge, table
 from ci_automation.signing.evidence import examine, gather
 from ci_automation.signing.trust import NobodyTrusted
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.artifact.tree import Tree
-    from ci_automation.flows.ports import Ports
+    from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.signing.cluster import Row
     from ci_automation.signing.trust import Identity
@@ -43,8 +45,10 @@ class Verification:
     problem: VerificationFailed | None
 
 
-def verify(reference: Reference, ports: Ports) -> Verification:
+def verify(reference: Reference, ports: Ports, intent: Intent) -> Verification:
     """Return whether somebody trusted signed what `reference` names, and what clusters make of it.
+
+    Of a channel it also says whether signed records have it where it belongs.
 
     Raises:
         NobodyTrusted: there is nobody to ask for.
@@ -64,6 +68,9 @@ def verify(reference: Reference, ports: Ports) -> Verification:
         problem = refusal(at, trusted, found)
     elif observed.version and not (judgement := judge(findings, trusted, observed.version)).accepted:
         problem = ClusterRefuses(at, observed.version, judgement.reason)
+    elif reference.tag is not None and not immutable_version(reference.tag):
+        version = observed.version or read_contents(observed, ports, intent).version
+        problem = problem_of(observed, version, standing_of(observed, ports), ports)
     return Verification(observed.digest, observed.version, by, table(evidence, trusted), problem)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ SOURCE = "https://github.com/fluxcd/flux2"
 _OURS = "io.github.flux-manifests."
 _VERSION = f"{_OURS}version"
 _OPTIONS = f"{_OURS}options-digest"
+_IMMUTABLE = re.compile(r"(?P<version>v[0-9].*)-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +92,13 @@ def stated_options_digest(manifest: Manifest) -> str | None:
 def immutable_tag(version: Version, digest: Digest) -> str:
     """Return the tag that names this digest for ever, such as `v2.9.4-1a2b3c4d5e6f`; tags have no `+`."""
     return f"{str(version).replace('+', '_')}-{digest.short}"
+
+
+def immutable_version(tag: str) -> Version | None:
+    """Return the version in an immutable tag, or None if it is another tag."""
+    if (match := _IMMUTABLE.fullmatch(tag)) is None:
+        return None
+    try:
+        return Version.parse(match["version"].replace("_", "+"))
+    except InvalidVersion:
+        return None

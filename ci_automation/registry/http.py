@@ -59,6 +59,13 @@ class HttpRegistry:
         """Close the connections that are kept; later requests open new ones."""
         self._wire.close()
 
+    def identity(self, reference: Reference) -> str:
+        """Return the repository's address."""
+        return str(reference.repository)
+
+    def give_identity(self, reference: Reference) -> None:
+        """Do nothing: the address is the identity."""
+
     def resolve(self, reference: Reference) -> Digest | None:
         """Return the digest of the manifest that `reference` names, or None where there is none."""
         digest = self._wire.run(lambda deadline: self._resolve(reference, deadline))

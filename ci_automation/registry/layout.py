@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import stat
 from contextlib import contextmanager, suppress
@@ -36,9 +37,12 @@ if TYPE_CHECKING:
 MARKER, MARKER_CONTENT = "oci-layout", b'{"imageLayoutVersion":"1.0.0"}'
 INDEX = "index.json"
 LOCK = ".flux-manifests.lock"
+IDENTITY = "flux-manifests.id"
 LOCK_SECONDS = 60
+_IDENTITY_BYTES = 33
 _UNFINISHED = ".unfinished-"
-_OURS = frozenset({MARKER, INDEX, "blobs", LOCK})
+_OURS = frozenset({MARKER, INDEX, "blobs", LOCK, IDENTITY})
+_IDENTITY = re.compile(rb"[0-9a-f]{32}\n")
 
 
 class NotALayout(UsageError):
@@ -65,6 +69,19 @@ class LayoutRegistry:
     def __init__(self, directory: LayoutDirectory) -> None:
         self.directory = directory
         self._path = Path(directory.path)
+
+    def identity(self, reference: Reference) -> str | None:
+        """Return the directory's own identity, or None if it was given none."""
+        self._check(reference)
+        raw = self._read(self._path / IDENTITY, _IDENTITY_BYTES)
+        return f"layout:{raw.decode().strip()}" if raw is not None and _IDENTITY.fullmatch(raw) else None
+
+    def give_identity(self, reference: Reference) -> None:
+        """Give the directory a random identity, if it has none and is empty."""
+        self._check(reference)
+        with self._writing(), self._locked():
+            if not self._index()["manifests"] and not (self._path / IDENTITY).is_file():
+                write_whole(self._path / IDENTITY, f"{secrets.token_hex(16)}\n".encode())
 
     def resolve(self, reference: Reference) -> Digest | None:
         """Return the digest of the manifest that `reference` names, or None where there is none."""

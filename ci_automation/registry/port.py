@@ -159,6 +159,18 @@ class Registry(Protocol):
     `UnexpectedAnswer`.
     """
 
+    def identity(self, reference: Reference) -> str | None:
+        """Return what signed statements call the reference's repository; None if it has no identity.
+
+        Of a registry it is the address. A layout directory may be moved about and copied, so it has a random one of its
+        own, if its first channel was made by `give_identity`.
+        """
+        ...
+
+    def give_identity(self, reference: Reference) -> None:
+        """Give the reference's repository an identity, if it is one without any and holds nothing yet."""
+        ...
+
     def resolve(self, reference: Reference) -> Digest | None:
         """Return the digest of the manifest that `reference` names, or None where there is none."""
         ...

@@ -117,9 +117,9 @@ class LateSigner:
         """Return the annotations of a legacy signature."""
         return self._signer().sign_payload(payload)
 
-    def sign_statement(self, statement: bytes) -> bytes:
+    def sign_statement(self, statement: bytes, payload_type: str = PAYLOAD_TYPE) -> bytes:
         """Return a Sigstore bundle."""
-        return self._signer().sign_statement(statement)
+        return self._signer().sign_statement(statement, payload_type)
 
     def _signer(self) -> Signer:
         """Return the signer itself.

@@ -20,11 +20,11 @@ from ci_automation.flows.apply import (
     apply,
 )
 from ci_automation.flows.base import OptionsUnclear
+from ci_automation.flows.heal import NotOurs
 from ci_automation.flows.history import history
 from ci_automation.flows.init import ChannelExists, init
 from ci_automation.flows.judging import judge
 from ci_automation.flows.planning import make_plan
-from ci_automation.flows.publication.heal import NotOurs
 from ci_automation.flows.publication.publish import ImmutableTagTaken, NoSigner
 from ci_automation.flows.publication.records import ImmutableTagMoved
 from ci_automation.flows.render import render_release
@@ -396,7 +396,7 @@ class TestBase:
         assert world.contents() == before
         outcome = update(CHANNEL, world.ports(), intent(adopt=True))
         assert (outcome.trust, outcome.done) == ("adopted", 1)
-        assert verify(CHANNEL, world.ports()).version == PATCH
+        assert verify(CHANNEL, world.ports(), intent()).version == PATCH
 
 
 class TestInit:

@@ -19,7 +19,6 @@ from ci_automation.flows.init import init
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.flows.tend import ApprovalNotCounted, Tended, take_up, tend
-from ci_automation.flows.update import update
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Action, Policy
 from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent
@@ -153,7 +152,7 @@ class TestOnce:
         repository = world.registry.repositories[str(CHANNEL.repository)]
         for referrer in world.registry.referrers(CHANNEL, request.target):
             del repository.manifests[referrer.digest]
-        update(CHANNEL, world.ports(), intent())  # finds no record, and writes one that knows of no approval
+        apply_granted(yes(request), world.ports(), intent())  # finds no record, and writes it
         self.move_back(world, request)
         with pytest.raises(ApprovalUsed):
             apply_granted(yes(request), world.ports(), intent(adopt=True))

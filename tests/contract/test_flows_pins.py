@@ -18,10 +18,10 @@ from ci_automation.attestation.record import Approval
 from ci_automation.errors import RegistryError
 from ci_automation.flows.apply import TargetDiffers, apply
 from ci_automation.flows.approved import ApprovedDiffers, apply_granted
+from ci_automation.flows.heal import NotOurs
 from ci_automation.flows.images import ImageMissing, NobodyToAsk
 from ci_automation.flows.init import FirstRefused, init
 from ci_automation.flows.planning import make_plan
-from ci_automation.flows.publication.heal import NotOurs
 from ci_automation.flows.rendering.rederive import rederive
 from ci_automation.flows.update import update
 from ci_automation.flows.verify import pull
@@ -323,16 +323,13 @@ class TestHealing:
         pinned.world.registry.repositories[str(CHANNEL.repository)].tags["production"] = digest
         return str(digest)
 
-    def test_what_we_left_unsigned_is_signed(self, pinned: Place) -> None:
-        digest = self.crash(pinned, pinned.images)
-        update(CHANNEL, pinned.ports, intent(policy=Policy(actions=dict.fromkeys(Policy().actions, Action.AUTO))))
-        assert any(tag == f"sha256-{digest.removeprefix('sha256:')}.sig" for tag, _ in pinned.world.contents()[2])
-
-    def test_other_digests_than_the_registry_s_are_not_ours(self, pinned: Place) -> None:
-        theirs = MemoryImages({name: Digest.of(b"evil") for name in self.names()})
-        self.crash(pinned, theirs)
+    @pytest.mark.parametrize("evil", [False, True], ids=["the registry's digests", "others"])
+    def test_what_no_record_covers_is_not_signed(self, pinned: Place, *, evil: bool) -> None:
+        images = MemoryImages({name: Digest.of(b"evil") for name in self.names()}) if evil else pinned.images
+        self.crash(pinned, images)
+        policy = Policy(actions=dict.fromkeys(Policy().actions, Action.AUTO))
         with pytest.raises(NotOurs):
-            update(CHANNEL, pinned.ports, intent())
+            update(CHANNEL, pinned.ports, intent(policy=policy))
 
     def names(self) -> tuple[str, ...]:
         found = place(MemoryImages())

@@ -12,14 +12,15 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
 from ci_automation.attestation.record import MEDIA_TYPE
 from ci_automation.flows.apply import apply
+from ci_automation.flows.heal import NotOurs, plan_healed
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.publication import records
 from ci_automation.flows.publication.adopt import NotAdopted
-from ci_automation.flows.publication.heal import NotOurs, plan_healed
 from ci_automation.flows.publication.publish import ClusterWouldRefuse
-from ci_automation.flows.publication.settle import ChannelMovedBack
+from ci_automation.flows.publication.standing import ChannelMovedBack
+from ci_automation.flows.rollback import Wish, propose, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flows.verify import verify
 from ci_automation.flux.artifact import Composed, Recipe, compose
@@ -98,7 +99,7 @@ class TestHealing:
         forget_signature(world, digest)
         outcome = update(CHANNEL, world.ports(), intent())
         assert (outcome.healed, outcome.done, at(world)) == (True, 0, digest)
-        assert verify(CHANNEL, world.ports()).problem is None
+        assert verify(CHANNEL, world.ports(), intent()).problem is None
         assert not update(CHANNEL, world.ports(), intent()).healed
 
     def test_so_does_check_when_told_and_plan_writes_nothing(self, world: World) -> None:
@@ -109,21 +110,29 @@ class TestHealing:
         assert world.contents() == before
         _, healed = plan_healed(CHANNEL, world.ports(), intent())
         assert healed
-        assert verify(CHANNEL, world.ports()).problem is None
+        assert verify(CHANNEL, world.ports(), intent()).problem is None
 
-    def test_without_its_record_the_policy_has_to_lead_to_it(self, world: World) -> None:
+    @pytest.mark.parametrize("paused", [False, True])
+    def test_without_its_record_it_is_not_ours_whatever_the_policy_says(self, world: World, *, paused: bool) -> None:
         digest = at(world)
         forget_signature(world, digest)
         forget_records(world, digest)
-        frozen = intent(paused=True)
-        assert update(CHANNEL, world.ports(), frozen).healed
-
-    def test_what_the_policy_would_not_have_published_is_not_ours(self, world: World) -> None:
-        digest = at(world)
-        forget_signature(world, digest)
-        forget_records(world, digest)
+        before = signatures(world)
         with pytest.raises(NotOurs, match=str(digest)):
-            update(CHANNEL, world.ports(), intent(policy=replace(EVERY)))
+            update(CHANNEL, world.ports(), intent(paused=paused))
+        assert signatures(world) == before
+
+    def test_what_was_rolled_back_is_not_signed_again(self, world: World) -> None:
+        newest = world.registry.manifest(CHANNEL)
+        back = propose(CHANNEL, Wish(str(OLD)), world.ports(), intent())
+        roll_back(back, world.ports(), intent())
+        forget_records(world, at(world))
+        world.registry.put_manifest(CHANNEL, newest)
+        forget_signature(world, newest.digest)
+        before = signatures(world)
+        with pytest.raises(NotOurs):
+            update(CHANNEL, world.ports(), intent())
+        assert signatures(world) == before
 
     def test_a_missing_optional_format_is_no_fault(self, world: World) -> None:
         outcome = update(CHANNEL, world.ports(), intent(signature_format=SignatureFormat.BOTH))
@@ -132,7 +141,9 @@ class TestHealing:
     def test_a_bundle_alone_heals_in_its_own_format(self, world: World) -> None:
         forget_signature(world, at(world))
         update(CHANNEL, world.ports(), intent(signature_format=SignatureFormat.BUNDLE))
-        assert any(row.judgement.accepted for row in verify(CHANNEL, world.ports()).clusters if row.flux == "2.9")
+        assert any(
+            row.judgement.accepted for row in verify(CHANNEL, world.ports(), intent()).clusters if row.flux == "2.9"
+        )
 
 
 PLANTED: dict[str, Callable[[], Composed]] = {
@@ -351,7 +362,8 @@ class TestRecords:
         forget_records(world, at(world))
         update(CHANNEL, world.ports(), intent())
         (record,) = records.read(world.registry, CHANNEL, at(world), OURS)
-        assert (record.recovered, record.previous, record.version) == (True, None, PATCH)
+        before = next(it for it in history(CHANNEL, world.ports()).entries if it.version == OLD).digest
+        assert (record.recovered, record.previous, record.version) == (True, before, PATCH)
 
     def test_of_a_step_in_the_middle_of_a_plan_is_written_by_the_run_that_goes_on(self) -> None:
         world = World()
@@ -372,7 +384,7 @@ class TestRecords:
 
 class TestVerify:
     def test_names_who_signed_and_every_cluster_that_accepts_it(self, world: World) -> None:
-        found = verify(CHANNEL, world.ports())
+        found = verify(CHANNEL, world.ports(), intent())
         assert (found.problem, found.by) == (None, signing_key().public.fingerprint)
         assert all(row.judgement.accepted for row in found.clusters)
 
@@ -380,7 +392,7 @@ class TestVerify:
         digest = at(world)
         raw = KeySigner(signing_key("theirs")).sign_statement(bundle.statement(digest))
         bundle.attach(world.registry, CHANNEL, digest, raw, bundle.SIGNATURE_PREDICATE)
-        found = verify(CHANNEL, world.ports())
+        found = verify(CHANNEL, world.ports(), intent())
         assert found.by == signing_key().public.fingerprint
         assert "hides" in str(found.problem)
         accepted = {row.flux: row.judgement.accepted for row in found.clusters}
@@ -388,7 +400,7 @@ class TestVerify:
 
     def test_what_is_not_there_is_not_found(self, world: World) -> None:
         with pytest.raises(NotFound):
-            verify(CHANNEL.at_tag("other"), world.ports())
+            verify(CHANNEL.at_tag("other"), world.ports(), intent())
 
 
 def test_attestations_do_not_break_verification(world: World) -> None:
@@ -399,5 +411,5 @@ def test_attestations_do_not_break_verification(world: World) -> None:
         it.annotations.get("dev.sigstore.bundle.predicateType") for it in world.registry.referrers(CHANNEL, target)
     }
     assert {"https://slsa.dev/provenance/v1", "https://cyclonedx.org/bom"} <= kinds
-    found = verify(CHANNEL, world.ports())
+    found = verify(CHANNEL, world.ports(), intent())
     assert (found.problem, {row.judgement.accepted for row in found.clusters}) == (None, {True})

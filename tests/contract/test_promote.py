@@ -12,7 +12,6 @@ import pytest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.artifact.tree import File, Tree
-from ci_automation.attestation.record import channel_name
 from ci_automation.errors import Conflict
 from ci_automation.flows.init import init
 from ci_automation.flows.judging import Judged
@@ -22,7 +21,7 @@ from ci_automation.flows.promotion import Promotion, RecordNotBelieved, SignedFo
 from ci_automation.flows.publication import holds, records
 from ci_automation.flows.publication.holds import Keeping
 from ci_automation.flows.publication.publish import ClusterWouldRefuse, NoSigner
-from ci_automation.flows.publication.settle import ChannelMovedBack, NotRecorded
+from ci_automation.flows.publication.standing import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.update import update
 from ci_automation.flux.crds.clusters import Clusters
 from ci_automation.flux.kubernetes import KubernetesRange
@@ -136,7 +135,7 @@ class Road:
     def records(self, digest: Digest) -> list[Record]:
         """Return the target's records of a digest."""
         found = records.read(self.there, self.target, digest, OURS)
-        return [record for record in found if record.is_for(self.target)]
+        return [record for record in found if record.channel == str(self.target)]
 
     def watch(self, what: Callable[[int], None]) -> None:
         """Let `what` hear of every request at either end, by its number, before it is done."""
@@ -165,10 +164,7 @@ def settled(target: Reference, **more: Any) -> Road:
     road = Road.to(target, **more)
     road.now = NOW - 2 * DAY
     road.publish(target, OLD)
-    if target.repository != STAGING.repository:
-        road.publish(STAGING, OLD)
-    else:
-        road.here.put_manifest(STAGING, road.here.manifest(target))
+    road.publish(STAGING, OLD)
     road.now = NOW - DAY
     road.publish(STAGING, PATCH)
     road.now = NOW
@@ -219,7 +215,7 @@ class TestTheWay:
         assert verify(road.there, road.target, wanted, OURS).digest == wanted
         assert road.there.manifest(road.target).raw == road.here.manifest(STAGING).raw
         (record,) = road.records(wanted)
-        assert (record.previous, record.promoted_from) == (before, channel_name(STAGING))
+        assert (record.previous, record.promoted_from) == (before, str(STAGING))
         assert (record.version, record.at, record.approval, record.recovered) == (PATCH, NOW, None, False)
         assert road.there.resolve(road.target.at_tag(record.tag)) == wanted
 
@@ -445,9 +441,11 @@ class TestTheGates:
         theirs = KeySigner(signing_key("theirs"))
         manifest = road.here.manifest(STAGING)
         records.write(road.here, STAGING, manifest, replace(record, by=str(theirs.who)), theirs)
-        ours = KeySigner(signing_key())
-        records.write(road.here, STAGING, manifest, replace(record, channel=channel_name(BESIDE)), ours)
         assert road.promote().waits
+        ours = KeySigner(signing_key())
+        records.write(road.here, STAGING, manifest, replace(record, channel=str(BESIDE)), ours)
+        with pytest.raises(PublishedElsewhere):
+            road.promote()
 
     def test_the_newest_record_counts(self, road: Road) -> None:
         wanted = channel(road, STAGING)
@@ -645,7 +643,7 @@ class TestTrust:
         with pytest.raises(NotFound):
             road.promote()
 
-    def test_a_record_that_cannot_be_signed_is_told_and_written_by_the_next_run(
+    def test_a_record_that_cannot_be_signed_leaves_the_channel_where_it_is(
         self, road: Road, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from ci_automation.errors import SigningError
@@ -655,9 +653,9 @@ class TestTrust:
 
         with monkeypatch.context() as patch:
             patch.setattr(KeySigner, "sign_statement", broken)
-            with pytest.raises(NotRecorded, match="the KMS is away"):
+            with pytest.raises(SigningError, match="the KMS is away"):
                 road.promote()
         wanted = channel(road, STAGING)
-        assert channel(road, ELSEWHERE) == wanted
-        assert not road.promote().done
-        assert [record.recovered for record in road.records(wanted)] == [True]
+        assert channel(road, ELSEWHERE) != wanted
+        assert road.promote().done
+        assert [record.recovered for record in road.records(wanted)] == [False]

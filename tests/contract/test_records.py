@@ -13,7 +13,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
-from ci_automation.attestation.record import MEDIA_TYPE, Approval, Record, channel_name
+from ci_automation.attestation.record import MEDIA_TYPE, Approval, Record
 from ci_automation.attestation.statement import Statement
 from ci_automation.flows.publication import records, statements
 from ci_automation.flows.publication.attest import attest
@@ -59,7 +59,7 @@ def record_of(manifest: Manifest, *, hours: int = 0, signer: Signer = OURS, **ch
     """Return the record of a move to this artifact, so many hours later."""
     version = changes.pop("version", Version.parse("v2.9.4"))
     values = {
-        "channel": channel_name(CHANNEL),
+        "channel": str(CHANNEL),
         "digest": manifest.digest,
         "previous": None,
         "version": version,
@@ -116,7 +116,8 @@ class TestWhatIsWritten:
         manifest = put(registry, channel, b"artifact")
         approval = Approval("octocat", "--approve", NOW)
         run = "https://github.com/acme/fleet/actions/runs/7"
-        record = record_of(manifest, channel=channel_name(channel), approval=approval, run=run)
+        name = statements.channel_name(registry, channel)
+        record = record_of(manifest, channel=name, approval=approval, run=run)
         records.write(registry, channel, manifest, record, OURS)
         assert records.read(registry, channel, manifest.digest, TRUSTED) == (record,)
 
@@ -303,9 +304,11 @@ class Past:
     def superseded(self, name: str, version: Version = V294) -> Digest | None:
         """Return where the channel had moved on to, if it is at this artifact now."""
         tags = self.registry.tags(CHANNEL)
-        self.registry.requests.clear()
         digest = self.manifests[name].digest
-        found = records.superseded_by(self.registry, CHANNEL, digest, version, TRUSTED, tags)
+        own = records.of_channel(self.registry, CHANNEL, digest, TRUSTED)
+        self.registry.requests.clear()
+        place = records.Place(CHANNEL, digest, version, own[-1] if own else None, None)
+        found = records.superseded_by(self.registry, place, tags, TRUSTED)
         return None if found is None else found.digest
 
 
@@ -376,7 +379,7 @@ class TestMovedBack:
 
     def test_records_of_another_channel_do_not_count(self, past: Past) -> None:
         past.moved("old", 0, version=V285)
-        past.moved("new", 1, "old", channel=channel_name(STAGING))
+        past.moved("new", 1, "old", channel=str(STAGING))
         assert past.superseded("old", V285) is None
 
     def test_records_of_others_do_not_count(self, past: Past) -> None:
@@ -394,9 +397,8 @@ class TestMovedBack:
 
     def test_a_tag_that_vanished_meanwhile_is_nothing(self, past: Past) -> None:
         past.moved("old", 0, version=V285)
-        digest = past.manifests["old"].digest
-        tags = (f"v2.9.4-{'0' * 12}",)
-        assert records.superseded_by(past.registry, CHANNEL, digest, V285, TRUSTED, tags) is None
+        place = records.Place(CHANNEL, past.manifests["old"].digest, V285, None, None)
+        assert records.superseded_by(past.registry, place, (f"v2.9.4-{'0' * 12}",), TRUSTED) is None
 
     def test_a_tag_that_was_moved_hides_nothing(self, past: Past) -> None:
         past.moved("old", 0, version=V285)

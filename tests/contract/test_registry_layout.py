@@ -15,7 +15,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, OCI_INDEX, OCI_MANIFEST, Descriptor, InvalidManifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.registry import layout, open_registry
-from ci_automation.registry.layout import LOCK, LayoutRegistry, LayoutUnusable, NotALayout
+from ci_automation.registry.layout import IDENTITY, LOCK, LayoutRegistry, LayoutUnusable, NotALayout
 from ci_automation.registry.layout_index import listed
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
@@ -79,7 +79,7 @@ class TestOnDisk:
             ],
         }
         assert blob_path(folder, manifest.digest).read_bytes() == manifest.raw
-        assert {path.name for path in folder.iterdir()} - {LOCK} == {"oci-layout", "index.json", "blobs"}
+        assert {path.name for path in folder.iterdir()} - {LOCK, IDENTITY} == {"oci-layout", "index.json", "blobs"}
 
     def test_files_have_the_modes_that_the_user_wants(self, folder: Path, at: Reference, registry: Registry) -> None:
         before = os.umask(0o027)

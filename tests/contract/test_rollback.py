@@ -31,7 +31,7 @@ from ci_automation.flows.publication.past import (
 )
 from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.flows.publication.records import ImmutableTagMoved
-from ci_automation.flows.publication.settle import ChannelMovedBack
+from ci_automation.flows.publication.standing import ChannelMovedBack
 from ci_automation.flows.rollback import NotBack, RollbackRefused, Wish, propose, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flux.artifact import immutable_tag
@@ -137,7 +137,7 @@ class TestGoingBack:
         shown = back(world, reason="webhooks time out")
         assert (at(world), shown.target, shown.base, shown.target_version) == (past, past, newest, PATCH)
         added = set(world.registry.repositories[str(CHANNEL.repository)].manifests) - manifests
-        assert len(added) == 2  # the hold and the record
+        assert len(added) == 3  # the hold on each of the two, and the record
         verify(world.registry, CHANNEL, at(world), OURS)
 
     def test_it_is_recorded_as_a_rollback_from_what_was_there(self, world: World) -> None:
@@ -160,7 +160,8 @@ class TestGoingBack:
         moved = asked.index(("put_manifest", ":production"))
         read_back = ["referrers", "manifest", "blob", "resolve"]
         assert [method for method, _ in asked[written + 1 : moved]] == read_back
-        assert [method for method, _ in asked[moved:]] == ["put_manifest", "resolve", "put_blob", "put_referrer"]
+        after = ["put_manifest", "resolve", "referrers", "put_blob", "put_referrer", "put_blob", "put_referrer"]
+        assert [method for method, _ in asked[moved:]] == after
 
     def test_nothing_is_rendered_or_fetched(self, world: World) -> None:
         world.releases.fetched.clear()
@@ -525,9 +526,10 @@ class TestAgain:
         def die(*_: object) -> None:
             raise Killed
 
-        monkeypatch.setattr("ci_automation.flows.rollback.write_down", die)
-        with pytest.raises(Killed):
-            back(world)
+        with monkeypatch.context() as patch:
+            patch.setattr("ci_automation.flows.publication.records.attach", die)
+            with pytest.raises(Killed):
+                back(world)
         scheduled(world)
         found = [it for it in records.read(world.registry, CHANNEL, at(world), OURS) if it.rolled_back]
         assert [(it.previous, it.recovered) for it in found] == [(left, False), (left, True)]

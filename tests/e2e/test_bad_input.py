@@ -222,7 +222,7 @@ BAD = [
     Bad("links", 10, "unsafe-archive", "hard link", with_layer(packed({COMPONENTS: link()}), "pull", CHANNEL, "out")),
     Bad("tampered", 20, "content-mismatch", "expected sha256:", tampered_blob),
     # Signatures and keys
-    Bad("unsigned base", 10, "not-ours", "is not signed, and nothing proves", unsigned_base),
+    Bad("unsigned base", 10, "not-ours", "is not signed, and no signed record says", unsigned_base),
     Bad("unsigned base, looked at", 10, "unsigned", "is not signed", unsigned_base_looked_at),
     Bad("unsigned base, adopted by nobody", 10, "not-adopted", "was not adopted", unsigned_base_to_adopt),
     Bad("foreign base", 10, "foreign-signature", "another key made it", foreign_base),

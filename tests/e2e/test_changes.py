@@ -221,7 +221,7 @@ class TestAdoption:
         assert (ran.code, "code not-adopted" in ran.err) == (10, True)
         assert desk.state() == before
         ran = desk.ok(*UPDATE, "--adopt", "--yes", "--output", "json")
-        assert (ran.json["signature"], ran.json["healed"]) == ("adopted", False)
+        assert (ran.json["signature"], ran.json["healed"]) == ("adopted", True)
         desk.ok("verify", CHANNEL, *TRUSTED)
         assert desk.ok(*UPDATE, "--output", "json").json["signature"] == "verified"
 

@@ -28,7 +28,7 @@ STEP_KEYS = {
     *("options", "overlay", "release", "proof", "changes", "pinned", "hazards", "pruned", "gates"),
 }
 RESULT_KEYS = {
-    *("name", "artifact", "exitCode", "changed", "version", "digest", "signature", "healed"),
+    *("name", "artifact", "exitCode", "changed", "version", "digest", "signature", "healed", "movedBackChecked"),
     *("published", "waiting", "plan", "releaseNotes"),
 }
 RECORD_KEYS = {
@@ -386,7 +386,13 @@ class TestJson:
         (record,) = entries[0].pop("records")
         assert entries == [{**entry, "signed": key, "channels": ["production"], "holds": []}]
         assert set(record) == RECORD_KEYS
-        said = {"channel": "layout:production", "previous": None, "version": "v2.98.5", "tag": f"v2.98.5-{short}"}
+        identity = (desk.folder / "registry/flux-manifests.id").read_text().strip()
+        said = {
+            "channel": f"layout:{identity}:production",
+            "previous": None,
+            "version": "v2.98.5",
+            "tag": f"v2.98.5-{short}",
+        }
         assert {name: record[name] for name in said} == said
         assert (record["by"], record["proof"]) == (str(signing_key().public.fingerprint), "known")
         assert (record["run"], record["approval"], record["recovered"]) == (None, None, False)

@@ -82,6 +82,13 @@ class InMemoryRegistry:
         self.requests.append(asked)
         return self.repositories[str(reference.repository)]
 
+    def identity(self, reference: Reference) -> str | None:
+        """Return the repository's address."""
+        return str(reference.repository)
+
+    def give_identity(self, reference: Reference) -> None:
+        """Do nothing: the address is the identity."""
+
     def resolve(self, reference: Reference) -> Digest | None:
         """Return the digest of the manifest that `reference` names, or None where there is none."""
         return self._find(self._at("resolve", reference), reference)

@@ -74,7 +74,7 @@ def state(channel: Reference, ports: Ports) -> State:
             found.tags[tag] = str(named)
             found.bundles[str(named)] = len(tuple(bundle.read(ports.registry, channel, named)))
             believed = records.read(ports.registry, channel, named, ports.trusted)
-            found.records[str(named)] = sum(record.is_for(channel) for record in believed)
+            found.records[str(named)] = sum(record.channel == str(channel) for record in believed)
     return found
 
 

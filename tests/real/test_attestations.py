@@ -12,7 +12,7 @@ import pytest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.attestation.provenance import Build, Invocation, Source, provenance
-from ci_automation.attestation.record import Record, channel_name
+from ci_automation.attestation.record import Record
 from ci_automation.attestation.sbom import sbom
 from ci_automation.flows.publication import records, statements
 from ci_automation.flows.publication.attest import attest
@@ -97,7 +97,7 @@ def test_cosign_verifies_what_is_said_and_still_the_artifact(
     ensure_signed(registry, channel, digest, signer, SignatureFormat.LEGACY)
     attest(registry, channel, digest, said, signer)
     record = Record(
-        channel=channel_name(channel),
+        channel=str(channel),
         digest=digest,
         previous=None,
         version=VERSION,

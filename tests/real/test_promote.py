@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.artifact.tree import File, Tree
-from ci_automation.attestation.record import channel_name
 from ci_automation.flows.init import init
 from ci_automation.flows.promote import promote
 from ci_automation.flows.promotion import Promotion
@@ -221,8 +220,8 @@ def test_the_digest_stays_from_the_first_channel_to_the_last(
         verify(own.registry, channel, edge, own.trusted, SignatureFormat.LEGACY)
         assert own.registry.manifest(channel).raw == line.ports[0].registry.manifest(first).raw
         assert kept <= {each.digest for each in own.registry.referrers(channel, edge)}
-        (record,) = (it for it in records.read(own.registry, channel, edge, own.trusted) if it.is_for(channel))
-        assert record.promoted_from == channel_name(line.channels[number - 1])
+        (record,) = (it for it in records.read(own.registry, channel, edge, own.trusted) if it.channel == str(channel))
+        assert record.promoted_from == str(line.channels[number - 1])
         assert (record.previous, record.version) == (others[number - 1], AFTER)
     assert [each.channel for each in line.states()] == [str(edge)] * 3
     both.forget()

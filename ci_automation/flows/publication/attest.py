@@ -7,19 +7,69 @@ the artifact keeps the artifact verified.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib.metadata
+from typing import TYPE_CHECKING, Any
 
+from ci_automation.artifact.digest import Digest
+from ci_automation.attestation import provenance, sbom
+from ci_automation.attestation.provenance import Build, Source
 from ci_automation.attestation.statement import InvalidStatement, Statement, subject_name
+from ci_automation.flux.artifact import SOURCE
+from ci_automation.flux.checksums import BUNDLE
+from ci_automation.flux.inventory import images
+from ci_automation.flux.pins import unpin
 from ci_automation.signing import bundle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flows.publication.publish import Publication
+    from ci_automation.flux.version import Version
     from ci_automation.registry.port import Registry
     from ci_automation.signing.signer import Signer
+
+
+def attest_publication(publication: Publication, signer: Signer, ports: Ports, intent: Intent) -> None:
+    """Attach provenance and a list of the controllers (SBOM), signed by whoever signs the artifact."""
+    ports.say("attaching provenance and SBOM")
+    composed, release = publication.composed, publication.release
+    recipe = composed.recipe
+    build = Build(
+        channel=publication.channel,
+        version=publication.version,
+        options=recipe.options,
+        source=Source(
+            uri=f"{SOURCE}/releases/download/{recipe.version}/{BUNDLE}",
+            archive=Digest.of(release.files.bundle),
+            content=recipe.release,
+            commit=recipe.commit,
+        ),
+        base=publication.base,
+        overlay=recipe.overlay.without(recipe.path).digest(),
+        configuration=intent.config_digest,
+        pins=unpin(recipe.components)[1],
+    )
+    run = provenance.Invocation(
+        policy="approval" if publication.approval else "auto",
+        proof=publication.proof,
+        program=importlib.metadata.version("flux-manifests"),
+        builder=None if isinstance(signer.who, Digest) else signer.who.subject,
+        url=intent.run.url or None,
+        approval=publication.approval,
+    )
+    predicates = {
+        provenance.PREDICATE_TYPE: provenance.provenance(build, run),
+        sbom.PREDICATE_TYPE: _contents(publication.version, recipe.components),
+    }
+    attest(ports.registry, publication.channel, composed.digest, predicates, signer)
+
+
+def _contents(version: Version, components: str) -> dict[str, Any]:
+    """Return the list of the controllers in a components file, with the digests of those that are pinned."""
+    plain, pins = unpin(components)
+    return sbom.sbom(version, images(plain), pins)
 
 
 def attest(

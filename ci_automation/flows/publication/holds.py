@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.attestation.hold import MEDIA_TYPE, HoldStatement, InvalidHold
-from ci_automation.attestation.record import channel_name
 from ci_automation.attestation.statement import subject_name
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.publication import statements
@@ -18,6 +17,7 @@ from ci_automation.policy.hold import Hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Manifest
@@ -60,12 +60,13 @@ def read(registry: Registry, channel: Reference, digest: Digest, trusted: Truste
         NotAnIndex: somebody put something else where the list of referrers has to be.
         TooManyRecords: somebody attached very many.
     """
-    return believed(statements.read(registry, channel, digest, trusted, (MEDIA_TYPE,)), channel)
+    said = statements.read(registry, channel, digest, trusted, (MEDIA_TYPE,))
+    return believed(said, statements.channel_name(registry, channel))
 
 
-def believed(said: Iterable[Said], channel: Reference) -> tuple[Hold, ...]:
-    """Return the holds of `channel` among what somebody trusted said; see `read`."""
-    found = sorted((it for it in stated(said) if it.is_for(channel)), key=lambda it: it.at)
+def believed(said: Iterable[Said], channel: str) -> tuple[Hold, ...]:
+    """Return the holds of the channel with this name among what somebody trusted said; see `read`."""
+    found = [it for it in stated(said) if it.channel == channel and it.digest != it.refused_digest]
     newest = {it.refused_digest: it for it in found}
     holds = (
         Hold(it.refused_version, it.refused_digest, it.at, it.until, it.reason, it.moved) for it in newest.values()
@@ -85,6 +86,12 @@ def stated(said: Iterable[Said]) -> tuple[HoldStatement, ...]:
             if hold.by == each.by:
                 found.append(hold)
     return tuple(sorted(found, key=lambda hold: hold.at))
+
+
+def left_at(said: Iterable[Said], channel: str) -> datetime | None:
+    """Return when a rollback last moved the channel with this name away from the digest, None if none did."""
+    found = [it for it in stated(said) if it.channel == channel and it.digest == it.refused_digest]
+    return max((it.moved or it.at for it in found), default=None)
 
 
 def on_base(channel: Reference, digest: Digest | None, ports: Ports) -> tuple[Hold, ...]:
@@ -110,24 +117,42 @@ def keep(keeping: Keeping, ports: Ports, intent: Intent) -> None:
     missing = [hold for hold in keeping.holds if not _has(present, hold)]
     for hold in missing:
         ports.say(f"holding {hold.version}")
-        statement = HoldStatement(
-            channel=channel_name(channel),
-            digest=digest,
-            refused_version=hold.version,
-            refused_digest=hold.digest,
-            until=hold.until,
-            reason=hold.reason,
-            by=str(signer.who),
-            at=hold.at,
-            run=intent.run.url or None,
-            moved=hold.moved,
-        )
-        bundle = statements.sign(statement.to_statement(subject_name(channel)), signer)
-        statements.attach(registry, channel, keeping.manifest, MEDIA_TYPE, bundle)
+        _attach(keeping.channel, keeping.manifest, hold, signer, ports, intent)
     if missing:
         kept = read(registry, channel, digest, signer.trusted)
         if not all(_has(kept, hold) for hold in missing):
             raise HoldNotKept(channel.at_digest(digest))
+
+
+def mark_left(channel: Reference, left: Manifest, hold: Hold, signer: Signer, ports: Ports, intent: Intent) -> None:
+    """Attach to the digest that a rollback moved `channel` away from that it did, unless that is there.
+
+    Without it only the older digest would tell, and no run reads those: an attacker could move the channel up again.
+
+    Raises:
+        SigningError: it cannot be signed.
+    """
+    said = statements.read(ports.registry, channel, left.digest, signer.trusted, (MEDIA_TYPE,))
+    known = left_at(said, statements.channel_name(ports.registry, channel))
+    if known is None or known < hold.since:
+        _attach(channel, left, hold, signer, ports, intent)
+
+
+def _attach(channel: Reference, manifest: Manifest, hold: Hold, signer: Signer, ports: Ports, intent: Intent) -> None:
+    statement = HoldStatement(
+        channel=statements.channel_name(ports.registry, channel),
+        digest=manifest.digest,
+        refused_version=hold.version,
+        refused_digest=hold.digest,
+        until=hold.until,
+        reason=hold.reason,
+        by=str(signer.who),
+        at=hold.at,
+        run=intent.run.url or None,
+        moved=hold.moved,
+    )
+    bundle = statements.sign(statement.to_statement(subject_name(channel)), signer)
+    statements.attach(ports.registry, channel, manifest, MEDIA_TYPE, bundle)
 
 
 def _has(present: Sequence[Hold], wanted: Hold) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.history import immutable_references
-from ci_automation.flows.publication import records
+from ci_automation.flows.publication import records, statements
 from ci_automation.flows.publication.records import ImmutableTagMoved
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import Version
@@ -144,8 +144,7 @@ def _last_of(channel: Reference, version: Version, found: dict[Digest, str], por
 def _records(channel: Reference, digest: Digest, ports: Ports) -> tuple[Record, ...]:
     if ports.trusted is None:
         return ()
-    found = records.read(ports.registry, channel, digest, ports.trusted)
-    return tuple(record for record in found if record.is_for(channel))
+    return records.of_channel(ports.registry, channel, digest, ports.trusted)
 
 
 def prove(channel: Reference, digest: Digest, ports: Ports, trusted: Trusted) -> Past:
@@ -159,7 +158,8 @@ def prove(channel: Reference, digest: Digest, ports: Ports, trusted: Trusted) ->
         ForeignSignature: somebody else signed it.
     """
     found = records.read(ports.registry, channel, digest, trusted)
-    here = any(record.is_for(channel) for record in found)
+    name = statements.channel_name(ports.registry, channel)
+    here = any(record.channel == name for record in found)
     if found and not here:
         raise NotOfThisChannel(channel, digest, tuple(sorted({record.channel for record in found})))
     try:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Self
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import Conflict, SigningError, VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, accept_both
-from ci_automation.flows.publication import holds
+from ci_automation.flows.publication import holds, records
+from ci_automation.flows.publication.attest import attest_publication
 from ci_automation.flows.publication.holds import Keeping
-from ci_automation.flows.publication.settle import attest_publication, record
+from ci_automation.flows.publication.recording import sign_publication
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing.cluster import judge
@@ -112,9 +113,12 @@ class Publication:
     clusters_run: Version | None = None  # the Flux that will read it first: that of the base
     approval: Approval | None = None
     holds: tuple[Hold, ...] = ()  # on the base, and still of weight
+    recovered: bool = False  # an earlier run moved the channel, and wrote no record
 
     @classmethod
-    def of(cls, channel: Reference, rendered: Rendered, approval: Approval | None = None) -> Self:
+    def of(
+        cls, channel: Reference, rendered: Rendered, approval: Approval | None = None, *, recovered: bool = False
+    ) -> Self:
         """Return the publication of a planned step."""
         step = rendered.step
         return cls(
@@ -127,6 +131,7 @@ class Publication:
             clusters_run=step.old_version,
             approval=approval,
             holds=rendered.after.holds,
+            recovered=recovered,
         )
 
 
@@ -160,20 +165,26 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
     require_signer(ports, intent)
     registry, channel, composed = ports.registry, publication.channel, publication.composed
     target = composed.digest
+    if publication.base is None:
+        registry.give_identity(channel)
     ports.say(f"pushing {target}")
     registry.put_blob(channel, composed.layer)
     registry.put_blob(channel, CONFIG_BLOB)
     registry.put_manifest(channel.at_digest(target), composed.manifest)
+    signed_record = None
     if ports.signer is not None:
         ports.say("signing it, and verifying the signature as a cluster would")
         ensure_signed(registry, channel, target, ports.signer, intent.signature_format)
         if intent.attestations:
             attest_publication(publication, ports.signer, ports, intent)
         _check_clusters(publication, ports.signer, ports, intent)
+        signed_record = sign_publication(publication, ports.signer, ports, intent)
     _keep_holds(publication, ports, intent)
     tag_for_ever(channel, publication.version, composed.manifest, ports)
     move(channel, publication.base, composed.manifest, ports)
-    record(publication, ports, intent)
+    if signed_record is not None:
+        ports.say("recording it")
+        records.attach(registry, channel, composed.manifest, signed_record)
 
 
 def _keep_holds(publication: Publication, ports: Ports, intent: Intent) -> None:
@@ -240,7 +251,7 @@ def move(channel: Reference, base: Digest | None, manifest: Manifest, ports: Por
     """
     registry, target = ports.registry, manifest.digest
     if (now := registry.resolve(channel)) == target:
-        return  # another run with the same target was faster; the next one looks whether it wrote its record
+        return  # an earlier run, or a faster one with the same target, moved it
     if now != base:
         raise ChannelMoved(channel, base, now)
     ports.say(f"moving {channel}")

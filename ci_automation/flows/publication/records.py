@@ -6,14 +6,14 @@ for a signature; in it is a Sigstore bundle over the statement. No cluster needs
 
 from __future__ import annotations
 
-import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.attestation.record import MEDIA_TYPE, InvalidRecord, Record
 from ci_automation.attestation.statement import subject_name
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.publication import holds, statements
-from ci_automation.flux.version import InvalidVersion, Version
+from ci_automation.flows.publication import statements
+from ci_automation.flux.artifact import immutable_version
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.publication.statements import Said
+    from ci_automation.flux.version import Version
+    from ci_automation.policy.hold import Hold
     from ci_automation.registry.port import Registry
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
-
-_IMMUTABLE = re.compile(r"(?P<version>v.+)-(?P<digest>[0-9a-f]{12})")
 
 
 class ImmutableTagMoved(VerificationFailed):
@@ -44,8 +44,21 @@ def write(registry: Registry, channel: Reference, manifest: Manifest, record: Re
     Raises:
         SigningError: it cannot be signed.
     """
-    bundle = statements.sign(record.to_statement(subject_name(channel)), signer)
-    statements.attach(registry, channel, manifest, MEDIA_TYPE, bundle)
+    attach(registry, channel, manifest, sign(record, channel, signer))
+
+
+def sign(record: Record, channel: Reference, signer: Signer) -> bytes:
+    """Return a signed record.
+
+    Raises:
+        SigningError: it cannot be signed.
+    """
+    return statements.sign(record.to_statement(subject_name(channel)), signer)
+
+
+def attach(registry: Registry, channel: Reference, manifest: Manifest, signed: bytes) -> None:
+    """Attach a signed record to the artifact with this manifest. The blob `CONFIG_BLOB` must be in the repository."""
+    statements.attach(registry, channel, manifest, MEDIA_TYPE, signed)
 
 
 def read(registry: Registry, reference: Reference, digest: Digest, trusted: Trusted) -> tuple[Record, ...]:
@@ -72,36 +85,46 @@ def believed(said: Iterable[Said]) -> tuple[Record, ...]:
     return tuple(sorted(found, key=lambda record: record.at))
 
 
-def superseded_by(
-    registry: Registry, channel: Reference, digest: Digest, version: Version, trusted: Trusted, tags: Collection[str]
-) -> Record | None:
-    """Return the record of where `channel` was last, after it had been at `digest`, which is of `version`.
+def of_channel(registry: Registry, channel: Reference, digest: Digest, trusted: Trusted) -> tuple[Record, ...]:
+    """Return the records of `digest` that say that `channel` moved there, the oldest first; see `read`."""
+    name = statements.channel_name(registry, channel)
+    return tuple(record for record in read(registry, channel, digest, trusted) if record.channel == name)
 
-    If there is one, somebody without a key moved the channel back to what was signed once: nothing may be built on
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a channel is: its digest and version, the newest record of it there, and the newest hold on it there."""
+
+    channel: Reference
+    digest: Digest
+    version: Version
+    record: Record | None
+    hold: Hold | None
+
+
+def superseded_by(registry: Registry, place: Place, tags: Collection[str], trusted: Trusted) -> Record | None:
+    """Return the record of where the channel was last, after it had been at this place.
+
+    If there is one, an attacker without a key moved the channel back to what was signed once: nothing may be built on
     that. Only digests that immutable tags of the same or a higher version name are looked at, which is none in a
-    repository whose channel has its newest. A move back of ours (`rollback`) has a newer record of its own, or, where
-    the run had no time for that, at least the hold that it wrote before.
+    repository whose channel has its newest. A move back of ours (`rollback`) has a newer record of its own, or, if the
+    run had no time for that, at least the hold that it wrote before.
 
     Raises:
         ImmutableTagMoved: a tag hides such a digest.
-        NotAnIndex, TooManyRecords: somebody hides the records of one.
+        NotAnIndex, TooManyRecords: an attacker hides the records of one.
     """
-    later = {tag: found for tag in tags if (found := _stated(tag)) and found >= version}
-    later = {tag: found for tag, found in later.items() if not tag.endswith(digest.short)}
-    if not later:
-        return None
-    own, after = _latest(registry, channel, digest, trusted), []
-    for tag, found in later.items():
-        other = registry.resolve(channel.at_tag(tag))
-        if other is None:
+    after = []
+    for tag in tags:
+        found = immutable_version(tag)
+        if found is None or found < place.version or tag.endswith(place.digest.short):
             continue
-        if not tag.endswith(other.short):
-            raise ImmutableTagMoved(channel.at_tag(tag), other)
-        record = _latest(registry, channel, other, trusted)
-        if record is not None and _is_later(record, own, digest, higher=found > version):
+        other = _named(registry, place.channel.at_tag(tag))
+        record = _latest(registry, place.channel, other, trusted) if other else None
+        if record is not None and _is_later(record, place, higher=found > place.version):
             after.append(record)
-    if after and (held := holds.read(registry, channel, digest, trusted)):
-        after = [record for record in after if record.at > held[-1].at]
+    if place.hold is not None:
+        after = [record for record in after if record.at > place.hold.at]
     return max(after, key=lambda record: record.at, default=None)
 
 
@@ -110,42 +133,38 @@ def newest(registry: Registry, channel: Reference, trusted: Trusted) -> Record |
 
     Raises:
         ImmutableTagMoved: a tag hides a digest.
-        NotAnIndex, TooManyRecords: somebody hides the records of one.
+        NotAnIndex, TooManyRecords: an attacker hides the records of one.
     """
     found: list[Record] = []
     for tag in registry.tags(channel):
-        if _stated(tag) is None or (digest := registry.resolve(channel.at_tag(tag))) is None:
+        if immutable_version(tag) is None or (digest := _named(registry, channel.at_tag(tag))) is None:
             continue
-        if not tag.endswith(digest.short):
-            raise ImmutableTagMoved(channel.at_tag(tag), digest)
         if (record := _latest(registry, channel, digest, trusted)) is not None:
             found.append(record)
     followed = {record.previous for record in found}
     return max(found, key=lambda record: (record.at, record.digest not in followed), default=None)
 
 
-def _is_later(record: Record, own: Record | None, digest: Digest, *, higher: bool) -> bool:
-    """Return whether the channel was where `record` says after it was at `digest`, whose latest record is `own`.
+def _named(registry: Registry, tag: Reference) -> Digest | None:
+    """Return the digest behind an immutable tag, None if the tag is gone."""
+    digest = registry.resolve(tag)
+    if digest is not None and not str(tag.tag).endswith(digest.short):
+        raise ImmutableTagMoved(tag, digest)
+    return digest
 
-    Without one of its own, only a higher version or the chain of previous digests tells: a run that published the same
-    version anew, with other options, may have ended before it wrote its record.
+
+def _is_later(record: Record, place: Place, *, higher: bool) -> bool:
+    """Return whether the channel was where `record` says after it was at `place`.
+
+    Without a record of the place only a higher version or the chain of previous digests tells: a run that published the
+    same version anew, with other options, may have ended before it wrote its record.
     """
-    follows = record.previous == digest
+    own, follows = place.record, record.previous == place.digest
     if own is None:
         return follows or higher
     return record.at > own.at or (record.at == own.at and follows and own.previous != record.digest)
 
 
 def _latest(registry: Registry, channel: Reference, digest: Digest, trusted: Trusted) -> Record | None:
-    records = [record for record in read(registry, channel, digest, trusted) if record.is_for(channel)]
-    return records[-1] if records else None
-
-
-def _stated(tag: str) -> Version | None:
-    """Return the version in an immutable tag, in which `_` stands for `+`, or None where it is another tag."""
-    if (match := _IMMUTABLE.fullmatch(tag)) is None:
-        return None
-    try:
-        return Version.parse(match["version"].replace("_", "+"))
-    except InvalidVersion:
-        return None
+    found = of_channel(registry, channel, digest, trusted)
+    return found[-1] if found else None

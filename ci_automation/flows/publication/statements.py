@@ -51,6 +51,11 @@ class Said:
     statement: Statement
 
 
+def channel_name(registry: Registry, channel: Reference) -> str:
+    """Return what records and holds call a channel: the identity of its repository, and its tag."""
+    return f"{registry.identity(channel) or 'layout'}:{channel.tag}"
+
+
 def attach(registry: Registry, channel: Reference, manifest: Manifest, kind: str, bundle: bytes) -> None:
     """Attach a signed statement to the artifact with this manifest. `CONFIG_BLOB` must be in the repository."""
     registry.put_blob(channel, bundle)

@@ -15,7 +15,6 @@ from ci_automation.attestation.record import (
     Approval,
     InvalidRecord,
     Record,
-    channel_name,
     format_time,
     parse_time,
 )
@@ -26,7 +25,7 @@ from ci_automation.flux.version import Version
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux:production")
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 RECORD = Record(
-    channel=channel_name(CHANNEL),
+    channel=str(CHANNEL),
     digest=Digest.of(b"target"),
     previous=Digest.of(b"base"),
     version=Version.parse("v2.9.4"),
@@ -128,23 +127,3 @@ def test_a_time_without_a_zone_is_none() -> None:
 def test_times_are_written_in_utc_and_keep_their_instant(moment: datetime) -> None:
     assert format_time(moment).endswith("Z")
     assert parse_time(format_time(moment)) == moment
-
-
-@pytest.mark.parametrize(
-    ("other", "same"),
-    [
-        pytest.param("oci://ghcr.io/acme/flux:production", True, id="itself"),
-        pytest.param("oci://ghcr.io/acme/flux:staging", False, id="another tag"),
-        pytest.param("oci://ghcr.io/acme/other:production", False, id="another repository"),
-        pytest.param("layout:production:production", False, id="a folder"),
-    ],
-)
-def test_a_record_is_for_one_channel(other: str, same: bool) -> None:
-    assert RECORD.is_for(Reference.parse(other)) is same
-
-
-def test_a_layout_directory_may_be_moved() -> None:
-    record = replace(RECORD, channel=channel_name(Reference.parse("layout:registry:production")))
-    assert record.is_for(Reference.parse("layout:/srv/registry:production"))
-    assert not record.is_for(Reference.parse("layout:registry:staging"))
-    assert not record.is_for(CHANNEL)

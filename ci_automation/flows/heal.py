@@ -1,0 +1,70 @@
+"""Signing a channel again that has lost its signature, if a record says that we published what it has (ADR 0005)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import VerificationFailed
+from ci_automation.flows.carry_out import vouch_for
+from ci_automation.flows.observe import look_at
+from ci_automation.flows.planning import Planned, make_plan
+from ci_automation.flows.publication import records
+from ci_automation.flows.publication.publish import require_signer
+from ci_automation.flows.publication.standing import standing_of
+from ci_automation.signing.verify import Unsigned
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.attestation.record import Record
+    from ci_automation.flows.observe import Observed
+    from ci_automation.flows.ports import Intent, Ports
+
+
+class NotOurs(VerificationFailed):
+    """A channel is not signed, and no signed record says that we published what it has."""
+
+    hint = (
+        "Nothing was signed. Find out who wrote it: `history` lists what is signed. "
+        "If it is yours, take it over with --adopt, which shows every file first."
+    )
+
+    def __init__(self, observed: Observed) -> None:
+        super().__init__(
+            f"{observed.channel} is not signed, and no signed record says that {observed.digest} was published to it"
+        )
+
+
+def plan_healed(channel: Reference, ports: Ports, intent: Intent) -> tuple[Planned, bool]:
+    """Return the plan for `channel`, and whether its present digest had to be signed before.
+
+    Raises:
+        NotOurs: it is not signed, and the channel's newest record is not about it.
+        ForeignSignature: somebody else signed it.
+        NotAdopted: a person was asked, and did not say yes.
+    """
+    require_signer(ports, intent)
+    try:
+        return make_plan(channel, ports, intent), False
+    except Unsigned:
+        observed = look_at(channel, ports)
+        record = _record_of(observed, ports)
+        if ports.signer is None or record is None:
+            raise NotOurs(observed) from None
+        vouch_for(observed, record.version, ports.signer, ports, intent)
+        return make_plan(channel, ports, intent), True
+
+
+def _record_of(observed: Observed, ports: Ports) -> Record | None:
+    """Return the channel's newest record, if it is about what the channel has.
+
+    Signing a digest that no record covers would publish it, past every gate. A directory without an identity has
+    records that may be those of another directory.
+    """
+    registry, channel = ports.registry, observed.channel
+    if ports.trusted is None or registry.identity(channel) is None:
+        return None
+    standing = standing_of(observed, ports)
+    if standing.record is None or standing.left is not None:
+        return None
+    last = records.newest(registry, channel, ports.trusted)
+    return last if last is not None and last.digest == observed.digest else None

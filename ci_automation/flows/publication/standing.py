@@ -1,0 +1,150 @@
+"""Whether a channel is where it belongs: what signed records and holds say of the digest that it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ci_automation.attestation.hold import MEDIA_TYPE as HOLD
+from ci_automation.attestation.record import MEDIA_TYPE as RECORD
+from ci_automation.errors import VerificationFailed
+from ci_automation.flows.observe import ChannelMoved, Trust
+from ci_automation.flows.publication import holds, records, statements
+from ci_automation.flows.publication.adopt import adopt
+
+if TYPE_CHECKING:
+    from ci_automation.attestation.record import Record
+    from ci_automation.flows.observe import Observed
+    from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flux.version import Version
+    from ci_automation.policy.hold import Hold
+    from ci_automation.signing.trust import Trusted
+
+_ADOPT = "If it was you, use --adopt, which shows every file first."
+
+
+class ChannelMovedBack(VerificationFailed):
+    """A channel points at a digest that it had left: an old one that is signed, and no longer wanted."""
+
+    def __init__(self, observed: Observed, later: Record | datetime) -> None:
+        channel = observed.channel
+        if isinstance(later, datetime):
+            moved = f"hold says that it was rolled back from there at {later:%Y-%m-%d %H:%M} UTC"
+            back = "`history` shows where the rollback led"
+        else:
+            moved = (
+                f"record says that it was moved on to {later.digest} ({later.version}) at {later.at:%Y-%m-%d %H:%M} UTC"
+            )
+            back = f"to go on from where it was, let {channel.tag} point at {later.digest} again"
+        super().__init__(f"{channel} is at {observed.digest}, and a signed {moved}")
+        self.hint = f"Nothing was built on it. Find out who moved the channel back; {back}. {_ADOPT}"
+
+
+class PublishedElsewhere(VerificationFailed):
+    """A channel points at a digest that was published to other channels, and never to this one."""
+
+    def __init__(self, observed: Observed, others: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{observed.channel} is at {observed.digest}, which was published to {', '.join(others)} and not to this "
+            "channel"
+        )
+        self.hint = (
+            "Nothing was built on it or recorded. Find out who moved the channel there. `promote` finishes a promotion "
+            f"that was interrupted. {_ADOPT}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What trusted signers said of the digest that a channel has.
+
+    `record` is the newest record of this channel about it, `others` the channels that it was published to if there is
+    none. `rolled_back` is the newest hold on it if no record is as new: the rollback that wrote it wrote no record.
+    `left` is when a rollback moved the channel away from it, if no record is newer. `tags` are the repository's.
+    """
+
+    record: Record | None = None
+    others: tuple[str, ...] = ()
+    rolled_back: Hold | None = None
+    left: datetime | None = None
+    holds: tuple[Hold, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+def standing_of(observed: Observed, ports: Ports) -> Standing:
+    """Return what trusted signers said of the digest that a channel has; nothing if nobody is trusted.
+
+    Raises:
+        NotAnIndex, TooManyRecords: an attacker hides some of it.
+    """
+    if ports.trusted is None:
+        return Standing()
+    registry, channel = ports.registry, observed.channel
+    said = statements.read(registry, channel, observed.digest, ports.trusted, (RECORD, HOLD))
+    name = statements.channel_name(registry, channel)
+    found = records.believed(said)
+    own = [record for record in found if record.channel == name]
+    record = own[-1] if own else None
+    others = () if own else tuple(sorted({record.channel for record in found}))
+    held, left = holds.believed(said, name), holds.left_at(said, name)
+    newest = max(held, key=lambda hold: hold.since, default=None)
+    return Standing(
+        record=record,
+        others=others,
+        rolled_back=newest if newest and record and newest.since > record.at else None,
+        left=left if left and not (record and record.at > left) else None,
+        holds=held,
+        tags=registry.tags(channel),
+    )
+
+
+def problem_of(observed: Observed, version: Version, standing: Standing, ports: Ports) -> VerificationFailed | None:
+    """Return why a channel, which has `version`, is not where it belongs; None if nothing speaks against it.
+
+    Raises:
+        ImmutableTagMoved, NotAnIndex, TooManyRecords: an attacker hides a part of the channel's past.
+    """
+    if ports.trusted is None:
+        return None
+    if standing.others:
+        return PublishedElsewhere(observed, standing.others)
+    if standing.left is not None:
+        return ChannelMovedBack(observed, standing.left)
+    later = _superseding(observed, version, standing, ports, ports.trusted)
+    return ChannelMovedBack(observed, later) if later else None
+
+
+def _superseding(
+    observed: Observed, version: Version, standing: Standing, ports: Ports, trusted: Trusted
+) -> Record | None:
+    hold = standing.holds[-1] if standing.holds else None
+    place = records.Place(observed.channel, observed.digest, version, standing.record, hold)
+    return records.superseded_by(ports.registry, place, standing.tags, trusted)
+
+
+def in_place(
+    observed: Observed, version: Version, ports: Ports, intent: Intent, *, approved: bool = False
+) -> tuple[Observed, Standing]:
+    """Return a channel, which has `version`, with its standing, if it is where it belongs or a person adopts it.
+
+    A person who `approved` this very digest for this channel is word enough that it belongs there.
+
+    Raises:
+        ChannelMovedBack: signed statements say that it had left this digest.
+        PublishedElsewhere: signed records say that the digest is another channel's.
+        NotAdopted: a person was asked, and did not say yes.
+    """
+    standing = standing_of(observed, ports)
+    if observed.trust is Trust.ADOPTED:
+        return observed, standing
+    if approved:
+        standing = replace(standing, others=())
+    problem = problem_of(observed, version, standing, ports)
+    if problem is None:
+        return observed, standing
+    if (now := ports.registry.resolve(observed.channel)) != observed.digest:  # it was us who were slow
+        raise ChannelMoved(observed.channel, observed.digest, now)
+    if not intent.adopt:
+        raise problem
+    return adopt(observed, str(problem), ports, intent), replace(standing, others=())

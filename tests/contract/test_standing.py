@@ -1,0 +1,370 @@
+"""Whether a channel is where it belongs: what is recorded, and what an attacker without a key does not get."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from ci_automation.artifact.manifest import CONFIG_BLOB
+from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.tree import File, Tree
+from ci_automation.flows.apply import apply
+from ci_automation.flows.heal import NotOurs
+from ci_automation.flows.history import history
+from ci_automation.flows.init import init
+from ci_automation.flows.planning import make_plan
+from ci_automation.flows.publication import records
+from ci_automation.flows.publication.standing import ChannelMovedBack, PublishedElsewhere
+from ci_automation.flows.rollback import Wish, propose, roll_back
+from ci_automation.flows.update import update
+from ci_automation.flows.verify import verify
+from ci_automation.flux.artifact import immutable_tag
+from ci_automation.policy.freeze import Freeze
+from ci_automation.policy.model import STEPS, Action, MinorStep, Policy, SignatureFormat
+from ci_automation.registry import open_registry
+from ci_automation.registry.layout import IDENTITY
+from ci_automation.signing.signer import KeySigner
+from ci_automation.signing.trust import TrustedKeys
+from ci_automation.signing.verify import Unsigned, ensure_signed
+from tests.contract.test_flows_trust import EVERY, at, forget_records, forget_signature, made, plant, signatures
+from tests.fakes.registry import InMemoryRegistry
+from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, signing_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from ci_automation.artifact.digest import Digest
+
+OURS = TrustedKeys((signing_key().public,))
+STAGING = CHANNEL.at_tag("staging")
+AUTO = Policy(actions=dict.fromkeys(STEPS, Action.AUTO), escalate=frozenset())
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def world() -> World:
+    """Return a channel that has the oldest release, with a record."""
+    world = World()
+    init(CHANNEL, OLD, later(world, 0), intent(overlay=OVERLAY))
+    return world
+
+
+def point(world: World, digest: Digest) -> None:
+    """Let an attacker point the channel at a digest of the repository."""
+    world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(digest)))
+
+
+def moves(world: World, digest: Digest) -> list[str]:
+    """Return which channels have a record of a digest."""
+    return [record.channel for record in records.read(world.registry, CHANNEL, digest, OURS)]
+
+
+def later(world: World, hours: int, **changes: Any) -> Any:
+    """Return the ports of a run that many hours later."""
+    return replace(world.ports(), clock=lambda: NOW + hours * HOUR, **changes)
+
+
+class TestTheNextReleaseUnderTheChannel:
+    """An attacker renders what the next run would publish, and points the channel at it, unsigned."""
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            pytest.param({}, id="allowed now"),
+            pytest.param({"paused": True}, id="paused"),
+            pytest.param(
+                {"policy": replace(Policy(), freeze=(Freeze("0 0 * * *", timedelta(days=2), ZoneInfo("UTC")),))},
+                id="frozen",
+            ),
+            pytest.param(
+                {"policy": replace(Policy(), min_release_age=dict.fromkeys(STEPS, timedelta(days=10_000)))}, id="young"
+            ),
+            pytest.param({"policy": replace(AUTO, minor_step=MinorStep.NEXT)}, id="one minor at a time"),
+        ],
+    )
+    @pytest.mark.parametrize("version", [PATCH, MINOR], ids=str)
+    def test_is_not_signed(self, world: World, version: Any, changes: dict[str, Any]) -> None:
+        planted = plant(world, made(version))
+        before = signatures(world)
+        with pytest.raises(NotOurs, match=str(planted)):
+            update(CHANNEL, world.ports(), intent(**changes))
+        assert (signatures(world), at(world)) == (before, planted)
+        with pytest.raises(Unsigned):
+            make_plan(CHANNEL, world.ports(), intent())
+
+
+class TestAdoption:
+    """Whatever is signed for a channel leaves a signature, an immutable tag and a record."""
+
+    @pytest.fixture
+    def planted(self, world: World) -> Digest:
+        return plant(world, made(PATCH, Tree((*OVERLAY.files[1:], File("new.yaml", b"a: 1\n")))))
+
+    @pytest.mark.parametrize("policy", [EVERY, Policy()], ids=["nothing is newer", "and the next patch is published"])
+    def test_leaves_all_three_and_says_who(self, world: World, planted: Digest, policy: Policy) -> None:
+        run = replace(intent().run, url="https://github.com/acme/fleet/actions/runs/7", actor="octocat")
+        update(CHANNEL, world.ports(), intent(adopt=True, policy=policy, run=run))
+        (record,) = records.read(world.registry, CHANNEL, planted, OURS)
+        assert (record.adopted, record.version, record.recovered, record.proof) == (True, PATCH, False, None)
+        assert record.approval is not None
+        assert (record.approval.by, record.approval.how) == ("octocat", "--adopt")
+        assert world.registry.resolve(CHANNEL.at_tag(immutable_tag(PATCH, planted))) == planted
+        assert verify(CHANNEL.at_digest(planted), world.ports(), intent()).problem is None
+        shown = next(entry for entry in history(CHANNEL, world.ports()).entries if entry.digest == planted)
+        assert (shown.version, shown.tag) == (PATCH, immutable_tag(PATCH, planted))
+
+    def test_can_be_rolled_back_to_by_its_version(self, world: World, planted: Digest) -> None:
+        update(CHANNEL, later(world, 1), intent(adopt=True, policy=EVERY))
+        plan = make_plan(CHANNEL, later(world, 2), intent()).plan
+        apply(plan, {plan.steps[0].target}, later(world, 2), intent())
+        assert at(world) != planted
+        roll_back(propose(CHANNEL, Wish(str(PATCH)), later(world, 3), intent()), later(world, 3), intent())
+        assert at(world) == planted
+
+    def test_a_later_move_back_to_before_it_is_noticed(self, world: World, planted: Digest) -> None:
+        (first,) = (e.digest for e in history(CHANNEL, world.ports()).entries if e.version == OLD)
+        update(CHANNEL, later(world, 1), intent(adopt=True, policy=EVERY))
+        point(world, first)
+        with pytest.raises(ChannelMovedBack, match=str(planted)):
+            update(CHANNEL, later(world, 2), intent(policy=EVERY))
+
+    def test_it_is_adopted_once(self, world: World, planted: Digest) -> None:
+        update(CHANNEL, later(world, 1), intent(adopt=True, policy=EVERY))
+        assert update(CHANNEL, later(world, 2), intent(policy=EVERY)).trust == "verified"
+        assert at(world) == planted
+
+
+def test_the_foreign_base_of_the_first_publication_is_kept_and_can_be_rolled_back_to() -> None:
+    world = World()
+    foreign = plant(world, made(OLD))
+    ensure_signed(world.registry, CHANNEL, foreign, KeySigner(signing_key()), SignatureFormat.LEGACY)
+    assert update(CHANNEL, later(world, 1), intent()).done == 1
+    assert world.registry.resolve(CHANNEL.at_tag(immutable_tag(OLD, foreign))) == foreign
+    roll_back(propose(CHANNEL, Wish(str(OLD)), later(world, 2), intent()), later(world, 2), intent())
+    assert at(world) == foreign
+
+
+class TestTheDigestOfAnotherChannel:
+    """An attacker points production at what staging has: the same repository, the same signer."""
+
+    @pytest.fixture
+    def staged(self, world: World) -> Digest:
+        init(STAGING, OLD, later(world, 0), intent(overlay=Tree(OVERLAY.files[:1])))
+        update(STAGING, later(world, 1), intent())
+        digest = world.registry.resolve(STAGING)
+        assert digest is not None
+        point(world, digest)
+        return digest
+
+    @pytest.mark.parametrize("policy", [Policy(), EVERY], ids=["something is newer", "nothing is newer"])
+    def test_is_not_recorded_for_this_one(self, world: World, staged: Digest, policy: Policy) -> None:
+        before = signatures(world)
+        with pytest.raises(PublishedElsewhere, match=str(STAGING)) as refusal:
+            update(CHANNEL, later(world, 2), intent(policy=policy))
+        assert (signatures(world), moves(world, staged), at(world)) == (before, [str(STAGING)], staged)
+        assert refusal.value.exit_code == 10
+
+    def test_even_if_the_policy_would_lead_to_it(self, world: World) -> None:
+        init(STAGING, OLD, later(world, 0), intent(overlay=OVERLAY))
+        update(STAGING, later(world, 1), intent())
+        digest = world.registry.resolve(STAGING)
+        assert digest is not None
+        point(world, digest)
+        with pytest.raises(PublishedElsewhere):
+            update(CHANNEL, later(world, 2), intent())
+        assert moves(world, digest) == [str(STAGING)]
+
+    def test_is_told_by_verify_and_by_a_plan(self, world: World, staged: Digest) -> None:
+        assert at(world) == staged
+        assert isinstance(verify(CHANNEL, world.ports(), intent()).problem, PublishedElsewhere)
+        assert verify(STAGING, world.ports(), intent()).problem is None
+        with pytest.raises(PublishedElsewhere):
+            make_plan(CHANNEL, world.ports(), intent())
+
+    def test_can_be_adopted(self, world: World, staged: Digest) -> None:
+        update(CHANNEL, later(world, 2), intent(adopt=True, policy=EVERY))
+        assert moves(world, staged) == [str(STAGING), str(CHANNEL)]
+        assert update(CHANNEL, later(world, 3), intent(policy=EVERY)).trust == "verified"
+
+
+class TestARecordThatIsMissing:
+    """A digest without any record gets one only if the newest record and today's policy lead to it."""
+
+    @pytest.fixture
+    def patched(self, world: World) -> Digest:
+        update(CHANNEL, later(world, 1), intent())
+        digest = at(world)
+        forget_records(world, digest)
+        return digest
+
+    def test_is_written_if_they_do(self, world: World, patched: Digest) -> None:
+        update(CHANNEL, later(world, 2), intent())
+        (record,) = records.read(world.registry, CHANNEL, patched, OURS)
+        assert (record.recovered, record.approval) == (True, None)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            pytest.param({"paused": True}, id="paused"),
+            pytest.param({"policy": EVERY}, id="never"),
+            pytest.param(
+                {"policy": replace(Policy(), min_release_age=dict.fromkeys(STEPS, timedelta(days=10_000)))}, id="young"
+            ),
+        ],
+    )
+    def test_is_not_written_if_the_policy_does_not(
+        self, world: World, patched: Digest, changes: dict[str, Any]
+    ) -> None:
+        update(CHANNEL, later(world, 2), intent(**changes))
+        assert moves(world, patched) == []
+
+    def test_is_not_written_for_a_minor_that_nobody_approved(self, world: World) -> None:
+        update(CHANNEL, later(world, 1), intent())
+        before = at(world)
+        plan = make_plan(CHANNEL, later(world, 2), intent()).plan
+        target = plan.steps[0].target
+        apply(plan, {target}, later(world, 2), intent())
+        forget_records(world, target)
+        update(CHANNEL, later(world, 3), intent())
+        assert (moves(world, target), at(world)) == ([], target)
+        assert moves(world, before) == [str(CHANNEL)]
+
+    def test_is_written_with_the_approval_by_the_run_that_has_it(self, world: World) -> None:
+        update(CHANNEL, later(world, 1), intent())
+        plan = make_plan(CHANNEL, later(world, 2), intent()).plan
+        target = plan.steps[0].target
+        apply(plan, {target}, later(world, 2), intent())
+        forget_records(world, target)
+        apply(plan, set(), later(world, 3), intent())
+        assert moves(world, target) == []
+        apply(plan, {target}, later(world, 4), intent())
+        (record,) = records.read(world.registry, CHANNEL, target, OURS)
+        assert (record.recovered, record.approval and record.approval.how) == (True, "--approve")
+
+
+class TestWithinTheNewestVersion:
+    """The channel has the newest release with a new overlay, and is moved back to the same release with the old one."""
+
+    @pytest.fixture
+    def old(self, world: World) -> Digest:
+        update(CHANNEL, later(world, 1), intent(policy=AUTO))
+        before, smaller = at(world), Tree(OVERLAY.files[:1])
+        plan = make_plan(CHANNEL, later(world, 2), intent(overlay=smaller)).plan
+        apply(plan, {plan.steps[-1].target}, later(world, 2), intent(overlay=smaller))
+        assert at(world) != before
+        point(world, before)
+        return before
+
+    def test_an_update_with_nothing_to_do_notices(self, world: World, old: Digest) -> None:
+        with pytest.raises(ChannelMovedBack):
+            update(CHANNEL, later(world, 3), intent())
+        assert at(world) == old
+
+    def test_verify_notices_on_the_channel_alone(self, world: World, old: Digest) -> None:
+        assert isinstance(verify(CHANNEL, world.ports(), intent()).problem, ChannelMovedBack)
+        assert verify(CHANNEL.at_digest(old), world.ports(), intent()).problem is None
+        immutable = CHANNEL.at_tag(immutable_tag(MINOR, old))
+        assert verify(immutable, world.ports(), intent()).problem is None
+
+
+class TestUpAgainAfterARollback:
+    """The channel was rolled back, and an attacker points it at the refused digest again, which is signed."""
+
+    @pytest.fixture
+    def refused(self, world: World) -> Digest:
+        update(CHANNEL, later(world, 1), intent())
+        digest = at(world)
+        roll_back(propose(CHANNEL, Wish(str(OLD)), later(world, 2), intent()), later(world, 2), intent())
+        point(world, digest)
+        return digest
+
+    @pytest.mark.parametrize("policy", [Policy(), EVERY], ids=["something is newer", "nothing is newer"])
+    def test_is_noticed(self, world: World, refused: Digest, policy: Policy) -> None:
+        with pytest.raises(ChannelMovedBack, match="rolled back"):
+            update(CHANNEL, later(world, 3), intent(policy=policy))
+        assert isinstance(verify(CHANNEL, world.ports(), intent()).problem, ChannelMovedBack)
+        assert at(world) == refused
+
+    def test_is_no_alarm_if_it_was_published_again(self, world: World, refused: Digest) -> None:
+        roll_back(propose(CHANNEL, Wish(str(OLD)), later(world, 4), intent(adopt=True)), later(world, 4), intent())
+        until = Wish(str(OLD), until=NOW - HOUR)
+        roll_back(propose(CHANNEL, until, later(world, 5), intent()), later(world, 5), intent())
+        assert update(CHANNEL, later(world, 6), intent()).done == 1
+        assert at(world) == refused
+        assert update(CHANNEL, later(world, 7), intent(policy=EVERY)).trust == "verified"
+
+
+class TestLayouts:
+    """Each directory has an identity of its own, which its records and holds name."""
+
+    @staticmethod
+    def start(folder: Path, **changes: Any) -> tuple[Reference, World]:
+        channel = Reference.parse(f"layout:{folder}:production")
+        world = World(registry=open_registry(channel))  # type: ignore[arg-type]  # another registry than that of tests
+        init(channel, OLD, later(world, 0), intent(overlay=OVERLAY, **changes))
+        return channel, world
+
+    def test_have_identities_of_their_own(self, tmp_path: Path) -> None:
+        a, one = self.start(tmp_path / "a")
+        b, two = self.start(tmp_path / "b")
+        assert one.registry.identity(a) not in {None, two.registry.identity(b)}
+        (record,) = records.read(one.registry, a, one.registry.manifest(a).digest, OURS)
+        assert record.channel == f"{one.registry.identity(a)}:production"
+
+    def test_do_not_believe_each_others_records(self, tmp_path: Path) -> None:
+        a, one = self.start(tmp_path / "a")
+        b, two = self.start(tmp_path / "b")
+        update(a, later(one, 1), intent())
+        digest = one.registry.manifest(a).digest
+        from ci_automation.flows.publication.copy import copy
+
+        copy(one.registry, a, two.registry, b.at_tag(immutable_tag(PATCH, digest)), digest)
+        copy(one.registry, a, two.registry, b, digest)
+        with pytest.raises(PublishedElsewhere):
+            update(b, later(two, 2), intent())
+        two.registry.delete_manifest(b.at_digest(two.registry.manifest(b.at_tag(f"sha256-{digest.hex}.sig")).digest))
+        with pytest.raises(NotOurs):
+            update(b, later(two, 2), intent())
+
+    def test_may_be_moved_about(self, tmp_path: Path) -> None:
+        _, one = self.start(tmp_path / "a")
+        update(Reference.parse(f"layout:{tmp_path / 'a'}:production"), later(one, 1), intent())
+        (tmp_path / "a").rename(tmp_path / "c")
+        channel = Reference.parse(f"layout:{tmp_path / 'c'}:production")
+        world = World(registry=open_registry(channel))  # type: ignore[arg-type]  # another registry than that of tests
+        digest = world.registry.manifest(channel).digest
+        world.registry.delete_manifest(
+            channel.at_digest(world.registry.manifest(channel.at_tag(f"sha256-{digest.hex}.sig")).digest)
+        )
+        assert update(channel, later(world, 2), intent()).healed
+
+    def test_without_one_are_never_healed(self, tmp_path: Path) -> None:
+        channel = Reference.parse(f"layout:{tmp_path / 'a'}:production")
+        registry = open_registry(channel)
+        registry.put_blob(channel, CONFIG_BLOB)
+        composed = made(OLD)
+        registry.put_blob(channel, composed.layer)
+        registry.put_manifest(channel.at_tag("other"), composed.manifest)
+        world = World(registry=registry)  # type: ignore[arg-type]  # another registry than that of tests
+        init(channel, PATCH, later(world, 0), intent())
+        assert not (tmp_path / "a" / IDENTITY).exists()
+        digest = registry.manifest(channel).digest
+        registry.delete_manifest(
+            channel.at_digest(registry.manifest(channel.at_tag(f"sha256-{digest.hex}.sig")).digest)
+        )
+        with pytest.raises(NotOurs):
+            update(channel, later(world, 1), intent())
+
+
+def test_a_registry_in_memory_is_named_by_its_address() -> None:
+    assert InMemoryRegistry().identity(CHANNEL) == str(CHANNEL.repository)
+
+
+def test_what_lost_its_signature_is_signed_again_if_its_record_is_the_newest(world: World) -> None:
+    forget_signature(world, at(world))
+    assert update(CHANNEL, world.ports(), intent(policy=EVERY, paused=True)).healed
