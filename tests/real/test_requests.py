@@ -28,6 +28,7 @@ DOOR = ["GET channel 401", "GET token 200", "GET channel 200"]
 CHECK = [*DOOR, "GET signature 200"]
 NO_API, API = ["GET referrers 404"], ["GET referrers 200"]
 UPLOAD = ["POST upload 202", "PUT upload 201"]
+STATEMENT = ["GET digest 200", "GET blob 200"]  # a record or a hold
 
 
 class Wire:
@@ -202,8 +203,8 @@ def test_an_update_that_finds_nothing_to_do(
         arguments = ("update", "production", "--config", config, *pair.signing)
         found = program.succeed(*arguments, GITHUB_API_URL=github.url(), GITHUB_TOKEN=github.token)
         assert (found["changed"], found["healed"], found["signature"]) == (False, False, "verified")
-        # Beside what a check asks: whether the record of the last publication is there, and is ours.
-        assert said(walled) == [*CHECK, *NO_API, "GET fallback 200", "GET digest 200", "GET blob 200"]
+        # Beside what a check asks: whether the channel's record is there and ours, and whether a later one supersedes it.
+        assert said(walled) == [*CHECK, *NO_API, "GET fallback 200", *STATEMENT, "GET tags 200"]
         assert [(query.method, query.path) for query in github.requests] == [("POST", "/graphql")]
     show(capsys, "an update that finds nothing to do", said(walled), {"requests to GitHub": 1})
 
@@ -215,10 +216,10 @@ def test_a_patch_that_is_published(
     found = program.succeed("update", channel, "--releases", flux_releases, *pair.signing)
     assert [step["to"] for step in found["published"]] == ["v2.8.8"]
     show(capsys, "a patch that is published, its base verified", said(walled))
-    holds = [*NO_API, "GET fallback 200"]  # whether the base has any
-    read = [*CHECK, "GET blob 200", *holds, "GET tags 200"]
+    said_of_base = [*NO_API, "GET fallback 200", *STATEMENT]  # whose it is, and whether it has holds
+    read = [*CHECK, "GET blob 200", *said_of_base, "GET tags 200"]
     assert said(walled) == [*read, "GET token 200", *publication(first=False)]
-    assert len(said(walled)) == 30
+    assert len(said(walled)) == 32
 
 
 def test_a_patch_where_the_registry_lists_referrers(
@@ -228,11 +229,10 @@ def test_a_patch_where_the_registry_lists_referrers(
     found = program.succeed("update", channel, "--releases", flux_releases, *pair.signing)
     assert [step["to"] for step in found["published"]] == ["v2.8.8"]
     show(capsys, "a patch, without a token wall, and with the referrers API", said(referrers_registry))
-    # It lists the record of the base under another type, so that it has to be looked at.
-    holds = [*API, "GET digest 200"]
-    before = ["GET channel 200", "GET signature 200", "GET blob 200", *holds, "GET tags 200"]
+    said_of_base = [*API, *STATEMENT]
+    before = ["GET channel 200", "GET signature 200", "GET blob 200", *said_of_base, "GET tags 200"]
     assert said(referrers_registry) == [*before, *publication(first=False, api=True)]
-    assert len(said(referrers_registry)) == 27
+    assert len(said(referrers_registry)) == 28
 
 
 def test_a_first_artifact(
@@ -248,14 +248,16 @@ def test_a_first_artifact(
 
 RECORD = ["GET digest 200"]  # looked at, for it might be a bundle
 BUNDLE = ["GET digest 200", "GET blob 200"]
+# Whether the channel is where its records have it.
+PLACED = ["GET fallback 200", *STATEMENT, "GET tags 200"]
 
 
 @pytest.mark.parametrize(
     ("form", "most", "expected"),
     [
-        pytest.param("legacy", 8, ["GET signature 200", *NO_API, "GET fallback 200", *RECORD], id="a .sig"),
-        pytest.param("both", 10, ["GET signature 200", *NO_API, "GET fallback 200", *BUNDLE, *RECORD], id="both"),
-        pytest.param("bundle", 10, ["GET signature 404", *NO_API, "GET fallback 200", *BUNDLE, *RECORD], id="a bundle"),
+        pytest.param("legacy", 11, ["GET signature 200", *NO_API, "GET fallback 200", *RECORD], id="a .sig"),
+        pytest.param("both", 13, ["GET signature 200", *NO_API, "GET fallback 200", *BUNDLE, *RECORD], id="both"),
+        pytest.param("bundle", 13, ["GET signature 404", *NO_API, "GET fallback 200", *BUNDLE, *RECORD], id="a bundle"),
     ],
 )
 def test_verifying_for_all_clusters(
@@ -283,5 +285,5 @@ def test_verifying_for_all_clusters(
     accepted = {row["flux"] for row in found["clusters"] if row["accepts"]}
     assert ("2.7" in accepted, "2.9" in accepted) == (form != "bundle", True)
     show(capsys, f"verify, signed as {form}", said(walled))
-    assert said(walled) == [*DOOR, *expected]
+    assert said(walled) == [*DOOR, *expected, *PLACED]
     assert len(said(walled)) <= most
