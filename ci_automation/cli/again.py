@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 def repeated(given: Given, *, begun: bool = False) -> tuple[str, ...]:
     """Return the options that each command has to repeat; `begun` says that something was published in this run."""
-    names = ["config", "registry_config", "releases", "overlay", "components_file"]
-    values = [item for name in names if (value := getattr(given, name)) for item in (_option(name), value)]
+    values = _valued(given, "config", "registry_config", "releases", "overlay", "components_file")
     # What was published in this run is signed and unedited: there is nothing left to adopt or to accept.
     once = () if begun else ("adopt", "accept_edits")
     allowed = [_option(name) for name in (*once, "allow_removal", "unsafe_unproven_rendering") if getattr(given, name)]
@@ -40,8 +39,7 @@ def trusted(given: Given) -> tuple[str, ...]:
     """Return whom both commands of an approval have to trust."""
     several = ("public_key", "identity", "identity_regexp")
     values = [item for name in several for value in getattr(given, name) for item in (_option(name), value)]
-    single = ("issuer", "trust_config")
-    return (*values, *(item for name in single if (value := getattr(given, name)) for item in (_option(name), value)))
+    return (*values, *_valued(given, "issuer", "trust_config"))
 
 
 def planned(target: Target, given: Given) -> tuple[str, ...]:
@@ -70,6 +68,16 @@ def signed(target: Target, given: Given) -> tuple[str, ...]:
     if given.signing == "keyless":
         key = ("--signing", "keyless")
     return (*key, *form, *attested, *trusted(given))
+
+
+def lifting(target: Target, given: Given) -> tuple[str, ...]:
+    """Return what the command has to repeat that lifts the hold of this rollback: it signs as this one."""
+    return (*signed(target, given), *_valued(given, "config", "registry_config"))
+
+
+def _valued(given: Given, *names: str) -> tuple[str, ...]:
+    """Return the options of these names that have a value, each with it."""
+    return tuple(item for name in names if (value := getattr(given, name)) for item in (_option(name), value))
 
 
 def _option(name: str) -> str:

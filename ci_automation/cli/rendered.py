@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class PromotedNotRendered(UsageError):
     """An artifact is to be rendered that gets its digests from another channel."""
 
-    hint = "Run `flux-manifests promote`; to have it rendered again, take `promote` out of the configuration."
+    hint = "`promote` moves it; to have it rendered again, take `promote` out of the configuration."
 
     def __init__(self, goals: tuple[Target, ...]) -> None:
         super().__init__("; ".join(map(left_alone, goals)))

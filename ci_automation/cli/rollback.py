@@ -9,6 +9,7 @@ import click
 
 from ci_automation.attestation.hold import MAX_TEXT, is_fit
 from ci_automation.cli import options as shared
+from ci_automation.cli.again import lifting
 from ci_automation.cli.given import ContradictingOptions, Given
 from ci_automation.cli.output import confirmed, done_with_progress, print_json, print_parts, print_text
 from ci_automation.cli.target import target
@@ -94,7 +95,7 @@ def command(artifact: str, *, lift: bool, yes: bool, **options: Any) -> None:
         return
     wish = Wish(options["to"], until, options["reason"], options["acknowledge"])
     proposal = propose(goal.channel, wish, goal.ports, goal.intent)
-    _show(proposal.shown, given)
+    _show(proposal.shown, goal, given)
     if proposal.shown.decision is Decision.REFUSED:
         raise RollbackRefused(proposal.shown)
     if not yes and _asks(proposal) and not confirmed("Go back?"):
@@ -134,9 +135,9 @@ def _asks(proposal: Proposal) -> bool:
     return not proposal.shown.is_there or bool(proposal.holds)
 
 
-def _show(shown: Rollback, given: Given) -> None:
+def _show(shown: Rollback, goal: Target, given: Given) -> None:
     """Print what is proposed: where the output is for programs, on standard error."""
-    parts = rollback_parts(shown, every=given.verbose)
+    parts = rollback_parts(shown, lifting(goal, given), every=given.verbose)
     if given.output == "text":
         print_parts(parts)
         return

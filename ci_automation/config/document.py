@@ -48,7 +48,7 @@ class Problem:
 class InvalidConfig(UsageError):
     """A configuration file cannot be used; all that is wrong with it, one line each."""
 
-    hint = "The keys and their values: flux-manifests config schema. The check alone: flux-manifests config validate."
+    hint = "`config schema` prints the keys and their values; `config validate` checks a file and does nothing else."
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))

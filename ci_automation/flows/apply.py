@@ -16,7 +16,7 @@ from ci_automation.flows.publication.publish import require_signer
 from ci_automation.flows.publication.standing import in_place
 from ci_automation.flows.step import Wanted, render_step
 from ci_automation.flows.update import Outcome
-from ci_automation.flux.hazard import Certainty, in_shell
+from ci_automation.flux.hazard import Certainty
 from ci_automation.overlay.compare import GATE as OVERLAY
 from ci_automation.policy.decision import Decision
 
@@ -78,18 +78,17 @@ class NotApproved(PolicyRefused):
 class StepRefused(PolicyRefused):
     """The next step of a plan is refused, or has to wait, now."""
 
-    def __init__(self, channel: Reference, step: PlannedStep) -> None:
+    def __init__(self, step: PlannedStep) -> None:
         word = "is refused" if step.decision is Decision.REFUSED else "has to wait"
         super().__init__(f"the step to {step.new_version} {word}: {_why(step, step.decision)}")
         held = step.decision is Decision.HOLD
         if held and any(gate.gate == "hold" and gate.decision is Decision.HOLD for gate in step.gates):
-            lift = in_shell("flux-manifests", "rollback", str(channel), "--lift")
-            self.hint = f"Nothing was published. {lift} lifts the hold."
+            self.hint = "Nothing was published. `rollback` with `--lift` ends the hold."
         elif held:
             self.hint = "Nothing was published. The time has to pass that the reason names, or the policy to change."
         else:
             self.hint = (
-                "Nothing was published. `flux-manifests plan` lists what to do about each reason, and the lines that "
+                "Nothing was published. `plan` lists what to do about each reason, and the lines that "
                 "acknowledge what can be acknowledged."
             )
 
@@ -196,7 +195,7 @@ class _Doing:
             NotApproved, StepRefused: it must not be done.
         """
         rendered = _render_again(base, step, self.ports, self.intent)
-        if obstacle := _obstacle(self.channel, step, rendered.step, self.approved):
+        if obstacle := _obstacle(step, rendered.step, self.approved):
             raise obstacle
         if step.target not in self.approved:
             return rendered, None
@@ -219,13 +218,11 @@ def _render_again(base: Base, step: PlannedStep, ports: Ports, intent: Intent) -
     return rendered
 
 
-def _obstacle(
-    channel: Reference, step: PlannedStep, now: PlannedStep, approved: Collection[Digest]
-) -> PolicyRefused | None:
+def _obstacle(step: PlannedStep, now: PlannedStep, approved: Collection[Digest]) -> PolicyRefused | None:
     """Return what keeps a step from being done: the graver of what the plan says and of what is decided now."""
     for either in (now, step):
         if not either.decision.is_actionable:
-            return StepRefused(channel, either)
+            return StepRefused(either)
     needs_approval = Decision.APPROVAL in {now.decision, step.decision}
     return (
         NotApproved(now if now.decision is Decision.APPROVAL else step)

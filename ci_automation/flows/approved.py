@@ -121,7 +121,7 @@ def _refuse_other(request: Request, rendered: Rendered) -> None:
     if rendered.step.target != request.target:
         raise ApprovedDiffers(request, rendered.step.target)
     if not rendered.step.decision.is_actionable:
-        raise StepRefused(request.artifact, rendered.step)
+        raise StepRefused(rendered.step)
 
 
 def _refuse_used(granted: Granted, ports: Ports) -> None:

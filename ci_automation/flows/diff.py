@@ -52,9 +52,7 @@ class UnreadableComponents(UsageError):
 class NotWhole(UsageError):
     """A folder has files of a team alone."""
 
-    hint = (
-        "Compare folders as `pull` makes them. What an overlay changes: `flux-manifests plan ARTIFACT --overlay DIR`."
-    )
+    hint = "Compare folders as `pull` makes them. `plan` with `--overlay` shows what an overlay changes."
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"the folder {path} has no file with Flux's components")

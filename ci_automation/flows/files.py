@@ -212,7 +212,7 @@ def write_file(path: Path, data: bytes) -> None:
 class UnreadablePlan(UsageError):
     """A file cannot be read as a plan."""
 
-    hint = "Make a plan with `flux-manifests plan ARTIFACT --out FILE`."
+    hint = "`plan` with `--out` writes one."
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"the plan {path} cannot be used: {reason}")

@@ -60,7 +60,7 @@ _THIS_RUN = timedelta(days=1)
 class NotBack(PolicyRefused):
     """A rollback would lead to a newer version than the present one."""
 
-    hint = "`update` and `apply` lead there. `flux-manifests rollback ARTIFACT --lift` ends a hold."
+    hint = "`update` and `apply` lead there. `rollback` with `--lift` ends a hold."
 
     def __init__(self, channel: Reference, present: Version, wanted: Version) -> None:
         super().__init__(f"{wanted} is newer than {present}, which {channel} has")

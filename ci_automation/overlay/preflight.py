@@ -150,7 +150,7 @@ def _outcome_hazards(
         remedy = (
             "correct the field: clusters ignore it, with everything in it"
             if ignored
-            else f"see it with {build} in the artifact's files: `flux-manifests pull` writes them"
+            else f"see it with {build} in the artifact's files: `pull` writes them"
         )
         # Clusters that live with an ignored field already go on to do so.
         certainty = Certainty.POSSIBLE if ignored and same else Certainty.CERTAIN

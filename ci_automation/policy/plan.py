@@ -26,7 +26,7 @@ MAX_PLAN_BYTES = 4 << 20
 class InvalidPlan(UsageError):
     """A file is not a plan, was edited, or is of another version of the schema."""
 
-    hint = "Make the plan again with `flux-manifests plan ARTIFACT --out FILE`; plans are never edited by hand."
+    hint = "Make the plan again: `plan` with `--out` writes it. Plans are never edited by hand."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the plan cannot be used: {reason}")

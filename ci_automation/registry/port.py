@@ -37,7 +37,7 @@ class NotFound(RegistryError):
     """A repository, a tag, a manifest or a blob is not there."""
 
     hint = (
-        "Check the spelling; `flux-manifests init` makes a new channel. Registries also say so where the credentials "
+        "Check the spelling; `init` makes a new channel. Registries also say so where the credentials "
         "lack the right to read."
     )
 

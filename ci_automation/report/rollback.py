@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ci_automation.flux.hazard import in_shell
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.report.changes import Line, text_parts
 from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
@@ -86,11 +86,14 @@ def hold_json(hold: Hold) -> dict[str, Any]:
     }
 
 
-def rollback_parts(rollback: Rollback, *, every: bool = False) -> Iterator[Part]:
-    """Yield what a person should know before saying yes; `every` change on request."""
+def rollback_parts(rollback: Rollback, lifting: Sequence[str], *, every: bool = False) -> Iterator[Part]:
+    """Yield what a person should know before saying yes; `every` change on request.
+
+    `lifting` are the options that the command which lifts the hold has to repeat.
+    """
     if rollback.is_there:
         yield Line(f"{rollback.channel} is at {rollback.target_version}, {rollback.target}, already.")
-        yield from _hold_lines(rollback)
+        yield from _hold_lines(rollback, lifting)
         return
     yield Line(f"{rollback.channel} goes back from {rollback.base_version} to {rollback.target_version}:")
     yield Line(f"  from {rollback.base}")
@@ -100,7 +103,7 @@ def rollback_parts(rollback: Rollback, *, every: bool = False) -> Iterator[Part]
     if rollback.signs:
         yield Line("The target has lost its signature; it is signed again before.")
     yield from text_parts(_without_approvals(rollback.findings), every=every)
-    yield from _hold_lines(rollback)
+    yield from _hold_lines(rollback, lifting)
 
 
 def _without_approvals(found: Findings) -> Findings:
@@ -109,7 +112,7 @@ def _without_approvals(found: Findings) -> Findings:
     return replace(found, gates=gates)
 
 
-def _hold_lines(rollback: Rollback) -> Iterator[Line]:
+def _hold_lines(rollback: Rollback, lifting: Sequence[str]) -> Iterator[Line]:
     hold = rollback.hold
     if hold and hold.has_ended:
         yield Line(f"The hold on {hold.version} ended on {hold.until:%Y-%m-%d %H:%M} UTC: it is offered again.")
@@ -118,5 +121,5 @@ def _hold_lines(rollback: Rollback) -> Iterator[Line]:
         verb = "is" if rollback.is_there else "goes"
         what = f"{hold.version} {verb} on hold {hold.end}{because}"
         yield Line(plain_text(f"{what}: no schedule and no old approval takes it."))
-        lift = in_shell("flux-manifests", "rollback", str(rollback.channel), "--lift")
-        yield Line(f"To lift the hold: {lift}.")
+        lift = ("flux-manifests", "rollback", str(rollback.channel), "--lift", *lifting)
+        yield Line(plain_text(f"To lift the hold:\n{shlex.join(lift)}"))

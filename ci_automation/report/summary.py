@@ -126,8 +126,8 @@ def _to_approve(account: Account) -> Iterator[str]:
         yield f"To approve Flux {pending.new_version}: {link('say yes here', account.approval_url)}."
     else:
         yield (
-            f"To approve Flux {pending.new_version}: {code(f'flux-manifests apply PLAN --approve {pending.target}')}, "
-            "with the plan of this run."
+            f"To approve Flux {pending.new_version}: give the plan of this run to {code('apply')}, "
+            f"with {code(f'--approve {pending.target}')}."
         )
     yield f"A yes counts for {code(str(pending.target))} on top of {code(str(pending.base))}, and for nothing else."
 

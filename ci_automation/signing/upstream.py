@@ -31,7 +31,7 @@ class UpstreamUnsigned(VerificationFailed):
     """Something of a release is to be proven to be Flux's own, and no signature comes with it."""
 
     hint = (
-        "Flux signs every release: take them from GitHub, or from a directory that `flux-manifests mirror` filled. "
+        "Flux signs every release: take them from GitHub, or from a directory that `mirror` filled. "
         "`upstream: {verify: if-available}` in the configuration lets unsigned releases through."
     )
 

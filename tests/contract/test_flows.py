@@ -309,15 +309,15 @@ class TestApply:
         plan = make_plan(CHANNEL, world.ports(), intent()).plan
         with pytest.raises(StepRefused, match="refused: rendering was never proven") as refusal:
             apply(plan, {plan.steps[0].target}, world.ports(), intent(unsafe_unproven_rendering=False))
-        assert "`flux-manifests plan` lists what to do" in refusal.value.hint
+        assert "`plan` lists what to do" in refusal.value.hint
 
     def test_what_is_refused_besides_a_hold_is_not_told_to_end_it(self, world: World) -> None:
         step = make_plan(CHANNEL, world.ports(), intent()).plan.steps[0]
         gates = (Verdict("hold", Decision.HOLD, "later", ""), Verdict("removal", Decision.REFUSED, "gone", ""))
         held = replace(step, gates=gates[:1], decision=Decision.HOLD)
-        assert "lifts the hold" in StepRefused(CHANNEL, held).hint
+        assert "ends the hold" in StepRefused(held).hint
         refused = replace(step, gates=gates, decision=Decision.REFUSED)
-        assert "`flux-manifests plan` lists what to do" in StepRefused(CHANNEL, refused).hint
+        assert "`plan` lists what to do" in StepRefused(refused).hint
 
     @pytest.mark.parametrize(
         ("gate", "hint"),

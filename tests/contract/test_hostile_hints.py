@@ -15,7 +15,6 @@ import yaml
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flows import observe as observing
-from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.images import missing_images
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import accept_both, observe
@@ -26,15 +25,19 @@ from ci_automation.flux.hazard import in_shell
 from ci_automation.flux.options import Options
 from ci_automation.flux.version import Version
 from ci_automation.overlay.preflight import preflight
-from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.hold import Hold
 from ci_automation.policy.patterns import is_anchored
 from ci_automation.report.acknowledge import acknowledging
 from ci_automation.report.adoption import Adoption, adoption_text
+from ci_automation.report.changes import Line
+from ci_automation.report.findings import Findings
+from ci_automation.report.rollback import Rollback, rollback_parts
 from ci_automation.report.text import approval_commands
 from ci_automation.signing.finding import Finding
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
 from ci_automation.signing.verify import ForeignSignature
-from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent
+from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent
 from tests.unit.flux.crds.definitions import components
 from tests.unit.overlay.trees import CHANGED, failing, tree
 
@@ -195,18 +198,12 @@ class TestNames:
     @pytest.mark.parametrize("name", [it for it in HOSTILE if "\\" not in it])
     def test_of_layouts(self, name: str) -> None:
         channel = Reference.parse(f"layout:{name}:production") if ":" not in name else CHANNEL
-        step = SimpleNamespace(
-            new_version=MINOR,
-            old_version=PATCH,
-            target=Digest.of(b""),
-            reasons=("it is held",),
-            decision=Decision.HOLD,
-            gates=(Verdict("hold", Decision.HOLD, "it is held"),),
-        )
-        problem = StepRefused(channel, cast("PlannedStep", step))
-        shown = "NAME" if "`" in name else str(channel)
-        wanted = ["flux-manifests", "rollback", shown, "--to", str(PATCH), "--until", "DATE"]
-        assert commands(problem.hint) == [wanted]
+        hold = Hold(MINOR, Digest.of(b""), NOW, None, "webhooks time out")
+        back = Rollback(channel, Digest.of(b"1"), MINOR, Digest.of(b"2"), PATCH, hold, Findings())
+        *_, lift = rollback_parts(back, ("--key", name))
+        assert isinstance(lift, Line)
+        words = shlex.split(lift.text.partition("\n")[2])
+        assert words == ["flux-manifests", "rollback", str(channel), "--lift", "--key", name]
 
         plan = cast("Plan", SimpleNamespace(artifact=channel))
         waiting = SimpleNamespace(target=Digest.of(b""), decision=Decision.APPROVAL)

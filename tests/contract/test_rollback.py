@@ -410,7 +410,7 @@ class TestAfterwards:
         back(world)
         with pytest.raises(StepRefused, match="has to wait") as caught:
             apply(plan, {target}, world.ports(), intent(policy=AUTO))
-        assert f"`flux-manifests rollback {CHANNEL} --lift` lifts the hold" in caught.value.hint
+        assert "`rollback` with `--lift` ends the hold" in caught.value.hint
         assert at(world) == base
 
     def before(self, world: World) -> Digest:

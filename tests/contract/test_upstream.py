@@ -242,7 +242,7 @@ def test_another_sigstores_word_does_not_count(root: TrustRoot) -> None:
 def test_no_signature_at_all_is_told_from_a_wrong_one(root: TrustRoot) -> None:
     with pytest.raises(UpstreamUnsigned, match=r"flux_2\.9\.4_checksums\.txt of v2\.9\.4 is not signed") as caught:
         verify_upstream(V, files_of(RELEASE), root, NoLog())
-    assert "flux-manifests mirror" in caught.value.hint
+    assert "`mirror` filled" in caught.value.hint
 
 
 def test_an_entry_alone_is_no_signature(root: TrustRoot) -> None:
@@ -298,7 +298,7 @@ class TestTheLog:
         with pytest.raises(RekorUnreachable, match="500") as caught:
             verify_upstream(V, files, root, log)
         assert len(local.requests) == 4
-        assert "flux-manifests mirror" in caught.value.hint
+        assert "`mirror` filled" in caught.value.hint
 
     def test_what_no_log_takes_is_in_none(self, local: LocalSigstore, root: TrustRoot, log: RekorLog) -> None:
         files = files_of(signed(RELEASE, local))

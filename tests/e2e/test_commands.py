@@ -436,7 +436,7 @@ class TestLiftingAHold:
         desk.ok("update", CHANNEL, *SIGNED)
         shown = desk.ok("rollback", CHANNEL, "--to", "v2.98.5", "--reason", "webhooks", "--yes", *SIGNED)
         assert "v2.98.8 goes on hold until" in shown.out
-        assert f"To lift the hold: `flux-manifests rollback {CHANNEL} --lift`." in shown.out
+        assert f"To lift the hold:\nflux-manifests rollback {CHANNEL} --lift --signing key" in shown.out
 
     def test_it_ends_the_hold_and_moves_nothing(self, desk: Desk) -> None:
         before = desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"]

@@ -28,7 +28,7 @@ _SUFFIX = len("-1a2b3c4d5e6f")
 class NotInHistory(UsageError):
     """What a channel shall go back to is not in its repository."""
 
-    hint = "`flux-manifests history ARTIFACT` lists what is there."
+    hint = "`history` lists what is there."
 
     def __init__(self, channel: Reference, wanted: str) -> None:
         super().__init__(f"nothing in the history of {channel} is {wanted!r}")
@@ -63,7 +63,7 @@ class OtherVersion(VerificationFailed):
 class PastNotOurs(VerificationFailed):
     """What a channel shall go back to is not signed, and no signed record says that the channel had it."""
 
-    hint = "Nothing was signed or moved. `flux-manifests history ARTIFACT` lists what is signed."
+    hint = "Nothing was signed or moved. `history` lists what is signed."
 
     def __init__(self, channel: Reference, digest: Digest) -> None:
         super().__init__(f"{channel.at_digest(digest)} is not signed, and no signed record says that {channel} had it")

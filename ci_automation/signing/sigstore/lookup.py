@@ -31,7 +31,7 @@ class RekorUnreachable(ReleaseSourceError):
     """The transparency log could not be asked when a release was signed."""
 
     hint = (
-        "The run can be repeated. A directory that `flux-manifests mirror` filled has the log's entries beside the "
+        "The run can be repeated. A directory that `mirror` filled has the log's entries beside the "
         "signatures, and needs no Rekor."
     )
 

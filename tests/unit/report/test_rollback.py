@@ -44,14 +44,17 @@ SHOWN = Rollback(
 )
 
 
-ENDS = "To lift the hold: `flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --lift`."
+ENDS = [
+    "To lift the hold:",
+    "flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --lift --key 'our own.key'",
+]
 
 
 def text(shown: Rollback, *, every: bool = False) -> str:
     def line(part: Part) -> str:
         return part.text if isinstance(part, Line) else part.to_text()
 
-    return "\n".join(line(part) for part in rollback_parts(shown, every=every))
+    return "\n".join(line(part) for part in rollback_parts(shown, ("--key", "our own.key"), every=every))
 
 
 def test_it_says_from_where_to_where_what_breaks_and_what_waits() -> None:
@@ -59,7 +62,7 @@ def test_it_says_from_where_to_where_what_breaks_and_what_waits() -> None:
     assert said.startswith(f"{SHOWN.channel} goes back from v2.9.4 to v2.8.8:\n  from {BASE}\n  to   {TARGET}\n")
     assert CERTAIN.sentence in said
     waits = "v2.9.4 goes on hold until there is a newer release (webhooks\ufffd time out): no schedule and no old"
-    assert said.splitlines()[-2:] == [f"{waits} approval takes it.", ENDS]
+    assert said.splitlines()[-3:] == [f"{waits} approval takes it.", *ENDS]
 
 
 def test_what_a_yes_answers_asks_for_no_approval() -> None:
@@ -93,7 +96,7 @@ def test_where_the_channel_is_already_only_the_hold_is_told() -> None:
     assert text(there).splitlines() == [
         f"{SHOWN.channel} is at v2.8.8, {TARGET}, already.",
         "v2.9.4 is on hold until 2026-11-22 00:00 UTC: no schedule and no old approval takes it.",
-        ENDS,
+        *ENDS,
     ]
     assert (there.is_there, there.decision, there.breaks) == (True, Decision.AUTO, ())
 

@@ -121,7 +121,8 @@ def test_the_summary_says_what_was_done_what_waits_and_how_to_approve_it() -> No
 
 
 def test_without_a_place_to_ask_it_names_the_command() -> None:
-    assert f"`flux-manifests apply PLAN --approve {NEW}`" in summary([replace(BOTH, approval_url="")], None, LIMIT)
+    said = summary([replace(BOTH, approval_url="")], None, LIMIT)
+    assert f"give the plan of this run to `apply`, with `--approve {NEW}`." in said
 
 
 def test_what_is_waiting_for_a_date_is_not_asked_for() -> None:
