@@ -203,7 +203,7 @@ def test_an_update_that_finds_nothing_to_do(
         arguments = ("update", "production", "--config", config, *pair.signing)
         found = program.succeed(*arguments, GITHUB_API_URL=github.url(), GITHUB_TOKEN=github.token)
         assert (found["changed"], found["healed"], found["signature"]) == (False, False, "verified")
-        # Beside what a check asks: whether the channel's record is there and ours, and whether a later one supersedes it.
+        # Beside what a check asks: is the record of the channel there and ours, and does a later one supersede it?
         assert said(walled) == [*CHECK, *NO_API, "GET fallback 200", *STATEMENT, "GET tags 200"]
         assert [(query.method, query.path) for query in github.requests] == [("POST", "/graphql")]
     show(capsys, "an update that finds nothing to do", said(walled), {"requests to GitHub": 1})
