@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -646,6 +647,106 @@ class TestLifting:
         monkeypatch.setattr(type(world.registry), "resolve", lambda *_: moved)
         with pytest.raises(ChannelMoved):
             lift(CHANNEL, "", world.ports(), intent())
+
+
+def lifted(world: World) -> None:
+    lift(CHANNEL, "fixed on our side", world.ports(), intent())
+
+
+def is_held(world: World) -> bool:
+    return any(hold.is_on(NOW) for hold in holds.read(world.registry, CHANNEL, at(world), OURS))
+
+
+def held_back(*, api: bool = True) -> World:
+    """Return a channel that was moved back to the patch, and is held there."""
+    world = rebuilt(api=api)
+    repeat(world)
+    world.registry.requests.clear()
+    return world
+
+
+class TestLiftingInBadTimes:
+    @pytest.mark.parametrize("api", [True, False], ids=["referrers API", "fallback tag"])
+    def test_a_crash_at_any_request_and_repeating_it_ends_the_same(self, *, api: bool) -> None:
+        undisturbed = held_back(api=api)
+        lifted(undisturbed)
+        number = len(undisturbed.registry.requests)
+        assert number > 8
+        for request in range(number):
+            world = held_back(api=api)
+            there = at(world)
+            world.registry.requests.clear()
+
+            def die() -> None:
+                raise Killed
+
+            interfere(world, request, die)
+            with pytest.raises(Killed):
+                lifted(world)
+            world.registry.before = lambda _: None
+            assert (at(world), is_all_signed(world)) == (there, True), request
+            lifted(world)
+            assert plain(names(world)) == plain(names(undisturbed)), request
+            assert len(holds.stated(raw_holds(world, there))) == 2, request  # that it is held, and that it ended
+            assert not is_held(world), request
+            scheduled(world)
+            assert version_of(world) == MINOR, request
+
+    def test_after_a_crash_a_scheduled_run_takes_it_only_if_the_hold_has_ended(self) -> None:
+        undisturbed = held_back()
+        lifted(undisturbed)
+        outcomes = set()
+        for request in range(len(undisturbed.registry.requests)):
+            world = held_back()
+
+            def die() -> None:
+                raise Killed
+
+            interfere(world, request, die)
+            with pytest.raises(Killed):
+                lifted(world)
+            world.registry.before = lambda _: None
+            held_still = is_held(world)
+            scheduled(world)
+            assert version_of(world) == (PATCH if held_still else MINOR), request
+            outcomes.add(held_still)
+        assert outcomes == {True, False}
+
+    def test_a_channel_that_moves_at_any_request_is_a_conflict_or_lifted_where_it_is(self) -> None:
+        undisturbed = held_back()
+        lifted(undisturbed)
+        conflicts = 0
+        for request in range(len(undisturbed.registry.requests)):
+            world = held_back()
+            interfere(world, request, lambda world=world: back(world, str(OLD)))  # type: ignore[misc]
+            try:
+                lifted(world)
+            except ChannelMoved:
+                conflicts += 1
+            else:
+                assert not is_held(world), request
+            lifted(world)
+            assert (version_of(world), is_held(world)) == (OLD, False), request
+            scheduled(world)
+            assert version_of(world) == MINOR, request
+        assert conflicts
+
+    def test_one_that_is_lifted_while_the_channel_moves_back_further_is_at_most_held_again(self) -> None:
+        undisturbed = held_back()
+        back(undisturbed, str(OLD))
+        for request in range(len(undisturbed.registry.requests)):
+            world = held_back()
+
+            def lift_it(world: World = world) -> None:
+                with contextlib.suppress(ChannelMoved):
+                    lifted(world)
+
+            interfere(world, request, lift_it)
+            back(world, str(OLD))
+            assert (version_of(world), is_all_signed(world)) == (OLD, True), request
+            lifted(world)
+            scheduled(world)
+            assert version_of(world) == MINOR, request
 
 
 class TestCrashes:
