@@ -36,7 +36,7 @@ def parse_object(raw: bytes, names: Collection[str], free: str) -> dict[str, Any
         raise ValueError("it is not JSON") from None
     if not isinstance(value, dict):
         raise ValueError("it is not a JSON object")  # noqa: TRY004 - the text is at fault, not the caller
-    _check(value, {_folded(name): name for name in names}, free)
+    _check(value, {same_to_go(name): name for name in names}, free)
     return value
 
 
@@ -72,7 +72,7 @@ def _check(value: dict[str, Any], names: dict[str, str], free: str) -> None:
 def _check_keys(keys: Collection[str], names: dict[str, str]) -> None:
     seen = set()
     for key in keys:
-        folded = _folded(key)
+        folded = same_to_go(key)
         if (name := names.get(folded, key)) != key:
             raise Ambiguous(f"its key {key!a} is {name!a} to Go")
         if folded in seen:
@@ -80,7 +80,7 @@ def _check_keys(keys: Collection[str], names: dict[str, str]) -> None:
         seen.add(folded)
 
 
-def _folded(key: str) -> str:
+def same_to_go(key: str) -> str:
     """Return what is the same for all keys that are the same to Go, and for few others (`ß` is no `ss` to it)."""
     return key.casefold()
 

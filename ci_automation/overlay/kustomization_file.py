@@ -25,7 +25,7 @@ from ci_automation.overlay.kustomization import (
     Rule,
     Selector,
 )
-from ci_automation.overlay.reading import line_of, nodes, plain, text
+from ci_automation.overlay.reading import Names, line_of, nodes, plain, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,14 +39,27 @@ _MAX_FIELDS = 100  # kustomize knows 29, and refuses others
 _USUAL_KINDS = (None, "", "Kustomization")
 _USUAL_VERSIONS = (None, "", "kustomize.config.k8s.io/v1beta1")
 _FILES = ("crds", "configurations", "generators", "transformers", "validators")
-# As kustomize 5 has them (`types.Kustomization`), whose JSON decoder takes either case.
-_FIELDS = frozenset({
-    "apiversion", "kind", "metadata", "openapi", "nameprefix", "namesuffix", "namespace", "commonlabels", "labels",
-    "commonannotations", "patchesstrategicmerge", "patchesjson6902", "patches", "images", "imagetags",
-    "replacements", "replicas", "vars", "sortoptions", "resources", "components", "crds", "bases",
-    "configmapgenerator", "secretgenerator", "helmglobals", "helmcharts", "helmchartinflationgenerator",
-    "generatoroptions", "configurations", "generators", "transformers", "validators", "buildmetadata",
-})  # fmt: skip
+_SELECTOR = Names.of("group", "version", "kind", "namespace", "name", "labelSelector", "annotationSelector")
+_PATCHES = Names.of("path", "patch", target=_SELECTOR)
+_TARGETS = Names.of("fieldPaths", "options", select=_SELECTOR, reject=_SELECTOR)
+_REPLACEMENTS = Names.of("path", "source", targets=_TARGETS)
+_GENERATED = Names.of("namespace", "name", "behavior")
+# As kustomize 5 has them (`types.Kustomization`), with the names within them that are read here.
+_FIELDS = Names.of(
+    "apiVersion", "kind", "metadata", "openapi", "namePrefix", "nameSuffix", "namespace", "commonLabels",
+    "commonAnnotations", "patchesStrategicMerge", "vars", "sortOptions", "resources", "components", "crds", "bases",
+    "helmGlobals", "helmCharts", "helmChartInflationGenerator", "generatorOptions", "configurations", "generators",
+    "transformers", "validators", "buildMetadata",
+    labels=Names.of("pairs"),
+    patches=_PATCHES,
+    patchesJson6902=_PATCHES,
+    images=Names.of("name", "newName", "newTag", "digest"),
+    imageTags=Names.of("name", "newName", "newTag", "digest"),
+    replacements=_REPLACEMENTS,
+    replicas=Names.of("name"),
+    configMapGenerator=_GENERATED,
+    secretGenerator=_GENERATED,
+)  # fmt: skip
 _GENERATORS = {"configMapGenerator": "ConfigMap", "secretGenerator": "Secret"}
 
 
@@ -95,11 +108,12 @@ class _Reader:
         value = plain(roots[0]) if len(roots) == 1 else None
         if not isinstance(value, dict):
             raise Unreadable("it is not one kustomization")
-        if not value.keys() - {"apiVersion", "kind"}:
-            raise Unreadable("it is empty")
         if len(roots[0].value) > _MAX_FIELDS:
             raise Unreadable("it has more fields than kustomize knows")
-        self._root, self._value = roots[0], value
+        self._root, self._value = roots[0], _FIELDS.spell(value)
+        self._written = {_FIELDS.spelling(key): key for key in value}
+        if not self._value.keys() - {"apiVersion", "kind"}:
+            raise Unreadable("it is empty")
         self._marks: dict[str, int] = {}
 
     def read(self) -> Kustomization:
@@ -116,7 +130,7 @@ class _Reader:
             and self._value.get("apiVersion") in _USUAL_VERSIONS
             and all(entry and isinstance(entry, str) for entry in _items(self._value, "resources")),
             fields=frozenset(self._value),
-            unknown=tuple(Reference(key, self._place(key)) for key in self._value if key.lower() not in _FIELDS),
+            unknown=tuple(Reference(key, self._place(key)) for key in self._value if key not in _FIELDS.within),
             resources=(*self._references("resources"), *self._references("bases")),
             components=self._references("components"),
             files=tuple(reference for key in _FILES for reference in self._references(key)),
@@ -139,8 +153,8 @@ class _Reader:
         self._effort.spend(to_read(found))
         return found
 
-    def _place(self, *path: str | int) -> Place:
-        return Place(self._file, line_of(self._root, *path))
+    def _place(self, key: str | int, *path: str | int) -> Place:
+        return Place(self._file, line_of(self._root, self._written.get(str(key), key), *path))
 
     def _entries(self, key: str) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
         for number, entry in enumerate(_items(self._value, key)):
@@ -213,7 +227,7 @@ class _Reader:
                 continue
             content, place = self._content(path)
             for node in nodes(content or ""):
-                value = plain(node)
+                value = _REPLACEMENTS.spell(plain(node))
                 for each in value if isinstance(value, list) else [value]:
                     if isinstance(each, dict):
                         yield from self._targets(at, each, [path, each], place)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from ci_automation.artifact.gojson import same_to_go
 from ci_automation.artifact.yaml_events import Unreadable, events, yaml_alone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import yaml
 
@@ -16,6 +18,42 @@ _MAX_BITS = 64
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = frozenset({f"{_TAG}bool", f"{_TAG}int", f"{_TAG}float", f"{_TAG}null"})
 _MERGE = f"{_TAG}merge"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names that fields have, each with those within it; Go's JSON decoder takes them in either case."""
+
+    within: Mapping[str, Names]
+    folded: Mapping[str, str]
+
+    @classmethod
+    def of(cls, *leaves: str, **within: Names) -> Self:
+        """Return these names; what is within a leaf is free."""
+        free = Names({}, {})
+        return cls({**dict.fromkeys(leaves, free), **within}, {same_to_go(name): name for name in (*leaves, *within)})
+
+    def spelling(self, key: str) -> str:
+        """Return the name that a key is to Go, or the key where it is none."""
+        return self.folded.get(same_to_go(key), key)
+
+    def spell(self, value: Any) -> Any:  # noqa: ANN401  # a document holds anything
+        """Return a value, or a list of them, with its fields called by their names.
+
+        Raises:
+            Unreadable: it has a field twice, each in another case.
+        """
+        if isinstance(value, list):
+            return [self.spell(each) for each in value]
+        if not self.within or not isinstance(value, dict):
+            return value
+        found: dict[str, Any] = {}
+        for key, each in value.items():
+            name = self.spelling(key)
+            if name in found:
+                raise Unreadable(f"it has the field {name} twice, each in another case")
+            found[name] = self.within[name].spell(each) if name in self.within else each
+        return found
 
 
 class _Mark(Protocol):

@@ -718,7 +718,7 @@ class TestLiftingInBadTimes:
         conflicts = 0
         for request in range(len(undisturbed.registry.requests)):
             world = held_back()
-            interfere(world, request, lambda world=world: back(world, str(OLD)))  # type: ignore[misc]
+            interfere(world, request, lambda world=world: back(world, str(OLD)))  # type: ignore[misc, arg-type]
             try:
                 lifted(world)
             except ChannelMoved:

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any
 
+from ci_automation.artifact.gojson import same_to_go
 from ci_automation.flux.changes.compare import first, header_changes, object_changes, ordered, together
 from ci_automation.flux.changes.layout import rewritten
 from ci_automation.flux.changes.model import ChangeKind, ObjectId, Severity
@@ -124,7 +125,7 @@ def _texts_of(text: str) -> Iterator[str]:
     except UnreadableObjects:
         return
     for value in values:
-        yield from _leaves([part for key, part in mapping(value).items() if key not in _RESOURCES])
+        yield from _leaves([part for key, part in mapping(value).items() if same_to_go(key) not in _RESOURCES])
 
 
 def _leaves(value: Any) -> Iterator[str]:  # noqa: ANN401 - a value of YAML

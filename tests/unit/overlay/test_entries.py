@@ -23,6 +23,9 @@ OTHER = {"resources": ["map.yaml"]}
     ("files", "expected"),
     [
         pytest.param({}, [". made"], id="nothing else"),
+        pytest.param(
+            {"kustomization.yaml": {"Resources": LIST["resources"]}}, ["."], id="with a field in another case"
+        ),
         pytest.param({"own.yaml": MAP, "readme.md": "#"}, [". made"], id="other objects"),
         pytest.param({"kustomization.yaml": LIST}, ["."], id="a kustomization at the root"),
         pytest.param({"flux-system/kustomization.yaml": HERE}, [". made"], id="a kustomization beside the components"),

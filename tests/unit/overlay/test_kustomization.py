@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -231,6 +232,59 @@ class TestWhatIsNone:
             return
         assert found is not None
         assert found.fields == fields.keys()
+
+
+class TestNamesInAnotherCase:
+    """kustomize decodes its file with Go's `encoding/json`."""
+
+    def test_are_the_same_fields(self, whole: Kustomization) -> None:
+        def capital(value: Any) -> Any:  # a document holds anything
+            if isinstance(value, list):
+                return [capital(each) for each in value]
+            if not isinstance(value, dict):
+                return value
+            free = {"commonLabels", "commonAnnotations", "pairs"}
+            return {str(key).title(): each if key in free else capital(each) for key, each in value.items()}
+
+        files = {name: yaml.safe_dump_all([capital(yaml.safe_load(text))]) for name, text in FILES.items()}
+        found = read(tree(files | {"k/p.yaml": FILES["k/p.yaml"]}), "k", Effort())
+        assert found is not None
+        assert "Resources:" in files["k/kustomization.yaml"]
+        assert (found.fields, found.unknown, found.labels) == (whole.fields, (), whole.labels)
+        for one, other in (
+            (found.resources, whole.resources),
+            (found.components, whole.components),
+            (found.files, whole.files),
+        ):
+            assert [it.path for it in one] == [it.path for it in other]
+        for name in ("patches", "json_patches", "strategic"):
+            assert [(it.text, it.target) for it in getattr(found, name)] == [
+                (it.text, it.target) for it in getattr(whole, name)
+            ]
+        assert [it.rule.mark for it in found.patches] == [it.rule.mark for it in whole.patches]
+        assert [(it.select, it.reject, it.paths) for it in found.replacements] == [
+            (it.select, it.reject, it.paths) for it in whole.replacements
+        ]
+        assert [(it.kind, it.name, it.merges) for it in found.generated] == [
+            (it.kind, it.name, it.merges) for it in whole.generated
+        ]
+        assert [it.new_tag for it in found.images] == [it.new_tag for it in whole.images]
+
+    def test_stand_where_they_are(self) -> None:
+        found = kustomization("kind: Kustomization\nRESOURCES:\n- a.yaml\nPatches:\n- Path: p.yaml\n")
+        assert str(found.resources[0].place) == "kustomization.yaml:3"
+        assert str(found.patches[0].rule.places[0]) == "kustomization.yaml:5"
+        assert found.is_usual
+
+    @pytest.mark.parametrize(
+        "text", ["resources: [a]\nResources: [b]\n", "resources: [a]\npatches: [{path: a, PATH: b}]\n"]
+    )
+    def test_beside_their_own_are_an_error(self, text: str) -> None:
+        with pytest.raises(Unreadable, match="twice, each in another case"):
+            kustomization(text)
+
+    def test_of_labels_are_labels(self) -> None:
+        assert kustomization("commonLabels: {Name: a, name: b}").labels == {"Name": "a", "name": "b"}
 
 
 def test_a_field_that_kustomize_does_not_know_is_named_and_those_in_another_case_are_not() -> None:

@@ -55,6 +55,13 @@ def test_an_object_is_compared_like_those_of_the_components() -> None:
     assert str(change.object) == "Service flux-system/source-controller"
 
 
+def test_the_names_of_a_kustomization_count_in_either_case() -> None:
+    listed = KUSTOMIZATION.replace("resources", "Resources")
+    old = of({**FILES, "kustomization.yaml": listed})
+    new = of({**FILES, "kustomization.yaml": listed, "app.yaml": FILES["app.yaml"].replace("ClusterIP", "NodePort")})
+    assert [change.kind for change in told(old, new)] == [ChangeKind.SERVICE]
+
+
 @pytest.mark.parametrize(
     ("path", "old", "new"),
     [
