@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.contents import read_contents, read_tree
 from ci_automation.flows.observe import look_at, observe
-from ci_automation.flows.publication.standing import problem_of, standing_of
+from ci_automation.flows.publication.standing import as_mirrored, problem_of, standing_of
 from ci_automation.flux.artifact import immutable_version
 from ci_automation.signing.cluster import judge, table
 from ci_automation.signing.evidence import examine, gather
@@ -70,7 +70,7 @@ def verify(reference: Reference, ports: Ports, intent: Intent) -> Verification:
         problem = ClusterRefuses(at, observed.version, judgement.reason)
     elif reference.tag is not None and not immutable_version(reference.tag):
         version = observed.version or read_contents(observed, ports, intent).version
-        problem = problem_of(observed, version, standing_of(observed, ports), ports)
+        problem = problem_of(observed, version, as_mirrored(standing_of(observed, ports), observed, ports), ports)
     return Verification(observed.digest, observed.version, by, table(evidence, trusted), problem)
 
 

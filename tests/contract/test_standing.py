@@ -18,6 +18,7 @@ from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.publication import records
+from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.standing import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.rollback import Wish, propose, roll_back
 from ci_automation.flows.update import update
@@ -186,6 +187,14 @@ class TestTheDigestOfAnotherChannel:
         with pytest.raises(PublishedElsewhere):
             make_plan(CHANNEL, world.ports(), intent())
 
+    def test_is_no_alarm_for_whoever_verifies_a_mirror(self, world: World) -> None:
+        mirror = Reference.parse("oci://mirror.example/acme/flux-manifests:production")
+        copy(world.registry, CHANNEL, world.registry, mirror, at(world))
+        assert moves(world, at(world)) == [str(CHANNEL)]
+        assert verify(mirror, world.ports(), intent()).problem is None
+        with pytest.raises(PublishedElsewhere):
+            update(mirror, world.ports(), intent())
+
     def test_can_be_adopted(self, world: World, staged: Digest) -> None:
         update(CHANNEL, later(world, 2), intent(adopt=True, policy=EVERY))
         assert moves(world, staged) == [str(STAGING), str(CHANNEL)]
@@ -321,8 +330,6 @@ class TestLayouts:
         b, two = self.start(tmp_path / "b")
         update(a, later(one, 1), intent())
         digest = one.registry.manifest(a).digest
-        from ci_automation.flows.publication.copy import copy
-
         copy(one.registry, a, two.registry, b.at_tag(immutable_tag(PATCH, digest)), digest)
         copy(one.registry, a, two.registry, b, digest)
         with pytest.raises(PublishedElsewhere):

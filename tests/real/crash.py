@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.flows.publication import records
+from ci_automation.flows.publication import records, statements
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.verify import verify
 from tests.real import program
@@ -62,6 +62,7 @@ def state(channel: Reference, ports: Ports) -> State:
     """Return what is in a repository, after checking that every tag but the signatures' points at a signed digest."""
     assert ports.trusted is not None
     found = State({}, {}, {}, {})
+    name = statements.channel_name(ports.registry, channel)
     for tag in ports.registry.tags(channel):
         if tag.endswith(".sig"):
             digest = Digest.parse(tag.removesuffix(".sig").replace("-", ":"))
@@ -74,7 +75,7 @@ def state(channel: Reference, ports: Ports) -> State:
             found.tags[tag] = str(named)
             found.bundles[str(named)] = len(tuple(bundle.read(ports.registry, channel, named)))
             believed = records.read(ports.registry, channel, named, ports.trusted)
-            found.records[str(named)] = sum(record.channel == str(channel) for record in believed)
+            found.records[str(named)] = sum(record.channel == name for record in believed)
     return found
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.flows.init import init
+from ci_automation.flows.publication import records
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import Version
 from ci_automation.signing.verify import verify
@@ -137,10 +138,20 @@ def scene(
         def updater(version: str) -> Updater:
             proxy = stack.enter_context(Proxy(distribution_registry.proxy.upstream))
             seen_as = program.channel(proxy.host, repository)
+            known_as(seen_as, channel, base, ports)
             config = program.configuration(tmp_path / f"{version}.yaml", seen_as, flux_releases, range=f"<={version}")
             return Updater(proxy, version, seen_as, config, pair.signing, workers)
 
         yield Scene(updater(ONE), updater(OTHER), base, ports, channel)
+
+
+def known_as(seen_as: Reference, channel: Reference, base: Digest, ports: Ports) -> None:
+    """Let the base have a record for the address that an updater knows the channel by, that of its own proxy."""
+    assert ports.trusted is not None
+    assert ports.signer is not None
+    (record,) = records.of_channel(ports.registry, channel, base, ports.trusted)
+    manifest = ports.registry.manifest(channel.at_digest(base))
+    records.write(ports.registry, channel, manifest, replace(record, channel=str(seen_as)), ports.signer)
 
 
 def wait(barrier: threading.Barrier) -> None:

@@ -99,6 +99,12 @@ def standing_of(observed: Observed, ports: Ports) -> Standing:
     )
 
 
+def as_mirrored(standing: Standing, observed: Observed, ports: Ports) -> Standing:
+    """Return the standing without the channels of other repositories: a mirror copies the records of its source."""
+    here = statements.channel_name(ports.registry, observed.channel).rpartition(":")[0]
+    return replace(standing, others=tuple(name for name in standing.others if name.rpartition(":")[0] == here))
+
+
 def problem_of(observed: Observed, version: Version, standing: Standing, ports: Ports) -> VerificationFailed | None:
     """Return why a channel, which has `version`, is not where it belongs; None if nothing speaks against it.
 
