@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ci_automation.errors import Conflict
+from ci_automation.errors import Conflict, Error
 from ci_automation.flux.artifact import stated_version
 from ci_automation.report.sync import NoSingleIdentity, inline_entry, one_entry
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities, TrustedKeys
@@ -87,7 +88,8 @@ def observe(channel: Reference, ports: Ports) -> Observed:
         verify(ports.registry, channel, observed.digest, ports.trusted)
     except ForeignSignature as error:
         if error.signers and ports.signer is not None:
-            error.hint = _if_it_was_you(error.signers, ports.signer)
+            with contextlib.suppress(Error):  # who signed it matters more than that our own key is lost
+                error.hint = _if_it_was_you(error.signers, ports.signer)
         raise
     return Observed(channel, observed.manifest, Trust.VERIFIED, observed.version)
 

@@ -35,6 +35,8 @@ from ci_automation.report.findings import Findings
 from ci_automation.report.rollback import Rollback, rollback_parts
 from ci_automation.report.text import approval_commands
 from ci_automation.signing.finding import Finding
+from ci_automation.signing.keys.public import KeyUnreadable
+from ci_automation.signing.signer import LateSigner
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
 from ci_automation.signing.verify import ForeignSignature
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent
@@ -231,6 +233,25 @@ class TestNames:
         value = yaml.safe_load(acknowledging([(each, name) for each in prints], 9))
         entries = [{"fingerprint": each, "until": "DATE", "reason": "WHY"} for each in prints]
         assert value == {"acknowledge": entries}
+
+
+def test_a_lost_key_hides_nobody_who_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    stranger = Identity(ISSUER, OURS.subject.replace("/acme/", "/mallory/"))
+
+    def lost() -> Signer:
+        raise KeyUnreadable("cosign.key", "it is not there")
+
+    def refuse(*_: object) -> None:
+        raise ForeignSignature(
+            CHANNEL, TrustedIdentities((IdentityMatch.exact(OURS),), ROOT), [Finding(stranger, "no")]
+        )
+
+    init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+    monkeypatch.setattr(observing, "verify", refuse)
+    with pytest.raises(ForeignSignature) as error:
+        observe(CHANNEL, replace(world.ports(), signer=LateSigner(lost)))
+    assert error.value.hint == ForeignSignature.hint
 
 
 def test_who_signs_by_key_is_told_of_an_identity_without_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
