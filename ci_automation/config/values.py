@@ -25,7 +25,7 @@ from ci_automation.flux.options import COMPONENTS, LOG_LEVELS, Options
 from ci_automation.flux.version import Version
 from ci_automation.policy.freeze import Freeze, time_zone
 from ci_automation.policy.model import NOT_CHECKED, Acknowledgement, InvalidDuration, duration
-from ci_automation.policy.patterns import require_anchored
+from ci_automation.policy.patterns import require_anchored, require_re2
 from ci_automation.policy.ranges import Range
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _words(text: str) -> str:
 
 
 def _pattern(text: str) -> str:
-    return require_anchored(_words(text))
+    return require_anchored(require_re2(_words(text)))
 
 
 def _as_list(value: object) -> object:

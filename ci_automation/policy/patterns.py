@@ -26,6 +26,15 @@ _MULTILINE = re.compile(r"\(\?[A-Za-z]*m")  # with which ^ and $ match at each l
 _SHOWN = 300
 
 
+class InvalidPattern(UsageError):
+    """A regular expression is not one of RE2, which Flux and cosign use."""
+
+    hint = "RE2 has no look-ahead and no back-references; see https://github.com/google/re2/wiki/Syntax."
+
+    def __init__(self, pattern: str, reason: str) -> None:
+        super().__init__(f"{pattern[:_SHOWN]!r} is not a regular expression of RE2: {reason}")
+
+
 class UnanchoredPattern(UsageError):
     """A pattern of identities also matches texts in which it is only a part."""
 
@@ -65,6 +74,32 @@ class _Scope:
         """End the present alternative."""
         self.starts, self.ends = self.starts and self.first, self.ends and self.last
         self.items, self.first, self.last = 0, False, False
+
+
+def require_re2(pattern: str) -> str:
+    """Return `pattern`, if it is one.
+
+    Raises:
+        InvalidPattern: it is empty, or not RE2's.
+    """
+    import re2
+
+    if not pattern:
+        raise InvalidPattern(pattern, "an empty one matches everybody")
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(pattern, options)
+    except re2.error as error:
+        raise InvalidPattern(pattern, str(error)) from None
+    return pattern
+
+
+def is_found(pattern: str, text: str) -> bool:
+    """Return whether a pattern is found in a text, as Go's `regexp.MatchString` does."""
+    import re2
+
+    return re2.search(pattern, text) is not None
 
 
 def require_anchored(pattern: str) -> str:

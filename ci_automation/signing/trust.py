@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from ci_automation.errors import UsageError
+from ci_automation.policy.patterns import is_found, require_re2
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
@@ -22,15 +23,6 @@ _WORKFLOW = re.compile(
 
 
 NOBODY_NAMED = "no public key or identity is given"
-
-
-class InvalidPattern(UsageError):
-    """A regular expression is not one of RE2, which Flux and cosign use."""
-
-    hint = "RE2 has no look-ahead and no back-references; see https://github.com/google/re2/wiki/Syntax."
-
-    def __init__(self, pattern: str, reason: str) -> None:
-        super().__init__(f"{pattern[:200]!r} is not a regular expression of RE2: {reason}")
 
 
 class NobodyTrusted(UsageError):
@@ -82,21 +74,12 @@ class IdentityMatch:
         Raises:
             InvalidPattern: one of them is empty, or not RE2's.
         """
-        import re2
-
         for pattern in (self.issuer, self.subject):
-            if not pattern:
-                raise InvalidPattern(pattern, "an empty one matches everybody")
-            try:
-                re2.compile(pattern, _quiet())
-            except re2.error as error:
-                raise InvalidPattern(pattern, str(error)) from None
+            require_re2(pattern)
 
     def matches(self, identity: Identity) -> bool:
         """Return whether the patterns are found in issuer and subject, as Go's `regexp.MatchString` does."""
-        import re2
-
-        return bool(re2.search(self.issuer, identity.issuer) and re2.search(self.subject, identity.subject))
+        return is_found(self.issuer, identity.issuer) and is_found(self.subject, identity.subject)
 
     def __str__(self) -> str:
         return f"{self.subject} (issuer {self.issuer})"
@@ -148,11 +131,3 @@ class Verified:
 
     digest: Digest
     by: Digest | Identity
-
-
-def _quiet() -> object:
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    return options

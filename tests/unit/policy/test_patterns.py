@@ -7,7 +7,15 @@ import re2
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ci_automation.policy.patterns import UnanchoredPattern, anchored_form, is_anchored, require_anchored
+from ci_automation.policy.patterns import (
+    InvalidPattern,
+    UnanchoredPattern,
+    anchored_form,
+    is_anchored,
+    is_found,
+    require_anchored,
+    require_re2,
+)
 
 PIECES = st.sampled_from(
     ("^", "$", "|", "(", ")", "?", "*", "+", "a", "b", ".", "\n", "-", "[", "]")
@@ -117,3 +125,14 @@ def test_no_pattern_passes_that_matches_a_part(pattern: str, texts: list[str]) -
         compiled = re2.compile(candidate, options)
         for text in (*texts, "a", "b", "ab", "a\nb", "\na", "a\n", ""):
             assert bool(compiled.search(text)) == bool(compiled.fullmatch(text)), candidate
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", "(", ""], ids=["look-ahead", "reference", "broken", "empty"])
+def test_what_re2_does_not_take_is_told(pattern: str) -> None:
+    with pytest.raises(InvalidPattern):
+        require_re2(pattern)
+
+
+def test_a_pattern_is_found_anywhere() -> None:
+    assert is_found(require_re2("b+"), "abbc")
+    assert not is_found("^b", "abbc")

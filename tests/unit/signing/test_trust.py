@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.policy.patterns import is_anchored
+from ci_automation.policy.patterns import InvalidPattern, is_anchored
 from ci_automation.signing.trust import (
     Identity,
     IdentityMatch,
-    InvalidPattern,
     NobodyTrusted,
     TrustedIdentities,
     TrustedKeys,
