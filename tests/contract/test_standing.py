@@ -16,6 +16,7 @@ from ci_automation.flows.apply import apply
 from ci_automation.flows.heal import NotOurs
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
+from ci_automation.flows.lift import lift
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.publication import records
 from ci_automation.flows.publication.copy import copy
@@ -45,6 +46,7 @@ OURS = TrustedKeys((signing_key().public,))
 STAGING = CHANNEL.at_tag("staging")
 AUTO = Policy(actions=dict.fromkeys(STEPS, Action.AUTO), escalate=frozenset())
 HOUR = timedelta(hours=1)
+SMALLER = Tree(OVERLAY.files[:1])
 
 
 @pytest.fixture
@@ -68,6 +70,14 @@ def moves(world: World, digest: Digest) -> list[str]:
 def later(world: World, hours: int, **changes: Any) -> Any:
     """Return the ports of a run that many hours later."""
     return replace(world.ports(), clock=lambda: NOW + hours * HOUR, **changes)
+
+
+def change_overlay(world: World, hours: int, overlay: Tree = SMALLER) -> Digest:
+    """Publish another overlay with the present version, that many hours later, and return its digest."""
+    wanted = intent(overlay=overlay, policy=EVERY)
+    plan = make_plan(CHANNEL, later(world, hours), wanted).plan
+    apply(plan, {plan.steps[-1].target}, later(world, hours), wanted)
+    return at(world)
 
 
 class TestTheNextReleaseUnderTheChannel:
@@ -306,6 +316,30 @@ class TestUpAgainAfterARollback:
         assert update(CHANNEL, later(world, 6), intent()).done == 1
         assert at(world) == refused
         assert update(CHANNEL, later(world, 7), intent(policy=EVERY)).trust == "verified"
+
+
+class TestWordsAboutAHold:
+    """A channel was moved back by an attacker to where a rollback had led once; then somebody speaks of its hold."""
+
+    @pytest.fixture
+    def old(self, world: World) -> Digest:
+        old = at(world)
+        update(CHANNEL, later(world, 1), intent())
+        roll_back(propose(CHANNEL, Wish(str(OLD)), later(world, 2), intent()), later(world, 2), intent())
+        change_overlay(world, 3)
+        point(world, old)
+        return old
+
+    def test_that_it_is_lifted_hide_no_move_back(self, world: World, old: Digest) -> None:
+        assert lift(CHANNEL, "", later(world, 4), intent()).holds
+        with pytest.raises(ChannelMovedBack):
+            update(CHANNEL, later(world, 5), intent())
+        assert at(world) == old
+
+    def test_that_it_has_another_reason_hide_no_move_back(self, world: World, old: Digest) -> None:
+        wish = Wish(str(old), reason="webhooks time out")
+        roll_back(propose(CHANNEL, wish, later(world, 4), intent()), later(world, 4), intent())
+        assert isinstance(verify(CHANNEL, later(world, 5), intent()).problem, ChannelMovedBack)
 
 
 class TestLayouts:

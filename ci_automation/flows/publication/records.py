@@ -124,7 +124,7 @@ def superseded_by(registry: Registry, place: Place, tags: Collection[str], trust
         if record is not None and _is_later(record, place, higher=found > place.version):
             after.append(record)
     if place.hold is not None:
-        after = [record for record in after if record.at > place.hold.at]
+        after = [record for record in after if record.at > place.hold.since]
     return max(after, key=lambda record: record.at, default=None)
 
 

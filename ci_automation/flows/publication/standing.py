@@ -124,7 +124,7 @@ def problem_of(observed: Observed, version: Version, standing: Standing, ports: 
 def _superseding(
     observed: Observed, version: Version, standing: Standing, ports: Ports, trusted: Trusted
 ) -> Record | None:
-    hold = standing.holds[-1] if standing.holds else None
+    hold = max(standing.holds, key=lambda hold: hold.since, default=None)
     place = records.Place(observed.channel, observed.digest, version, standing.record, hold)
     return records.superseded_by(ports.registry, place, standing.tags, trusted)
 
