@@ -10,6 +10,7 @@ from ci_automation.attestation.record import Approval
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.base import read_base
 from ci_automation.flows.carry_out import carry_out, finish, repeat, take_over
+from ci_automation.flows.contents import present_version
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.publication.adopt import observe_or_adopt
 from ci_automation.flows.publication.publish import require_signer
@@ -126,7 +127,7 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
             raise NoSuchStep(digest)
     observed = observe_or_adopt(plan.artifact, ports, intent)
     start = _first_to_do(plan, observed.digest)
-    version = plan.steps[start - 1].new_version if start else plan.current_version
+    version = present_version(observed, ports, intent)
     observed, standing = in_place(observed, version, ports, intent, approved=observed.digest in approved)
     doing = _Doing(plan.artifact, approved, ports, intent)
     steps = doing.rendered(observed, standing, plan.steps[start:])

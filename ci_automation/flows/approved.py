@@ -9,6 +9,7 @@ from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.base import read_base
 from ci_automation.flows.carry_out import carry_out, repeat, take_over
+from ci_automation.flows.contents import present_version
 from ci_automation.flows.publication import records
 from ci_automation.flows.publication.adopt import observe_or_adopt
 from ci_automation.flows.publication.publish import require_signer
@@ -87,7 +88,8 @@ def apply_granted(granted: Granted, ports: Ports, intent: Intent) -> Outcome:
 def _finish(granted: Granted, observed: Observed, ports: Ports, intent: Intent) -> Outcome:
     """Return that what was approved is there, after writing the record that an interrupted run owes for it."""
     request = granted.request
-    observed, standing = in_place(observed, request.version, ports, intent, approved=True)
+    version = present_version(observed, ports, intent)
+    observed, standing = in_place(observed, version, ports, intent, approved=True)
     take_over(observed, ports, intent)
     if standing.record is None:
         repeat(

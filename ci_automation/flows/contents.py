@@ -84,6 +84,11 @@ def only_layer(manifest: Manifest) -> Descriptor:
     return first
 
 
+def present_version(observed: Observed, ports: Ports, intent: Intent) -> Version:
+    """Return the version that a channel has, as its annotation states it, or else its components file."""
+    return observed.version or read_contents(observed, ports, intent).version
+
+
 def read_contents(observed: Observed, ports: Ports, intent: Intent) -> Contents:
     """Return what a channel has, its version and options as its components file tells them.
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import RegistryError, VerificationFailed
-from ci_automation.flows.contents import only_layer, read_contents
+from ci_automation.flows.contents import only_layer, present_version, read_contents
 from ci_automation.flows.judging import findings, first_findings
 from ci_automation.flows.observe import Trust, accept_both, look_at, observe
 from ci_automation.flows.publication import holds, records
@@ -150,7 +150,7 @@ def consider(promotion: Promotion) -> Considered:
     observed, before = _at_source(promotion), _present(promotion)
     if interrupted := before is not None and before.digest == observed.digest:
         assert before is not None  # noqa: S101  # for the type checker
-        version = observed.version or read_contents(observed, promotion.origin, promotion.intent).version
+        version = present_version(observed, promotion.origin, promotion.intent)
         if not _owes_record(before, version, promotion):
             return Considered(promotion, observed, before, version, version)
         before = _last_recorded(promotion)

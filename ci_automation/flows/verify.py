@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.contents import read_contents, read_tree
+from ci_automation.flows.contents import present_version, read_tree
 from ci_automation.flows.observe import look_at, observe
 from ci_automation.flows.publication.standing import as_mirrored, problem_of, standing_of
 from ci_automation.flux.artifact import immutable_version
@@ -69,7 +69,7 @@ def verify(reference: Reference, ports: Ports, intent: Intent) -> Verification:
     elif observed.version and not (judgement := judge(findings, trusted, observed.version)).accepted:
         problem = ClusterRefuses(at, observed.version, judgement.reason)
     elif reference.tag is not None and not immutable_version(reference.tag):
-        version = observed.version or read_contents(observed, ports, intent).version
+        version = present_version(observed, ports, intent)
         problem = problem_of(observed, version, as_mirrored(standing_of(observed, ports), observed, ports), ports)
     return Verification(observed.digest, observed.version, by, table(evidence, trusted), problem)
 

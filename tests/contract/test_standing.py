@@ -25,8 +25,10 @@ from ci_automation.flows.rollback import Wish, propose, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flows.verify import verify
 from ci_automation.flux.artifact import immutable_tag
+from ci_automation.flux.version import Version
 from ci_automation.policy.freeze import Freeze
 from ci_automation.policy.model import STEPS, Action, MinorStep, Policy, SignatureFormat
+from ci_automation.policy.plan import Plan
 from ci_automation.registry import open_registry
 from ci_automation.registry.layout import IDENTITY
 from ci_automation.signing.signer import KeySigner
@@ -316,6 +318,17 @@ class TestUpAgainAfterARollback:
         assert update(CHANNEL, later(world, 6), intent()).done == 1
         assert at(world) == refused
         assert update(CHANNEL, later(world, 7), intent(policy=EVERY)).trust == "verified"
+
+
+@pytest.mark.parametrize("version", ["v2.98.5", "v99.0.0"])
+def test_no_plan_says_which_version_the_channel_has(world: World, version: str) -> None:
+    old, plan = at(world), make_plan(CHANNEL, later(world, 1), intent()).plan
+    update(CHANNEL, later(world, 1), intent(policy=AUTO))
+    point(world, old)
+    lie = Plan.parse(replace(plan, current_version=Version.parse(version)).to_text().encode())
+    with pytest.raises(ChannelMovedBack):
+        apply(lie, {step.target for step in lie.steps}, later(world, 2), intent())
+    assert at(world) == old
 
 
 class TestWordsAboutAHold:
