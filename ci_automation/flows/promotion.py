@@ -12,7 +12,7 @@ from ci_automation.flows.judging import findings, first_findings
 from ci_automation.flows.observe import Trust, accept_both, look_at, observe
 from ci_automation.flows.publication import holds, records
 from ci_automation.flows.publication.publish import NoSigner, require_accepted
-from ci_automation.flows.publication.standing import in_place, problem_of, standing_of
+from ci_automation.flows.publication.standing import in_place, problem_of, require_still_there, standing_of
 from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.hold import Offered, hold_verdict
 from ci_automation.policy.promotion import Candidate, Goal, promotion_verdicts
@@ -178,6 +178,7 @@ def _owes_record(before: Observed, version: Version, promotion: Promotion) -> bo
     """
     standing = standing_of(before, promotion.ports)
     if problem := problem_of(before, version, replace(standing, others=()), promotion.ports):
+        require_still_there(before, promotion.ports)
         raise problem
     return bool(standing.others)
 

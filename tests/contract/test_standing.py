@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -34,6 +35,7 @@ from ci_automation.registry.layout import IDENTITY
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import Unsigned, ensure_signed
+from tests.contract.test_flows_publication import interfere
 from tests.contract.test_flows_trust import EVERY, at, forget_records, forget_signature, made, plant, signatures
 from tests.fakes.registry import InMemoryRegistry
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, signing_key
@@ -80,6 +82,11 @@ def change_overlay(world: World, hours: int, overlay: Tree = SMALLER) -> Digest:
     plan = make_plan(CHANNEL, later(world, hours), wanted).plan
     apply(plan, {plan.steps[-1].target}, later(world, hours), wanted)
     return at(world)
+
+
+def patch(world: World, hours: int) -> None:
+    """Publish the next patch, that many hours later."""
+    assert update(CHANNEL, later(world, hours), intent()).done == 1
 
 
 class TestTheNextReleaseUnderTheChannel:
@@ -353,6 +360,17 @@ class TestWordsAboutAHold:
         wish = Wish(str(old), reason="webhooks time out")
         roll_back(propose(CHANNEL, wish, later(world, 4), intent()), later(world, 4), intent())
         assert isinstance(verify(CHANNEL, later(world, 5), intent()).problem, ChannelMovedBack)
+
+
+def test_a_publication_while_a_channel_is_verified_is_no_alarm(world: World) -> None:
+    world.registry.requests.clear()
+    verify(CHANNEL, later(world, 1), intent())
+    for request in range(len(world.registry.requests)):
+        meanwhile = World()
+        init(CHANNEL, OLD, later(meanwhile, 0), intent(overlay=OVERLAY))
+        meanwhile.registry.requests.clear()
+        interfere(meanwhile, request, partial(patch, meanwhile, 1))
+        assert verify(CHANNEL, later(meanwhile, 2), intent()).problem is None, request
 
 
 class TestLayouts:

@@ -149,8 +149,17 @@ def in_place(
     problem = problem_of(observed, version, standing, ports)
     if problem is None:
         return observed, standing
-    if (now := ports.registry.resolve(observed.channel)) != observed.digest:  # it was us who were slow
-        raise ChannelMoved(observed.channel, observed.digest, now)
+    require_still_there(observed, ports)
     if not intent.adopt:
         raise problem
     return adopt(observed, str(problem), ports, intent), replace(standing, others=())
+
+
+def require_still_there(observed: Observed, ports: Ports) -> None:
+    """Check that a problem is not just that somebody published while we looked.
+
+    Raises:
+        ChannelMoved: it is.
+    """
+    if (now := ports.registry.resolve(observed.channel)) != observed.digest:
+        raise ChannelMoved(observed.channel, observed.digest, now)
