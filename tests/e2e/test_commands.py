@@ -429,6 +429,17 @@ def test_the_digest_does_not_depend_on_where_it_is_published(desk: Desk) -> None
     assert Digest.parse(first).short in desk.read("elsewhere/deep/index.json")
 
 
+def test_a_check_says_whether_it_looked_if_the_channel_was_moved_back(desk: Desk) -> None:
+    desk.init(version="v2.99.4")
+    for command, looked in ((("check", CHANNEL, *TRUSTED), False), (UPDATE, True)):
+        assert ("Not checked: whether the channel was moved back" in desk.ok(*command).out) is not looked
+        assert desk.ok(*command, "--output", "json").json["movedBackChecked"] is looked
+    desk.ok("init", "layout:registry:older", "--flux-version", "v2.98.5", *SIGNED)
+    older = ("check", "layout:registry:older", *TRUSTED)
+    assert "Not checked" not in desk.ok(*older).out
+    assert desk.ok(*older, "--output", "json").json["movedBackChecked"] is True
+
+
 class TestLiftingAHold:
     @pytest.fixture(autouse=True)
     def rolled_back(self, desk: Desk) -> None:
