@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.config import rules
-from ci_automation.config import schema as sections
 from ci_automation.config.document import MAX_BYTES, Document, InvalidConfig, Path, Problem, read
-from ci_automation.config.merge import artifact, merged
+from ci_automation.config.merge import merged
 from ci_automation.config.model import (
     FIRST_WITH_BUNDLES,
     ApprovalConfig,
@@ -23,6 +18,7 @@ from ci_automation.config.model import (
     SigningMode,
 )
 from ci_automation.config.promotion import unfit_promotions
+from ci_automation.config.reader import read_sections
 from ci_automation.config.schema import schema
 from ci_automation.config.values import KMS_SCHEMES
 from ci_automation.policy.model import SignatureFormat
@@ -31,26 +27,9 @@ if TYPE_CHECKING:
     import pathlib
     from collections.abc import Iterator
 
-    from pydantic_core import ErrorDetails
+    from ci_automation.config.schema import File
 
 __all__ = ["load", "parse", "schema"]
-
-S = TypeVar("S", bound=rules.Section)
-T = TypeVar("T")
-
-_LATER = "is not supported by this version"
-_KINDS: dict[type, str] = {bool: "true or false", int: "a number", float: "a number", str: "a text"}
-_KINDS |= {list: "a list", dict: "a mapping"}
-_WANTED = {
-    "string_type": "a text",
-    "string_sub_type": "a text",
-    "bool_type": "true or false",
-    "int_type": "a number",
-    "list_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-}
 
 
 def load(path: pathlib.Path) -> Config:
@@ -75,60 +54,15 @@ def parse(data: bytes, file: str) -> Config:
         InvalidConfig: they cannot be used; the message has all that is wrong with them.
     """
     document = read(data, file)
-    parsed = None
-    try:
-        parsed = sections.File.model_validate(document.value)
-    except ValidationError as error:
-        known = {problem.path for problem in document.problems}
-        found = (_problem(document, details) for details in error.errors(include_url=False))
-        document.problems += [problem for problem in found if problem.path not in known]
-    if parsed is not None:
-        document.problems += _contradictions(document, parsed)
-    if document.problems or parsed is None:
-        raise InvalidConfig(document.problems)
-    return replace(merged(parsed), digest=Digest.of(data))
+    if (sections := read_sections(document)) is not None:
+        config = merged(sections)
+        document.problems += _contradictions(document, sections, config)
+        if not document.problems:
+            return replace(config, digest=Digest.of(data))
+    raise InvalidConfig(document.problems)
 
 
-def _problem(document: Document, details: ErrorDetails) -> Problem:
-    """Return what pydantic found, in words that say what to write; a value that may be a secret is not repeated."""
-    path, kind, given = details["loc"], details["type"], details["input"]
-    if path and isinstance(path[-1], int) and path not in document.values:
-        path = path[:-1]  # one text where a list may be
-    section = sections.section_at(path[:-1])
-    later = section.later if section else {}
-    last = path[-1] if path else ""
-    context = details.get("ctx", {})
-    if kind == "extra_forbidden":
-        what = _LATER if last in later else _unknown(str(last), section)
-    elif kind == "missing":
-        what = "is missing"
-    elif kind == "refused":
-        what = context["message"]
-    elif kind == "too_short":
-        what = "must not be empty"
-    elif kind in ("enum", "literal_error") and isinstance(given, str) and given in later.get(str(last), ()):
-        what = f"{given} {_LATER}"
-    elif kind in ("greater_than_equal", "less_than_equal"):
-        bound = f"at most {context['le']}" if "le" in context else f"at least {context['ge']}"
-        what = f"must be {bound}, not {given}"
-        if path == ("version",):
-            what = f"this program reads version 1 of the file's format, not {given}"
-    elif kind in ("enum", "literal_error") and type(given) in (str, int):
-        what = f"{repr(given)[:80]} is not {context['expected']}"
-    else:
-        wanted = _WANTED.get(kind) or context.get("expected") or details["msg"]
-        what = f"must be {wanted}, not {_KINDS.get(type(given), 'a date')}"
-        what += "; put it in quotes" if "string" in kind and not isinstance(given, list | dict) else ""
-    return document.problem(path, what, at_key=kind == "extra_forbidden")
-
-
-def _unknown(key: str, section: type[rules.Section] | None) -> str:
-    known = [field.alias or name for name, field in section.model_fields.items()] if section else []
-    near = difflib.get_close_matches(key, known, n=1)
-    return f"is not known; did you mean {near[0]}?" if near else f"is not known; known are {', '.join(known)}"
-
-
-def _contradictions(document: Document, file: sections.File) -> list[Problem]:
+def _contradictions(document: Document, file: File, config: Config) -> list[Problem]:
     """Return what is right by itself and wrong beside something else."""
     problems = []
     if file.api_url is not None and isinstance(file.source, DirectorySource):
@@ -141,9 +75,8 @@ def _contradictions(document: Document, file: sections.File) -> list[Problem]:
             if (first := seen.setdefault((key, value), here)) is not here:
                 problems.append(document.problem(here, f"is the same as that of artifacts[{first[1]}]"))
     problems += [document.problem(("artifacts", *path), what) for path, what in unfit_promotions(file.artifacts)]
-    defaults = file.defaults or sections.Defaults()
-    for index, entry in enumerate(file.artifacts):
-        for key, what in _unfit(artifact(entry, defaults)):
+    for index, (entry, it) in enumerate(zip(file.artifacts, config.artifacts, strict=True)):
+        for key, what in _unfit(it):
             problems.append(document.problem(("artifacts", index, *([key] if hasattr(entry, key) else [])), what))
     return problems
 

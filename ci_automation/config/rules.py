@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+import msgspec
 
 from ci_automation.config.values import (
     Age,
-    ChangeClasses,
     Cron,
     Fingerprint,
     Kubernetes,
@@ -21,29 +18,18 @@ from ci_automation.config.values import (
     Words,
     Zone,
 )
+from ci_automation.flux.changes.model import ChangeClass
 from ci_automation.policy.model import Action, MinorStep
 
-Later = Mapping[str, tuple[str, ...]]
 
-Chosen = Field(default=None, strict=False)  # the members of an enum are texts in the file
+class Section(msgspec.Struct, frozen=True, rename="camel"):
+    """One mapping of the file; what is written below a key is its description in the JSON schema."""
 
-
-class Section(BaseModel):
-    """One mapping of the file."""
-
-    model_config = ConfigDict(
-        strict=True,
-        extra="forbid",
-        frozen=True,
-        alias_generator=to_camel,
-        arbitrary_types_allowed=True,
-        use_attribute_docstrings=True,
-    )
-    later: ClassVar[Later] = {}
-    """Keys of the design that this version does not know, and values of known keys that it does not take."""
+    later: ClassVar[frozenset[str]] = frozenset()
+    """Keys of the design that this version does not know."""
 
 
-class MinReleaseAge(Section):
+class MinReleaseAge(Section, frozen=True):
     """How old a release must be before it is taken, by the kind of step to it; such as 24h or 7d."""
 
     patch: Age | None = None
@@ -54,12 +40,12 @@ class MinReleaseAge(Section):
     """7d if left out."""
 
 
-class FreezeEntry(Section):
+class FreezeEntry(Section, frozen=True):
     """A time in which nothing is published."""
 
     cron: Cron
     """When it begins: minute, hour, day of month, month, day of week, such as `0 0 20 12 *`."""
-    lasting: Lasting = Field(alias="for")
+    lasting: Lasting = msgspec.field(name="for")
     """How long it lasts, such as 336h."""
     time_zone: Zone | None = None
     """Whose clocks `cron` speaks of, such as Europe/Berlin; UTC if left out."""
@@ -67,31 +53,31 @@ class FreezeEntry(Section):
     """What a person is told."""
 
 
-class PolicySection(Section):
+class PolicySection(Section, frozen=True):
     """What happens by itself, what takes an approval, and what never happens."""
 
-    patch: Action | None = Chosen
+    patch: Action | None = None
     """What to do with a newer patch release; auto if left out."""
-    minor: Action | None = Chosen
+    minor: Action | None = None
     """What to do with a newer minor release; approval if left out."""
-    major: Action | None = Chosen
+    major: Action | None = None
     """What to do with a newer major release; never if left out."""
     range: Span | None = None
     """The versions that may be taken, in the syntax of Flux's `spec.ref.semver`; `>=2.0.0` if left out."""
     prereleases: bool | None = None
     """Whether release candidates may be taken; false if left out."""
     min_release_age: MinReleaseAge | None = None
-    minor_step: MinorStep | None = Chosen
+    minor_step: MinorStep | None = None
     """Whether to go to the latest minor release at once, or to one after the other; latest if left out."""
     freeze: list[FreezeEntry] | None = None
-    escalate: list[ChangeClasses] | None = None
+    escalate: list[ChangeClass] | None = None
     """Classes of change that turn what happens by itself into what a person approves; [] for none.
 
     rbac, networkPolicy, crdRemoval, crdTightened, securityContext, newWorkload and other if left out.
     """
 
 
-class ClustersSection(Section):
+class ClustersSection(Section, frozen=True):
     """What is known of the clusters that follow the channel, for saying what would break there; none is asked."""
 
     kubernetes: Kubernetes | None = None
@@ -102,7 +88,7 @@ class ClustersSection(Section):
     """Where their manifests are: files, folders, or artifacts."""
 
 
-class EvidenceEntry(Section):
+class EvidenceEntry(Section, frozen=True):
     """Something outside that must say yes: an address, the status of a commit, or a report."""
 
     url: Words | None = None
@@ -118,17 +104,17 @@ class EvidenceEntry(Section):
     """A file with a FluxReport as JSON, in which everything must be ready."""
 
 
-class PromoteSection(Section):
+class PromoteSection(Section, frozen=True):
     """Where the channel gets its digests from. It is never rendered for itself then."""
 
-    source: Words = Field(alias="from")
+    source: Words = msgspec.field(name="from")
     """The name of another artifact of this file, or the address of a channel."""
     after: Age | None = None
     """How long a digest must have been there, by its signed record; no time if left out."""
     evidence: list[EvidenceEntry] | None = None
 
 
-class AcknowledgeEntry(Section):
+class AcknowledgeEntry(Section, frozen=True):
     """One change that is known, and why that is fine."""
 
     fingerprint: Fingerprint

@@ -1,40 +1,45 @@
-"""What a configuration file may say (design section 5.2), as pydantic checks it and as a JSON schema.
+"""What a configuration file may say (design section 5.2), and the same as a JSON schema.
 
-Keys and values that the design has and this version does not act on are named in `later` and refused: a policy that is
-only read is none.
+Keys that the design has and this version does not act on are named in `later` and refused: a policy that is only read
+is none.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+import ast
+import inspect
+from enum import Enum
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, cast, get_args
 
-from pydantic import Field
-from pydantic.json_schema import GenerateJsonSchema
+from msgspec.structs import fields
 
 from ci_automation.config.model import ApprovalVia, SigningMode, UpstreamVerify
 from ci_automation.config.rules import (
     AcknowledgeEntry,
-    Chosen,
     ClustersSection,
-    Later,
     PolicySection,
     PromoteSection,
     Section,
 )
 from ci_automation.config.values import (
     ApiUrl,
+    Approvals,
     Channel,
     FileInArtifact,
     Flags,
     FluxVersion,
     Folder,
+    Form,
+    FormatVersion,
     Host,
     KeyLocation,
     Label,
     Name,
     Pattern,
+    PublicKeyLocation,
     PublicKeyLocations,
-    RefusedClasses,
+    Refusable,
     Releases,
     Repository,
     Team,
@@ -43,23 +48,22 @@ from ci_automation.config.values import (
     Variable,
     Words,
     WorkflowFile,
+    alternatives,
+    some,
+    unwrapped,
 )
 from ci_automation.policy.model import SignatureFormat
 
-if TYPE_CHECKING:
-    from pydantic.json_schema import JsonSchemaMode, JsonSchemaValue
-    from pydantic_core import core_schema
 
-
-class ApprovalSection(Section):
+class ApprovalSection(Section, frozen=True):
     """How approvals are asked for in GitHub Actions, who is asked, and how many people it takes."""
 
-    via: ApprovalVia | None = Chosen
+    via: ApprovalVia | None = None
     """pull-request, workflow-dispatch, repository-dispatch, or none: by the output alone.
 
     If left out, what the action's input `approval` says.
     """
-    approvals: int | None = Field(default=None, ge=0, le=10)
+    approvals: Approvals | None = None
     """How many people have to approve the head of the pull request in a review; 0 if left out: who merges approves."""
     team: Team | None = None
     """Only members of this team can approve, such as acme/platform; the token must be able to read its members."""
@@ -81,7 +85,7 @@ class ApprovalSection(Section):
     """The repository that is sent a repository dispatch."""
 
 
-class ConsumerSection(Section):
+class ConsumerSection(Section, frozen=True):
     """A repository with files that name the artifact."""
 
     repository: Repository
@@ -89,21 +93,21 @@ class ConsumerSection(Section):
     """The folders and files to look at; all if left out."""
 
 
-class SigningSection(Section):
+class SigningSection(Section, frozen=True):
     """What a published digest is signed with, before the channel moves."""
 
-    mode: SigningMode | None = Chosen
+    mode: SigningMode | None = None
     """keyless, key, kms or unsafe-unsigned; keyless where GitHub Actions gives a token and no key is named."""
     key: KeyLocation | None = None
     """The private key: a file, env://NAME, or awskms://, gcpkms://, azurekms:// or hashivault://."""
-    format: SignatureFormat | None = Chosen
+    format: SignatureFormat | None = None
     """legacy, both, or bundle, which needs minimumFlux: 2.8.6; legacy if left out."""
 
 
-class VerifySection(Section):
+class VerifySection(Section, frozen=True):
     """Whose signature on the present digest is trusted."""
 
-    public_key: PublicKeyLocations | None = None
+    public_key: PublicKeyLocation | PublicKeyLocations | None = None
     """The public key, or several of which any one may have signed: files, or env://NAME."""
     identity: Words | None = None
     """The subject of the certificate that a keyless signature must have, exactly; goes with issuer."""
@@ -113,14 +117,14 @@ class VerifySection(Section):
     """Who vouched for that identity, such as https://token.actions.githubusercontent.com."""
 
 
-class LoginSection(Section):
+class LoginSection(Section, frozen=True):
     """The names of the environment variables that hold a login."""
 
     username_variable: Variable
     password_variable: Variable
 
 
-class CredentialsSection(Section):
+class CredentialsSection(Section, frozen=True):
     """Where the registry's logins are, if not in Docker's files."""
 
     pull: LoginSection | None = None
@@ -129,11 +133,11 @@ class CredentialsSection(Section):
     """Another host that may be sent the registry's login, to get tokens from; only the registry itself if left out."""
 
 
-class Defaults(Section):
+class Defaults(Section, frozen=True):
     """What holds for every artifact that does not say otherwise, key by key."""
 
     policy: PolicySection | None = None
-    refuse: list[RefusedClasses] | None = None
+    refuse: list[Refusable] | None = None
     """Classes of change that are refused, and notChecked: what could not be looked at; none if left out."""
     clusters: ClustersSection | None = None
     pin_images: bool | None = None
@@ -148,10 +152,10 @@ class Defaults(Section):
     """Whether provenance and a list of the controllers (SBOM) are attached, signed; false if left out."""
 
 
-class Artifact(Defaults):
+class Artifact(Defaults, frozen=True, kw_only=True):
     """One artifact that is kept current."""
 
-    later: ClassVar[Later] = {"pullFrom": ()}
+    later: ClassVar[frozenset[str]] = frozenset({"pullFrom"})
 
     name: Name
     """What it is called in outputs and on the command line."""
@@ -174,10 +178,10 @@ class Artifact(Defaults):
     """Flags of `flux install` by their own names, over those that the present components were made with."""
 
 
-class UpstreamSection(Section):
+class UpstreamSection(Section, frozen=True):
     """How a release is proven to be Flux's own, before it is rendered."""
 
-    verify: UpstreamVerify | None = Chosen
+    verify: UpstreamVerify | None = None
     """required: a release without Flux's signature is refused; if-available: it is taken, a wrong one still refused.
 
     If left out, required for releases from GitHub, if-available for a directory.
@@ -189,10 +193,10 @@ class UpstreamSection(Section):
     on ghcr.io if left out, for a directory the image layout flux-manifests in it."""
 
 
-class File(Section):
+class File(Section, frozen=True, kw_only=True):
     """The configuration of flux-manifests."""
 
-    version: int = Field(ge=1, le=1)
+    version: FormatVersion
     """The version of this file's format."""
     source: Releases | None = None
     """Where releases come from: github:OWNER/REPOSITORY, or dir:PATH; github:fluxcd/flux2 if left out."""
@@ -200,44 +204,63 @@ class File(Section):
     """The API of a GitHub Enterprise Server, for a github: source."""
     upstream: UpstreamSection | None = None
     defaults: Defaults | None = None
-    artifacts: list[Artifact] = Field(min_length=1)
+    artifacts: Annotated[list[Artifact], Form(some, list, {"minItems": 1})]
 
 
-def section_at(path: tuple[str | int, ...]) -> type[Section] | None:
-    """Return the section that the file has at `path`, if it is one."""
-    section: type[Section] | None = File
-    for part in path:
-        if isinstance(part, str):
-            if section is None:
-                return None
-            named = {field.alias: field for field in section.model_fields.values()}
-            section = _section_of(named[part].annotation) if part in named else None
-    return section
-
-
-def _section_of(annotation: object) -> type[Section] | None:
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation
-    return next((found for part in get_args(annotation) if (found := _section_of(part))), None)
-
-
-class _AsWritten(GenerateJsonSchema):
-    """What people write: no null, which stands for a key that is left out, and no titles that only repeat the keys."""
-
-    def field_title_should_be_set(self, schema: object) -> bool:
-        del schema
-        return False
-
-    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        return self.generate_inner(schema["schema"])
-
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        return self.generate_inner(schema["schema"])
-
-    def generate(self, schema: core_schema.CoreSchema, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:
-        return {"$schema": self.schema_dialect, **super().generate(schema, mode)}
+_TYPES = {str: "string", bool: "boolean", int: "integer", list: "array", dict: "object", object: "string"}
 
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of the file, for editors."""
-    return File.model_json_schema(schema_generator=_AsWritten)
+    definitions: dict[str, Any] = {}
+    file = _mapping(File, definitions)
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": dialect, "$defs": dict(sorted(definitions.items())), **file}
+
+
+def _mapping(section: type[Section], definitions: dict[str, Any]) -> dict[str, Any]:
+    keys, texts = fields(section), _texts(section)
+    return _sorted(
+        additionalProperties=False,
+        description=section.__doc__,
+        properties={
+            key.encode_name: _sorted(**_described(key.type, definitions), description=texts.get(key.name))
+            for key in keys
+        },
+        required=[key.encode_name for key in keys if key.required] or None,
+        title=section.__name__,
+        type="object",
+    )
+
+
+def _described(kind: object, definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a type; those that it names are added to the definitions."""
+    if len(kinds := alternatives(kind)) > 1:
+        return {"anyOf": [_described(each, definitions) for each in kinds]}
+    kind, form = unwrapped(kinds[0])
+    if isinstance(kind, type) and issubclass(kind, Section | Enum):
+        definitions[kind.__name__] = _mapping(kind, definitions) if issubclass(kind, Section) else _choice(kind)
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+    items = _described(get_args(kind)[0], definitions) if form.written is list else None
+    return _sorted(**{"type": _TYPES[form.written], "items": items, **(form.schema or {})})
+
+
+def _choice(kind: type[Enum]) -> dict[str, Any]:
+    members = [each.value for each in kind]
+    return _sorted(description=kind.__doc__, enum=members, title=kind.__name__, type="string")
+
+
+def _sorted(**parts: object) -> dict[str, Any]:
+    return {name: part for name, part in sorted(parts.items()) if part is not None}
+
+
+def _texts(section: type[Section]) -> dict[str, str]:
+    """Return the texts below the keys of a section, which Python does not keep."""
+    texts = {}
+    for base in reversed(section.__mro__[: section.__mro__.index(Section)]):
+        [tree] = ast.parse(inspect.getsource(base)).body
+        for key, below in pairwise(cast("ast.ClassDef", tree).body):
+            match key, below:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(str(text))):
+                    texts[name] = inspect.cleandoc(text)
+    return texts

@@ -10,11 +10,11 @@ from contextlib import suppress
 from dataclasses import fields
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 from zoneinfo import ZoneInfo
 
-from pydantic import BeforeValidator, Field, GetPydanticSchema, ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
+import msgspec
 
 from ci_automation.artifact.reference import InvalidReference, Reference
 from ci_automation.config.model import Source, parse_api_url, parse_source
@@ -29,9 +29,7 @@ from ci_automation.policy.patterns import require_anchored, require_re2
 from ci_automation.policy.ranges import Range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pydantic.json_schema import JsonSchemaValue
+    from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
 
@@ -43,6 +41,7 @@ _REPOSITORY = re.compile(rf"{_OWNER}/(?!\.\.?$)[A-Za-z0-9._-]{{1,100}}")
 _WORKFLOW = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\.ya?ml")
 _FOLDER = re.compile(r"(?!.*(?:^|/)\.\.?(?:/|$))[^/\x00-\x1f][^\x00-\x1f]*")
 _MAX_LABEL = 50
+_MAX_APPROVALS = 10
 _HOST = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}(?::[0-9]{1,5})?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _MAX_PATH = 1024
@@ -53,24 +52,30 @@ class InvalidValue(UsageError):
     """A text is not what its key takes; the message does not repeat it."""
 
 
-def _text(parse: Callable[[str], T]) -> GetPydanticSchema:
-    """Return the type of a text that `parse` turns into a value of ours."""
+class Form(msgspec.Struct, frozen=True, eq=False):
+    """How a value is written in the file, and what makes a value of ours of it."""
 
-    def checked(text: str) -> T:
-        try:
-            return parse(text)
-        except UsageError as error:
-            raise _refused(error) from None
-
-    return GetPydanticSchema(
-        lambda _source, _handler: core_schema.no_info_after_validator_function(
-            checked, core_schema.str_schema(strict=True)
-        )
-    )
+    parse: Callable[[Any], object]
+    written: type = str  # as YAML has it; `object` for more than one way
+    schema: Mapping[str, object] | None = None  # what the JSON schema says beside the type
 
 
-def _refused(error: UsageError) -> PydanticCustomError:
-    return PydanticCustomError("refused", "{message}", {"message": f"{error}{f'. {error.hint}' if error.hint else ''}"})
+def alternatives(kind: object) -> tuple[Any, ...]:
+    """Return the types of which a value may be one, without that of a key that is left out."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return tuple(each for each in kinds if each is not NoneType)
+
+
+def unwrapped(kind: object) -> tuple[Any, Form]:
+    """Return a type, and the form of its values; a type without one is what YAML has itself."""
+    if get_origin(kind) is Annotated:
+        kind, form = get_args(kind)
+        return kind, form
+    return kind, Form(_as_it_is, cast("type", get_origin(kind) or kind))
+
+
+def _as_it_is(value: T) -> T:
+    return value
 
 
 def _name(text: str) -> str:
@@ -123,26 +128,15 @@ def _pattern(text: str) -> str:
     return require_anchored(require_re2(_words(text)))
 
 
-def _as_list(value: object) -> object:
-    """Return one text as a list of it."""
-    return [value] if isinstance(value, str) else value
-
-
-def _variable(text: str) -> str:
-    if not _VARIABLE.fullmatch(text):
-        raise InvalidValue("it is not the name of an environment variable; the value itself must not be in this file")
-    return text
-
-
-def _matching(pattern: re.Pattern[str], what: str) -> GetPydanticSchema:
-    """Return the type of a text of one form."""
+def _matching(pattern: re.Pattern[str], what: str) -> Form:
+    """Return the form of a text that a pattern describes."""
 
     def parse(text: str) -> str:
         if not pattern.fullmatch(text):
             raise InvalidValue(f"it is not {what}")
         return text
 
-    return _text(parse)
+    return Form(parse)
 
 
 def _label(text: str) -> str:
@@ -168,7 +162,7 @@ def _moment(value: object) -> datetime:
         return value.replace(tzinfo=value.tzinfo or UTC)
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day, tzinfo=UTC)
-    raise _refused(InvalidValue("it is not a date, such as 2027-01-31"))
+    raise InvalidValue("it is not a date, such as 2027-01-31")
 
 
 def _lasting(text: str) -> timedelta:
@@ -178,43 +172,52 @@ def _lasting(text: str) -> timedelta:
 
 
 def _flags(value: dict[str, Any]) -> dict[str, Any]:
-    """Return the flags of `flux install`, each checked by itself, then all together."""
-    wrong: list[InitErrorDetails] = []
-    for flags, place in (*(({flag: value[flag]}, (flag,)) for flag in value), (value, ())):
-        try:
-            if not (wrong and flags is value):
-                Options().with_flags(flags)
-        except UsageError as error:
-            wrong.append(InitErrorDetails(type=_refused(error), loc=place, input=None))
-    if wrong:
-        raise ValidationError.from_exception_data("flags", wrong)
+    Options().with_flags(value)
     return {flag: tuple(given) if isinstance(given, list) else given for flag, given in value.items()}
 
 
-def _flags_schema(*_: object) -> JsonSchemaValue:
+def _flag_types() -> dict[str, object]:
     """Return the flags that Flux has, with the types of their values; a list may be one text with commas."""
-    names = {"type": ["array", "string"], "items": {"type": "string"}}
-    components = {"type": ["array", "string"], "items": {"enum": list(COMPONENTS)}, "uniqueItems": True}
-    kinds: dict[type, JsonSchemaValue] = {bool: {"type": "boolean"}, str: {"type": "string"}, tuple: names}
-    flags = {field.name.replace("_", "-"): kinds[type(field.default)] for field in fields(Options)}
+    names = {"items": {"type": "string"}, "type": ["array", "string"]}
+    components = {"items": {"enum": list(COMPONENTS)}, "type": ["array", "string"], "uniqueItems": True}
+    kinds = {bool: {"type": "boolean"}, str: {"type": "string"}, tuple: names}
+    flags: dict[str, object] = {field.name.replace("_", "-"): kinds[type(field.default)] for field in fields(Options)}
     flags |= {"components": components, "components-extra": components, "log-level": {"enum": list(LOG_LEVELS)}}
-    return {"type": "object", "properties": dict(sorted(flags.items())), "additionalProperties": False}
+    return dict(sorted(flags.items()))
 
 
-Name = Annotated[str, _text(_name)]
-Channel = Annotated[Reference, _text(_channel)]
-FileInArtifact = Annotated[str, _text(_file_in_artifact)]
-KeyLocation = Annotated[str, _text(_key_location)]
-FluxVersion = Annotated[Version, _text(Version.parse)]
-Words = Annotated[str, _text(_words)]
-Pattern = Annotated[str, _text(_pattern)]
-PublicKeyLocation = Annotated[str, _text(_public_key_location)]
-PublicKeyLocations = Annotated[
-    list[PublicKeyLocation],
-    Field(min_length=1),
-    BeforeValidator(_as_list, json_schema_input_type=str | list[str]),
+def some(values: list[T]) -> list[T]:
+    """Return a list that is not empty."""
+    if not values:
+        raise InvalidValue("must not be empty")
+    return values
+
+
+def _approvals(number: int) -> int:
+    if not 0 <= number <= _MAX_APPROVALS:
+        bound = f"at most {_MAX_APPROVALS}" if number > 0 else "at least 0"
+        raise InvalidValue(f"must be {bound}, not {number}")
+    return number
+
+
+def _format_version(number: int) -> int:
+    if number != 1:
+        raise InvalidValue(f"this program reads version 1 of the file's format, not {number}")
+    return number
+
+
+Name = Annotated[str, Form(_name)]
+Channel = Annotated[Reference, Form(_channel)]
+FileInArtifact = Annotated[str, Form(_file_in_artifact)]
+KeyLocation = Annotated[str, Form(_key_location)]
+FluxVersion = Annotated[Version, Form(Version.parse)]
+Words = Annotated[str, Form(_words)]
+Pattern = Annotated[str, Form(_pattern)]
+PublicKeyLocation = Annotated[str, Form(_public_key_location)]
+PublicKeyLocations = Annotated[list[PublicKeyLocation], Form(some, list)]
+Variable = Annotated[
+    str, _matching(_VARIABLE, "the name of an environment variable; the value itself must not be in this file")
 ]
-Variable = Annotated[str, _text(_variable)]
 Host = Annotated[str, _matching(_HOST, "a host, such as gitlab.example or gitlab.example:8443, in small letters")]
 User = Annotated[str, _matching(_USER, "the name of a user, such as octocat, without @")]
 Team = Annotated[str, _matching(_TEAM, "a team, such as acme/platform, without @")]
@@ -222,32 +225,18 @@ TeamSlug = Annotated[str, _matching(re.compile(r"[a-z0-9][a-z0-9_-]{0,99}"), "th
 Repository = Annotated[str, _matching(_REPOSITORY, "a repository, such as acme/fleet")]
 WorkflowFile = Annotated[str, _matching(_WORKFLOW, "the name of a workflow's file, such as approve.yaml")]
 Folder = Annotated[str, _matching(_FOLDER, "a path inside the repository, such as clusters/production")]
-Label = Annotated[str, _text(_label)]
-Age = Annotated[timedelta, _text(duration)]
-Lasting = Annotated[timedelta, _text(_lasting)]
-Cron = Annotated[str, _text(_cron)]
-Zone = Annotated[ZoneInfo, _text(time_zone)]
-Span = Annotated[Range, _text(Range.parse)]
-Kubernetes = Annotated[KubernetesRange, _text(KubernetesRange.parse)]
-Fingerprint = Annotated[str, _text(_fingerprint)]
-Moment = Annotated[
-    datetime,
-    GetPydanticSchema(
-        lambda _source, _handler: core_schema.no_info_plain_validator_function(_moment),
-        lambda *_: {"type": "string", "format": "date"},
-    ),
-]
-ChangeClasses = Annotated[ChangeClass, Field(strict=False)]
+Label = Annotated[str, Form(_label)]
+Age = Annotated[timedelta, Form(duration)]
+Lasting = Annotated[timedelta, Form(_lasting)]
+Cron = Annotated[str, Form(_cron)]
+Zone = Annotated[ZoneInfo, Form(time_zone)]
+Span = Annotated[Range, Form(Range.parse)]
+Kubernetes = Annotated[KubernetesRange, Form(KubernetesRange.parse)]
+Fingerprint = Annotated[str, Form(_fingerprint)]
+Moment = Annotated[datetime, Form(_moment, object, {"format": "date"})]
 Refusable = StrEnum("Refusable", {**{each.name: each.value for each in ChangeClass}, "NOT_CHECKED": NOT_CHECKED})  # type: ignore[misc]  # a dict that is made
-RefusedClasses = Annotated[Refusable, Field(strict=False)]
-Releases = Annotated[Source, _text(parse_source)]
-ApiUrl = Annotated[str, _text(parse_api_url)]
-Flags = Annotated[
-    dict[str, Any],
-    GetPydanticSchema(
-        lambda _source, _handler: core_schema.no_info_after_validator_function(
-            _flags, core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema(), strict=True)
-        ),
-        _flags_schema,
-    ),
-]
+Releases = Annotated[Source, Form(parse_source)]
+ApiUrl = Annotated[str, Form(parse_api_url)]
+Approvals = Annotated[int, Form(_approvals, int, {"maximum": _MAX_APPROVALS, "minimum": 0})]
+FormatVersion = Annotated[int, Form(_format_version, int, {"maximum": 1, "minimum": 1})]
+Flags = Annotated[dict[str, Any], Form(_flags, dict, {"additionalProperties": False, "properties": _flag_types()})]

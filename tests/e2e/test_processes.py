@@ -148,3 +148,29 @@ def test_on_a_terminal_the_table_is_drawn_and_progress_is_one_line(desk: Desk) -
     assert "reading layout:registry:production" in text
     assert "\x1b[32mcan be published" in text
     assert "\x1b[33mwaits for approval" in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("config", "validate"),
+        ("config", "schema"),
+        ("check", "production"),
+        ("plan", "production"),
+        ("update", "production"),
+        ("verify", "production"),
+        ("history", "production"),
+    ],
+    ids=" ".join,
+)
+def test_without_sigstore_nothing_imports_pydantic(desk: Desk, arguments: tuple[str, ...]) -> None:
+    desk.init()
+    trust = "signing: {mode: key, key: cosign.key}, verify: {publicKey: cosign.pub}"
+    desk.config(f"version: 1\nartifacts: [{{name: production, url: '{CHANNEL}', {trust}}}]\n")
+    desk.patch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    child = desk.child(*arguments)
+    _, err = child.communicate(timeout=60)
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in err.splitlines()}
+    assert child.returncode == 0, err
+    assert "click" in imported
+    assert not imported & {"pydantic", "sigstore"}

@@ -254,7 +254,7 @@ class TestAJobsEnvironment:
         done = container(image, "demo", "--help", variables=ON_A_RUNNER | HOSTILE, volumes=hostile, options=RUNNER)
         assert done.code == 0, done.errors
         # What only a job that does something loads.
-        script = "import click, cryptography, github, oras, pydantic, re2, requests, rich, sigstore, yaml; print(0)"
+        script = "import click, cryptography, github, msgspec, oras, re2, requests, rich, sigstore, yaml; print(0)"
         loaded = container(
             image,
             *("-I", "-c", script),

@@ -64,6 +64,8 @@ class TestAcknowledge:
             (f"{{fingerprint: '{FINGERPRINT}', until: 2027-01-31}}", "reason: is missing"),
             (f"{{fingerprint: '{FINGERPRINT}', until: soon, reason: x}}", "it is not a date"),
             (f"{{fingerprint: '{FINGERPRINT}', until: 7, reason: x}}", "it is not a date"),
+            (f"{{fingerprint: '{FINGERPRINT}', until: [2027-01-31], reason: x}}", "until: it is not a date"),
+            (f"{{fingerprint: '{FINGERPRINT}', until: {{day: 2027-01-31}}, reason: x}}", "until: it is not a date"),
             ("{fingerprint: all, until: 2027-01-31, reason: x}", "'all' is not a fingerprint"),
         ],
     )

@@ -10,8 +10,6 @@ import pytest
 import yaml
 
 from ci_automation.config.load import schema
-from ci_automation.config.rules import FreezeEntry, PolicySection
-from ci_automation.config.schema import Artifact, Defaults, File, section_at
 from ci_automation.flux.options import Options
 from tests.unit.config.test_load import FULL, MINIMAL
 
@@ -60,20 +58,3 @@ def test_an_editor_accepts_what_the_program_accepts(text: str) -> None:
 def test_an_editor_refuses_what_the_program_refuses(text: str) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(yaml.safe_load(text), schema())
-
-
-@pytest.mark.parametrize(
-    ("path", "section"),
-    [
-        pytest.param((), File, id="the file"),
-        pytest.param(("defaults",), Defaults, id="a mapping"),
-        pytest.param(("artifacts", 3), Artifact, id="an item of a list"),
-        pytest.param(("artifacts", 0, "policy", "freeze", 1), FreezeEntry, id="far inside"),
-        pytest.param(("defaults", "policy"), PolicySection, id="inside"),
-        pytest.param(("version",), None, id="no mapping"),
-        pytest.param(("version", "a"), None, id="below no mapping"),
-        pytest.param(("unknown", "a"), None, id="below what is not known"),
-    ],
-)
-def test_the_section_at_a_path(path: tuple[str | int, ...], section: type | None) -> None:
-    assert section_at(path) is section
