@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 _TOKEN = re.compile(
@@ -123,9 +124,15 @@ def execute(query: str, variables: Mapping[str, Any], root: Mapping[str, Any]) -
     Raises:
         QueryError: it is no query, or asks for what is not in the schema.
     """
+    selection, declared = _parsed(query)
+    return _select(selection, root, {name: variables.get(name) for name in declared})
+
+
+@cache
+def _parsed(query: str) -> tuple[tuple[_Field, ...], frozenset[str]]:
+    """Return what a query asks for and which variables it declares, once for each text."""
     parser = _Parser(query)
-    selection = parser.operation()
-    return _select(selection, root, {name: variables.get(name) for name in parser.variables})
+    return parser.operation(), frozenset(parser.variables)
 
 
 def _select(selection: tuple[_Field, ...], value: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphql import GraphQLError, build_schema, default_field_resolver, graphql_sync
+from graphql import (
+    ExecutionResult,
+    GraphQLError,
+    build_schema,
+    default_field_resolver,
+    execute_sync,
+    parse,
+    validate,
+)
 
 from tests.fakes.forge.nodes import Nodes
 from tests.fakes.forge.routes import allowed, visible
@@ -20,7 +28,7 @@ from tests.fakes.graphql import QueryError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from graphql import GraphQLResolveInfo, GraphQLSchema
+    from graphql import DocumentNode, GraphQLResolveInfo, GraphQLSchema
 
     from tests.fakes.forge.forge import Forge
     from tests.fakes.forge.people import Token
@@ -36,6 +44,16 @@ def schema() -> GraphQLSchema:
     return build_schema(SCHEMA.read_text())
 
 
+@cache
+def checked(text: str) -> DocumentNode | list[GraphQLError]:
+    """Return a document, or what is wrong with it, once for each text: the program sends few, and sends them often."""
+    try:
+        document = parse(text)
+    except GraphQLError as error:
+        return [error]
+    return validate(schema(), document) or document
+
+
 class Queries:
     """Answers documents."""
 
@@ -44,12 +62,18 @@ class Queries:
 
     def answer(self, document: str, variables: Mapping[str, Any], token: Token) -> Json:
         """Return the data of a document, and its errors as GitHub writes them."""
-        root = _Root(self.forge, token)
-        done = graphql_sync(
-            schema(), document, root.fields(), variable_values=dict(variables), field_resolver=self._field
-        )
+        done = self._executed(checked(document), variables, _Root(self.forge, token))
         errors = [_error(error) for error in done.errors or ()]
         return ({} if done.data is None else {"data": done.data}) | ({"errors": errors} if errors else {})
+
+    def _executed(
+        self, document: DocumentNode | list[GraphQLError], variables: Mapping[str, Any], root: _Root
+    ) -> ExecutionResult:
+        if isinstance(document, list):
+            return ExecutionResult(data=None, errors=document)
+        return execute_sync(
+            schema(), document, root.fields(), variable_values=dict(variables), field_resolver=self._field
+        )
 
     def _field(self, source: Any, info: GraphQLResolveInfo[Any], **named: Any) -> Any:
         """Return a field's value; one that the schema has and the double has not is a mistake of the double's."""
