@@ -7,6 +7,7 @@ so that it counts at least as many steps as that takes.
 from __future__ import annotations
 
 import re
+from functools import cache
 from re import _constants as c  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Accepts = Callable[[str], bool]
-    Then = Callable[[int], bool]
-    Match = Callable[[int, Then], bool]
+    Match = Callable[[int], bool]
 
 MANY = 10_000  # steps, after which it is clear
 _SINGLE = frozenset({c.LITERAL, c.NOT_LITERAL, c.ANY, c.IN})
@@ -37,51 +37,54 @@ class TooMany(Exception):
 
 
 class Counter:
-    """One pattern, matched step by step."""
+    """One pattern, matched step by step.
+
+    Each instruction is made with the one that follows, `then`: a function that tells whether all that is left matches
+    from a place on.
+    """
 
     def __init__(self, pattern: re.Pattern[Any]) -> None:
         text = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
-        self.flags = pattern.flags
+        self.flags = int(pattern.flags)
         self.tree = list(_parser.parse(text, pattern.flags))
         self.steps = 0
-        self.text, self._most = "", MANY
-        self.groups: dict[int, str] = {}
-        self._match = self._sequence(self.tree)
+        self.text, self._most, self._use, self._found = "", MANY, "", 0
+        self._groups: dict[int, str] = {}
+        self._stacks: list[list[Any]] = []
+        self._recalls = any(op is c.GROUPREF for op, _ in _nodes(self.tree))
+        self._match = self._sequence(self.tree, self._ends)
 
     def count(self, text: str, use: str, most: int = MANY) -> int:
         """Return how many steps it takes to `fullmatch` or `match` a text, or to `search` it for all that matches."""
-        self.text, self.steps, self._most = text, 0, most
-        self.groups.clear()
+        self.text, self.steps, self._most, self._use = text, 0, most, use
+        self._groups.clear()
+        for stack in self._stacks:
+            stack.clear()
         place = 0
         try:
             if use != "search":
-                self._match(0, lambda end: use == "match" or end == len(text))
+                self._match(0)
             while use == "search" and place <= len(text):
-                place = max(place + 1, self._end(place))
+                place = max(place + 1, self._found if self._match(place) else 0)
         except TooMany:
             pass
         return self.steps
 
-    def _end(self, place: int) -> int:
-        """Return where a match at a place ends, or 0 where there is none."""
-        found = 0
-
-        def ends(end: int) -> bool:
-            nonlocal found
-            found = end
-            return True
-
-        self._match(place, ends)
-        return found
+    def _ends(self, end: int) -> bool:
+        self._found = end
+        return self._use != "fullmatch" or end == len(self.text)
 
     def accepts(self, node: tuple[Any, Any]) -> Accepts:
         """Return what tells whether an instruction takes a character."""
+        return cache(self._accepts(node))
+
+    def _accepts(self, node: tuple[Any, Any]) -> Accepts:
         op, argument = node
         if op is c.ANY:
             return (lambda _: True) if self.flags & re.DOTALL else (lambda char: char != "\n")
         if op is c.IN:
             negated = bool(argument) and argument[0][0] is c.NEGATE
-            parts = [self.accepts(each) for each in argument if each[0] is not c.NEGATE]
+            parts = [self._accepts(each) for each in argument if each[0] is not c.NEGATE]
             return lambda char: any(part(char) for part in parts) is not negated
         if op is c.CATEGORY:
             return _CATEGORIES[argument]
@@ -94,134 +97,183 @@ class Counter:
 
         return (lambda char: not inside(char)) if op is c.NOT_LITERAL else inside
 
-    def _step(self) -> None:
-        self.steps += 1
-        if self.steps > self._most:
-            raise TooMany
+    def _stack(self) -> list[Any]:
+        self._stacks.append([])
+        return self._stacks[-1]
 
-    def _sequence(self, nodes: Any) -> Match:
-        matches = [self._node(node) for node in nodes]
+    def _sequence(self, nodes: Any, then: Match) -> Match:
+        for node in reversed(nodes):
+            then = self._node(node, then)
+        return then
 
-        def match(at: int, then: Then) -> bool:
-            def rest(place: int, at: int) -> bool:
-                return then(at) if place == len(matches) else matches[place](at, lambda end: rest(place + 1, end))
+    def _node(self, node: tuple[Any, Any], then: Match) -> Match:
+        op, argument = node
+        if op in _SINGLE:
+            return self._single(self.accepts(node), then)
+        if op in _REPEATS:
+            return self._repeat(argument, then, greedy=op is c.MAX_REPEAT)
+        if op in {c.ASSERT, c.ASSERT_NOT}:
+            return self._look(argument, then, wanted=op is c.ASSERT)
+        if op is c.AT:
+            return self._stands(argument, then)
+        return self._whole(op, argument, then)
 
-            return rest(0, at)
+    def _whole(self, op: Any, argument: Any, then: Match) -> Match:
+        if op is c.SUBPATTERN:
+            return self._group(argument[0], argument[3], then)
+        if op is c.GROUPREF:
+            return self._again(argument, then)
+        if op is c.BRANCH:
+            return self._branch([self._sequence(each, then) for each in argument[1]])
+        raise NotImplementedError(op)
+
+    def _branch(self, choices: list[Match]) -> Match:
+        def match(at: int) -> bool:
+            for choice in choices:  # noqa: SIM110 - a generator would be another call for each
+                if choice(at):
+                    return True
+            return False
 
         return match
 
-    def _node(self, node: tuple[Any, Any]) -> Match:
-        op, argument = node
-        if op in _SINGLE:
-            return self._single(self.accepts(node))
-        if op in _REPEATS:
-            return self._repeat(argument, greedy=op is c.MAX_REPEAT)
-        if op in {c.ASSERT, c.ASSERT_NOT}:
-            return self._look(argument, wanted=op is c.ASSERT)
-        if op is c.AT:
-            return lambda at, then: self._stands(argument, at) and then(at)
-        return self._whole(op, argument)
-
-    def _whole(self, op: Any, argument: Any) -> Match:
-        if op is c.SUBPATTERN:
-            return self._group(argument[0], self._sequence(argument[3]))
-        if op is c.GROUPREF:
-            return self._again(argument)
-        if op is c.BRANCH:
-            choices = [self._sequence(each) for each in argument[1]]
-            return lambda at, then: any(choice(at, then) for choice in choices)
-        raise NotImplementedError(op)
-
-    def _single(self, accepts: Accepts) -> Match:
-        def match(at: int, then: Then) -> bool:
-            self._step()
+    def _single(self, accepts: Accepts, then: Match) -> Match:
+        def match(at: int) -> bool:
+            self.steps += 1
             return at < len(self.text) and accepts(self.text[at]) and then(at + 1)
 
         return match
 
-    def _repeat(self, argument: Any, *, greedy: bool) -> Match:
+    def _repeat(self, argument: Any, then: Match, *, greedy: bool) -> Match:
         least, most, body = argument
         if len(body) == 1 and body[0][0] in _SINGLE:
-            run = self._longest if greedy else self._fewest
-            accepts = self.accepts(body[0])
-            return lambda at, then: run(accepts, least, most, at, then)
-        once = self._sequence(body)
+            return (self._longest if greedy else self._fewest)(self.accepts(body[0]), least, most, then)
+        rounds = self._stack()  # those that are not over: how many were before, and where it began
 
-        def again(number: int, at: int, then: Then) -> bool:
-            def more() -> bool:
-                return number < most and once(at, lambda end: end > at and again(number + 1, end, then))
+        def over(end: int) -> bool:
+            number, at = rounds.pop()
+            matches = (number < least or end > at) and again(number + 1, end)
+            rounds.append((number, at))
+            return matches
 
-            self._step()
+        once = self._sequence(body, over)
+
+        def more(number: int, at: int) -> bool:
+            rounds.append((number, at))
+            matches = once(at)
+            rounds.pop()
+            return matches
+
+        def again(number: int, at: int) -> bool:
+            self.steps += 1
+            if self.steps > self._most:
+                raise TooMany
             if number < least:
-                return once(at, lambda end: again(number + 1, end, then))
-            return (more() or then(at)) if greedy else (then(at) or more())
+                return more(number, at)
+            if greedy:
+                return (number < most and more(number, at)) or then(at)
+            return then(at) or (number < most and more(number, at))
 
-        return lambda at, then: again(0, at, then)
+        return lambda at: again(0, at)
 
-    def _longest(self, accepts: Accepts, least: int, most: int, at: int, then: Then) -> bool:
-        end = at
-        while end < len(self.text) and end - at < most and accepts(self.text[end]):
-            self._step()
-            end += 1
-        for place in range(end, at + least - 1, -1):
-            self._step()
-            if then(place):
-                return True
-        return False
-
-    def _fewest(self, accepts: Accepts, least: int, most: int, at: int, then: Then) -> bool:
-        for place in range(at, min(at + most, len(self.text)) + 1):
-            self._step()
-            if place - at >= least and then(place):
-                return True
-            if place == len(self.text) or not accepts(self.text[place]):
-                return False
-        return False
-
-    def _group(self, number: int | None, inside: Match) -> Match:
-        def match(at: int, then: Then) -> bool:
-            def rest(end: int) -> bool:
-                if number is not None:
-                    self.groups[number] = self.text[at:end]
-                return then(end)
-
-            return inside(at, rest)
+    def _longest(self, accepts: Accepts, least: int, most: int, then: Match) -> Match:
+        def match(at: int) -> bool:
+            text, end, last = self.text, at, min(len(self.text), at + most)
+            while end < last and accepts(text[end]):
+                end += 1
+            self.steps += end - at
+            for place in range(end, at + least - 1, -1):
+                self.steps += 1
+                if self.steps > self._most:
+                    raise TooMany
+                if then(place):
+                    return True
+            return False
 
         return match
 
-    def _again(self, number: int) -> Match:
-        def match(at: int, then: Then) -> bool:
-            self._step()
-            known = self.groups.get(number, "")
+    def _fewest(self, accepts: Accepts, least: int, most: int, then: Match) -> Match:
+        def match(at: int) -> bool:
+            for place in range(at, min(at + most, len(self.text)) + 1):
+                self.steps += 1
+                if self.steps > self._most:
+                    raise TooMany
+                if place - at >= least and then(place):
+                    return True
+                if place == len(self.text) or not accepts(self.text[place]):
+                    return False
+            return False
+
+        return match
+
+    def _group(self, number: int | None, body: Any, then: Match) -> Match:
+        if number is None or not self._recalls:
+            return self._sequence(body, then)
+        begun = self._stack()
+
+        def over(end: int) -> bool:
+            at = begun.pop()
+            self._groups[number] = self.text[at:end]
+            matches = then(end)
+            begun.append(at)
+            return matches
+
+        inside = self._sequence(body, over)
+
+        def match(at: int) -> bool:
+            begun.append(at)
+            matches = inside(at)
+            begun.pop()
+            return matches
+
+        return match
+
+    def _again(self, number: int, then: Match) -> Match:
+        def match(at: int) -> bool:
+            self.steps += 1
+            known = self._groups.get(number, "")
             return self.text.startswith(known, at) and then(at + len(known))
 
         return match
 
-    def _look(self, argument: Any, *, wanted: bool) -> Match:
+    def _look(self, argument: Any, then: Match, *, wanted: bool) -> Match:
         direction, inside = argument
-        match = self._sequence(inside)
+        match = self._sequence(inside, lambda _: True)
 
-        def look(at: int, then: Then) -> bool:
+        def look(at: int) -> bool:
             start = at if direction > 0 else at - inside.getwidth()[0]
-            found = start >= 0 and match(start, lambda _: True)
+            found = start >= 0 and match(start)
             return found is wanted and then(at)
 
         return look
 
-    def _stands(self, where: Any, at: int) -> bool:
-        self._step()
-        before, after = self.text[at - 1 : at] if at else "", self.text[at : at + 1]
-        if where is c.AT_BEGINNING:
-            return not before or (bool(self.flags & re.MULTILINE) and before == "\n")
-        if where is c.AT_BEGINNING_STRING:
-            return not before
-        if where is c.AT_END:
-            last = at >= len(self.text) - 1 and after in {"", "\n"}
-            return last or (bool(self.flags & re.MULTILINE) and after == "\n")
-        if where is c.AT_END_STRING:
-            return not after
-        word = [bool(char) and _CATEGORIES[c.CATEGORY_WORD](char) for char in (before, after)]
-        return (word[0] is not word[1]) is (where is c.AT_BOUNDARY)
+    def _stands(self, where: Any, then: Match) -> Match:
+        lines, is_word = bool(self.flags & re.MULTILINE), _CATEGORIES[c.CATEGORY_WORD]
+
+        def at_beginning(text: str, at: int) -> bool:
+            return at == 0 or (lines and text[at - 1] == "\n")
+
+        def at_end(text: str, at: int) -> bool:
+            left = len(text) - at
+            return left == 0 or (text[at] == "\n" and (lines or left == 1))
+
+        def at_boundary(text: str, at: int) -> bool:
+            return (at > 0 and is_word(text[at - 1])) is not (at < len(text) and is_word(text[at]))
+
+        places: dict[Any, Callable[[str, int], bool]] = {
+            c.AT_BEGINNING: at_beginning,
+            c.AT_BEGINNING_STRING: lambda _, at: at == 0,
+            c.AT_END: at_end,
+            c.AT_END_STRING: lambda text, at: at == len(text),
+            c.AT_BOUNDARY: at_boundary,
+            c.AT_NON_BOUNDARY: lambda text, at: not at_boundary(text, at),
+        }
+        stands = places[where]
+
+        def match(at: int) -> bool:
+            self.steps += 1
+            return stands(self.text, at) and then(at)
+
+        return match
 
 
 def attacks(counter: Counter) -> Iterator[tuple[str, str, str]]:
