@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import fields
@@ -131,22 +132,48 @@ def test_a_command_that_cannot_be_imported_is_not_an_unknown_command(monkeypatch
         cli.get_command(click.Context(cli), "verify")
 
 
-def imported(*arguments: str) -> set[str]:
-    """Return the packages that Python imports."""
-    command = [sys.executable, "-X", "importtime", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+HELPED = ["--help", "--version", *(f"{name} --help" for name in ALL)]
+# One process that loads the command line once: a fork of it runs each command, and tells what it imported.
+IMPORTS = """\
+import json, os, sys
+from contextlib import suppress
+
+import ci_automation.cli
+from ci_automation.__main__ import main
 
 
-def test_the_command_line_imports_nothing_heavy() -> None:
-    found = imported("-c", "import ci_automation.cli")
-    assert {"click", "ci_automation"} <= found
-    assert not found & HEAVY
+def tell(file, name):
+    print(json.dumps([name, sorted({module.partition(".")[0] for module in sys.modules})]), file=file, flush=True)
 
 
-@pytest.mark.parametrize("arguments", ["--help", "--version", *(f"{name} --help" for name in ALL)])
-def test_help_imports_nothing_heavy(arguments: str) -> None:
-    found = imported("-m", "ci_automation", *arguments.split())
+tell(sys.stdout, "")
+for name in sys.argv[1:]:
+    if not os.fork():
+        told, sys.stdout = sys.stdout, open(os.devnull, "w")
+        sys.argv[1:] = name.split()
+        with suppress(SystemExit):
+            main()
+        tell(told, name)
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.fixture(scope="module")
+def imported() -> dict[str, set[str]]:
+    """Return the packages that each command imports for its help; the command line alone is the empty name."""
+    done = subprocess.run([sys.executable, "-c", IMPORTS, *HELPED], capture_output=True, text=True, check=True)
+    return {name: set(packages) for name, packages in map(json.loads, done.stdout.splitlines())}
+
+
+def test_the_command_line_imports_nothing_heavy(imported: dict[str, set[str]]) -> None:
+    assert {"click", "ci_automation"} <= imported[""]
+    assert not imported[""] & HEAVY
+
+
+@pytest.mark.parametrize("arguments", HELPED)
+def test_help_imports_nothing_heavy(arguments: str, imported: dict[str, set[str]]) -> None:
+    found = imported[arguments]
     assert "click" in found
     own = {"-": set(), "config": {"semver", "yaml"}}  # of what a command is about, it may know
     start = "-" if arguments.startswith("-") else arguments.partition(" ")[0]
