@@ -46,9 +46,9 @@ lint: $(STAMP)  ## style and the arrows between the rooms
 types: $(STAMP)  ## static types
 	$(BIN)/mypy
 
-unit: $(STAMP)  ## unit, contract and end-to-end tests; 100 % of the branches of the pure rooms
-	$(BIN)/pytest --numprocesses auto --dist worksteal --cov --cov-report=
-	$(BIN)/coverage report --include='ci_automation/artifact/*,ci_automation/policy/*,ci_automation/report/*,ci_automation/flux/*,ci_automation/overlay/*' --omit='ci_automation/flux/sources/*' --fail-under=100
+unit: $(STAMP)  ## unit, contract and end-to-end tests; 100 % of the branches of the pure rooms by unit tests
+	$(BIN)/pytest tests/unit --numprocesses auto --dist worksteal --cov
+	$(BIN)/pytest tests/contract tests/e2e --numprocesses auto --dist worksteal
 	@$(BIN)/python tests/left_out.py
 
 real: $(STAMP)  ## the same against real registries, cosign, flux, a cluster's control plane and containers (needs Go, podman and release data)

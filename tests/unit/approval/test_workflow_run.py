@@ -14,14 +14,31 @@ from ci_automation.approval.request import Request
 from ci_automation.approval.workflow_run import Standing, inputs, run_title, standing
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
+from ci_automation.flux.options import Options
+from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.github.model import Actor, Run
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.plan import Plan, PlannedStep
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 REQUEST = Request(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"base"), Digest.of(b"target"))
 OLDER = replace(REQUEST, version=Version.parse("v2.9.3"), target=Digest.of(b"older"))
 OTHER = replace(REQUEST, artifact=CHANNEL.at_tag("production-eu"))
+FROM = Version.parse("v2.8.8")
 BOT = Actor("github-actions[bot]", is_bot=True)
+
+
+def test_a_request_is_for_one_step_of_a_plan() -> None:
+    older = step(OLDER.version, OLDER.base, OLDER.target)
+    plan = Plan(CHANNEL, FROM, OLDER.base, (older, step(REQUEST.version, OLDER.target, REQUEST.target)))
+    assert Request.of(plan, plan.steps[0]) == OLDER
+    assert Request.of(plan, plan.steps[1]) == replace(REQUEST, base=OLDER.target)
+
+
+def step(new: Version, base: Digest, target: Digest) -> PlannedStep:
+    empty = Digest.of(b"")
+    return PlannedStep(FROM, new, base, target, Decision.APPROVAL, (), Options(), empty, empty, Proof.KNOWN)
 
 
 def run(number: int = 1, request: Request = REQUEST, **changes: Any) -> Run:

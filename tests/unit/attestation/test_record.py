@@ -74,6 +74,9 @@ def test_a_record_as_it_is_signed() -> None:
         pytest.param(RECORD, id="with everything"),
         pytest.param(replace(RECORD, run=None, approval=None), id="by hand"),
         pytest.param(replace(RECORD, previous=None, proof=None, recovered=True), id="recovered"),
+        pytest.param(replace(RECORD, promoted_from="oci://ghcr.io/acme/flux:staging"), id="promoted"),
+        pytest.param(replace(RECORD, rolled_back=True), id="rolled back"),
+        pytest.param(replace(RECORD, adopted=True), id="adopted"),
     ],
 )
 def test_what_is_written_is_read(record: Record) -> None:
@@ -97,6 +100,9 @@ def test_what_is_written_is_read(record: Record) -> None:
         pytest.param({"run": "https://x/\x1b[31m"}, id="a run with an escape"),
         pytest.param({"run": "https://" + "x" * 2000}, id="a run without end"),
         pytest.param({"channel": ""}, id="no channel"),
+        pytest.param({"promotedFrom": "a\nb"}, id="a source of two lines"),
+        pytest.param({"rolledBack": False}, id="rolled back, but not"),
+        pytest.param({"adopted": "yes"}, id="adopted, in words"),
         pytest.param({"channel": "a\nb"}, id="a channel of two lines"),
         pytest.param({"tag": "\x1b[2J"}, id="a tag with an escape"),
         pytest.param({"by": "a\N{RIGHT-TO-LEFT OVERRIDE}b"}, id="a publisher written backwards"),

@@ -17,6 +17,7 @@ from ci_automation.flux.artifact import (
     Recipe,
     compose,
     immutable_tag,
+    immutable_version,
     stated_options_digest,
     stated_version,
 )
@@ -127,3 +128,14 @@ def test_immutable_tags_name_version_and_digest() -> None:
     digest = Digest("1a2b3c4d5e6f" + "0" * 52)
     assert immutable_tag(Version.parse("2.9.4"), digest) == "v2.9.4-1a2b3c4d5e6f"
     assert immutable_tag(Version.parse("2.9.4+build.1"), digest) == "v2.9.4_build.1-1a2b3c4d5e6f"
+
+
+@pytest.mark.parametrize("version", ["v2.9.4", "v2.9.4-rc.1", "v2.9.4+build.1"])
+def test_an_immutable_tag_says_its_version(version: str) -> None:
+    tag = immutable_tag(Version.parse(version), Digest.of(b"x"))
+    assert immutable_version(tag) == Version.parse(version)
+
+
+@pytest.mark.parametrize("tag", ["production", "v2.9.4", "v2.9.4-1a2b3c", "v2-1a2b3c4d5e6f"])
+def test_another_tag_says_none(tag: str) -> None:
+    assert immutable_version(tag) is None

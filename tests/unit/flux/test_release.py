@@ -20,6 +20,8 @@ from ci_automation.flux.release import (
     InvalidReleaseList,
     Listing,
     Release,
+    ReleaseIncomplete,
+    ReleaseNotFound,
     UnknownCommit,
     is_draft,
     open_release,
@@ -219,3 +221,15 @@ def test_what_is_not_a_commit_is_refused(commit: str) -> None:
     release = Release(V, datetime(2026, 8, 7, tzinfo=UTC))
     with pytest.raises(UnknownCommit):
         open_release(release, ReleaseFiles(CHECKSUMS, SAMPLE.bundle), commit)
+
+
+@pytest.mark.parametrize(
+    ("parts", "signed"), [({}, False), ({"signature": b"x"}, True), ({"certificate": b"x"}, True)], ids=str
+)
+def test_files_with_any_part_of_a_signature_count_as_signed(parts: dict[str, bytes], *, signed: bool) -> None:
+    assert ReleaseFiles(CHECKSUMS, SAMPLE.bundle, **parts).is_signed is signed
+
+
+def test_a_release_that_cannot_be_had_is_named() -> None:
+    assert str(ReleaseNotFound(V, "GitHub")) == "GitHub has no release v2.9.4"
+    assert str(ReleaseIncomplete(V, "no install.yaml")) == "v2.9.4 cannot be used: no install.yaml"

@@ -67,6 +67,11 @@ def versions(found: tuple[ReleaseNotes, ...]) -> list[str]:
     return [str(each.version) for each in found]
 
 
+def test_programs_are_told_the_lines_and_the_whole() -> None:
+    told = ReleaseNotes(NEW, ("The API v1beta2 is gone.",), "All of it.").to_json()
+    assert told == {"version": "v2.9.4", "mayBreak": ["The API v1beta2 is gone."], "text": "All of it."}
+
+
 class TestWhichReleases:
     LISTED = ("v2.8.8", "v2.9.0-rc.1", "v2.9.0", "v2.8.9", "v2.10.0", "v2.9.4")
 

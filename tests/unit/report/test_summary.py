@@ -252,6 +252,11 @@ def test_what_is_not_known_is_empty() -> None:
     assert outputs((), {}, limit=LIMIT) == {"changed": "false", "plan": "", "artifacts": "[]"}
 
 
+def test_after_a_promotion_the_channel_has_what_was_promoted() -> None:
+    promoted = Standing(MINOR, NEW)
+    assert replace(BOTH, promoted=promoted).after == promoted
+
+
 def test_of_several_artifacts_only_what_is_of_all_is_told() -> None:
     told = outputs((NOTHING, replace(BOTH, name="edge")), {}, limit=LIMIT)
     assert {name for name, value in told.items() if value} == {"changed", "artifacts"}

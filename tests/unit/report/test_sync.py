@@ -18,6 +18,7 @@ from ci_automation.report.sync import (
     NoSingleIdentity,
     NotForClusters,
     Sync,
+    inline_entry,
     sync_path,
 )
 
@@ -192,6 +193,12 @@ def test_whatever_a_pattern_says_the_cluster_reads_just_that(issuer: str, subjec
     source, kustomization = parsed(replace(KEYLESS, verify=ByIdentity(((issuer, subject),))))
     assert source["spec"]["verify"]["matchOIDCIdentity"] == [{"issuer": issuer, "subject": subject}]
     assert kustomization == KEYLESS.objects()[1]
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_an_entry_in_one_line_says_just_that_too(issuer: str, subject: str) -> None:
+    key, _, value = inline_entry(issuer, subject).partition(": ")
+    assert (key, yaml.safe_load(value)) == ("verify.matchOIDCIdentity", [{"issuer": issuer, "subject": subject}])
 
 
 @given(

@@ -1,0 +1,94 @@
+"""What became of promotions, for people and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import Reference
+from ci_automation.flux.hazard import Certainty, Hazard
+from ci_automation.flux.version import Version
+from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.report.changes import Line
+from ci_automation.report.findings import Findings
+from ci_automation.report.promotion import PromotionShown, promotion_parts, promotions_table
+
+OLD, NEW = Version.parse("v2.98.8"), Version.parse("v2.99.4")
+BASE, TARGET = Digest.of(b"base"), Digest.of(b"target")
+CERTAIN = Hazard("crds", Certainty.CERTAIN, "buckets v1", "the storage version of buckets would go backwards")
+SOAKS = Verdict("soak", Decision.HOLD, "it soaks until\n2026-11-22", "promotion.soak: 24h")
+SHOWN = PromotionShown(
+    name="production",
+    source=Reference.parse("oci://ghcr.io/acme/flux-manifests:staging"),
+    target=Reference.parse("oci://ghcr.io/acme/flux-manifests:production"),
+    version=NEW,
+    digest=TARGET,
+    old_version=OLD,
+    before=BASE,
+    decision=Decision.HOLD,
+    reasons=(SOAKS.reason,),
+    findings=Findings(hazards=(CERTAIN,), gates=(SOAKS,)),
+    done=False,
+)
+NOTHING = replace(
+    SHOWN,
+    version=None,
+    digest=None,
+    old_version=None,
+    before=None,
+    decision=Decision.AUTO,
+    reasons=(),
+    findings=Findings(),
+)
+
+
+def text(shown: PromotionShown) -> str:
+    return "\n".join(it.text if isinstance(it, Line) else it.to_text() for it in promotion_parts(shown))
+
+
+@pytest.mark.parametrize(
+    ("shown", "word"),
+    [
+        (replace(SHOWN, done=True), "promoted"),
+        (SHOWN, "waiting"),
+        (replace(SHOWN, decision=Decision.APPROVAL), "waits for approval"),
+        (replace(SHOWN, decision=Decision.REFUSED), "refused"),
+        (NOTHING, "nothing to do"),
+    ],
+    ids=lambda it: it if isinstance(it, str) else "",
+)
+def test_one_word_says_what_became_of_it(shown: PromotionShown, word: str) -> None:
+    assert promotions_table((shown,)).rows[0][0] == shown.word == word
+
+
+def test_a_row_says_what_goes_where() -> None:
+    assert promotions_table((SHOWN, NOTHING)).rows == (
+        ("waiting", "production", str(SHOWN.source), "v2.98.8", "v2.99.4", str(TARGET)),
+        ("nothing to do", "production", str(SHOWN.source), "", "", ""),
+    )
+
+
+def test_reasons_and_hazards_are_under_its_name() -> None:
+    said = text(SHOWN)
+    assert said.startswith("\nproduction: waiting\n  it soaks until 2026-11-22\n")
+    assert CERTAIN.sentence in said
+
+
+def test_a_source_that_is_empty_has_reasons_alone() -> None:
+    empty = replace(SHOWN, version=None, digest=None, reasons=("the source is empty",))
+    assert text(empty) == "\nproduction: waiting\n  the source is empty"
+
+
+def test_where_nothing_was_to_do_there_is_nothing_to_read() -> None:
+    assert text(NOTHING) == ""
+
+
+def test_programs_are_told_all_of_it() -> None:
+    told = SHOWN.to_json()
+    assert told["from"] == {"version": "v2.98.8", "digest": str(BASE)}
+    assert told["to"] == {"version": "v2.99.4", "digest": str(TARGET)}
+    assert (told["decision"], told["reasons"], told["changed"]) == (str(Decision.HOLD), [SOAKS.reason], False)
+    assert [hazard["fingerprint"] for hazard in told["hazards"]] == [CERTAIN.fingerprint]
+    assert NOTHING.to_json()["from"] == NOTHING.to_json()["to"] == {"version": "", "digest": ""}
