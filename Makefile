@@ -51,9 +51,9 @@ unit: $(STAMP)  ## unit, contract and end-to-end tests; 100 % of the branches of
 	$(BIN)/pytest tests/contract tests/e2e --numprocesses auto --dist worksteal
 	@$(BIN)/python tests/left_out.py
 
-real: $(STAMP)  ## the same against real registries, cosign, flux, a cluster's control plane and containers (needs Go, podman and release data)
+real: $(STAMP)  ## the same against real registries, cosign, flux, a cluster's control plane and containers (needs Go, podman and release data; EVERY=1: all kills)
 	$(BIN)/python tests/real/peers.py
-	$(BIN)/pytest tests/real --numprocesses auto --dist loadfile
+	$(BIN)/pytest tests/real --numprocesses auto --dist loadgroup
 
 bench: $(STAMP)  ## the figures of the README, beside the real programs'
 	$(BIN)/python tests/real/peers.py

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from tests.real import peers, registries
+from tests.real import peers, registries, share
 from tests.real.cluster import Cluster
 from tests.real.pipeline import KeyPair
 from tests.real.processes import RUNNING
@@ -21,6 +21,24 @@ from tests.real.registries import RealRegistry
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
+
+
+# The tests of a file share what takes long to start, so that one worker runs them; the tests of these share nothing.
+SPREAD = frozenset({"test_crash", "test_keyless_crash", "test_keys", "test_overlay", "test_promote"})
+TOGETHER = {"test_action": "act", "test_callers": "act"}  # one act waits for the other
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say which tests one worker runs."""
+    for item in items:
+        if item.path.stem not in SPREAD:
+            item.add_marker(pytest.mark.xdist_group(TOGETHER.get(item.path.stem, item.path.stem)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what share of the many like cases ran."""
+    terminalreporter.write_line(share.told())
 
 
 def required() -> bool:

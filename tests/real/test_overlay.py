@@ -26,6 +26,7 @@ from tests.real.overlays import (
     told,
     tree,
 )
+from tests.real.share import share
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -464,7 +465,7 @@ def one_of(chance: random.Random) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", share([*range(0, 80, 2), *range(1, 80, 2)]))
 def test_what_we_say_that_patches_select_is_what_kustomize_selects(seed: int, golden: Path) -> None:
     files = tree(golden, "v2.6.4" if seed % 2 else "v2.9.4", one_of(random.Random(seed)))  # noqa: S311  # the same each time
     ours = entry_of(files)

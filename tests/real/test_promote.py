@@ -20,8 +20,9 @@ from ci_automation.flux.version import Version
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing.verify import verify
 from tests.real import program
-from tests.real.crash import EVERY, MOMENTS, at_every_request, killed, state
-from tests.real.proxy import Proxy
+from tests.real.crash import COSIGN, MOMENTS, at_each_request, killed, state
+from tests.real.proxy import Proxy, Request
+from tests.real.share import kind_of, share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Ports
     from tests.real.crash import State
     from tests.real.pipeline import KeyPair
-    from tests.real.proxy import Request
     from tests.real.registries import RealRegistry
 
 BEFORE, AFTER = Version.parse("v2.8.5"), Version.parse("v2.8.8")
@@ -49,7 +49,7 @@ class Both:
     """Two proxies as one: their requests have one number."""
 
     proxies: tuple[Proxy, Proxy]
-    methods: list[str] = field(default_factory=list)
+    asked: list[Request] = field(default_factory=list)  # in the order in which they came, of both
     _numbers: dict[tuple[int, int], int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _before: Callable[[int, str, str], None] = _nothing
@@ -65,7 +65,7 @@ class Both:
         for proxy in self.proxies:
             proxy.forget()
         self._numbers.clear()
-        self.methods.clear()
+        self.asked.clear()
         self._before, self._after = _nothing, _nothing
         for place, proxy in enumerate(self.proxies):
             self._listen(place, proxy)
@@ -74,7 +74,7 @@ class Both:
         def before(number: int, method: str, path: str) -> None:
             with self._lock:
                 mine = self._numbers[place, number] = len(self._numbers) + 1
-                self.methods.append(method)
+                self.asked.append(Request(method, path, 0))
             self._before(mine, method, path)
 
         def after(number: int, method: str, path: str, status: int) -> None:
@@ -273,17 +273,14 @@ def test_a_kill_at_any_request_leaves_signed_channels_and_the_next_run_finishes_
         base = line.states()
         both.forget()
         program.succeed(*line.command)
-        methods, expected = [*both.methods], line.states()
-    writes = {number for number, method in enumerate(methods, 1) if method not in {"GET", "HEAD"}}
+        asked, expected = [*both.asked], line.states()
+    # A kill can leave another state only at what writes; the doubles are killed at every request.
+    writes = [number for number, request in enumerate(asked, 1) if request.method not in {"GET", "HEAD"}]
     assert len(writes) > 30
-
-    # A kill can leave another state only at what writes. Each takes five seconds, and the doubles are killed at every
-    # request (`tests/contract/test_promote.py`), so that here some must do.
-    telling = set(sorted(writes)[::4])
+    numbers = share(writes, lambda it: kind_of(asked[it - 1]), MOMENTS.index(moment))
+    looked_at = set(numbers[::COSIGN])
 
     def case(number: int) -> None:
-        if number not in telling:
-            return
         with Proxy(upstreams[0]) as one, Proxy(upstreams[1]) as other:
             both = Both((one, other))
             line = place(both, number)
@@ -297,11 +294,11 @@ def test_a_kill_at_any_request_leaves_signed_channels_and_the_next_run_finishes_
             assert line.repeat() == 2 - moved
             for now, will in zip(line.states(), expected, strict=True):
                 assert now.is_as_after(will)
-            if number % EVERY == 0:
+            if number in looked_at:
                 last = line.channels[2]
                 cosign_key.verify(f"{last.repository}@{expected[2].channel}".removeprefix("oci://"))
             both.forget()
             assert line.repeat() == 0
             assert not [request for request in both.requests if request.method not in {"GET", "HEAD"}]
 
-    at_every_request(case, len(methods), moment)
+    at_each_request(case, numbers, moment)

@@ -1,0 +1,50 @@
+"""Which of many like cases a run takes: all with `make real EVERY=1`, otherwise some, the same ones each time."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from tests.real.proxy import Request
+
+T = TypeVar("T")
+
+EVERY = int(os.environ.get("EVERY") or 4)
+_NAMES = (
+    (re.compile(r"sha256[:-][0-9a-f]{64}"), "DIGEST"),
+    (re.compile(r"/uploads/.+"), "/uploads/ONE"),
+    (re.compile(r"/manifests/v\d.*"), "/manifests/VERSION"),
+)
+
+
+def share(cases: Iterable[T], kind: Callable[[T], Hashable] = lambda _: None, start: int = 0) -> list[T]:
+    """Return every n-th case from `start` on, the first and the last, and the first of each kind, in their order."""
+    every = list(cases)
+    kinds: dict[Hashable, int] = {}
+    for place, case in enumerate(every):
+        kinds.setdefault(kind(case), place)
+    taken = {*range(start % EVERY, len(every), EVERY), *kinds.values(), len(every) - 1}
+    return [case for place, case in enumerate(every) if place in taken or place == 0]
+
+
+def kind_of(request: Request) -> tuple[str, str]:
+    """Return what sort of request it is: the method, and the path without the names of what it is about."""
+    path = urlsplit(request.path).path
+    for pattern, name in _NAMES:
+        path = pattern.sub(name, path)
+    return request.method, path
+
+
+def told() -> str:
+    """Return in one line what share a run took."""
+    if EVERY == 1:
+        return "share: all kills and random overlays"
+    return (
+        f"share: one in {EVERY} of the kills and random overlays, and each kind of request; "
+        "`make real EVERY=1` runs all of them"
+    )
