@@ -129,6 +129,7 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
     start = _first_to_do(plan, observed.digest)
     version = present_version(observed, ports, intent)
     observed, standing = in_place(observed, version, ports, intent, approved=observed.digest in approved)
+    ports = ports.later_than(standing.last)
     doing = _Doing(plan.artifact, approved, ports, intent)
     steps = doing.rendered(observed, standing, plan.steps[start:])
     adopted = take_over(observed, ports, intent)

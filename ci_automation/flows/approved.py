@@ -78,6 +78,7 @@ def apply_granted(granted: Granted, ports: Ports, intent: Intent) -> Outcome:
     _refuse_used(granted, ports)
     base = read_base(observed, ports, intent)
     observed, standing = in_place(observed, base.version, ports, intent)
+    ports = ports.later_than(standing.last)
     rendered = _render(granted, replace(base, holds=standing.holds), ports, intent)
     take_over(observed, ports, intent)
     carry_out(observed, standing, [(rendered, granted.approval)], ports, intent)
@@ -90,6 +91,7 @@ def _finish(granted: Granted, observed: Observed, ports: Ports, intent: Intent) 
     request = granted.request
     version = present_version(observed, ports, intent)
     observed, standing = in_place(observed, version, ports, intent, approved=True)
+    ports = ports.later_than(standing.last)
     take_over(observed, ports, intent)
     if standing.record is None:
         repeat(

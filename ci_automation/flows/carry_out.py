@@ -120,7 +120,7 @@ def finish(observed: Observed, standing: Standing, ports: Ports, intent: Intent)
         return
     for rendered in automatic(planned):
         if rendered.step.target == observed.digest:
-            publish(Publication.of(channel, rendered, recovered=True), ports, intent)
+            publish(Publication.of(channel, rendered, recovered=True), ports.later_than(last.at), intent)
 
 
 def repeat(
@@ -143,6 +143,8 @@ def repeat(
     except _CANNOT_BE_REPEATED as error:
         ports.say(f"who published {observed.digest} cannot be proven: {error}")
         return
+    earlier = records.of_channel(ports.registry, channel, base, ports.trusted)
+    ports = ports.later_than(earlier[-1].at if earlier else None)
     publish(Publication.of(channel, *again, recovered=True), ports, intent)
 
 

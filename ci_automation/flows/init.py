@@ -124,7 +124,7 @@ def _finish(publication: Publication, ports: Ports, intent: Intent) -> bool:
     observed, standing = in_place(observed, publication.version, ports, intent, approved=True)
     signed = observed.trust is Trust.VERIFIED
     if signed and standing.record is None:
-        publish(publication, ports, intent)
+        publish(publication, ports.later_than(standing.last), intent)
     return signed
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from ci_automation.flux.crds.clusters import Clusters
 from ci_automation.policy.model import Policy, SignatureFormat
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ci_automation.signing.sigstore.root import TrustRoot
     from ci_automation.signing.trust import Trusted
     from ci_automation.signing.upstream import Vouched
+
+
+_TICK = timedelta(microseconds=1)  # the least that records tell apart
 
 
 def _silent(_: str) -> None:
@@ -80,6 +83,12 @@ class Ports:
     say: Callable[[str], None] = _silent
     clock: Callable[[], datetime] = _now  # for what is written down; what is decided goes by `Intent.now`
     confirm: Callable[[Adoption], bool] = _nobody
+
+    def later_than(self, moment: datetime | None) -> Self:
+        """Return the same with a clock that is past `moment`, which another machine wrote by its own clock."""
+        if moment is None:
+            return self
+        return replace(self, clock=lambda: max(self.clock(), moment + _TICK))
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ def _record(considered: Considered, approval: Approval | None, signer: Signer) -
         version=considered.version,
         tag=immutable_tag(considered.version, considered.digest),
         by=str(signer.who),
-        at=ports.clock(),
+        at=ports.later_than(considered.last).clock(),
         proof=made_at_source.proof,
         options=made_at_source.options,
         run=promotion.intent.run.url or None,

@@ -104,6 +104,7 @@ class Considered:
     moves: tuple[Record, ...] = ()  # of the digest to the source, the oldest first
     holds: tuple[Hold, ...] = ()  # on what the target has
     findings: Findings = field(default_factory=Findings)  # without gates where there is nothing to do
+    last: datetime | None = None  # when the target came to what it has
     interrupted: bool = False  # the target is there already, and no record says that it was promoted
 
     @property
@@ -148,23 +149,24 @@ def consider(promotion: Promotion) -> Considered:
     believed = _trusted(promotion.origin)
     _trusted(promotion.ports)
     observed, before = _at_source(promotion), _present(promotion)
+    last: datetime | None = None
     if interrupted := before is not None and before.digest == observed.digest:
         assert before is not None  # noqa: S101  # for the type checker
         version = present_version(observed, promotion.origin, promotion.intent)
         if not _owes_record(before, version, promotion):
             return Considered(promotion, observed, before, version, version)
-        before = _last_recorded(promotion)
+        before, last = _last_recorded(promotion)
     only_layer(observed.manifest)
     contents = read_contents(observed, promotion.origin, promotion.intent)
     old = read_contents(before, promotion.ports, promotion.intent) if before else None
     considered = Considered(promotion, observed, before, contents.version, old.version if old else None)
     in_place(observed, considered.version, promotion.origin, promotion.intent)
     if before is not None and old is not None and not interrupted:
-        in_place(before, old.version, promotion.ports, promotion.intent)
+        last = in_place(before, old.version, promotion.ports, promotion.intent)[1].last
     require_signed_for_target(considered, promotion.origin.registry, promotion.source)
     moves = records.of_channel(promotion.origin.registry, promotion.source, observed.digest, believed)
     held = holds.on_base(promotion.target, before.digest if before else None, promotion.ports)
-    considered = replace(considered, moves=moves, holds=held)
+    considered = replace(considered, moves=moves, holds=held, last=last)
     return replace(considered, findings=_findings(considered, old, contents), interrupted=interrupted)
 
 
@@ -183,14 +185,15 @@ def _owes_record(before: Observed, version: Version, promotion: Promotion) -> bo
     return bool(standing.others)
 
 
-def _last_recorded(promotion: Promotion) -> Observed | None:
-    """Return what the target had last by its own records, None if it has none."""
+def _last_recorded(promotion: Promotion) -> tuple[Observed, datetime] | tuple[None, None]:
+    """Return what the target had last by its own records, and since when; None if it has none."""
     ports, target = promotion.ports, promotion.target
     last = records.newest(ports.registry, target, _trusted(ports))
     if last is None:
-        return None
+        return None, None
     verify(ports.registry, target, last.digest, _trusted(ports))
-    return replace(look_at(target.at_digest(last.digest), ports), channel=target, trust=Trust.VERIFIED)
+    before = look_at(target.at_digest(last.digest), ports)
+    return replace(before, channel=target, trust=Trust.VERIFIED), last.at
 
 
 def _findings(considered: Considered, old: Contents | None, new: Contents) -> Findings:

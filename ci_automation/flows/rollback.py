@@ -124,7 +124,11 @@ def propose(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> Pro
     problem = _problem(observed, ports, trusted)
     base = _base(observed, ports, intent, trusted=not problem)
     version = _left(channel, None if problem else base, target)
-    hold = _hold(Hold(version, observed.digest, ports.clock(), wish.until, wish.reason), channel, known.digest, ports)
+    moves = records.of_channel(ports.registry, channel, observed.digest, trusted)
+    moved = moves[-1].at if moves else None
+    now = ports.later_than(moved).clock()
+    hold = Hold(version, observed.digest, now, wish.until, wish.reason)
+    hold = _as_written(hold, moved, holds.on_base(channel, known.digest, ports))
     shown = Rollback(
         channel=channel,
         base=observed.digest,
@@ -191,12 +195,9 @@ def _problem(observed: Observed, ports: Ports, trusted: Trusted) -> str:
     return ""
 
 
-def _hold(hold: Hold, channel: Reference, target: Digest, ports: Ports) -> Hold:
+def _as_written(hold: Hold, moved: datetime | None, present: tuple[Hold, ...]) -> Hold:
     """Return the new hold, or the same one that a run wrote which ended before it moved the channel."""
-    assert ports.trusted is not None  # noqa: S101  # for the type checker: it was looked at before
-    moves = records.of_channel(ports.registry, channel, hold.digest, ports.trusted)
-    moved = max((record.at for record in moves), default=None)
-    for found in holds.on_base(channel, target, ports):
+    for found in present:
         if moved and found.at >= moved and replace(found, at=hold.at) == hold:
             return found
     return hold
@@ -229,7 +230,7 @@ def _repeated(
         until = wish.until or (hold.until if hold.is_on(intent.now) else None)
         reason = wish.reason or hold.reason
         if (until, reason) != (hold.until, hold.reason):
-            hold = replace(hold, at=ports.clock(), until=until, reason=reason, moved=hold.since)
+            hold = replace(hold, at=ports.later_than(hold.at).clock(), until=until, reason=reason, moved=hold.since)
             kept = (hold,)
     digest = observed.digest
     return Rollback(observed.channel, digest, version, digest, version, hold, Findings()), kept
@@ -263,6 +264,7 @@ def roll_back(proposal: Proposal, ports: Ports, intent: Intent) -> None:
     if shown.is_there:
         standing = standing_of(proposal.target, ports)
         if standing.record is not None and standing.rolled_back is not None:
+            ports = ports.later_than(standing.last)
             record_rollback(proposal.target, standing.rolled_back, standing.record, signer, ports, intent)
         return
     signed_record = records.sign(_record(proposal, signer, ports, intent), channel, signer)
@@ -294,7 +296,7 @@ def _record(proposal: Proposal, signer: Signer, ports: Ports, intent: Intent) ->
         version=shown.target_version,
         tag=immutable_tag(shown.target_version, shown.target),
         by=str(signer.who),
-        at=ports.clock(),
+        at=ports.later_than(shown.hold.at if shown.hold else None).clock(),
         proof=None,
         options=proposal.options,
         run=intent.run.url or None,

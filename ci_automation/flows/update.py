@@ -64,6 +64,7 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     observed, standing = planned.observed, planned.standing
     if standing is None:
         observed, standing = in_place(observed, planned.plan.current_version, ports, intent)
+    ports = ports.later_than(standing.last)
     healed |= take_over(observed, ports, intent)
     finish(observed, standing, ports, intent)
     steps = [(rendered, None) for rendered in automatic(planned)]

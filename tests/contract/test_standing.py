@@ -19,6 +19,8 @@ from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.lift import lift
 from ci_automation.flows.planning import make_plan
+from ci_automation.flows.promote import promote
+from ci_automation.flows.promotion import Promotion
 from ci_automation.flows.publication import records
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.standing import ChannelMovedBack, PublishedElsewhere
@@ -360,6 +362,40 @@ class TestWordsAboutAHold:
         wish = Wish(str(old), reason="webhooks time out")
         roll_back(propose(CHANNEL, wish, later(world, 4), intent()), later(world, 4), intent())
         assert isinstance(verify(CHANNEL, later(world, 5), intent()).problem, ChannelMovedBack)
+
+
+class TestClocksThatDiffer:
+    """The clock of the machine that published before is five hours ahead of those of the machines that follow."""
+
+    def test_are_no_alarm_after_a_publication(self, world: World) -> None:
+        ahead = change_overlay(world, 10)
+        behind = change_overlay(world, 5, Tree(OVERLAY.files[:2]))
+        assert update(CHANNEL, later(world, 20), intent(policy=EVERY)).digest == behind
+        point(world, ahead)
+        with pytest.raises(ChannelMovedBack, match=str(behind)):
+            update(CHANNEL, later(world, 20), intent(policy=EVERY))
+
+    def test_are_no_alarm_after_a_rollback_and_hide_no_way_up(self, world: World) -> None:
+        patch(world, 10)
+        refused = at(world)
+        roll_back(propose(CHANNEL, Wish(str(OLD)), later(world, 5), intent()), later(world, 5), intent())
+        assert update(CHANNEL, later(world, 20), intent()).done == 0
+        point(world, refused)
+        with pytest.raises(ChannelMovedBack, match="rolled back"):
+            update(CHANNEL, later(world, 20), intent())
+
+    def test_are_no_alarm_after_an_adoption(self, world: World) -> None:
+        patch(world, 10)
+        planted = plant(world, made(PATCH, SMALLER))
+        update(CHANNEL, later(world, 5), intent(adopt=True, policy=EVERY))
+        assert update(CHANNEL, later(world, 20), intent(policy=EVERY)).digest == planted
+
+    def test_are_no_alarm_after_a_promotion(self, world: World) -> None:
+        for hours, overlay in ((10, SMALLER), (5, Tree(OVERLAY.files[:2]))):
+            change_overlay(world, hours, overlay)
+            ports, wanted = later(world, hours), intent(now=NOW + 20 * HOUR)
+            assert promote(Promotion(CHANNEL, ports, STAGING, ports, wanted), {at(world)}).done
+        assert update(STAGING, later(world, 20), intent(policy=EVERY)).digest == at(world)
 
 
 def test_a_publication_while_a_channel_is_verified_is_no_alarm(world: World) -> None:

@@ -53,7 +53,7 @@ def record_adoption(observed: Observed, contents: Contents, signer: Signer, port
     """
     channel = observed.channel
     last = records.newest(ports.registry, channel, ports.trusted) if ports.trusted else None
-    now = ports.clock()
+    now = ports.later_than(last.at if last else None).clock()
     made = Record(
         channel=statements.channel_name(ports.registry, channel),
         digest=observed.digest,

@@ -71,6 +71,12 @@ class Standing:
     holds: tuple[Hold, ...] = ()
     tags: tuple[str, ...] = ()
 
+    @property
+    def last(self) -> datetime | None:
+        """Return when the channel was last said to come to the digest, or to leave it."""
+        own = (self.record.at if self.record else None, self.left, *(hold.since for hold in self.holds))
+        return max((at for at in own if at is not None), default=None)
+
 
 def standing_of(observed: Observed, ports: Ports) -> Standing:
     """Return what trusted signers said of the digest that a channel has; nothing if nobody is trusted.
