@@ -106,9 +106,11 @@ def finish(observed: Observed, standing: Standing, ports: Ports, intent: Intent)
     """
     if ports.signer is None or ports.trusted is None or observed.trust is not Trust.VERIFIED:
         return
+    if standing.rolled_back is not None:
+        contents = read_contents(observed, ports, intent)
+        record_rollback(observed, contents, standing.rolled_back, ports.signer, ports, intent)
+        return
     if standing.record is not None:
-        if standing.rolled_back is not None:
-            record_rollback(observed, standing.rolled_back, standing.record, ports.signer, ports, intent)
         return
     channel = observed.channel
     if (last := records.newest(ports.registry, channel, ports.trusted)) is None:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.archive import HiddenContent, read_archive
+from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, InvalidManifest
+from ci_automation.flux.artifact import stated_options_digest
 from ci_automation.flux.pins import unpin
 from ci_automation.flux.recover import recover
 
@@ -107,3 +109,9 @@ def read_contents(observed: Observed, ports: Ports, intent: Intent) -> Contents:
     if observed.version not in {None, recovered.version}:
         raise InvalidManifest(f"its annotation states {observed.version}, its components file {recovered.version}")
     return Contents(tree, path, text, plain, recovered, bool(pins))
+
+
+def stated_options(observed: Observed, contents: Contents) -> Digest:
+    """Return the digest of the options, as the annotation states it, or else as the components show them."""
+    stated = stated_options_digest(observed.manifest)
+    return Digest.parse(stated) if stated else contents.options.digest

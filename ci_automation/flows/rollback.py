@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.attestation.record import Record
 from ci_automation.errors import Error, PolicyRefused
-from ci_automation.flows.contents import read_contents, read_shown
+from ci_automation.flows.contents import read_contents, read_shown, stated_options
 from ci_automation.flows.judging import findings
 from ci_automation.flows.observe import ChannelMoved, Trust, look_at
 from ci_automation.flows.publication import holds, past, records, statements
@@ -29,7 +28,7 @@ from ci_automation.flows.publication.publish import (
 )
 from ci_automation.flows.publication.recording import record_rollback
 from ci_automation.flows.publication.standing import standing_of
-from ci_automation.flux.artifact import immutable_tag, stated_options_digest
+from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.hazard import Certainty, Hazard
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision
@@ -45,6 +44,7 @@ from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_sign
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.contents import Contents
@@ -117,7 +117,7 @@ def propose(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> Pro
     past_one = replace(look_at(channel.at_digest(known.digest), ports), channel=channel, trust=Trust.VERIFIED)
     target = read_contents(past_one, ports, intent)
     past.require_version(channel, wish.to, known.digest, target.version)
-    options = _options(past_one, target)
+    options = stated_options(past_one, target)
     if known.digest == observed.digest:
         shown, kept = _repeated(past_one, target.version, wish, ports, intent)
         return Proposal(replace(shown, signs=not known.signed), past_one, options, kept)
@@ -153,11 +153,6 @@ def _trusted(ports: Ports, intent: Intent) -> Trusted:
     if ports.trusted is None:
         raise NobodyTrusted(ports.why_nobody)
     return ports.trusted
-
-
-def _options(observed: Observed, contents: Contents) -> Digest:
-    stated = stated_options_digest(observed.manifest)
-    return Digest.parse(stated) if stated else contents.options.digest
 
 
 def _base(observed: Observed, ports: Ports, intent: Intent, *, trusted: bool) -> Contents | None:
@@ -263,9 +258,9 @@ def roll_back(proposal: Proposal, ports: Ports, intent: Intent) -> None:
     holds.keep(Keeping(channel, manifest, proposal.holds, signer), ports, intent)
     if shown.is_there:
         standing = standing_of(proposal.target, ports)
-        if standing.record is not None and standing.rolled_back is not None:
-            ports = ports.later_than(standing.last)
-            record_rollback(proposal.target, standing.rolled_back, standing.record, signer, ports, intent)
+        if standing.rolled_back is not None:
+            contents, ports = read_contents(proposal.target, ports, intent), ports.later_than(standing.last)
+            record_rollback(proposal.target, contents, standing.rolled_back, signer, ports, intent)
         return
     signed_record = records.sign(_record(proposal, signer, ports, intent), channel, signer)
     move(channel, shown.base, manifest, ports)

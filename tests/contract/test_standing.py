@@ -37,9 +37,9 @@ from ci_automation.registry.layout import IDENTITY
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import Unsigned, ensure_signed
-from tests.contract.test_flows_publication import interfere
+from tests.contract.test_flows_publication import Killed, interfere
 from tests.contract.test_flows_trust import EVERY, at, forget_records, forget_signature, made, plant, signatures
-from tests.fakes.registry import InMemoryRegistry
+from tests.fakes.registry import Asked, InMemoryRegistry
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, signing_key
 
 if TYPE_CHECKING:
@@ -84,6 +84,10 @@ def change_overlay(world: World, hours: int, overlay: Tree = SMALLER) -> Digest:
     plan = make_plan(CHANNEL, later(world, hours), wanted).plan
     apply(plan, {plan.steps[-1].target}, later(world, hours), wanted)
     return at(world)
+
+
+def die() -> None:
+    raise Killed
 
 
 def patch(world: World, hours: int) -> None:
@@ -169,6 +173,43 @@ def test_the_foreign_base_of_the_first_publication_is_kept_and_can_be_rolled_bac
     assert world.registry.resolve(CHANNEL.at_tag(immutable_tag(OLD, foreign))) == foreign
     roll_back(propose(CHANNEL, Wish(str(OLD)), later(world, 2), intent()), later(world, 2), intent())
     assert at(world) == foreign
+
+
+class TestARollbackToAForeignBaseThatWasKilled:
+    """The base of the first publication has no record; a rollback to it ended at any request."""
+
+    @staticmethod
+    def started() -> World:
+        world = World()
+        foreign = plant(world, made(OLD))
+        ensure_signed(world.registry, CHANNEL, foreign, KeySigner(signing_key()), SignatureFormat.LEGACY)
+        patch(world, 1)
+        world.registry.requests.clear()
+        return world
+
+    @staticmethod
+    def go_back(world: World, hours: int) -> None:
+        roll_back(propose(CHANNEL, Wish(str(OLD)), later(world, hours), intent()), later(world, hours), intent())
+
+    def test_is_finished_by_the_next_run(self) -> None:
+        whole = self.started()
+        refused = at(whole)
+        whole.registry.requests.clear()
+        self.go_back(whole, 2)
+        the_move = whole.registry.requests.index(Asked("put_manifest", str(CHANNEL)))
+        for request in range(the_move, len(whole.registry.requests)):
+            world = self.started()
+            interfere(world, request, die)
+            with pytest.raises(Killed):
+                self.go_back(world, 2)
+            if at(world) == refused or request % 2:
+                self.go_back(world, 3)
+            else:
+                update(CHANNEL, later(world, 3), intent())
+            assert (moves(world, at(world)), at(world)) == ([str(CHANNEL)], at(whole)), request
+            point(world, refused)
+            with pytest.raises(ChannelMovedBack, match="rolled back"):
+                update(CHANNEL, later(world, 4), intent())
 
 
 class TestTheDigestOfAnotherChannel:

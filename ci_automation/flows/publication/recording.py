@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.attestation.record import Approval, Record
+from ci_automation.flows.contents import stated_options
 from ci_automation.flows.publication import holds, records, statements
 from ci_automation.flux.artifact import immutable_tag
 
@@ -72,7 +73,7 @@ def record_adoption(observed: Observed, contents: Contents, signer: Signer, port
 
 
 def record_rollback(
-    observed: Observed, hold: Hold, before: Record, signer: Signer, ports: Ports, intent: Intent
+    observed: Observed, contents: Contents, hold: Hold, signer: Signer, ports: Ports, intent: Intent
 ) -> None:
     """Write down that the channel was rolled back, if the run that did it had no time to: its hold says so.
 
@@ -84,15 +85,15 @@ def record_rollback(
     if registry.resolve(channel.at_digest(hold.digest)) is not None:
         holds.mark_left(channel, registry.manifest(channel.at_digest(hold.digest)), hold, signer, ports, intent)
     made = Record(
-        channel=before.channel,
+        channel=statements.channel_name(registry, channel),
         digest=observed.digest,
         previous=hold.digest,
-        version=before.version,
-        tag=before.tag,
+        version=contents.version,
+        tag=immutable_tag(contents.version, observed.digest),
         by=str(signer.who),
         at=ports.clock(),
         proof=None,
-        options=before.options,
+        options=stated_options(observed, contents),
         run=intent.run.url or None,
         recovered=True,
         rolled_back=True,

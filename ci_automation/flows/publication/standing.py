@@ -60,7 +60,7 @@ class Standing:
     """What trusted signers said of the digest that a channel has.
 
     `record` is the newest record of this channel about it, `others` the channels that it was published to if there is
-    none. `rolled_back` is the newest hold on it if no record is as new: the rollback that wrote it wrote no record.
+    none. `rolled_back` is the newest hold on it if no record of the channel is as new: its rollback wrote no record.
     `left` is when a rollback moved the channel away from it, if no record is newer. `tags` are the repository's.
     """
 
@@ -94,15 +94,29 @@ def standing_of(observed: Observed, ports: Ports) -> Standing:
     record = own[-1] if own else None
     others = () if own else tuple(sorted({record.channel for record in found}))
     held, left = holds.believed(said, name), holds.left_at(said, name)
-    newest = max(held, key=lambda hold: hold.since, default=None)
     return Standing(
         record=record,
         others=others,
-        rolled_back=newest if newest and record and newest.since > record.at else None,
+        rolled_back=_unrecorded(observed, held, record, ports, ports.trusted),
         left=left if left and not (record and record.at > left) else None,
         holds=held,
         tags=registry.tags(channel),
     )
+
+
+def _unrecorded(
+    observed: Observed, held: tuple[Hold, ...], record: Record | None, ports: Ports, trusted: Trusted
+) -> Hold | None:
+    """Return the hold of a rollback that no record of the channel is as new as, if that led here.
+
+    A hold that was only carried on, by a publication that ended before its own record, is older than the record of the
+    rollback that wrote it.
+    """
+    hold = max(held, key=lambda hold: hold.since, default=None)
+    if hold is None or (record is not None and record.at >= hold.since):
+        return None
+    last = records.newest(ports.registry, observed.channel, trusted)
+    return hold if last is None or last.at < hold.since else None
 
 
 def as_mirrored(standing: Standing, observed: Observed, ports: Ports) -> Standing:
