@@ -62,7 +62,7 @@ def carry_out(
 
 
 def keep(observed: Observed, version: Version, standing: Standing, ports: Ports) -> None:
-    """Give the base of a first publication, which another tool made, an immutable tag.
+    """Give what a channel has an immutable tag, if it has none: another tool made it, or a run was interrupted.
 
     Raises:
         ImmutableTagTaken: the tag is there, with another digest.
@@ -72,7 +72,7 @@ def keep(observed: Observed, version: Version, standing: Standing, ports: Ports)
 
 
 def take_over(observed: Observed, ports: Ports, intent: Intent) -> bool:
-    """Sign, tag and record what a person adopted; return whether that was to be done.
+    """Record, sign and tag what a person adopted; return whether that was to be done.
 
     Raises:
         SigningError: it cannot be signed.
@@ -80,8 +80,8 @@ def take_over(observed: Observed, ports: Ports, intent: Intent) -> bool:
     if observed.trust is not Trust.ADOPTED or ports.signer is None:
         return False
     contents = read_contents(observed, ports, intent)
+    record_adoption(observed, contents, ports.signer, ports, intent)  # first: what is signed is adopted no more
     vouch_for(observed, contents.version, ports.signer, ports, intent)
-    record_adoption(observed, contents, ports.signer, ports, intent)
     return True
 
 
@@ -99,7 +99,7 @@ def vouch_for(observed: Observed, version: Version, signer: Signer, ports: Ports
 
 
 def finish(observed: Observed, standing: Standing, ports: Ports, intent: Intent) -> None:
-    """Write the record that an interrupted run owes for where the channel is.
+    """Write the record, or the immutable tag, that an interrupted run owes for where the channel is.
 
     A rollback left its hold. Otherwise the newest record and today's policy have to lead to this very digest: then the
     step there is carried out again, which finds all of it done but the record. Nothing else is recorded.
@@ -111,6 +111,7 @@ def finish(observed: Observed, standing: Standing, ports: Ports, intent: Intent)
         record_rollback(observed, contents, standing.rolled_back, ports.signer, ports, intent)
         return
     if standing.record is not None:
+        keep(observed, standing.record.version, standing, ports)  # an adoption may have ended before that
         return
     channel = observed.channel
     if (last := records.newest(ports.registry, channel, ports.trusted)) is None:

@@ -52,6 +52,7 @@ OURS = TrustedKeys((signing_key().public,))
 STAGING = CHANNEL.at_tag("staging")
 AUTO = Policy(actions=dict.fromkeys(STEPS, Action.AUTO), escalate=frozenset())
 HOUR = timedelta(hours=1)
+ADOPTED = Tree((*OVERLAY.files[1:], File("new.yaml", b"a: 1\n")))
 SMALLER = Tree(OVERLAY.files[:1])
 
 
@@ -129,7 +130,7 @@ class TestAdoption:
 
     @pytest.fixture
     def planted(self, world: World) -> Digest:
-        return plant(world, made(PATCH, Tree((*OVERLAY.files[1:], File("new.yaml", b"a: 1\n")))))
+        return plant(world, made(PATCH, ADOPTED))
 
     @pytest.mark.parametrize("policy", [EVERY, Policy()], ids=["nothing is newer", "and the next patch is published"])
     def test_leaves_all_three_and_says_who(self, world: World, planted: Digest, policy: Policy) -> None:
@@ -158,6 +159,24 @@ class TestAdoption:
         point(world, first)
         with pytest.raises(ChannelMovedBack, match=str(planted)):
             update(CHANNEL, later(world, 2), intent(policy=EVERY))
+
+    def test_that_was_killed_is_repeated_or_whole(self, world: World, planted: Digest) -> None:
+        world.registry.requests.clear()
+        wanted = intent(adopt=True, policy=EVERY)
+        update(CHANNEL, later(world, 1), wanted)
+        requests, kept = len(world.registry.requests), immutable_tag(PATCH, planted)
+        for request in range(requests):
+            killed = World()
+            init(CHANNEL, OLD, later(killed, 0), intent(overlay=OVERLAY))
+            plant(killed, made(PATCH, ADOPTED))
+            killed.registry.requests.clear()
+            interfere(killed, request, die)
+            with pytest.raises(Killed):
+                update(CHANNEL, later(killed, 1), wanted)
+            update(CHANNEL, later(killed, 2), wanted)
+            record = records.read(killed.registry, CHANNEL, planted, OURS)[-1]
+            assert (record.adopted, killed.registry.resolve(CHANNEL.at_tag(kept))) == (True, planted), request
+            assert update(CHANNEL, later(killed, 3), intent(policy=EVERY)).trust == "verified"
 
     def test_it_is_adopted_once(self, world: World, planted: Digest) -> None:
         update(CHANNEL, later(world, 1), intent(adopt=True, policy=EVERY))
