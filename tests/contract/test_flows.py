@@ -43,7 +43,20 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import Action, MinorStep, Policy, SignatureFormat
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.verify import ForeignSignature, ensure_signed
-from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, release, repackaged, signing_key
+from tests.fakes.world import (
+    CHANNEL,
+    MINOR,
+    NOW,
+    OLD,
+    OVERLAY,
+    PATCH,
+    World,
+    intent,
+    made_once,
+    release,
+    repackaged,
+    signing_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +68,7 @@ MINORS = {Step.PATCH: Action.AUTO, Step.MINOR: Action.AUTO, Step.MAJOR: Action.N
 
 
 @pytest.fixture
+@made_once
 def world() -> World:
     """A channel at the oldest sample, signed by us."""
     world = World()

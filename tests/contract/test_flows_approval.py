@@ -21,7 +21,7 @@ from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.flows.tend import ApprovalNotCounted, Tended, take_up, tend
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Action, Policy
-from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent
+from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent, made_once
 
 if TYPE_CHECKING:
     from ci_automation.flux.version import Version
@@ -30,6 +30,7 @@ NOBODY = Digest.of(b"nobody published this")
 
 
 @pytest.fixture
+@made_once
 def world() -> World:
     """A channel at the newest patch, with a minor that waits."""
     world = World()

@@ -19,7 +19,7 @@ from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Action, Policy
-from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent, signing_key
+from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent, made_once, signing_key
 
 if TYPE_CHECKING:
     from ci_automation.errors import Error
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
+@made_once
 def world() -> World:
     """Return a world whose channel has the oldest release."""
     made = World()

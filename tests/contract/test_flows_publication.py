@@ -17,7 +17,7 @@ from ci_automation.signing.evidence import gather
 from ci_automation.signing.signer import SignatureUnusable
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import verify
-from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent, signing_key
+from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent, made_once, signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,7 @@ class Killed(BaseException):
     """The end of the process, as far as a test can have it."""
 
 
+@made_once
 def at_oldest() -> World:
     world = World()
     init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))

@@ -32,7 +32,19 @@ from ci_automation.signing import bundle
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, ensure_signed
-from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, MemoryReleases, World, intent, signing_key
+from tests.fakes.world import (
+    CHANNEL,
+    MINOR,
+    NOW,
+    OLD,
+    OVERLAY,
+    PATCH,
+    MemoryReleases,
+    World,
+    intent,
+    made_once,
+    signing_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +58,7 @@ EVERY = Policy(actions=dict.fromkeys(STEPS, Action.NEVER))
 
 
 @pytest.fixture
+@made_once
 def world() -> World:
     """Return a channel that went from the oldest release to its patch, with a record of each."""
     made = World()

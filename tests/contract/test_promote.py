@@ -36,7 +36,7 @@ from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import Unsigned, verify
 from tests.fakes.registry import InMemoryRegistry
-from tests.fakes.world import MINOR, NOW, OLD, OVERLAY, PATCH, MemoryReleases, intent, signing_key
+from tests.fakes.world import MINOR, NOW, OLD, OVERLAY, PATCH, MemoryReleases, intent, made_once, signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,6 +119,12 @@ class Road:
             return init(at, version, ports, took).digest
         return update(at, ports, replace(took, overlay=None)).digest
 
+    def copy(self) -> Road:
+        """Return a road like this one that goes on by itself."""
+        here = self.here.copy()
+        there = here if self.there is self.here else self.there.copy()
+        return Road(self.target, self.source, here, there, self.now)
+
     def promotion(self, **more: Any) -> Promotion:
         """Return the promotion from the source to the target."""
         own: dict[str, Any] = {
@@ -159,9 +165,11 @@ def everything(version: Version | None = None) -> Policy:
     return replace(policy, range=Range.parse(f"<={version}")) if version else policy
 
 
-def settled(target: Reference, **more: Any) -> Road:
+@made_once
+def settled(target: Reference, *, referrers_api: bool = True, mounts: bool = True) -> Road:
     """Return a road whose two ends have the oldest release, and whose source went on to its patch a day ago."""
-    road = Road.to(target, **more)
+    road = Road.to(target)
+    road.there.referrers_api, road.here.mounts = referrers_api, mounts
     road.now = NOW - 2 * DAY
     road.publish(target, OLD)
     road.publish(STAGING, OLD)
@@ -175,25 +183,17 @@ def settled(target: Reference, **more: Any) -> Road:
 
 PLACES = [
     pytest.param((ELSEWHERE, {}), id="another registry"),
-    pytest.param((ELSEWHERE, {"there": InMemoryRegistry(referrers_api=False)}), id="another registry, fallback tags"),
+    pytest.param((ELSEWHERE, {"referrers_api": False}), id="another registry, fallback tags"),
     pytest.param((BESIDE, {}), id="another repository"),
-    pytest.param((BESIDE, {"here": InMemoryRegistry(mounts=False)}), id="another repository, no mounts"),
+    pytest.param((BESIDE, {"mounts": False}), id="another repository, no mounts"),
     pytest.param((SAME, {}), id="the same repository"),
 ]
-
-
-def fresh(more: dict[str, Any]) -> dict[str, Any]:
-    """Return the registries anew: each test has its own."""
-    return {
-        name: InMemoryRegistry(referrers_api=it.referrers_api, mounts=it.mounts) if name != "now" else it
-        for name, it in more.items()
-    }
 
 
 @pytest.fixture(params=PLACES)
 def road(request: pytest.FixtureRequest) -> Road:
     target, more = request.param
-    return settled(target, **fresh(more))
+    return settled(target, **more)
 
 
 def channel(road: Road, at: Reference) -> Digest:
@@ -303,13 +303,13 @@ class TestInterruption:
 
     def test_a_kill_before_any_request_converges(self, road: Road) -> None:
         wanted, before = channel(road, STAGING), channel(road, road.target)
-        remember = snapshot(road)
+        begun = road.copy()
         road.watch(lambda _: None)
         road.promote()
         road.alone()
         total, expected = len(road.requests), tags(road)
         for at in range(total):
-            restore(road, remember)
+            road = begun.copy()
 
             def die(number: int, at: int = at) -> None:
                 if number == at:
@@ -337,15 +337,15 @@ class TestInterruption:
         if not road.there.referrers_api:
             pytest.skip("the registry in memory lets nobody in while it merges")
         wanted = channel(road, STAGING)
-        remember = snapshot(road)
+        begun = road.copy()
         road.watch(lambda _: None)
         road.promote()
         road.alone()
         total, expected = len(road.requests), tags(road)
         for at in range(total):
-            restore(road, remember)
+            road = begun.copy()
 
-            def meanwhile(number: int, at: int = at) -> None:
+            def meanwhile(number: int, at: int = at, road: Road = road) -> None:
                 if number == at:
                     road.alone()
                     road.promote()
@@ -379,20 +379,6 @@ class TestInterruption:
         with pytest.raises(records.ImmutableTagMoved):
             road.promote()
         assert channel(road, ELSEWHERE) != wanted
-
-
-def snapshot(road: Road) -> list[Any]:
-    import copy
-
-    return [copy.deepcopy(dict(registry.repositories)) for registry in (road.here, road.there)]
-
-
-def restore(road: Road, remembered: list[Any]) -> None:
-    import copy
-
-    for registry, content in zip((road.here, road.there), remembered, strict=True):
-        registry.repositories.clear()
-        registry.repositories.update(copy.deepcopy(content))
 
 
 def tags(road: Road) -> dict[str, str]:

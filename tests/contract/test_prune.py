@@ -25,7 +25,7 @@ from ci_automation.registry.port import Complaint, DeletionRefused
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import verify
 from tests.contract.test_flows_publication import Killed, interfere
-from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent, key_pem, signing_key
+from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent, key_pem, made_once, signing_key
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
@@ -43,6 +43,7 @@ def unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ci_automation.flows.step.judge", lambda *_: nothing)
 
 
+@made_once
 def grown(*, api: bool = True, form: SignatureFormat = SignatureFormat.LEGACY) -> World:
     """Return a channel that has the third digest of its repository; the other two nothing needs."""
     world = World()

@@ -56,6 +56,7 @@ from tests.fakes.world import (
     MemoryReleases,
     World,
     intent,
+    made_once,
     release,
     signing_key,
 )
@@ -98,6 +99,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Found], None]:
     return let
 
 
+@made_once
 def grown() -> World:
     """Return a channel that was published with the oldest release, and went to the newest in two steps."""
     world = World()
@@ -657,6 +659,7 @@ def is_held(world: World) -> bool:
     return any(hold.is_on(NOW) for hold in holds.read(world.registry, CHANNEL, at(world), OURS))
 
 
+@made_once
 def held_back(*, api: bool = True) -> World:
     """Return a channel that was moved back to the patch, and is held there."""
     world = rebuilt(api=api)
@@ -802,6 +805,7 @@ class TestCrashes:
                 assert record.rolled_back, request
 
 
+@made_once
 def rebuilt(*, api: bool) -> World:
     world = World()
     world.registry.referrers_api = api

@@ -76,6 +76,13 @@ class InMemoryRegistry:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _merging: threading.Lock = field(default_factory=threading.Lock)
 
+    def copy(self) -> InMemoryRegistry:
+        """Return a registry of the same kind that holds the same, of which nothing was asked yet."""
+        same = InMemoryRegistry(referrers_api=self.referrers_api, mounts=self.mounts)
+        for name, held in self.repositories.items():
+            same.repositories[name] = Repository(dict(held.manifests), dict(held.blobs), dict(held.tags))
+        return same
+
     def _at(self, method: str, reference: Reference, what: object = None) -> Repository:
         asked = Asked(method, str(reference if what is None else what))
         self.before(asked)

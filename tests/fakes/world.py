@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -25,8 +26,15 @@ from tests.canaries import hide_key
 from tests.fakes.registry import InMemoryRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+
+class _Copyable(Protocol):
+    def copy(self) -> Self: ...
+
+
+P = ParamSpec("P")
+Copied = TypeVar("Copied", bound=_Copyable)
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)  # when every sample is old enough to be taken
 CHANNEL = Reference.parse("oci://registry.example/acme/flux-manifests:production")
 OLD, PATCH, MINOR = (Version.parse(text) for text in ("v2.98.5", "v2.98.8", "v2.99.4"))
@@ -113,6 +121,10 @@ class World:
     registry: InMemoryRegistry = field(default_factory=InMemoryRegistry)
     releases: MemoryReleases = field(default_factory=MemoryReleases)
 
+    def copy(self) -> World:
+        """Return a world like this one that goes on by itself."""
+        return World(self.registry.copy(), copy.deepcopy(self.releases))
+
     def ports(self, signer: str | None = "ours", trusted: str | None = "ours") -> Ports:
         """Return the ports of a run that signs and trusts with these owners' keys."""
         return Ports(
@@ -133,6 +145,17 @@ class World:
         repository = self.registry.repositories[str(CHANNEL.repository)]
         tags = tuple(sorted((tag, str(digest)) for tag, digest in repository.tags.items()))
         return frozenset(map(str, repository.manifests)), frozenset(map(str, repository.blobs)), tags
+
+
+def made_once(make: Callable[P, Copied]) -> Callable[P, Copied]:
+    """Make a world at the first call alone: every caller has a copy of it."""
+    made = cache(make)
+
+    @wraps(make)
+    def copied(*args: P.args, **kwargs: P.kwargs) -> Copied:
+        return made(*args, **kwargs).copy()  # type: ignore[arg-type]  # the cache wants arguments with a hash
+
+    return copied
 
 
 def intent(**changes: Any) -> Intent:
