@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 EVERY = int(os.environ.get("EVERY") or 4)
 _NAMES = (
+    (re.compile(r"/v2/.+/(blobs|manifests|referrers|tags)/"), r"/v2/NAME/\1/"),
     (re.compile(r"sha256[:-][0-9a-f]{64}"), "DIGEST"),
     (re.compile(r"/uploads/.+"), "/uploads/ONE"),
     (re.compile(r"/manifests/v\d.*"), "/manifests/VERSION"),

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
 import pytest_socket
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 settings.register_profile(
     "same-each-time",
@@ -13,6 +20,18 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("same-each-time")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Let coverage look at examples alone: what runs the same branches often takes three times as long if it does."""
+    trace = sys.gettrace()
+    if item.get_closest_marker("often") or getattr(getattr(item, "function", None), "is_hypothesis_test", False):
+        sys.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(trace)
 
 
 def pytest_runtest_setup() -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
 
+pytestmark = pytest.mark.often
 ENOUGH = 2_000_000  # steps, which take `re` about a hundredth of a second
 # How patterns are used that are not used by their own name.
 USES = {
@@ -151,12 +152,7 @@ def deep() -> Iterator[None]:
 
 def dear(counter: Counter, use: str) -> tuple[str, str, str] | None:
     """Return a text whose doubling more than doubles the steps, as what comes before, what is repeated and the end."""
-    trace = sys.gettrace()
-    sys.settrace(None)  # none of the program runs here, and coverage would make it take four times as long
-    try:
-        return next((text for text in attacks(counter) if more_than_doubles(counter, use, *text)), None)
-    finally:
-        sys.settrace(trace)
+    return next((text for text in attacks(counter) if more_than_doubles(counter, use, *text)), None)
 
 
 def more_than_doubles(counter: Counter, use: str, before: str, pump: str, end: str) -> bool:

@@ -45,14 +45,14 @@ def test_what_was_left_out_is_told() -> None:
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
-        ("/v2/a/manifests/production", "/v2/a/manifests/production"),
-        ("/v2/a/manifests/v2.9.4-1a2b3c4d5e6f", "/v2/a/manifests/VERSION"),
-        (f"/v2/a/manifests/sha256:{'0' * 64}", "/v2/a/manifests/DIGEST"),
-        (f"/v2/a/manifests/sha256-{'0' * 64}.sig", "/v2/a/manifests/DIGEST.sig"),
-        (f"/v2/a/blobs/sha256:{'0' * 64}", "/v2/a/blobs/DIGEST"),
-        (f"/v2/a/referrers/sha256:{'0' * 64}?n=1", "/v2/a/referrers/DIGEST"),
-        ("/v2/a/blobs/uploads/?mount=x", "/v2/a/blobs/uploads/"),
-        ("/v2/a/blobs/uploads/1-2-3?_state=x", "/v2/a/blobs/uploads/ONE"),
+        ("/v2/a/b/manifests/production", "/v2/NAME/manifests/production"),
+        ("/v2/a/b/manifests/v2.9.4-1a2b3c4d5e6f", "/v2/NAME/manifests/VERSION"),
+        (f"/v2/a/b/manifests/sha256:{'0' * 64}", "/v2/NAME/manifests/DIGEST"),
+        (f"/v2/a/b/manifests/sha256-{'0' * 64}.sig", "/v2/NAME/manifests/DIGEST.sig"),
+        (f"/v2/a/b/blobs/sha256:{'0' * 64}", "/v2/NAME/blobs/DIGEST"),
+        (f"/v2/a/b/referrers/sha256:{'0' * 64}?n=1", "/v2/NAME/referrers/DIGEST"),
+        ("/v2/a/b/blobs/uploads/?mount=x", "/v2/NAME/blobs/uploads/"),
+        ("/v2/a/b/blobs/uploads/1-2-3?_state=x", "/v2/NAME/blobs/uploads/ONE"),
     ],
 )
 def test_requests_for_other_names_are_of_one_kind(path: str, kind: str) -> None:

@@ -127,6 +127,7 @@ def told(name: str) -> tuple[str, Certainty, str]:
 SENTENCE = "the overlay was not looked into: to follow what it does takes more than 2,000,000 steps"
 
 
+@pytest.mark.often
 @pytest.mark.parametrize("name", HOSTILE)
 def test_whatever_is_much_is_counted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(effort, "MAX_STEPS", MAX_STEPS // 10)
@@ -141,6 +142,7 @@ def test_the_objects_alone_are_not_too_much(own: str, monkeypatch: pytest.Monkey
     assert check(listing(own)) == Preflight()
 
 
+@pytest.mark.often
 def test_what_is_too_much_is_soon_told() -> None:
     began = process_time()
     assert told("many patches of all objects") == ("overlay", Certainty.UNCHECKED, SENTENCE)
@@ -157,6 +159,12 @@ def test_what_is_too_much_is_soon_told() -> None:
 )
 def test_what_people_write_is_looked_into(files: Mapping[str, object]) -> None:
     assert check(files) == Preflight()
+
+
+def test_what_takes_a_step_too_many_is_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effort, "MAX_STEPS", 10)
+    (hazard,) = check(listing(config_map("a"))).hazards
+    assert (hazard.gate, hazard.certainty, hazard.sentence) == ("overlay", Certainty.UNCHECKED, SENTENCE)
 
 
 def test_no_more_is_spent_than_there_is() -> None:

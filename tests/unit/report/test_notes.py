@@ -72,6 +72,11 @@ def test_programs_are_told_the_lines_and_the_whole() -> None:
     assert told == {"version": "v2.9.4", "mayBreak": ["The API v1beta2 is gone."], "text": "All of it."}
 
 
+def test_a_release_whose_notes_are_empty_is_not_quoted() -> None:
+    empty, full = ReleaseNotes(NEW, (), ""), ReleaseNotes(Version.parse("v2.9.0"), (), "z")
+    assert notes_markdown((empty, full), 1000) == "**v2.9.0**\n\n```text\nz\n```"
+
+
 class TestWhichReleases:
     LISTED = ("v2.8.8", "v2.9.0-rc.1", "v2.9.0", "v2.8.9", "v2.10.0", "v2.9.4")
 

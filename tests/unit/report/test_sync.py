@@ -195,6 +195,13 @@ def test_whatever_a_pattern_says_the_cluster_reads_just_that(issuer: str, subjec
     assert kustomization == KEYLESS.objects()[1]
 
 
+@pytest.mark.parametrize(
+    ("subject", "written"), [(r"^a\.b$", r"'^a\.b$'"), ("it's", "'it''s'"), ("\u2028", r'"\U00002028"')]
+)
+def test_an_entry_in_one_line_is_quoted(subject: str, written: str) -> None:
+    assert inline_entry("^i$", subject) == f"verify.matchOIDCIdentity: [{{issuer: '^i$', subject: {written}}}]"
+
+
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_an_entry_in_one_line_says_just_that_too(issuer: str, subject: str) -> None:
     key, _, value = inline_entry(issuer, subject).partition(": ")

@@ -192,6 +192,14 @@ def test_a_file_that_cannot_be_cut_and_not_be_read_is_a_danger() -> None:
     assert {ChangeClass.REMOVED_WORKLOAD, ChangeClass.OTHER} <= {change.belongs_to for change in found}
 
 
+def test_more_than_the_limit_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("objects", "reading"):
+        monkeypatch.setattr(f"ci_automation.flux.changes.{module}.MAX_CHARACTERS", 1_000)
+    found = changes("a: 1\n", "a: " + "1" * 1_000 + "\n")
+    assert "it has more than 1000 characters" in found[0].sentence
+
+
+@pytest.mark.often
 def test_more_than_anybody_writes_is_not_read() -> None:
     found = changes(TEXT, "a: b\n" * 1_000_000)
     assert "it has more than" in " ".join(change.sentence for change in found)

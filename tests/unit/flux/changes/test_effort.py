@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ci_automation.flux.changes import compare, reading
 from ci_automation.flux.changes.compare import changes
 from ci_automation.flux.changes.model import ChangeKind, ObjectId, Severity
 from ci_automation.flux.changes.permissions import Granted, Permission
@@ -72,8 +73,9 @@ def role_files(start: str, number: int) -> str:
 CRD = ObjectId("apiextensions.k8s.io", "CustomResourceDefinition", "", "x")
 
 
+@pytest.mark.often
 @pytest.mark.parametrize(
-    "compare",
+    "compared",
     [
         pytest.param(lambda: changes(roles("a", 44), roles("b", 44)), id="roles as large as are compared"),
         pytest.param(lambda: changes(roles("a", 70), roles("b", 70)), id="larger roles"),
@@ -88,9 +90,9 @@ CRD = ObjectId("apiextensions.k8s.io", "CustomResourceDefinition", "", "x")
         pytest.param(lambda: list(schema_changes(Pair(CRD, required("a"), required("b"), "v1"))), id="required fields"),
     ],
 )
-def test_a_small_file_is_compared_in_a_moment(compare: Callable[[], object]) -> None:
+def test_a_small_file_is_compared_in_a_moment(compared: Callable[[], object]) -> None:
     began = process_time()
-    assert compare()
+    assert compared()
     assert process_time() - began < SECONDS
 
 
@@ -126,6 +128,7 @@ def test_roles_that_come_or_go_count_too() -> None:
         assert 0 < sum(sentence.endswith("what it permits cannot be told") for sentence in said) < 60
 
 
+@pytest.mark.often
 def test_so_many_changes_are_told_and_that_there_are_more() -> None:
     more = [changes(config_map("a", 20_001), config_map(new, 20_001)) for new in "bc"]
     assert [len(found) for found in more] == [20_001, 20_001]
@@ -134,6 +137,13 @@ def test_so_many_changes_are_told_and_that_there_are_more() -> None:
     assert more[0][0].sentence == sentence
     assert more[0][0].fingerprint != more[1][0].fingerprint
     assert len(changes(config_map("a", 20_000), config_map("b", 20_000))) == 20_000
+
+
+def test_of_more_changes_than_the_limit_the_rest_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "_MAX_CHANGES", 3)
+    found = changes(config_map("a", 9), config_map("b", 9))
+    assert [change.severity for change in found] == [Severity.DANGER, *[Severity.NOTICE] * 3]
+    assert "more than 3 places" in found[0].sentence
 
 
 def test_an_object_with_a_name_that_no_cluster_takes_is_a_document() -> None:
@@ -149,6 +159,13 @@ def test_another_role_with_a_long_name_is_another_change() -> None:
     assert len(added[0].sentence) < 400
 
 
+def test_more_paths_than_the_limit_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_MAX_KEPT", 100)
+    (change,) = changes(deep("", 9), deep("'", 9))
+    assert "it is written otherwise than kustomize does in too many places" in change.sentence
+
+
+@pytest.mark.often
 def test_what_is_written_in_another_way_in_too_many_places_cannot_be_read() -> None:
     (change,) = changes(deep("", 60_000), deep("'", 60_000))
     assert "it is written otherwise than kustomize does in too many places" in change.sentence
@@ -181,3 +198,12 @@ def test_a_wildcard_covers_the_urls_that_start_like_it(
     assert found.covers(one) is (covered and takes)
     found.add([Permission("", "", "get", url="*")])
     assert found.covers(one)
+
+
+def test_the_patterns_of_a_url_are_looked_for_once_and_hold_for_each_verb() -> None:
+    granted = Granted([Permission("", "", "get", url="/a*")])
+    assert [granted.covers(Permission("", "", verb, url="/ab")) for verb in ("get", "put", "get")] == [
+        True,
+        False,
+        True,
+    ]
