@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ci_automation.consumers.model import Finding, Kind, is_digest, is_immutable_tag
+from ci_automation.consumers.model import Finding, Kind, is_digest
 from ci_automation.consumers.tree import Mapping, Scalar, mappings, resolved
+from ci_automation.flux.artifact import immutable_version
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -98,7 +99,7 @@ class _Finder:
             yield self._left(ref, what, "a part of it is merged into it by <<")
             return
         digest, semver, tag = (ref.text(key) for key in _PINS)
-        ours = is_immutable_tag(tag)
+        ours = immutable_version(tag) is not None
         if digest and tag and not ours and tag != self.published.channel.tag:
             yield self._tagged(tag, ref.line, what)
         elif digest and not is_digest(digest):

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.flux.version import Version
 
-_IMMUTABLE = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+(?:[A-Za-z._-][0-9A-Za-z._-]*)?-[0-9a-f]{12}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -82,11 +81,6 @@ class Finding:
     new: str = ""
     reason: str = ""
     span: tuple[int, int] = (0, 0)  # of the scalar that is edited, in characters
-
-
-def is_immutable_tag(text: str) -> bool:
-    """Return whether `text` has the form of our immutable tags, such as `v2.9.4-1a2b3c4d5e6f`."""
-    return bool(_IMMUTABLE.fullmatch(text))
 
 
 def is_digest(text: str) -> bool:

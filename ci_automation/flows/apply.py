@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ci_automation.attestation.record import Approval
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.base import read_base
-from ci_automation.flows.carry_out import carry_out, finish, repeat, take_over
+from ci_automation.flows.carry_out import carry_out, finish_interrupted, repeat, take_over
 from ci_automation.flows.contents import present_version
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.publication.adopt import observe_or_adopt
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.base import Base
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.publication.standing import Standing
+    from ci_automation.flows.publication.standing import Placement
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.hazard import Hazard
     from ci_automation.policy.plan import Plan, PlannedStep
@@ -136,7 +136,7 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
     if start and standing.record is None:  # an earlier run of this plan came so far, and not to its record
         repeat(observed, plan.steps[start - 1].base, partial(doing.again, plan.steps[start - 1]), ports, intent)
     else:
-        finish(observed, standing, ports, intent)
+        finish_interrupted(observed, standing, ports, intent)
     carry_out(observed, standing, steps, ports, intent)
     return Outcome(plan, start + len(steps), str(observed.trust), start, healed=adopted)
 
@@ -165,7 +165,7 @@ class _Doing:
     intent: Intent
 
     def rendered(
-        self, observed: Observed, standing: Standing, steps: Sequence[PlannedStep]
+        self, observed: Observed, standing: Placement, steps: Sequence[PlannedStep]
     ) -> list[tuple[Rendered, Approval | None]]:
         """Return the steps up to the first that must not be done, each rendered and decided again.
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.base import Base
     from ci_automation.flows.planning import Planned
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.publication.standing import Standing
+    from ci_automation.flows.publication.standing import Placement
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.version import Version
     from ci_automation.signing.signer import Signer
@@ -45,7 +45,7 @@ def automatic(planned: Planned) -> tuple[Rendered, ...]:
 
 def carry_out(
     observed: Observed,
-    standing: Standing,
+    standing: Placement,
     steps: Sequence[tuple[Rendered, Approval | None]],
     ports: Ports,
     intent: Intent,
@@ -56,12 +56,12 @@ def carry_out(
         Conflict, VerificationFailed, SigningError: see `publish`.
     """
     if steps:
-        keep(observed, steps[0][0].step.old_version, standing, ports)
+        keep_base(observed, steps[0][0].step.old_version, standing, ports)
     for rendered, approval in steps:
         publish(Publication.of(observed.channel, rendered, approval), ports, intent)
 
 
-def keep(observed: Observed, version: Version, standing: Standing, ports: Ports) -> None:
+def keep_base(observed: Observed, version: Version, standing: Placement, ports: Ports) -> None:
     """Give what a channel has an immutable tag, if it has none: another tool made it, or a run was interrupted.
 
     Raises:
@@ -98,7 +98,7 @@ def vouch_for(observed: Observed, version: Version, signer: Signer, ports: Ports
     tag_for_ever(observed.channel, version, observed.manifest, ports)
 
 
-def finish(observed: Observed, standing: Standing, ports: Ports, intent: Intent) -> None:
+def finish_interrupted(observed: Observed, standing: Placement, ports: Ports, intent: Intent) -> None:
     """Write the record, or the immutable tag, that an interrupted run owes for where the channel is.
 
     A rollback left its hold. Otherwise the newest record and today's policy have to lead to this very digest: then the
@@ -111,7 +111,7 @@ def finish(observed: Observed, standing: Standing, ports: Ports, intent: Intent)
         record_rollback(observed, contents, standing.rolled_back, ports.signer, ports, intent)
         return
     if standing.record is not None:
-        keep(observed, standing.record.version, standing, ports)  # an adoption may have ended before that
+        keep_base(observed, standing.record.version, standing, ports)  # an adoption may have ended before that
         return
     channel = observed.channel
     if (last := records.newest(ports.registry, channel, ports.trusted)) is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -13,8 +12,8 @@ from ci_automation.attestation.hold import MEDIA_TYPE as HOLD
 from ci_automation.attestation.record import MEDIA_TYPE as RECORD
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.publication import holds, records, statements
-from ci_automation.flux.artifact import stated_version
-from ci_automation.flux.version import InvalidVersion, Version
+from ci_automation.flux.artifact import immutable_version, stated_version
+from ci_automation.flux.version import Version
 from ci_automation.signing.evidence import gather
 from ci_automation.signing.verify import Unsigned, verify
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Ports
     from ci_automation.flows.publication.statements import Said
 
-_IMMUTABLE = re.compile(r"(?P<version>v[0-9]+\.[0-9]+\.[0-9]+(?:[A-Za-z._-][0-9A-Za-z._-]*)?)-[0-9a-f]{12}")
 # Signatures, attestations, SBOMs, and the fallback index of referrers (`sha256-<hex>` without a suffix).
 _ATTACHED = re.compile(r"sha256-[0-9a-f]{64}(\.[a-z]+)?|.*\.(sig|att|sbom)")
 MAX_TAGS = 500  # each costs some requests
@@ -95,12 +93,7 @@ def _in_order(tags: list[str], reference: Reference) -> list[str]:
 
 def _versions(tags: Iterable[str]) -> list[tuple[Version, str]]:
     """Return the immutable tags with their versions, the highest first."""
-    found = []
-    for tag in tags:
-        if match := _IMMUTABLE.fullmatch(tag):
-            with suppress(InvalidVersion):
-                found.append((Version.parse(match["version"].replace("_", "+")), tag))
-    return sorted(found, reverse=True)
+    return sorted(((version, tag) for tag in tags if (version := immutable_version(tag)) is not None), reverse=True)
 
 
 def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports) -> Entry:
@@ -108,7 +101,7 @@ def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports)
         version = stated_version(ports.registry.manifest(reference.at_digest(digest)))
     except VerificationFailed:  # whatever else people keep in the repository
         version = None
-    immutable = [name for name in names if _IMMUTABLE.fullmatch(name) and name.endswith(digest.short)]
+    immutable = [name for name in names if immutable_version(name) and name.endswith(digest.short)]
     said: tuple[Said, ...] = ()
     if ports.trusted:
         said = statements.read(ports.registry, reference, digest, ports.trusted, (RECORD, HOLD))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.base import Base
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.publication.standing import Standing
+    from ci_automation.flows.publication.standing import Placement
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.release import Release
     from ci_automation.policy.select import Candidate
@@ -46,7 +46,7 @@ class Planned:
     rendered: tuple[Rendered, ...]
     releases: tuple[Release, ...] = ()
     unmade: bool = False  # among the passed over is a step that the policy chose, and that is refused or cannot be made
-    standing: Standing | None = None
+    standing: Placement | None = None
 
 
 def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:

@@ -125,10 +125,10 @@ def _carry_out(considered: Considered, signer: Signer, approval: Approval | None
     kept = still_on(considered.holds, considered.version, promotion.intent.now)
     holds.keep(Keeping(target, manifest, kept, signer), ports, promotion.intent)
     tag_for_ever(target, considered.version, manifest, ports)
-    signed_record = records.sign(_record(considered, approval, signer), target, signer)
+    signed_record = records.sign_record(_record(considered, approval, signer), target, signer)
     move(target, considered.before.digest if considered.before else None, manifest, ports)
     ports.say("recording it")
-    records.attach(ports.registry, target, manifest, signed_record)
+    records.attach_record(ports.registry, target, manifest, signed_record)
 
 
 def _record(considered: Considered, approval: Approval | None, signer: Signer) -> Record:

@@ -14,7 +14,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import InvalidManifest
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.publication import records
-from ci_automation.flux.version import InvalidVersion, Version
+from ci_automation.flux.artifact import immutable_version
 from ci_automation.policy.retention import Kept, Stored, named_by_others, retain
 from ci_automation.registry.port import NotFound
 from ci_automation.signing.trust import NobodyTrusted
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.attestation.record import Record
     from ci_automation.flows.ports import Ports
+    from ci_automation.flux.version import Version
     from ci_automation.policy.retention import Window
     from ci_automation.signing.trust import Trusted
 
-_IMMUTABLE = re.compile(r"(?P<version>v[0-9].*)-(?P<short>[0-9a-f]{12})")
 _ATTACHED = re.compile(r"sha256-(?P<hex>[0-9a-f]{64})(?P<suffix>(\.[A-Za-z0-9]+)?)")
 
 
@@ -92,13 +92,7 @@ def _is_own(tag: str, digest: Digest) -> bool:
 
 def _version(tag: str, digest: Digest) -> Version | None:
     """Return the version in the immutable tag of a digest, in which `_` stands for `+`; None where it is another."""
-    match = _IMMUTABLE.fullmatch(tag)
-    if match is None or match["short"] != digest.short:
-        return None
-    try:
-        return Version.parse(match["version"].replace("_", "+"))
-    except InvalidVersion:
-        return None
+    return immutable_version(tag) if tag.endswith(digest.short) else None
 
 
 def _led_to(repository: Reference, tags: Mapping[str, Digest], ports: Ports) -> dict[str, Digest | None]:
@@ -204,7 +198,7 @@ class _Deletion:
 
     def look_again(self) -> None:
         """Find out where the tags are now that may move."""
-        moving = (tag for tag in self.ports.registry.tags(self.repository) if not _IMMUTABLE.fullmatch(tag))
+        moving = (tag for tag in self.ports.registry.tags(self.repository) if immutable_version(tag) is None)
         for tag in [tag for tag in moving if not _ATTACHED.fullmatch(tag)]:
             if (digest := self.ports.registry.resolve(self.repository.at_tag(tag))) is not None:
                 self.tags[tag] = digest

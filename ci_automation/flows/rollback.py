@@ -262,12 +262,12 @@ def roll_back(proposal: Proposal, ports: Ports, intent: Intent) -> None:
             contents, ports = read_contents(proposal.target, ports, intent), ports.later_than(standing.last)
             record_rollback(proposal.target, contents, standing.rolled_back, signer, ports, intent)
         return
-    signed_record = records.sign(_record(proposal, signer, ports, intent), channel, signer)
+    signed_record = records.sign_record(_record(proposal, signer, ports, intent), channel, signer)
     move(channel, shown.base, manifest, ports)
     if proposal.left is not None and shown.hold is not None:
         holds.mark_left(channel, proposal.left, shown.hold, signer, ports, intent)
     ports.say("recording it")
-    records.attach(registry, channel, manifest, signed_record)
+    records.attach_record(registry, channel, manifest, signed_record)
 
 
 def _check_clusters(shown: Rollback, ports: Ports) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ci_automation.flows.carry_out import automatic, carry_out, finish, take_over
+from ci_automation.flows.carry_out import automatic, carry_out, finish_interrupted, take_over
 from ci_automation.flows.heal import plan_healed
 from ci_automation.flows.publication.standing import in_place
 from ci_automation.policy.decision import Decision
@@ -66,7 +66,7 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
         observed, standing = in_place(observed, planned.plan.current_version, ports, intent)
     ports = ports.later_than(standing.last)
     healed |= take_over(observed, ports, intent)
-    finish(observed, standing, ports, intent)
+    finish_interrupted(observed, standing, ports, intent)
     steps = [(rendered, None) for rendered in automatic(planned)]
     carry_out(observed, standing, steps, ports, intent)
     return Outcome(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ci_automation.consumers.model import Kind, is_digest, is_immutable_tag
+from ci_automation.consumers.model import Kind, is_digest
 from ci_automation.consumers.outcome import State
+from ci_automation.flux.artifact import immutable_version
 from ci_automation.report.markdown import code, link, table
 from ci_automation.report.quote import inline
 
@@ -104,7 +105,7 @@ class _Rows:
 
 
 def _value(text: str) -> str:
-    return code(text) if is_digest(text) or is_immutable_tag(text) else inline(text, 80)
+    return code(text) if is_digest(text) or immutable_version(text) else inline(text, 80)
 
 
 def _more(number: int) -> Iterator[str]:

@@ -307,7 +307,7 @@ class Past:
         digest = self.manifests[name].digest
         own = records.of_channel(self.registry, CHANNEL, digest, TRUSTED)
         self.registry.requests.clear()
-        place = records.Place(CHANNEL, digest, version, own[-1] if own else None, None)
+        place = records.Position(CHANNEL, digest, version, own[-1] if own else None, None)
         found = records.superseded_by(self.registry, place, tags, TRUSTED)
         return None if found is None else found.digest
 
@@ -397,7 +397,7 @@ class TestMovedBack:
 
     def test_a_tag_that_vanished_meanwhile_is_nothing(self, past: Past) -> None:
         past.moved("old", 0, version=V285)
-        place = records.Place(CHANNEL, past.manifests["old"].digest, V285, None, None)
+        place = records.Position(CHANNEL, past.manifests["old"].digest, V285, None, None)
         assert records.superseded_by(past.registry, place, (f"v2.9.4-{'0' * 12}",), TRUSTED) is None
 
     def test_a_tag_that_was_moved_hides_nothing(self, past: Past) -> None:

@@ -530,7 +530,7 @@ class TestAgain:
             raise Killed
 
         with monkeypatch.context() as patch:
-            patch.setattr("ci_automation.flows.publication.records.attach", die)
+            patch.setattr("ci_automation.flows.publication.records.attach_record", die)
             with pytest.raises(Killed):
                 back(world)
         scheduled(world)

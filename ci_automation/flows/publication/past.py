@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.history import immutable_references
 from ci_automation.flows.publication import records, statements
 from ci_automation.flows.publication.records import ImmutableTagMoved
-from ci_automation.flux.artifact import immutable_tag
+from ci_automation.flux.artifact import immutable_tag, immutable_version
 from ci_automation.flux.version import Version
 from ci_automation.signing.verify import Unsigned, verify
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Ports
     from ci_automation.signing.trust import Trusted
 
-_IMMUTABLE = re.compile(r"v[0-9].*-[0-9a-f]{12}")
 _SUFFIX = len("-1a2b3c4d5e6f")
 
 
@@ -94,7 +92,7 @@ def find(channel: Reference, wanted: str, present: Digest, ports: Ports) -> Dige
         if ports.registry.resolve(channel.at_digest(digest)) is None:
             raise NotInHistory(channel, wanted)
         return digest
-    if _IMMUTABLE.fullmatch(wanted):
+    if immutable_version(wanted) is not None:
         return _named(channel.at_tag(wanted), channel, ports)
     version = Version.parse(wanted)
     found = {
@@ -117,8 +115,7 @@ def require_version(channel: Reference, wanted: str, digest: Digest, found: Vers
     """
     if wanted.startswith("sha256:"):
         return
-    stated = wanted[:-_SUFFIX].replace("_", "+") if _IMMUTABLE.fullmatch(wanted) else wanted
-    if Version.parse(stated) != found:
+    if (immutable_version(wanted) or Version.parse(wanted)) != found:
         raise OtherVersion(channel, wanted, digest, found)
 
 

@@ -184,7 +184,7 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
     move(channel, publication.base, composed.manifest, ports)
     if signed_record is not None:
         ports.say("recording it")
-        records.attach(registry, channel, composed.manifest, signed_record)
+        records.attach_record(registry, channel, composed.manifest, signed_record)
 
 
 def _keep_holds(publication: Publication, ports: Ports, intent: Intent) -> None:

@@ -43,7 +43,7 @@ def sign_publication(publication: Publication, signer: Signer, ports: Ports, int
         approval=publication.approval,
         recovered=publication.recovered,
     )
-    return records.sign(made, publication.channel, signer)
+    return records.sign_record(made, publication.channel, signer)
 
 
 def record_adoption(observed: Observed, contents: Contents, signer: Signer, ports: Ports, intent: Intent) -> None:

@@ -44,10 +44,10 @@ def write(registry: Registry, channel: Reference, manifest: Manifest, record: Re
     Raises:
         SigningError: it cannot be signed.
     """
-    attach(registry, channel, manifest, sign(record, channel, signer))
+    attach_record(registry, channel, manifest, sign_record(record, channel, signer))
 
 
-def sign(record: Record, channel: Reference, signer: Signer) -> bytes:
+def sign_record(record: Record, channel: Reference, signer: Signer) -> bytes:
     """Return a signed record.
 
     Raises:
@@ -56,7 +56,7 @@ def sign(record: Record, channel: Reference, signer: Signer) -> bytes:
     return statements.sign(record.to_statement(subject_name(channel)), signer)
 
 
-def attach(registry: Registry, channel: Reference, manifest: Manifest, signed: bytes) -> None:
+def attach_record(registry: Registry, channel: Reference, manifest: Manifest, signed: bytes) -> None:
     """Attach a signed record to the artifact with this manifest. The blob `CONFIG_BLOB` must be in the repository."""
     statements.attach(registry, channel, manifest, MEDIA_TYPE, signed)
 
@@ -92,7 +92,7 @@ def of_channel(registry: Registry, channel: Reference, digest: Digest, trusted: 
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """Where a channel is: its digest and version, the newest record of it there, and the newest hold on it there."""
 
     channel: Reference
@@ -102,8 +102,8 @@ class Place:
     hold: Hold | None
 
 
-def superseded_by(registry: Registry, place: Place, tags: Collection[str], trusted: Trusted) -> Record | None:
-    """Return the record of where the channel was last, after it had been at this place.
+def superseded_by(registry: Registry, position: Position, tags: Collection[str], trusted: Trusted) -> Record | None:
+    """Return the record of where the channel was last, after it had been at this position.
 
     If there is one, an attacker without a key moved the channel back to what was signed once: nothing may be built on
     that. Only digests that immutable tags of the same or a higher version name are looked at, which is none in a
@@ -117,14 +117,14 @@ def superseded_by(registry: Registry, place: Place, tags: Collection[str], trust
     after = []
     for tag in tags:
         found = immutable_version(tag)
-        if found is None or found < place.version or tag.endswith(place.digest.short):
+        if found is None or found < position.version or tag.endswith(position.digest.short):
             continue
-        other = _named(registry, place.channel.at_tag(tag))
-        record = _latest(registry, place.channel, other, trusted) if other else None
-        if record is not None and _is_later(record, place, higher=found > place.version):
+        other = _named(registry, position.channel.at_tag(tag))
+        record = _latest(registry, position.channel, other, trusted) if other else None
+        if record is not None and _is_later(record, position, higher=found > position.version):
             after.append(record)
-    if place.hold is not None:
-        after = [record for record in after if record.at > place.hold.since]
+    if position.hold is not None:
+        after = [record for record in after if record.at > position.hold.since]
     return max(after, key=lambda record: record.at, default=None)
 
 
@@ -153,13 +153,13 @@ def _named(registry: Registry, tag: Reference) -> Digest | None:
     return digest
 
 
-def _is_later(record: Record, place: Place, *, higher: bool) -> bool:
-    """Return whether the channel was where `record` says after it was at `place`.
+def _is_later(record: Record, position: Position, *, higher: bool) -> bool:
+    """Return whether the channel was where `record` says after it was at `position`.
 
-    Without a record of the place only a higher version or the chain of previous digests tells: a run that published the
-    same version anew, with other options, may have ended before it wrote its record.
+    Without a record of the position, only a higher version or the chain of previous digests tells: a run that published
+    the same version anew, with other options, may have ended before it wrote its record.
     """
-    own, follows = place.record, record.previous == place.digest
+    own, follows = position.record, record.previous == position.digest
     if own is None:
         return follows or higher
     return record.at > own.at or (record.at == own.at and follows and own.previous != record.digest)

@@ -56,7 +56,7 @@ class PublishedElsewhere(VerificationFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Placement:
     """What trusted signers said of the digest that a channel has.
 
     `record` is the newest record of this channel about it, `others` the channels that it was published to if there is
@@ -78,14 +78,14 @@ class Standing:
         return max((at for at in own if at is not None), default=None)
 
 
-def standing_of(observed: Observed, ports: Ports) -> Standing:
+def standing_of(observed: Observed, ports: Ports) -> Placement:
     """Return what trusted signers said of the digest that a channel has; nothing if nobody is trusted.
 
     Raises:
         NotAnIndex, TooManyRecords: an attacker hides some of it.
     """
     if ports.trusted is None:
-        return Standing()
+        return Placement()
     registry, channel = ports.registry, observed.channel
     said = statements.read(registry, channel, observed.digest, ports.trusted, (RECORD, HOLD))
     name = statements.channel_name(registry, channel)
@@ -94,7 +94,7 @@ def standing_of(observed: Observed, ports: Ports) -> Standing:
     record = own[-1] if own else None
     others = () if own else tuple(sorted({record.channel for record in found}))
     held, left = holds.believed(said, name), holds.left_at(said, name)
-    return Standing(
+    return Placement(
         record=record,
         others=others,
         rolled_back=_unrecorded(observed, held, record, ports, ports.trusted),
@@ -119,13 +119,13 @@ def _unrecorded(
     return hold if last is None or last.at < hold.since else None
 
 
-def as_mirrored(standing: Standing, observed: Observed, ports: Ports) -> Standing:
+def as_mirrored(standing: Placement, observed: Observed, ports: Ports) -> Placement:
     """Return the standing without the channels of other repositories: a mirror copies the records of its source."""
     here = statements.channel_name(ports.registry, observed.channel).rpartition(":")[0]
     return replace(standing, others=tuple(name for name in standing.others if name.rpartition(":")[0] == here))
 
 
-def problem_of(observed: Observed, version: Version, standing: Standing, ports: Ports) -> VerificationFailed | None:
+def problem_of(observed: Observed, version: Version, standing: Placement, ports: Ports) -> VerificationFailed | None:
     """Return why a channel, which has `version`, is not where it belongs; None if nothing speaks against it.
 
     Raises:
@@ -142,16 +142,16 @@ def problem_of(observed: Observed, version: Version, standing: Standing, ports: 
 
 
 def _superseding(
-    observed: Observed, version: Version, standing: Standing, ports: Ports, trusted: Trusted
+    observed: Observed, version: Version, standing: Placement, ports: Ports, trusted: Trusted
 ) -> Record | None:
     hold = max(standing.holds, key=lambda hold: hold.since, default=None)
-    place = records.Place(observed.channel, observed.digest, version, standing.record, hold)
+    place = records.Position(observed.channel, observed.digest, version, standing.record, hold)
     return records.superseded_by(ports.registry, place, standing.tags, trusted)
 
 
 def in_place(
     observed: Observed, version: Version, ports: Ports, intent: Intent, *, approved: bool = False
-) -> tuple[Observed, Standing]:
+) -> tuple[Observed, Placement]:
     """Return a channel, which has `version`, with its standing, if it is where it belongs or a person adopts it.
 
     A person who `approved` this very digest for this channel is word enough that it belongs there.
