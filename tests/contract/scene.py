@@ -195,7 +195,7 @@ def staged(
         for name in os.environ:
             patch.delenv(name)
         patch.setenv("HOME", str(folder))
-        patch.setenv("PATH", os.defpath)
+        patch.setenv("PATH", str(folder / "no programs"))
         patch.chdir(folder / "workspace")
         patch.setattr(GitHub.__init__, "__kwdefaults__", {**_DEFAULTS, "patience": Patience(sleep=lambda _: None)})
         patch.setattr("ci_automation.approval.dispatch._WAITS", (0.0,))

@@ -82,7 +82,7 @@ def runner(
         monkeypatch.delenv(name)
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    for name, value in {"HOME": str(tmp_path), "PATH": os.defpath}.items():
+    for name, value in {"HOME": str(tmp_path), "PATH": str(tmp_path / "no programs")}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(workspace)
     (workspace / "cosign.key").write_bytes(key_pem())

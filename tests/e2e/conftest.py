@@ -41,7 +41,7 @@ def desk(
     folder = tmp_path / "desk"
     home.mkdir()
     folder.mkdir()
-    for name, value in {"HOME": str(home), "PATH": os.defpath, "FLUX_RELEASES": str(releases)}.items():
+    for name, value in {"HOME": str(home), "PATH": str(home / "no programs"), "FLUX_RELEASES": str(releases)}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(folder)
     (folder / "cosign.key").write_bytes(key_pem())

@@ -53,6 +53,7 @@ def record_adoption(observed: Observed, contents: Contents, signer: Signer, port
         SigningError: it cannot be signed.
     """
     channel = observed.channel
+    ports.say(f"recording that {observed.digest} was adopted")
     ports.registry.put_blob(channel, CONFIG_BLOB)
     last = records.newest(ports.registry, channel, ports.trusted) if ports.trusted else None
     now = ports.later_than(last.at if last else None).clock()
