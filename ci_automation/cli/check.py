@@ -48,12 +48,13 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, **options: Any
 
     def look(goal: Target) -> Outcome:
         if heal:
-            planned, healed = plan_healed(goal.channel, goal.ports, goal.intent)
-        else:
-            planned, healed = make_plan(goal.channel, goal.ports, goal.intent), False
-        trust = planned.observed.trust
-        placed = planned.standing is not None or trust is not Trust.VERIFIED
-        return Outcome(planned.plan, 0, str(trust), healed=healed, placed=placed, unmade=planned.unmade)
+            healed = plan_healed(goal.channel, goal.ports, goal.intent)
+            planned, trust = healed.planned, str(healed.observed.trust)
+            return Outcome(planned.plan, 0, trust, healed=healed.signed, unmade=planned.unmade)
+        planned = make_plan(goal.channel, goal.ports, goal.intent)
+        trusted = planned.observed.trust
+        placed = planned.placement is not None or trusted is not Trust.VERIFIED
+        return Outcome(planned.plan, 0, str(trusted), placed=placed, unmade=planned.unmade)
 
     goals = rendered(targets(artifact, given, signs=heal), print_aside)
     return finish(for_each(goals, look), given, exit_code=exit_code, details=())

@@ -13,8 +13,8 @@ from ci_automation.flows.carry_out import carry_out, finish_interrupted, repeat,
 from ci_automation.flows.contents import present_version
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.publication.adopt import observe_or_adopt
+from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
-from ci_automation.flows.publication.standing import in_place
 from ci_automation.flows.step import Wanted, render_step
 from ci_automation.flows.update import Outcome
 from ci_automation.flux.hazard import Certainty
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.base import Base
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.publication.standing import Placement
+    from ci_automation.flows.publication.placement import Placement
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.hazard import Hazard
     from ci_automation.policy.plan import Plan, PlannedStep
@@ -128,16 +128,16 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
     observed = observe_or_adopt(plan.artifact, ports, intent)
     start = _first_to_do(plan, observed.digest)
     version = present_version(observed, ports, intent)
-    observed, standing = in_place(observed, version, ports, intent, approved=observed.digest in approved)
-    ports = ports.later_than(standing.last)
+    observed, placement = in_place(observed, version, ports, intent, approved=observed.digest in approved)
+    ports = ports.later_than(placement.last)
     doing = _Doing(plan.artifact, approved, ports, intent)
-    steps = doing.rendered(observed, standing, plan.steps[start:])
+    steps = doing.rendered(observed, placement, plan.steps[start:])
     adopted = take_over(observed, ports, intent)
-    if start and standing.record is None:  # an earlier run of this plan came so far, and not to its record
+    if start and placement.record is None:  # an earlier run of this plan came so far, and not to its record
         repeat(observed, plan.steps[start - 1].base, partial(doing.again, plan.steps[start - 1]), ports, intent)
     else:
-        finish_interrupted(observed, standing, ports, intent)
-    carry_out(observed, standing, steps, ports, intent)
+        finish_interrupted(observed, placement, ports, intent)
+    carry_out(observed, placement, steps, ports, intent)
     return Outcome(plan, start + len(steps), str(observed.trust), start, healed=adopted)
 
 
@@ -165,7 +165,7 @@ class _Doing:
     intent: Intent
 
     def rendered(
-        self, observed: Observed, standing: Placement, steps: Sequence[PlannedStep]
+        self, observed: Observed, placement: Placement, steps: Sequence[PlannedStep]
     ) -> list[tuple[Rendered, Approval | None]]:
         """Return the steps up to the first that must not be done, each rendered and decided again.
 
@@ -178,7 +178,7 @@ class _Doing:
             return done
         # An option that left no trace in the components file is in the plan; the annotation says whether it is the one.
         base = read_base(observed, self.ports, replace(self.intent, flags=steps[0].options.differing()))
-        base = replace(base, holds=standing.holds)
+        base = replace(base, holds=placement.holds)
         for step in steps:
             try:
                 done.append(self.again(step, base))

@@ -12,8 +12,8 @@ from ci_automation.flows.carry_out import carry_out, repeat, take_over
 from ci_automation.flows.contents import present_version
 from ci_automation.flows.publication import records
 from ci_automation.flows.publication.adopt import observe_or_adopt
+from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
-from ci_automation.flows.publication.standing import in_place
 from ci_automation.flows.step import Wanted, render_step, wants_pins
 from ci_automation.flows.update import Outcome
 from ci_automation.policy.plan import Plan
@@ -77,11 +77,11 @@ def apply_granted(granted: Granted, ports: Ports, intent: Intent) -> Outcome:
         raise ApprovalOutdated(request, observed.digest)
     _refuse_used(granted, ports)
     base = read_base(observed, ports, intent)
-    observed, standing = in_place(observed, base.version, ports, intent)
-    ports = ports.later_than(standing.last)
-    rendered = _render(granted, replace(base, holds=standing.holds), ports, intent)
+    observed, placement = in_place(observed, base.version, ports, intent)
+    ports = ports.later_than(placement.last)
+    rendered = _render(granted, replace(base, holds=placement.holds), ports, intent)
     take_over(observed, ports, intent)
-    carry_out(observed, standing, [(rendered, granted.approval)], ports, intent)
+    carry_out(observed, placement, [(rendered, granted.approval)], ports, intent)
     plan = Plan(request.artifact, base.version, base.digest, (rendered.step,))
     return Outcome(plan, 1, str(observed.trust))
 
@@ -90,10 +90,10 @@ def _finish(granted: Granted, observed: Observed, ports: Ports, intent: Intent) 
     """Return that what was approved is there, after writing the record that an interrupted run owes for it."""
     request = granted.request
     version = present_version(observed, ports, intent)
-    observed, standing = in_place(observed, version, ports, intent, approved=True)
-    ports = ports.later_than(standing.last)
+    observed, placement = in_place(observed, version, ports, intent, approved=True)
+    ports = ports.later_than(placement.last)
     take_over(observed, ports, intent)
-    if standing.record is None:
+    if placement.record is None:
         repeat(
             observed,
             request.base,

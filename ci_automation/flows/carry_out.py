@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.base import Base
     from ci_automation.flows.planning import Planned
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.publication.standing import Placement
+    from ci_automation.flows.publication.placement import Placement
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.version import Version
     from ci_automation.signing.signer import Signer
@@ -45,7 +45,7 @@ def automatic(planned: Planned) -> tuple[Rendered, ...]:
 
 def carry_out(
     observed: Observed,
-    standing: Placement,
+    placement: Placement,
     steps: Sequence[tuple[Rendered, Approval | None]],
     ports: Ports,
     intent: Intent,
@@ -56,18 +56,18 @@ def carry_out(
         Conflict, VerificationFailed, SigningError: see `publish`.
     """
     if steps:
-        keep_base(observed, steps[0][0].step.old_version, standing, ports)
+        keep_base(observed, steps[0][0].step.old_version, placement, ports)
     for rendered, approval in steps:
         publish(Publication.of(observed.channel, rendered, approval), ports, intent)
 
 
-def keep_base(observed: Observed, version: Version, standing: Placement, ports: Ports) -> None:
+def keep_base(observed: Observed, version: Version, placement: Placement, ports: Ports) -> None:
     """Give what a channel has an immutable tag, if it has none: another tool made it, or a run was interrupted.
 
     Raises:
         ImmutableTagTaken: the tag is there, with another digest.
     """
-    if observed.trust is Trust.VERIFIED and immutable_tag(version, observed.digest) not in standing.tags:
+    if observed.trust is Trust.VERIFIED and immutable_tag(version, observed.digest) not in placement.tags:
         tag_for_ever(observed.channel, version, observed.manifest, ports)
 
 
@@ -98,7 +98,7 @@ def vouch_for(observed: Observed, version: Version, signer: Signer, ports: Ports
     tag_for_ever(observed.channel, version, observed.manifest, ports)
 
 
-def finish_interrupted(observed: Observed, standing: Placement, ports: Ports, intent: Intent) -> None:
+def finish_interrupted(observed: Observed, placement: Placement, ports: Ports, intent: Intent) -> None:
     """Write the record, or the immutable tag, that an interrupted run owes for where the channel is.
 
     A rollback left its hold. Otherwise the newest record and today's policy have to lead to this very digest: then the
@@ -106,12 +106,12 @@ def finish_interrupted(observed: Observed, standing: Placement, ports: Ports, in
     """
     if ports.signer is None or ports.trusted is None or observed.trust is not Trust.VERIFIED:
         return
-    if standing.rolled_back is not None:
+    if placement.rolled_back is not None:
         contents = read_contents(observed, ports, intent)
-        record_rollback(observed, contents, standing.rolled_back, ports.signer, ports, intent)
+        record_rollback(observed, contents, placement.rolled_back, ports.signer, ports, intent)
         return
-    if standing.record is not None:
-        keep_base(observed, standing.record.version, standing, ports)  # an adoption may have ended before that
+    if placement.record is not None:
+        keep_base(observed, placement.record.version, placement, ports)  # an adoption may have ended before that
         return
     channel = observed.channel
     if (last := records.newest(ports.registry, channel, ports.trusted)) is None:

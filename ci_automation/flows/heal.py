@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.carry_out import vouch_for
+from ci_automation.flows.carry_out import take_over, vouch_for
 from ci_automation.flows.observe import look_at
 from ci_automation.flows.planning import Planned, make_plan
 from ci_automation.flows.publication import records
+from ci_automation.flows.publication.placement import in_place, placement_of
 from ci_automation.flows.publication.publish import require_signer
-from ci_automation.flows.publication.standing import standing_of
 from ci_automation.signing.verify import Unsigned
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ci_automation.attestation.record import Record
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flows.publication.placement import Placement
 
 
 class NotOurs(VerificationFailed):
@@ -34,15 +36,36 @@ class NotOurs(VerificationFailed):
         )
 
 
-def plan_healed(channel: Reference, ports: Ports, intent: Intent) -> tuple[Planned, bool]:
-    """Return the plan for `channel`, and whether its present digest had to be signed before.
+@dataclass(frozen=True, slots=True)
+class Healed:
+    """A plan, its base where it belongs and signed; `signed` says that this run had to sign it."""
+
+    planned: Planned
+    observed: Observed
+    placement: Placement
+    signed: bool
+
+
+def plan_healed(channel: Reference, ports: Ports, intent: Intent) -> Healed:
+    """Return the plan for `channel`, after signing again what it has, or taking over what a person adopts.
 
     Raises:
         NotOurs: it is not signed, and the channel's newest record is not about it.
-        ForeignSignature: somebody else signed it.
+        ForeignSignature: another signer signed it.
+        ChannelMovedBack, PublishedElsewhere: it is not where the channel belongs.
         NotAdopted: a person was asked, and did not say yes.
     """
     require_signer(ports, intent)
+    planned, signed = _plan(channel, ports, intent)
+    observed, placement = planned.observed, planned.placement
+    if placement is None:
+        observed, placement = in_place(observed, planned.plan.current_version, ports, intent)
+    signed |= take_over(observed, ports.later_than(placement.last), intent)
+    return Healed(planned, observed, placement, signed)
+
+
+def _plan(channel: Reference, ports: Ports, intent: Intent) -> tuple[Planned, bool]:
+    """Return the plan for `channel`, and whether its present digest had to be signed again before."""
     try:
         return make_plan(channel, ports, intent), False
     except Unsigned:
@@ -63,8 +86,8 @@ def _record_of(observed: Observed, ports: Ports) -> Record | None:
     registry, channel = ports.registry, observed.channel
     if ports.trusted is None or registry.identity(channel) is None:
         return None
-    standing = standing_of(observed, ports)
-    if standing.record is None or standing.left is not None:
+    placement = placement_of(observed, ports)
+    if placement.record is None or placement.left is not None:
         return None
     last = records.newest(registry, channel, ports.trusted)
     return last if last is not None and last.digest == observed.digest else None

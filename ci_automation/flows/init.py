@@ -11,8 +11,8 @@ from ci_automation.flows.files import beside_components
 from ci_automation.flows.images import pinned_components
 from ci_automation.flows.judging import first_findings
 from ci_automation.flows.observe import Trust, observe
+from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import Publication, publish, require_signer
-from ci_automation.flows.publication.standing import in_place
 from ci_automation.flows.rendering.proof import UnprovenRendering, rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import Recipe, compose
@@ -121,10 +121,10 @@ def _finish(publication: Publication, ports: Ports, intent: Intent) -> bool:
         ChannelMovedBack: signed statements say that the channel had left it.
     """
     observed = observe(publication.channel, ports)
-    observed, standing = in_place(observed, publication.version, ports, intent, approved=True)
+    observed, placement = in_place(observed, publication.version, ports, intent, approved=True)
     signed = observed.trust is Trust.VERIFIED
-    if signed and standing.record is None:
-        publish(publication, ports.later_than(standing.last), intent)
+    if signed and placement.record is None:
+        publish(publication, ports.later_than(placement.last), intent)
     return signed
 
 

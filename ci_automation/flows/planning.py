@@ -10,7 +10,7 @@ from ci_automation.flows.base import read_base
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.images import ImageMissing
 from ci_automation.flows.publication.adopt import observe_or_adopt
-from ci_automation.flows.publication.standing import in_place
+from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.step import Wanted, render_step, situation_of, wants_pins
 from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.flux.text import TemplateMismatch
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.base import Base
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.publication.standing import Placement
+    from ci_automation.flows.publication.placement import Placement
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.release import Release
     from ci_automation.policy.select import Candidate
@@ -38,7 +38,7 @@ _CANNOT_BE_MADE = (ComponentMissing, TemplateMismatch, UpstreamUnsigned, ImageMi
 class Planned:
     """A plan, what it was made on, the rendered artifacts of its steps, in order, and the releases that were listed.
 
-    `standing` is None if nothing is to be built on the base, so that its records were not read.
+    `placement` is None if nothing is to be built on the base, so that its records were not read.
     """
 
     observed: Observed
@@ -46,7 +46,7 @@ class Planned:
     rendered: tuple[Rendered, ...]
     releases: tuple[Release, ...] = ()
     unmade: bool = False  # among the passed over is a step that the policy chose, and that is refused or cannot be made
-    standing: Placement | None = None
+    placement: Placement | None = None
 
 
 def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
@@ -75,11 +75,11 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
         plan = Plan(channel, current, observed.digest, (), tuple(_passed_over(selection)))
         return Planned(observed, plan, (), releases)
     base = base or read_base(observed, ports, intent)
-    observed, standing = in_place(observed, base.version, ports, intent)
-    base = replace(base, holds=standing.holds)
+    observed, placement = in_place(observed, base.version, ports, intent)
+    base = replace(base, holds=placement.holds)
     if base.holds:
         selection = select(situation_of(current, intent, base.holds), releases)
-    return replace(_plan_from(base, Found(observed, selection, releases), ports, intent), standing=standing)
+    return replace(_plan_from(base, Found(observed, selection, releases), ports, intent), placement=placement)
 
 
 def _asks_for_content(intent: Intent) -> bool:

@@ -16,8 +16,8 @@ from ci_automation.flows.promotion import consider, recorder, require_signed_for
 from ci_automation.flows.publication import holds, records, statements
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.holds import Keeping
+from ci_automation.flows.publication.placement import PublishedElsewhere
 from ci_automation.flows.publication.publish import move, tag_for_ever
-from ci_automation.flows.publication.standing import PublishedElsewhere
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import still_on

@@ -11,8 +11,8 @@ from ci_automation.flows.contents import only_layer, present_version, read_conte
 from ci_automation.flows.judging import findings, first_findings
 from ci_automation.flows.observe import Trust, accept_both, look_at, observe
 from ci_automation.flows.publication import holds, records
+from ci_automation.flows.publication.placement import in_place, placement_of, problem_of, require_still_there
 from ci_automation.flows.publication.publish import NoSigner, require_accepted
-from ci_automation.flows.publication.standing import in_place, problem_of, require_still_there, standing_of
 from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.hold import Offered, hold_verdict
 from ci_automation.policy.promotion import Candidate, Goal, promotion_verdicts
@@ -178,11 +178,11 @@ def _owes_record(before: Observed, version: Version, promotion: Promotion) -> bo
     Raises:
         ChannelMovedBack: signed statements say that the target had left this digest.
     """
-    standing = standing_of(before, promotion.ports)
-    if problem := problem_of(before, version, replace(standing, others=()), promotion.ports):
+    placement = placement_of(before, promotion.ports)
+    if problem := problem_of(before, version, replace(placement, others=()), promotion.ports):
         require_still_there(before, promotion.ports)
         raise problem
-    return bool(standing.others)
+    return bool(placement.others)
 
 
 def _last_recorded(promotion: Promotion) -> tuple[Observed, datetime] | tuple[None, None]:

@@ -19,6 +19,7 @@ from ci_automation.flows.judging import findings
 from ci_automation.flows.observe import ChannelMoved, Trust, look_at
 from ci_automation.flows.publication import holds, past, records, statements
 from ci_automation.flows.publication.holds import Keeping
+from ci_automation.flows.publication.placement import placement_of
 from ci_automation.flows.publication.publish import (
     NoSigner,
     move,
@@ -27,7 +28,6 @@ from ci_automation.flows.publication.publish import (
     tag_for_ever,
 )
 from ci_automation.flows.publication.recording import record_rollback
-from ci_automation.flows.publication.standing import standing_of
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.hazard import Certainty, Hazard
 from ci_automation.policy.content import Content, content_verdicts
@@ -124,11 +124,7 @@ def propose(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> Pro
     problem = _problem(observed, ports, trusted)
     base = _base(observed, ports, intent, trusted=not problem)
     version = _left(channel, None if problem else base, target)
-    moves = records.of_channel(ports.registry, channel, observed.digest, trusted)
-    moved = moves[-1].at if moves else None
-    now = ports.later_than(moved).clock()
-    hold = Hold(version, observed.digest, now, wish.until, wish.reason)
-    hold = _as_written(hold, moved, holds.on_base(channel, known.digest, ports))
+    hold = _hold(Hold(version, observed.digest, ports.clock(), wish.until, wish.reason), past_one, ports, trusted)
     shown = Rollback(
         channel=channel,
         base=observed.digest,
@@ -190,12 +186,18 @@ def _problem(observed: Observed, ports: Ports, trusted: Trusted) -> str:
     return ""
 
 
-def _as_written(hold: Hold, moved: datetime | None, present: tuple[Hold, ...]) -> Hold:
-    """Return the new hold, or the same one that a run wrote which ended before it moved the channel."""
-    for found in present:
-        if moved and found.at >= moved and replace(found, at=hold.at) == hold:
-            return found
-    return hold
+def _hold(hold: Hold, target: Observed, ports: Ports, trusted: Trusted) -> Hold:
+    """Return the new hold, or the same one that a run wrote which ended before it moved the channel to the target.
+
+    It is dated after the record of the digest that it refuses, whatever the clocks say.
+    """
+    moves = records.of_channel(ports.registry, target.channel, hold.digest, trusted)
+    if not moves:
+        return hold
+    moved = moves[-1].at
+    hold = replace(hold, at=ports.later_than(moved).clock())
+    present = holds.on_base(target.channel, target.digest, ports)
+    return next((it for it in present if it.at >= moved and replace(it, at=hold.at) == hold), hold)
 
 
 def _findings(base: Contents | None, target: Contents, wish: Wish, ports: Ports, intent: Intent) -> Findings:
@@ -257,10 +259,10 @@ def roll_back(proposal: Proposal, ports: Ports, intent: Intent) -> None:
     tag_for_ever(channel, shown.target_version, manifest, ports)
     holds.keep(Keeping(channel, manifest, proposal.holds, signer), ports, intent)
     if shown.is_there:
-        standing = standing_of(proposal.target, ports)
-        if standing.rolled_back is not None:
-            contents, ports = read_contents(proposal.target, ports, intent), ports.later_than(standing.last)
-            record_rollback(proposal.target, contents, standing.rolled_back, signer, ports, intent)
+        placement = placement_of(proposal.target, ports)
+        if placement.rolled_back is not None:
+            contents, ports = read_contents(proposal.target, ports, intent), ports.later_than(placement.last)
+            record_rollback(proposal.target, contents, placement.rolled_back, signer, ports, intent)
         return
     signed_record = records.sign_record(_record(proposal, signer, ports, intent), channel, signer)
     move(channel, shown.base, manifest, ports)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ci_automation.flows.carry_out import automatic, carry_out, finish_interrupted, take_over
+from ci_automation.flows.carry_out import automatic, carry_out, finish_interrupted
 from ci_automation.flows.heal import plan_healed
-from ci_automation.flows.publication.standing import in_place
 from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
@@ -60,15 +59,11 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
             not adopted.
         Conflict: somebody else published at the same time.
     """
-    planned, healed = plan_healed(channel, ports, intent)
-    observed, standing = planned.observed, planned.standing
-    if standing is None:
-        observed, standing = in_place(observed, planned.plan.current_version, ports, intent)
-    ports = ports.later_than(standing.last)
-    healed |= take_over(observed, ports, intent)
-    finish_interrupted(observed, standing, ports, intent)
+    healed = plan_healed(channel, ports, intent)
+    planned, observed, placement = healed.planned, healed.observed, healed.placement
+    ports = ports.later_than(placement.last)
+    finish_interrupted(observed, placement, ports, intent)
     steps = [(rendered, None) for rendered in automatic(planned)]
-    carry_out(observed, standing, steps, ports, intent)
-    return Outcome(
-        planned.plan, len(steps), str(observed.trust), healed=healed, releases=planned.releases, unmade=planned.unmade
-    )
+    carry_out(observed, placement, steps, ports, intent)
+    trust, releases = str(observed.trust), planned.releases
+    return Outcome(planned.plan, len(steps), trust, healed=healed.signed, releases=releases, unmade=planned.unmade)

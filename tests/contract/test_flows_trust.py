@@ -18,8 +18,8 @@ from ci_automation.flows.init import init
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.publication import records
 from ci_automation.flows.publication.adopt import NotAdopted
+from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.publication.publish import ClusterWouldRefuse
-from ci_automation.flows.publication.standing import ChannelMovedBack
 from ci_automation.flows.rollback import Wish, propose, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flows.verify import verify
@@ -121,8 +121,7 @@ class TestHealing:
         with pytest.raises(Exception, match="is not signed"):
             make_plan(CHANNEL, world.ports(), intent())
         assert world.contents() == before
-        _, healed = plan_healed(CHANNEL, world.ports(), intent())
-        assert healed
+        assert plan_healed(CHANNEL, world.ports(), intent()).signed
         assert verify(CHANNEL, world.ports(), intent()).problem is None
 
     @pytest.mark.parametrize("paused", [False, True])

@@ -20,8 +20,8 @@ from ci_automation.flows.promote import OtherDigest, Promoted, PromotionNotAppro
 from ci_automation.flows.promotion import Promotion, RecordNotBelieved, SignedForOthers, SourceEmpty
 from ci_automation.flows.publication import holds, records
 from ci_automation.flows.publication.holds import Keeping
+from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.publication.publish import ClusterWouldRefuse, NoSigner
-from ci_automation.flows.publication.standing import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.update import update
 from ci_automation.flux.crds.clusters import Clusters
 from ci_automation.flux.kubernetes import KubernetesRange

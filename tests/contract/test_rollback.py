@@ -30,9 +30,9 @@ from ci_automation.flows.publication.past import (
     OtherVersion,
     PastNotOurs,
 )
+from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.flows.publication.records import ImmutableTagMoved
-from ci_automation.flows.publication.standing import ChannelMovedBack
 from ci_automation.flows.rollback import NotBack, RollbackRefused, Wish, propose, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flux.artifact import immutable_tag

@@ -14,7 +14,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.artifact.reference import Reference
 from ci_automation.artifact.tree import File, Tree
 from ci_automation.flows.apply import apply
-from ci_automation.flows.heal import NotOurs
+from ci_automation.flows.heal import NotOurs, plan_healed
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.lift import lift
@@ -23,7 +23,7 @@ from ci_automation.flows.promote import promote
 from ci_automation.flows.promotion import Promotion
 from ci_automation.flows.publication import records
 from ci_automation.flows.publication.copy import copy
-from ci_automation.flows.publication.standing import ChannelMovedBack, PublishedElsewhere
+from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.rollback import Wish, propose, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flows.verify import verify
@@ -177,6 +177,13 @@ class TestAdoption:
             record = records.read(killed.registry, CHANNEL, planted, OURS)[-1]
             assert (record.adopted, killed.registry.resolve(CHANNEL.at_tag(kept))) == (True, planted), request
             assert update(CHANNEL, later(killed, 3), intent(policy=EVERY)).trust == "verified"
+
+    def test_by_check_and_heal_leaves_all_three_too(self, world: World, planted: Digest) -> None:
+        assert plan_healed(CHANNEL, later(world, 1), intent(adopt=True, policy=EVERY)).signed
+        (record,) = records.read(world.registry, CHANNEL, planted, OURS)
+        assert record.adopted
+        assert world.registry.resolve(CHANNEL.at_tag(immutable_tag(PATCH, planted))) == planted
+        assert verify(CHANNEL, world.ports(), intent()).problem is None
 
     def test_it_is_adopted_once(self, world: World, planted: Digest) -> None:
         update(CHANNEL, later(world, 1), intent(adopt=True, policy=EVERY))

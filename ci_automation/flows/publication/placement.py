@@ -78,7 +78,7 @@ class Placement:
         return max((at for at in own if at is not None), default=None)
 
 
-def standing_of(observed: Observed, ports: Ports) -> Placement:
+def placement_of(observed: Observed, ports: Ports) -> Placement:
     """Return what trusted signers said of the digest that a channel has; nothing if nobody is trusted.
 
     Raises:
@@ -119,13 +119,13 @@ def _unrecorded(
     return hold if last is None or last.at < hold.since else None
 
 
-def as_mirrored(standing: Placement, observed: Observed, ports: Ports) -> Placement:
-    """Return the standing without the channels of other repositories: a mirror copies the records of its source."""
+def as_mirrored(placement: Placement, observed: Observed, ports: Ports) -> Placement:
+    """Return the placement without the channels of other repositories: a mirror copies the records of its source."""
     here = statements.channel_name(ports.registry, observed.channel).rpartition(":")[0]
-    return replace(standing, others=tuple(name for name in standing.others if name.rpartition(":")[0] == here))
+    return replace(placement, others=tuple(name for name in placement.others if name.rpartition(":")[0] == here))
 
 
-def problem_of(observed: Observed, version: Version, standing: Placement, ports: Ports) -> VerificationFailed | None:
+def problem_of(observed: Observed, version: Version, placement: Placement, ports: Ports) -> VerificationFailed | None:
     """Return why a channel, which has `version`, is not where it belongs; None if nothing speaks against it.
 
     Raises:
@@ -133,26 +133,26 @@ def problem_of(observed: Observed, version: Version, standing: Placement, ports:
     """
     if ports.trusted is None:
         return None
-    if standing.others:
-        return PublishedElsewhere(observed, standing.others)
-    if standing.left is not None:
-        return ChannelMovedBack(observed, standing.left)
-    later = _superseding(observed, version, standing, ports, ports.trusted)
+    if placement.others:
+        return PublishedElsewhere(observed, placement.others)
+    if placement.left is not None:
+        return ChannelMovedBack(observed, placement.left)
+    later = _superseding(observed, version, placement, ports, ports.trusted)
     return ChannelMovedBack(observed, later) if later else None
 
 
 def _superseding(
-    observed: Observed, version: Version, standing: Placement, ports: Ports, trusted: Trusted
+    observed: Observed, version: Version, placement: Placement, ports: Ports, trusted: Trusted
 ) -> Record | None:
-    hold = max(standing.holds, key=lambda hold: hold.since, default=None)
-    place = records.Position(observed.channel, observed.digest, version, standing.record, hold)
-    return records.superseded_by(ports.registry, place, standing.tags, trusted)
+    hold = max(placement.holds, key=lambda hold: hold.since, default=None)
+    place = records.Position(observed.channel, observed.digest, version, placement.record, hold)
+    return records.superseded_by(ports.registry, place, placement.tags, trusted)
 
 
 def in_place(
     observed: Observed, version: Version, ports: Ports, intent: Intent, *, approved: bool = False
 ) -> tuple[Observed, Placement]:
-    """Return a channel, which has `version`, with its standing, if it is where it belongs or a person adopts it.
+    """Return a channel, which has `version`, with its placement, if it is where it belongs or a person adopts it.
 
     A person who `approved` this very digest for this channel is word enough that it belongs there.
 
@@ -161,18 +161,18 @@ def in_place(
         PublishedElsewhere: signed records say that the digest is another channel's.
         NotAdopted: a person was asked, and did not say yes.
     """
-    standing = standing_of(observed, ports)
+    placement = placement_of(observed, ports)
     if observed.trust is Trust.ADOPTED:
-        return observed, standing
+        return observed, placement
     if approved:
-        standing = replace(standing, others=())
-    problem = problem_of(observed, version, standing, ports)
+        placement = replace(placement, others=())
+    problem = problem_of(observed, version, placement, ports)
     if problem is None:
-        return observed, standing
+        return observed, placement
     require_still_there(observed, ports)
     if not intent.adopt:
         raise problem
-    return adopt(observed, str(problem), ports, intent), replace(standing, others=())
+    return adopt(observed, str(problem), ports, intent), replace(placement, others=())
 
 
 def require_still_there(observed: Observed, ports: Ports) -> None:
