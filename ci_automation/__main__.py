@@ -4,24 +4,56 @@ from __future__ import annotations
 
 import signal
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_IMPORTS = "<frozen importlib._bootstrap>"
+_LATER = 0.005  # seconds
 
 
 def main() -> None:
     """Run the command line and exit with its code; Ctrl-C counts from the first import to the end of the process."""
     try:
+        _listen()
         _open_missing()
         from ci_automation.cli import run
 
         code = run(sys.argv[1:])
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # an import makes any error of Ctrl-C
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _listen_no_more()
         code = _interrupted(error)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done, and told
+    _listen_no_more()  # the work is done, and told
     from ci_automation.errors import INTERRUPTED
 
     if code == INTERRUPTED:
         _leave(code)
     sys.exit(code)
+
+
+def _listen() -> None:
+    """Hear of Ctrl-C, unless the process was started to ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        for number in (signal.SIGINT, signal.SIGALRM):
+            signal.signal(number, interrupt)
+
+
+def _listen_no_more() -> None:
+    for number in (signal.SIGALRM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def interrupt(_number: int, frame: FrameType | None) -> None:
+    """Raise `KeyboardInterrupt`, or come again a little later if it would hit Python's own code for imports.
+
+    Before Python 3.12 that code is not safe against it: in the callback of a lock it is lost, and the lock stays taken,
+    so that every later import waits for ever.
+    """
+    if frame is not None and frame.f_code.co_filename == _IMPORTS:
+        signal.setitimer(signal.ITIMER_REAL, _LATER)
+        return
+    raise KeyboardInterrupt
 
 
 def _open_missing() -> None:

@@ -189,13 +189,11 @@ def _ports(
     from concurrent.futures import ThreadPoolExecutor
 
     # Opening an encrypted key takes a fifth of a second, and so does loading the HTTP stack: they go side by side.
-    # Not as a context, which would wait: a Ctrl-C that cuts off an import here may leave its lock taken for ever.
-    beside = ThreadPoolExecutor(1)
-    found = beside.submit(who, artifact, given)
-    place = registry(reference, artifact, given)
-    releases, proof = release_source(given, config), upstream(given, config)
-    signing, trusting, why_nobody = found.result()
-    beside.shutdown(wait=False)
+    with ThreadPoolExecutor(1) as beside:
+        found = beside.submit(who, artifact, given)
+        place = registry(reference, artifact, given)
+        releases, proof = release_source(given, config), upstream(given, config)
+        signing, trusting, why_nobody = found.result()
     return Ports(
         registry=place,
         releases=releases,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ci_automation.__main__ import interrupt
 from tests.e2e.desk import CHANNEL, SIGNED
 
 if TYPE_CHECKING:
@@ -71,6 +72,20 @@ sys.meta_path.insert(0, Interruption())
 from ci_automation.__main__ import main
 main()
 """
+
+
+def test_ctrl_c_within_the_import_system_comes_a_little_later() -> None:
+    within = compile("signal.raise_signal(signal.SIGINT); reached = True", "<frozen importlib._bootstrap>", "exec")
+    names: dict[str, object] = {"signal": signal}
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGALRM)}
+    try:
+        exec(within, names)  # noqa: S102  # with a name of Python's own
+        assert names["reached"]
+        with pytest.raises(KeyboardInterrupt):
+            signal.pause()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("wrapped", ["as it is", "wrapped"])
