@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +31,7 @@ def _silent(_: str) -> None:
     """Say nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """How many seconds a host may take for one operation, with all its attempts, and who hears of long waits."""
 
     seconds: float = 60.0

@@ -6,7 +6,8 @@ An input arrives as text in `INPUT_<NAME>`, upper-cased, hyphens and all, and em
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
 class Kind(enum.Enum):
@@ -19,8 +20,7 @@ class Kind(enum.Enum):
     NUMBER = "a whole number"
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(Struct, frozen=True):
     """One input; `expression` is what the runner fills in by default, beyond what a program can."""
 
     name: str
@@ -42,8 +42,7 @@ class Input:
         return self.name.replace("-", "_")
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """One output."""
 
     name: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 from ci_automation.errors import UsageError
 
@@ -25,8 +26,7 @@ class UnreadableEvent(UsageError):
         super().__init__(f"the event in {path} cannot be read: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One job of a run of GitHub Actions, or nothing of the kind where `runner` is false."""
 
     runner: bool = False

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
 
 from ci_automation.actions.inputs import INPUTS, Input, Kind
 from ci_automation.errors import UsageError
+from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,9 +29,10 @@ class InvalidInput(UsageError):
         self.problems = problems
 
 
-@dataclass(frozen=True, slots=True, repr=False)  # some are secrets
-class Inputs:
+class Inputs(Hiding, Struct, frozen=True):
     """The inputs as the program uses them."""
+
+    hides = tuple(each.parameter for each in INPUTS)  # some are secrets
 
     command: str
     artifact: str
@@ -84,7 +87,7 @@ class Inputs:
             problems += _contradictions(values)
         if problems:
             raise InvalidInput(tuple(problems))
-        return cls(**{item.name: values[item.name] for item in fields(cls)})  # type: ignore[arg-type]  # as parsed
+        return cls(**{name: values[name] for name in cls.__struct_fields__})  # type: ignore[arg-type]  # as parsed
 
     @property
     def secrets(self) -> tuple[str, ...]:

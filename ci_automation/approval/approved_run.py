@@ -8,8 +8,9 @@ the registry is that its credentials belong to the environment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.approval.desk import Granted, NotCounted
 from ci_automation.approval.people import People
@@ -41,8 +42,7 @@ def how_to_protect(name: str) -> str:
     return f"In the repository's settings, under Environments, choose {name} and tick 'Required reviewers'."
 
 
-@dataclass(frozen=True, slots=True)
-class RunFacts:
+class RunFacts(Struct, frozen=True):
     """What is known of the run that a job is in: from the runner (`event`, `ref`), and from GitHub (the rest)."""
 
     event: str
@@ -111,8 +111,7 @@ def _names(word: RunApproval, environment: str) -> bool:
     return environment.casefold() in {name.casefold() for name in word.environments}
 
 
-@dataclass(frozen=True, slots=True)
-class JobFacts:
+class JobFacts(Struct, frozen=True):
     """What the runner says of the job that was let through."""
 
     run: int

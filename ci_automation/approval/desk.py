@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from ci_automation.approval.request import Request
@@ -23,8 +24,7 @@ class AskedState(enum.StrEnum):
     KEPT = "kept"  # people changed what was asked, and that is not overwritten
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A step that waits for a person, with all that the person should see."""
 
     plan: Plan
@@ -32,8 +32,7 @@ class Question:
     notes: tuple[ReleaseNotes, ...] = ()  # what upstream says about the releases on the way
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """Where a person can answer, and what was done about it in this run; `remark` is for who reads the log."""
 
     url: str
@@ -41,16 +40,14 @@ class Asked:
     remark: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(Struct, frozen=True):
     """A yes that counts."""
 
     request: Request
     approval: Approval
 
 
-@dataclass(frozen=True, slots=True)
-class NotCounted:
+class NotCounted(Struct, frozen=True):
     """Something that looks like a yes to the step from the present base, and why it is none."""
 
     request: Request

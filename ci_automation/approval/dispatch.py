@@ -11,9 +11,10 @@ import enum
 import hashlib
 import re
 import time
-from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 from ci_automation.approval.desk import Asked, AskedState
 from ci_automation.approval.request import Request
@@ -59,8 +60,7 @@ class EventType(enum.StrEnum):
     PUBLISHED = "flux-manifests-published"
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
+class Sender(Struct, frozen=True):
     """Which repository sent an event, and in which run; empty outside of CI."""
 
     repository: str = ""
@@ -74,8 +74,7 @@ class Sender:
             raise InvalidDispatch("its run is not the address of a page")
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(Struct, frozen=True):
     """An event: of a step that is wanted, or that was published."""
 
     type: EventType
@@ -146,8 +145,7 @@ class Dispatch:
         return dispatch
 
 
-@dataclass(frozen=True, slots=True)
-class _Texts:
+class _Texts(Struct, frozen=True):
     schema: str
     key: str
     artifact: str
@@ -159,7 +157,7 @@ class _Texts:
 
 
 def _texts(payload: Mapping[str, object]) -> _Texts:
-    if payload.keys() != {field.name for field in fields(_Texts)}:
+    if payload.keys() != set(_Texts.__struct_fields__):
         raise InvalidDispatch("it lacks a key, or has one that is unknown")
     texts = {key: text for key, text in payload.items() if isinstance(text, str) and len(text) <= _MAX_TEXT}
     if len(texts) != len(payload):
@@ -175,8 +173,7 @@ class Told(enum.StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """What became of an event to one repository: where to look, and a word for the person who reads the log."""
 
     repository: str

@@ -8,8 +8,9 @@ git merges the changes of two neighbours without a conflict.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from msgspec import Struct
 
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
@@ -48,8 +49,7 @@ class InvalidLock(InvalidConfig):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """What one artifact may be moved to; `ask` counts how often the very same was asked for, so that asks differ."""
 
     request: Request
@@ -67,8 +67,7 @@ class Entry:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
+class _Written(Struct, frozen=True):
     """An entry, and where in the file its values are."""
 
     entry: Entry
@@ -77,8 +76,7 @@ class _Written:
     end: int  # the index behind its last line
 
 
-@dataclass(frozen=True, slots=True)
-class Lock:
+class Lock(Struct, frozen=True):
     """A lock file as it is written, and what it says; no file is an empty one."""
 
     text: str = ""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
 _MAY_WRITE = frozenset({"admin", "write"})
 
 
-@dataclass(frozen=True, slots=True)
-class People:
+class People(Struct, frozen=True):
     """What GitHub says now of those whose word could count: their permissions, and who of them is in the team."""
 
     permissions: Mapping[str, str]

@@ -7,8 +7,10 @@ it speaks of. What people did is never overwritten.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.approval.desk import Asked, AskedState
 from ci_automation.approval.judge import claimed, judge, merge_of, merge_to_judge, witnesses
@@ -35,8 +37,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
+class _Wish(Struct, frozen=True):
     """What shall be asked: the entry, on top of the lock file that the default branch has, and the page."""
 
     entry: Entry

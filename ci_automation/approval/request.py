@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 _KEY_DIGITS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One step of one artifact, for which a person's yes is wanted."""
 
     artifact: Reference

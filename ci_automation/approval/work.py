@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
 
 from ci_automation.approval.lock import Entry, InvalidLock, Lock
 from ci_automation.artifact.digest import Digest
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 _TRACE = re.compile(r"^Flux-Manifests-Request: (?P<asked>\S+) on (?P<base>\S+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """What the message of a commit of ours says: which entry it set, and what the default branch had in that place."""
 
     asked: str
@@ -38,8 +38,7 @@ class Trace:
         return f"Flux-Manifests-Request: {self.asked} on {self.base}"
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """A branch and what is on it since it left the default branch.
 
     `base` is what the default branch had where it left, at the place of the artifact's entry: as long as that is the

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.approval.approved_run import how_to_protect, unprotected
 from ci_automation.approval.desk import Asked, AskedState
@@ -63,8 +64,7 @@ def inputs(request: Request) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """What the runs of an artifact are to one request: the one that asks for it, those to cancel, those that ended."""
 
     asks: Run | None = None
@@ -103,8 +103,7 @@ def _key(title: str, channel: Reference) -> str | None:
     return match["key"] if match else None
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowDesk:
+class WorkflowDesk(Struct, frozen=True):
     """The desk whose requests are runs of a workflow; the yes is given and judged in the run alone."""
 
     runs: Runs

@@ -12,8 +12,9 @@ archive has to be shown all that any reader finds in it.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact import tar
 from ci_automation.artifact.tree import File, Tree, UnfitPath
@@ -49,8 +50,7 @@ class HiddenContent(VerificationFailed):
         super().__init__(f"the artifact holds more than its list of files shows: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How much an archive may hold; sizes in bytes."""
 
     entries: int = 10_000
@@ -58,7 +58,10 @@ class Limits:
     compressed_bytes: int = 100 << 20
 
 
-def read_archive(data: bytes, limits: Limits = Limits(), *, exact: bool = False) -> Tree:  # a frozen value
+_LIMITS = Limits()
+
+
+def read_archive(data: bytes, limits: Limits = _LIMITS, *, exact: bool = False) -> Tree:
     """Return the files of a gzipped tar; directories are implied, symbolic links left out as source-controller does.
 
     A duplicate name replaces the earlier file, as in every tar; permission bits are reduced to executable or not.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 from ci_automation.errors import UsageError
 
@@ -21,8 +22,7 @@ class InvalidDigest(UsageError):
         super().__init__(f"{text!r} is not a sha256 digest")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Digest:
+class Digest(Struct, frozen=True, order=True):
     """A content digest, ``sha256:`` and 64 lower-case hex digits (OCI image spec, *Digests*)."""
 
     hex: str

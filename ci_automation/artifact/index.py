@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Self
+
+from msgspec import Struct
 
 from ci_automation.artifact import gojson
 from ci_automation.artifact.digest import Digest
@@ -23,8 +24,7 @@ class InvalidIndex(VerificationFailed):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(Struct, frozen=True):
     """One image index: the bytes as they are stored, and the manifests that they list."""
 
     media_type: ClassVar[str] = OCI_INDEX

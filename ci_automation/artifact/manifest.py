@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct, field
 
 from ci_automation.artifact import gojson
 from ci_automation.artifact.digest import Digest, InvalidDigest
@@ -63,8 +64,7 @@ def parse_document(raw: bytes) -> dict[str, Any]:
     return gojson.parse_object(raw, _NAMES, free="annotations")
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptor:
+class Descriptor(Struct, frozen=True):
     """What is said of a blob or a manifest: its media type, digest and size in bytes (OCI image spec, *Descriptors*).
 
     `artifact_type` is what kind of artifact a manifest is; lists of referrers have it.
@@ -115,8 +115,7 @@ class Descriptor:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """One image manifest: the bytes as they are stored, and what they say.
 
     A manifest with a `subject` is a referrer: it says something about that other manifest.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.errors import UsageError
@@ -32,8 +34,7 @@ class InvalidReference(UsageError):
         super().__init__(f"{text!r} is not the address of an artifact: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class OciRepository:
+class OciRepository(Struct, frozen=True):
     """A repository in a registry that is spoken to over HTTP."""
 
     host: str  # with the port, if it is given
@@ -52,8 +53,7 @@ class OciRepository:
         return f"oci://{self.host}/{self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutDirectory:
+class LayoutDirectory(Struct, frozen=True):
     """An OCI image layout directory (OCI image spec, *Image Layout*), which holds one repository."""
 
     path: PurePath
@@ -62,8 +62,7 @@ class LayoutDirectory:
         return f"layout:{self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """A repository, with the tag or digest of one manifest in it."""
 
     repository: OciRepository | LayoutDirectory

@@ -8,8 +8,9 @@ and how it takes odd headers depends on Python's patch level.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,8 +49,7 @@ class BrokenTar(Exception):
     """Bytes are not a tar archive that Go would read; `archive.py` says so to the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One entry of an archive: its name as it is written there, its type flag, its mode bits, and its content."""
 
     name: str

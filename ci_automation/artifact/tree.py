@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import UsageError
@@ -50,8 +52,7 @@ class UnfitPath(UsageError):
         super().__init__(f"{path[:_SHOWN]!r} {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """One regular file: its path with `/`, relative to the artifact's root, its bytes, and whether it is executable."""
 
     path: str
@@ -74,21 +75,23 @@ class File:
         return 0o755 if self.executable else 0o644
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(Struct, frozen=True, dict=True):
     """The files of an artifact, in no particular order. Empty directories are not kept."""
 
     files: tuple[File, ...]
-    by_path: Mapping[str, File] = field(init=False, repr=False, compare=False)  # the same, by their path
 
     def __post_init__(self) -> None:
         """Raise `UnfitPath` where two files have the same path, or one has the path of a directory."""
-        object.__setattr__(self, "by_path", MappingProxyType({file.path: file for file in self.files}))
         if taken := self.by_path.keys() & self.directories:
             raise UnfitPath(min(taken), "is a file and a directory at once")
         if len(self.by_path) != len(self.files):
             paths = [file.path for file in self.files]
             raise UnfitPath(min(path for path in paths if paths.count(path) > 1), "is there twice")
+
+    @cached_property
+    def by_path(self) -> Mapping[str, File]:
+        """Return the files by their path."""
+        return MappingProxyType({file.path: file for file in self.files})
 
     def __getitem__(self, path: str) -> bytes:
         return self.by_path[path].content

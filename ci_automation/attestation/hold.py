@@ -7,8 +7,9 @@ carries the version of its form; a tag URI (RFC 4151) names it for ever and is n
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.attestation.record import InvalidRecord, format_time, parse_time
@@ -40,8 +41,7 @@ def is_fit(text: str) -> bool:
     return len(text) <= MAX_TEXT and text.isprintable()
 
 
-@dataclass(frozen=True, slots=True)
-class HoldStatement:
+class HoldStatement(Struct, frozen=True):
     """That what `channel` had, `refused_digest` with `refused_version`, is not to be taken again.
 
     `digest` is what the channel was moved back to. `until` is None where a newer version than the refused one ends it.

@@ -18,8 +18,9 @@ No time is in it but an approval's: who runs it again with the same inputs says 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from ci_automation.artifact.reference import OciRepository
 
@@ -40,8 +41,7 @@ LOCAL_BUILDER = "tag:flux-manifests.github.io,2026:builder/local"
 CONTENT_ANNOTATION = "io.github.flux-manifests.release-digest"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """The release that was rendered: where its archive is, the digests of archive and contents, and the commit."""
 
     uri: str
@@ -50,8 +50,7 @@ class Source:
     commit: str
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+class Build(Struct, frozen=True):
     """All that an artifact was made from."""
 
     channel: Reference
@@ -64,8 +63,7 @@ class Build:
     pins: Mapping[str, Digest] = field(default_factory=dict)  # by image
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """Who made it, and how it was let through: `builder` is an identity's subject; `program` is our own version."""
 
     policy: str

@@ -7,9 +7,10 @@ tag URI (RFC 4151) names it for ever and is no address.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.attestation.statement import Statement
@@ -43,8 +44,7 @@ class InvalidRecord(VerificationFailed):
         super().__init__(f"the publication record cannot be used: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(Struct, frozen=True):
     """A person's yes: whose, how it was given (`pull request 7`, `--approve`), and when."""
 
     by: str
@@ -61,8 +61,7 @@ class Approval:
         return {"by": self.by, "how": self.how, "at": format_time(self.at)}
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """One move of one channel.
 
     `previous` is None for the first publication. A record is `recovered` if a later run wrote it, since the run that

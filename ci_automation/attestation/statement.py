@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.artifact.reference import OciRepository
@@ -27,8 +28,7 @@ class InvalidStatement(VerificationFailed):
         super().__init__(f"the signed statement cannot be read: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """Something that is said about one digest; `name` is only for people, the digest is what counts."""
 
     name: str

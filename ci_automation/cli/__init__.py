@@ -13,8 +13,7 @@ import json
 import os
 import sys
 import traceback
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -112,8 +111,7 @@ def run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):  # no Struct: --help does not load msgspec
     """What is told about an error."""
 
     code: str

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.cli.given import certificates
 from ci_automation.config.model import ApprovalConfig, ApprovalVia
 from ci_automation.errors import Error, UsageError
+from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,15 +60,16 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(slots=True)
-class Hub:
+class Hub(Hiding, Struct):
     """This GitHub: who asks (a token, or an App), of which repository, and who hears of it."""
 
-    inputs: Inputs = field(repr=False)
+    hides = ("inputs", "_app")
+
+    inputs: Inputs
     job: Job
     say: Callable[[str], None]
     hide: Callable[[str], None]
-    _app: AppTokens | None = field(default=None, repr=False)
+    _app: AppTokens | None = None
     _branch: str = ""
     _spent: Spent | None = None
 
@@ -143,8 +146,7 @@ class Hub:
         raise UnexpectedGitHubAnswer(f"GitHub does not say what the default branch of {self.repository} is")
 
 
-@dataclass(frozen=True, slots=True)
-class Checkout:
+class Checkout(Struct, frozen=True):
     """A desk that GitHub is asked about only where the checked out lock file lets the channel be moved.
 
     What is merged after the checkout is found by the next run, or by the one that the merge starts.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec import Struct, field
+
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import UsageError
+from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +31,10 @@ class ContradictingOptions(UsageError):
     hint = "See the command's --help."
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Hiding, Struct, frozen=True):
     """The shared options as they were given on the command line; a command has some of them."""
+
+    hides = ("logins", "github_token", "keyless")
 
     config: str | None = None
     registry_config: str | None = None
@@ -61,14 +64,14 @@ class Given:
     pin_images: bool | None = None  # None: as it is configured
     output: str = "text"
     verbose: bool = False
-    logins: Logins | None = field(default=None, repr=False)  # to registries, from the inputs of the action
-    github_token: str | None = field(default=None, repr=False)  # same; without it the environment's
-    keyless: dict[TrustRoot, KeylessSigner] = field(default_factory=dict, compare=False, repr=False)  # of this run
+    logins: Logins | None = None  # to registries, from the inputs of the action
+    github_token: str | None = None  # same; without it the environment's
+    keyless: dict[TrustRoot, KeylessSigner] = field(default_factory=dict)  # of this run
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Self:
         """Return the shared options among `options`, and check those that exclude each other."""
-        given = cls(**{item.name: options[item.name] for item in fields(cls) if item.name in options})
+        given = cls(**{name: options[name] for name in cls.__struct_fields__ if name in options})
         if contradiction := next(_contradictions(given), None):
             raise ContradictingOptions(contradiction)
         return given

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.errors import UsageError
+from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,16 +36,17 @@ class OneLoginForSeveralRegistries(UsageError):
         super().__init__(f"registry-password is for one registry, and the artifacts are in {', '.join(hosts)}")
 
 
-@dataclass(frozen=True, slots=True)
-class Logins:
+class Logins(Hiding, Struct, frozen=True):
     """What the inputs say of credentials: a login or a provider for `hosts`, a docker configuration, and GitHub's."""
 
+    hides = ("login", "docker_config", "github", "hide")
+
     hosts: frozenset[str] = frozenset()
-    login: tuple[str, str] | None = field(default=None, repr=False)
-    docker_config: str = field(default="", repr=False)
+    login: tuple[str, str] | None = None
+    docker_config: str = ""
     provider: str = ""
-    github: tuple[str, str] | None = field(default=None, repr=False)  # the actor and the token, for ghcr.io
-    hide: Callable[[str], None] = field(default=lambda _: None, repr=False)
+    github: tuple[str, str] | None = None  # the actor and the token, for ghcr.io
+    hide: Callable[[str], None] = lambda _: None
 
     def before(self, otherwise: CredentialSource, environment: Mapping[str, str]) -> CredentialSource:
         """Return where credentials come from: these logins, and `otherwise` for whom they are not."""
@@ -57,12 +60,13 @@ class Logins:
         return _Either(_OneUser(self.hosts, self.login), source)
 
 
-@dataclass(frozen=True, slots=True)
-class _OneUser:
+class _OneUser(Hiding, Struct, frozen=True):
     """One user, of some registries alone."""
 
+    hides = ("login",)
+
     hosts: frozenset[str]
-    login: tuple[str, str] | None = field(repr=False)
+    login: tuple[str, str] | None
 
     def for_host(self, host: str) -> Credentials:
         """Return the user's credentials, to read and to write alike, or none."""
@@ -71,14 +75,15 @@ class _OneUser:
         return Credentials.both(Credential.of(*self.login)) if self.login and host in self.hosts else Credentials()
 
 
-@dataclass(frozen=True, slots=True)
-class _Provided:
+class _Provided(Hiding, Struct, frozen=True):
     """A cloud's own credentials, for those of the registries that are the cloud's; each is logged in to once."""
 
+    hides = ("environment", "known")
+
     logins: Logins
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
     otherwise: CredentialSource
-    known: dict[str, Credential] = field(default_factory=dict, repr=False)
+    known: dict[str, Credential] = field(default_factory=dict)
 
     def for_host(self, host: str) -> Credentials:
         """Return fresh credentials, to read and to write alike, or what is known otherwise.
@@ -103,8 +108,7 @@ class _Provided:
         return Credentials.both(self.known[host])
 
 
-@dataclass(frozen=True, slots=True)
-class _Either:
+class _Either(Struct, frozen=True):
     """One place to look, and another where that one knows nothing."""
 
     first: CredentialSource

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.errors import Error
 
@@ -16,16 +18,14 @@ if TYPE_CHECKING:
     from ci_automation.report.adoption import Adoption
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """The world around an artifact, and what is wanted of it."""
 
     ports: Ports
     intent: Intent
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """One artifact to work on; what keeps it from being worked on, such as a missing key, keeps no other one."""
 
     name: str

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.given import GITHUB_API, configuration, github
@@ -61,8 +63,7 @@ class NothingPromoted(UsageError):
         super().__init__("no artifact of the configuration is promoted from another")
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """A promotion, and what its target is called."""
 
     name: str

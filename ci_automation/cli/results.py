@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from ci_automation.cli.again import flags, planned, repeated, signed
 from ci_automation.cli.codes import code_of
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 EVERY = frozenset(Decision)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """What became of one artifact."""
 
     target: Target

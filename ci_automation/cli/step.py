@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ci_automation.actions.commands import annotation, group, hide
 from ci_automation.actions.files import append, output_text, room_for_summary
@@ -49,8 +51,7 @@ class NotOurArtifact(UsageError):
         super().__init__(f"the event that started this run is about {named}, which is none of the artifacts here")
 
 
-@dataclass(slots=True)
-class Step:
+class Step(Struct):
     """One run of the action, and what is known of it so far."""
 
     job: Job

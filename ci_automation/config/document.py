@@ -5,9 +5,8 @@ YAML is read in its safe part alone: no aliases (a few lines of them unfold to g
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import yaml
+from msgspec import Struct, field
 
 from ci_automation.errors import UsageError
 
@@ -23,8 +22,7 @@ _SCALARS = tuple(_TAG + name for name in ("str", "int", "float", "bool", "null",
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One thing that is wrong in a file: where, at which key, what."""
 
     file: str
@@ -58,8 +56,7 @@ class InvalidConfig(UsageError):
         super().__init__("\n".join(lines))
 
 
-@dataclass(slots=True)
-class Document:
+class Document(Struct):
     """The values of a file, where they are, and what was wrong with them as YAML."""
 
     file: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.config.document import MAX_BYTES, Document, InvalidConfig, Path, Problem, read

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ci_automation.config import rules
 from ci_automation.config import schema as sections

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import enum
 import re
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from ci_automation.artifact.reference import InvalidReference, OciRepository, Reference
 from ci_automation.errors import UsageError
@@ -57,8 +58,7 @@ class SigningMode(enum.StrEnum):
     UNSAFE_UNSIGNED = "unsafe-unsigned"
 
 
-@dataclass(frozen=True, slots=True)
-class GitHubSource:
+class GitHubSource(Struct, frozen=True):
     """The releases of a repository on GitHub, or on the GitHub Enterprise Server at `api_url`."""
 
     owner: str = "fluxcd"
@@ -66,8 +66,7 @@ class GitHubSource:
     api_url: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DirectorySource:
+class DirectorySource(Struct, frozen=True):
     """The releases in a folder; a relative path is relative to the working directory."""
 
     path: Path
@@ -105,8 +104,7 @@ def parse_api_url(text: str) -> str:
     return text.rstrip("/")
 
 
-@dataclass(frozen=True, slots=True)
-class SigningConfig:
+class SigningConfig(Struct, frozen=True):
     """What to sign with; `key` is a file, relative to the working directory, or `env://NAME`."""
 
     mode: SigningMode | None = None
@@ -114,8 +112,7 @@ class SigningConfig:
     format: SignatureFormat = SignatureFormat.LEGACY
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyConfig:
+class VerifyConfig(Struct, frozen=True):
     """Whose signature on the base is trusted: any of the keys (files or `env://NAME`), or any of the identities.
 
     `identities` are exact, `patterns` are RE2's; both go with `issuer`.
@@ -134,8 +131,7 @@ class UpstreamVerify(enum.StrEnum):
     IF_AVAILABLE = "if-available"
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamConfig:
+class UpstreamConfig(Struct, frozen=True):
     """How releases are proven to be Flux's own; `verify` is None where the source decides (GitHub: required)."""
 
     verify: UpstreamVerify | None = None
@@ -152,8 +148,7 @@ class ApprovalVia(enum.StrEnum):
     REPOSITORY_DISPATCH = "repository-dispatch"
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalConfig:
+class ApprovalConfig(Struct, frozen=True):
     """How approvals are asked for, who is asked, and how many people it takes."""
 
     via: ApprovalVia | None = None  # None: as the action's input says, and without one by the output alone
@@ -170,16 +165,14 @@ class ApprovalConfig:
     repository: str | None = None  # OWNER/NAME: who is sent a repository dispatch
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerConfig:
+class ConsumerConfig(Struct, frozen=True):
     """A repository with files that name the artifact, below `paths` (none: all)."""
 
     repository: str
     paths: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ClustersConfig:
+class ClustersConfig(Struct, frozen=True):
     """What is known of the clusters that follow a channel; nothing is asked of them.
 
     `snapshots` are outputs of `kubectl get crd -o json`, and `objects` the places of manifests: files, folders, or
@@ -191,8 +184,7 @@ class ClustersConfig:
     objects: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceConfig:
+class EvidenceConfig(Struct, frozen=True):
     """Something outside that must say yes before a promotion: exactly one of an address, a status, and a report."""
 
     url: str | None = None
@@ -203,8 +195,7 @@ class EvidenceConfig:
     report: str | None = None  # a file with a FluxReport as JSON
 
 
-@dataclass(frozen=True, slots=True)
-class PromoteConfig:
+class PromoteConfig(Struct, frozen=True):
     """Where a channel gets its digests from: another channel, once they have been there for long enough."""
 
     source: str  # the name of an artifact of the configuration, or an address
@@ -212,16 +203,14 @@ class PromoteConfig:
     evidence: tuple[EvidenceConfig, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
+class Login(Struct, frozen=True):
     """The names of the environment variables that hold a user name and a password."""
 
     username_variable: str
     password_variable: str
 
 
-@dataclass(frozen=True, slots=True)
-class CredentialsConfig:
+class CredentialsConfig(Struct, frozen=True):
     """Where the credentials for a registry are, if not in Docker's files, and who else may be shown them."""
 
     pull: Login | None = None
@@ -229,8 +218,7 @@ class CredentialsConfig:
     token_host: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ArtifactConfig:
+class ArtifactConfig(Struct, frozen=True):
     """One artifact: where it is, and what is wanted of it."""
 
     name: str
@@ -253,8 +241,7 @@ class ArtifactConfig:
     announce: tuple[str, ...] = ()  # OWNER/NAME of the repositories that are sent flux-manifests-published
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Struct, frozen=True):
     """A whole configuration file."""
 
     source: Source

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import fields
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from types import NoneType, UnionType
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, cast, get_args
 from zoneinfo import ZoneInfo
 
 import msgspec
+from msgspec.structs import fields
 
 from ci_automation.artifact.reference import InvalidReference, Reference
 from ci_automation.config.model import Source, parse_api_url, parse_source

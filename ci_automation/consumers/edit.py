@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import yaml
+from msgspec import Struct
 
 from ci_automation.artifact.yaml_events import Unreadable, events
 from ci_automation.consumers.find import find
@@ -20,8 +20,7 @@ MAX_BYTES = 1 << 20
 _MAX_EVENTS = 200_000  # which are all kept
 
 
-@dataclass(frozen=True, slots=True)
-class Edited:
+class Edited(Struct, frozen=True):
     """A file's bytes as they should be, and what was found in it."""
 
     data: bytes

@@ -7,8 +7,9 @@ inputs of a ResourceSet have no schema, so they count only where one mapping has
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from ci_automation.consumers.model import Finding, Kind, is_digest
 from ci_automation.consumers.tree import Mapping, Scalar, mappings, resolved
@@ -50,8 +51,7 @@ def unfit(scalar: Scalar, text: str) -> str:
     return "" if written else "it has no value that could be replaced"
 
 
-@dataclass(frozen=True, slots=True)
-class _Finder:
+class _Finder(Struct, frozen=True):
     text: str
     published: Published
     governed: Container[Node | None]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact.reference import InvalidReference, OciRepository, Reference
 from ci_automation.flux.artifact import immutable_tag
@@ -28,8 +29,7 @@ class Kind(enum.StrEnum):
     LEFT = "left"  # should be edited, and is written in a way that is not
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(Struct, frozen=True):
     """What a channel has now; `name` is what setter comments call the artifact by, its name in the configuration."""
 
     name: str
@@ -67,8 +67,7 @@ class Published:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One place that names the artifact: where, as what, and what is to be done about it.
 
     `what`, `old` and `reason` may hold text of the file, as it came.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from ci_automation.consumers.model import Finding, Kind, Published
@@ -24,16 +25,14 @@ class State(enum.StrEnum):
     NOT_REACHED = "not reached"  # the run ended before
 
 
-@dataclass(frozen=True, slots=True)
-class FileOutcome:
+class FileOutcome(Struct, frozen=True):
     """A file that names the artifact, and how."""
 
     path: str
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryOutcome:
+class RepositoryOutcome(Struct, frozen=True):
     """What became of one repository; `remark` says why, where that is a question."""
 
     repository: str
@@ -48,8 +47,7 @@ class RepositoryOutcome:
         return sum(finding.kind is kind for file in self.files for finding in file.findings)
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumersReport:
+class ConsumersReport(Struct, frozen=True):
     """What became of all repositories that name one artifact, in the order of the configuration."""
 
     published: Published

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.consumers.find import replacement
 from ci_automation.consumers.model import Finding, Kind
@@ -26,8 +27,7 @@ _SETTER = re.compile(
 _LINE_BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")  # as YAML 1.1 has them
 
 
-@dataclass(frozen=True, slots=True)
-class Setter:
+class Setter(Struct, frozen=True):
     """One setter comment: whose `field` it asks for, and the value that it stands beside, or why there is none."""
 
     line: int

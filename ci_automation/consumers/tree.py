@@ -5,10 +5,10 @@ The events come from libyaml (YAML 1.1, as Kubernetes reads it), whose marks cou
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import yaml
+from msgspec import Struct, field
 
 from ci_automation.artifact.yaml_events import Unreadable
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 _BOM = "\ufeff"
 
 
-@dataclass(slots=True, eq=False)
-class Scalar:
+class Scalar(Struct, eq=False):
     """A scalar; `shared` where an alias stands for it or for something around it."""
 
     text: str
@@ -32,8 +31,7 @@ class Scalar:
     is_key: bool
 
 
-@dataclass(slots=True, eq=False)
-class Alias:
+class Alias(Struct, eq=False):
     """An alias; what it stands for is `target`."""
 
     target: Value
@@ -42,8 +40,7 @@ class Alias:
     line: int
 
 
-@dataclass(slots=True, eq=False)
-class Sequence:
+class Sequence(Struct, eq=False):
     """A sequence."""
 
     line: int
@@ -51,8 +48,7 @@ class Sequence:
     items: list[Node] = field(default_factory=list)
 
 
-@dataclass(slots=True, eq=False)
-class Mapping:
+class Mapping(Struct, eq=False):
     """A mapping: keys and values in turn, as they stand in the file."""
 
     line: int
@@ -83,8 +79,7 @@ Value = Scalar | Sequence | Mapping
 Node = Value | Alias
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """The documents of a file, and all scalars and aliases in the order of the text."""
 
     roots: tuple[Node, ...]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ci_automation.artifact.archive import write_archive
 from ci_automation.artifact.tree import File, Tree
@@ -22,8 +23,7 @@ _SOURCES = Path(__file__).parent / "sources"
 _NO_TAG = "v0.0.0"  # stands in the sources where a release puts the tag of its image
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One sample release; `images` has the tag of each component's image."""
 
     tag: str

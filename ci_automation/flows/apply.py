@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.attestation.record import Approval
 from ci_automation.errors import Conflict, PolicyRefused
@@ -155,8 +157,7 @@ def _first_to_do(plan: Plan, present: Digest) -> int:
     return bases.index(present)
 
 
-@dataclass(frozen=True, slots=True)
-class _Doing:
+class _Doing(Struct, frozen=True):
     """What the steps of a plan are done with: the channel, the digests that a person approved, the world outside."""
 
     channel: Reference

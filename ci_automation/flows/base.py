@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.errors import PolicyRefused
 from ci_automation.flows.contents import read_contents
@@ -37,8 +38,7 @@ class OptionsUnclear(PolicyRefused):
         super().__init__("the components file does not show all options that the artifact was made with")
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(Struct, frozen=True):
     """What a step starts from: an artifact whose options are known and proven."""
 
     digest: Digest

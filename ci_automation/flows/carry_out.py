@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import Conflict, PolicyRefused, UsageError, VerificationFailed

@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.flows.rendering import confined
 
@@ -23,8 +24,7 @@ _GET_DUMPABLE, _SET_DUMPABLE = 3, 4  # linux/prctl.h
 _NONE = (ctypes.c_ulong(0),) * 4
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """How a confined program ended; `code` is None where it was stopped, and negative where a signal ended it.
 
     `files_in_reach` says that the user's files could not be cut off while it ran, `unstarted` why it never did.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import closing
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from ci_automation.consumers.edit import MAX_BYTES, Edited, edit
 from ci_automation.consumers.model import Finding, Kind, Published

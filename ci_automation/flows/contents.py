@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact.archive import HiddenContent, read_archive
 from ci_automation.artifact.digest import Digest
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(Struct, frozen=True):
     """The files of an artifact, and what its components file says of itself."""
 
     tree: Tree

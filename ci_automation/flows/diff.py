@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact.tree import NoComponentsFile, Tree
 from ci_automation.errors import UsageError
@@ -58,8 +59,7 @@ class NotWhole(UsageError):
         super().__init__(f"the folder {path} has no file with Flux's components")
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """One of two states: its components file, which is at `path` among the files around it, where these are known."""
 
     name: str  # as the user named it
@@ -117,8 +117,7 @@ def of_release(version: Version, options: Options, ports: Ports) -> Side:
     return Side(str(version), made.text, version, remark=remark)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """Two states, and what is other in the new one; files around the components only where both sides have them."""
 
     old: Side

@@ -6,12 +6,14 @@ What is found is never repeated: an answer may hold what is nobody's business, a
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
 
 from ci_automation.errors import Error, ReleaseSourceError, UsageError
 from ci_automation.flows.files import read_file
 from ci_automation.flux.fluxreport import MAX_REPORT_BYTES, InvalidReport, parse_reports
+from ci_automation.hiding import Hiding
 from ci_automation.policy.promotion import Word
 from ci_automation.registry.exchange import parsed_json
 from ci_automation.registry.network import Origin, UnsafeAddress
@@ -50,14 +52,15 @@ class _Silent(Error):
     """No answer came; caught here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Hiding, Struct, frozen=True):
     """An address that must answer 200 with JSON, in which `path`, with dots, is `equals`.
 
     It is asked without credentials, over TLS unless it is on this machine, and redirected nowhere.
     """
 
-    url: str = field(repr=False)
+    hides = ("url",)
+
+    url: str
     path: str
     equals: str
     exchange: Exchange = field(default_factory=lambda: Exchange(patience=Patience(seconds=_SECONDS)))
@@ -92,11 +95,12 @@ class Address:
         return Word(speaks_for=True, sentence=f"{self.path} at {host} is {self.equals!r}", looked_at=looked_at)
 
 
-@dataclass(frozen=True, slots=True)
-class CommitStatus:
+class CommitStatus(Hiding, Struct, frozen=True):
     """A status that the head of a repository's default branch must have."""
 
-    statuses: Statuses = field(repr=False)
+    hides = ("statuses",)
+
+    statuses: Statuses
     context: str
 
     def look(self, version: Version) -> Word:
@@ -113,8 +117,7 @@ class CommitStatus:
         return Word(found.state == "success", f"{what} of {self.statuses.name} is {found.state}", looked_at)
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """A file with FluxReports, in which everything must be ready, with the version that is to be promoted."""
 
     file: Path

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.carry_out import take_over, vouch_for
@@ -36,8 +37,7 @@ class NotOurs(VerificationFailed):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Healed:
+class Healed(Struct, frozen=True):
     """A plan, its base where it belongs and signed; `signed` says that this run had to sign it."""
 
     planned: Planned

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.attestation.hold import MEDIA_TYPE as HOLD
@@ -33,8 +34,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _NONE = Version.parse("0.0.0")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One digest: its immutable tag (none where somebody else published it), the channels on it, its records and holds.
 
     Without records nobody knows when it came there, or by whom.
@@ -54,8 +54,7 @@ class Entry:
         return self.records[-1].at if self.records else None
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Struct, frozen=True):
     """Every digest, and how many tags were left out: nobody has so many, and each costs requests."""
 
     entries: tuple[Entry, ...]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.errors import Conflict, PolicyRefused
@@ -58,8 +59,7 @@ def _at(hazard: Hazard) -> str:
     return f" (at {', '.join(map(str, hazard.places[:_SHOWN]))})" if hazard.places else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Initialised:
+class Initialised(Struct, frozen=True):
     """The artifact that a channel begins with, whether it was published now, and what it may break then.
 
     `signed` says that this run verified its signature.

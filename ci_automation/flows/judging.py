@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from ci_automation.artifact.tree import Tree
 from ci_automation.flows.images import missing_images
@@ -68,8 +69,7 @@ class Chosen(Protocol):
         """Return whether the images have digests behind their tags."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """What a step changes, what it can break, and what clusters delete when they apply it."""
 
     changes: tuple[Change, ...]

@@ -7,13 +7,15 @@ import os
 import re
 import shutil
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from msgspec import Struct, field
+
 from ci_automation.flows import confinement
 from ci_automation.flows.rendering.confined import MAX_OUTPUT_BYTES
+from ci_automation.hiding import Hiding
 from ci_automation.overlay.complaint import innermost
 from ci_automation.overlay.port import BuildFailed, KustomizeUnusable
 
@@ -57,13 +59,14 @@ def find_kustomize(environment: Mapping[str, str]) -> Confined | None:
     return min(found, key=lambda each: _is_script(each.program), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Confined:
+class Confined(Hiding, Struct, frozen=True):
     """The program at a path; of its last builds it remembers what came out, since steps share their files."""
+
+    hides = ("_built",)
 
     program: Path
     verb: str = "build"
-    _built: dict[tuple[Digest, str], str | Error] = field(default_factory=dict, repr=False, compare=False)
+    _built: dict[tuple[Digest, str], str | Error] = field(default_factory=dict)
 
     def build(self, tree: Tree, folder: str) -> str:
         """Return the YAML that the kustomization in `folder` of `tree` gives.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.flows.observe import ChannelMoved, look_at
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
 _LATER = timedelta(seconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Lifted:
+class Lifted(Struct, frozen=True):
     """Where the channel is, and the holds that ended; none where none was on."""
 
     channel: Reference

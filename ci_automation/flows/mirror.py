@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ci_automation.errors import ReleaseSourceError, UsageError
 from ci_automation.flows.files import Unwritable, write_file
@@ -58,16 +59,14 @@ class ForgedProgram(ReleaseSourceError):
         super().__init__(f"{name} of {version} cannot be taken: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The directory to fill, and the repository in it that upstream's artifacts go to."""
 
     folder: Path
     artifacts: Reference
 
 
-@dataclass(frozen=True, slots=True)
-class Mirrored:
+class Mirrored(Struct, frozen=True):
     """What is in the directory of one release, and who vouches for it; None where nobody does and nobody must."""
 
     version: Version

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import enum
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.errors import Conflict, Error
 from ci_automation.flux.artifact import stated_version
@@ -45,8 +46,7 @@ class Trust(enum.StrEnum):
     UNCHECKED = "not checked"
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(Struct, frozen=True):
     """A channel as it is now."""
 
     channel: Reference

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.flows.base import read_base
 from ci_automation.flows.files import beside_components
@@ -34,8 +36,7 @@ if TYPE_CHECKING:
 _CANNOT_BE_MADE = (ComponentMissing, TemplateMismatch, UpstreamUnsigned, ImageMissing)
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """A plan, what it was made on, the rendered artifacts of its steps, in order, and the releases that were listed.
 
     `placement` is None if nothing is to be built on the base, so that its records were not read.
@@ -87,8 +88,7 @@ def _asks_for_content(intent: Intent) -> bool:
     return bool(intent.flags) or asked != (None, None) or intent.accept_edits
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What a plan is made on: the channel, the releases that there are, and those to go to."""
 
     observed: Observed

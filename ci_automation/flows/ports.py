@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from ci_automation.flux.crds.clusters import Clusters
+from ci_automation.hiding import Hiding
 from ci_automation.policy.model import Policy, SignatureFormat
 from ci_automation.signing.trust import NOBODY_NAMED
 
@@ -57,19 +60,19 @@ class Images(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Upstream:
+class Upstream(Hiding, Struct, frozen=True):
     """What proves that a release is Flux's own: whose certificates count, and where Flux publishes what it rendered."""
+
+    hides = ("vouched",)
 
     root: TrustRoot
     required: bool = True
     manifests: Reference | None = None  # the repository of `flux-manifests:vX.Y.Z`, at any tag
     registry: Registry | None = None
-    vouched: dict[tuple[Version, ReleaseFiles], Vouched] = field(default_factory=dict, repr=False)  # in this run
+    vouched: dict[tuple[Version, ReleaseFiles], Vouched] = field(default_factory=dict)  # in this run
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(Struct, frozen=True):
     """The world outside: a registry, a source of releases, who signs, who is trusted, an ear, and a person to ask."""
 
     registry: Registry
@@ -91,16 +94,14 @@ class Ports:
         return replace(self, clock=lambda: max(self.clock(), moment + _TICK))
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """Which run this is, for those who read the history: its address, and who started it; empty outside of CI."""
 
     url: str = ""
     actor: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(Struct, frozen=True):
     """What the user wants of one artifact, and what the user has allowed, once, for this run."""
 
     now: datetime

@@ -6,8 +6,10 @@ there. What is signed is the record of the move. Every step finds out by itself 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.attestation.record import Approval, Record
@@ -57,8 +59,7 @@ class OtherDigest(PolicyRefused):
         super().__init__(f"approved was {approved}, and {promotion.source} has {found}")
 
 
-@dataclass(frozen=True, slots=True)
-class Promoted:
+class Promoted(Struct, frozen=True):
     """What became of a promotion: whether the channel was moved by this run."""
 
     considered: Considered

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ci_automation.errors import RegistryError, VerificationFailed
 from ci_automation.flows.contents import only_layer, present_version, read_contents
@@ -79,8 +81,7 @@ class SourceEmpty(RegistryError):
         super().__init__(f"{source} has nothing yet")
 
 
-@dataclass(frozen=True, slots=True)
-class Promotion:
+class Promotion(Struct, frozen=True):
     """From which channel to which, the world around each, how long a digest waits, and what has to speak for it."""
 
     source: Reference
@@ -92,8 +93,7 @@ class Promotion:
     evidence: tuple[Evidence, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Considered:
+class Considered(Struct, frozen=True):
     """What a promotion would do, and every gate's word on it."""
 
     promotion: Promotion

@@ -7,8 +7,9 @@ knows what a crash left over. Tags that are not ours are never touched, nor is a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import InvalidManifest
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
 _ATTACHED = re.compile(r"sha256-(?P<hex>[0-9a-f]{64})(?P<suffix>(\.[A-Za-z0-9]+)?)")
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(Struct, frozen=True):
     """What a repository holds: what stays and why, what goes, and the digests that are gone and left something over."""
 
     repository: Reference
@@ -44,8 +44,7 @@ class Survey:
     leftovers: tuple[Digest, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(Struct, frozen=True):
     """One manifest that was deleted, or that was not, since a tag names it by now."""
 
     digest: Digest
@@ -188,8 +187,7 @@ def prune(found: Survey, ports: Ports) -> Iterator[Deleted]:
             yield from deletion.delete_attached(digest)
 
 
-@dataclass(frozen=True, slots=True)
-class _Deletion:
+class _Deletion(Struct, frozen=True):
     """A repository from which something is deleted, and where its tags are."""
 
     repository: Reference

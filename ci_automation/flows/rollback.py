@@ -7,9 +7,11 @@ happens by itself, and stops no rollback.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.attestation.record import Record
@@ -77,8 +79,7 @@ class RollbackRefused(PolicyRefused):
         self.hint = f"Nothing was changed. Do what it says, or accept it: {accept or '--allow-removal'}"
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """What a person wants: where to go back to, how long what is left shall wait, why, and what breaks knowingly."""
 
     to: str
@@ -87,8 +88,7 @@ class Wish:
     acknowledged: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """A rollback that was looked at, and what it takes to do it; `shown` is what a person says yes to."""
 
     shown: Rollback

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.flows.base import Base
 from ci_automation.flows.images import pinned_components
@@ -32,8 +34,7 @@ if TYPE_CHECKING:
     from ci_automation.policy.hold import Hold
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(Struct, frozen=True):
     """A planned step with what would be published."""
 
     step: PlannedStep
@@ -42,8 +43,7 @@ class Rendered:
     release: FetchedRelease
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What one step shall lead to; `pinned` with digests behind the images."""
 
     version: Version
@@ -77,8 +77,7 @@ def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent, listed
     return Rendered(step, made.composed, after, made.release)
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
+class _Made(Struct, frozen=True):
     """What was wanted, from which release and how it was rendered, and the artifact that came of it."""
 
     wanted: Wanted

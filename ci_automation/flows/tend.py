@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.approval.desk import Granted, NotCounted, Question
 from ci_automation.errors import Conflict, Error, PolicyRefused
@@ -29,8 +31,7 @@ class ApprovalNotCounted(PolicyRefused):
         super().__init__(f"the approval of {request.version} for {request.artifact} does not count: {found.reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Tended:
+class Tended(Struct, frozen=True):
     """What became of one artifact: of what was approved, of what happens by itself, and of what was asked."""
 
     outcome: Outcome | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.flows.carry_out import automatic, carry_out, finish_interrupted
 from ci_automation.flows.heal import plan_healed
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from ci_automation.policy.plan import Plan, PlannedStep
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What a run did: of the plan's steps, those from `start` to `done`; how far the base is trusted; if it healed.
 
     `placed` says that signed records were read, which tell if the channel was moved back. `releases` are those that

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.contents import present_version, read_tree
@@ -34,8 +35,7 @@ class ClusterRefuses(VerificationFailed):
         super().__init__(f"a cluster with Flux {flux} refuses {reference}: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Struct, frozen=True):
     """What was found: who signed (None: nobody who is trusted), which clusters accept it, and what is wrong."""
 
     digest: Digest

@@ -7,8 +7,9 @@ gets GitHub's mail about a failed job.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,8 +24,7 @@ _ACTIVE, _IDLE = "active", "disabled_inactivity"
 _MANY = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
+class Watched(Struct, frozen=True):
     """What the switch found: why the check counts as dead (empty: it lives), where that is said, and what was done."""
 
     problem: str = ""

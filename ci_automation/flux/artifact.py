@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact.archive import write_archive
 from ci_automation.artifact.digest import Digest
@@ -22,8 +23,7 @@ _OPTIONS = f"{_OURS}options-digest"
 _IMMUTABLE = re.compile(r"(?P<version>v[0-9].*)-[0-9a-f]{12}")
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Struct, frozen=True):
     """All that an artifact's digest depends on.
 
     `components` is the text of the file at `path`, `overlay` is every other file, `release` the digest of its bundle.
@@ -38,8 +38,7 @@ class Recipe:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Composed:
+class Composed(Struct, frozen=True):
     """An artifact that is complete in memory: its manifest, its one layer, and what it was made from."""
 
     manifest: Manifest

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact.archive import Limits, read_archive
 from ci_automation.artifact.digest import Digest
@@ -35,8 +36,7 @@ class ComponentMissing(ReleaseSourceError):
         super().__init__(f"the release has no {component}; it has {', '.join(available)}")
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """The files of one release's manifests bundle, by name."""
 
     files: Mapping[str, str]

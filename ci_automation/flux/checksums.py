@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.errors import ReleaseSourceError
 
@@ -38,8 +39,7 @@ class ChecksumMismatch(ReleaseSourceError):
         super().__init__(f"{BUNDLE} of {version} has the sha256 {found}, and its checksums file says {expected}")
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseFiles:
+class ReleaseFiles(Struct, frozen=True):
     """The files of one release that are downloaded, as they came.
 
     Signature, certificate and log entry are the proof that upstream wrote the checksums. Upstream publishes the first
@@ -63,8 +63,7 @@ def checksums_name(version: Version) -> str:
     return f"flux_{version.semver}_checksums.txt"
 
 
-@dataclass(frozen=True, slots=True)
-class ProofNames:
+class ProofNames(Struct, frozen=True):
     """The names of the files that prove who wrote a release's checksums."""
 
     signature: str

@@ -6,8 +6,9 @@ installation and of the release notes, where these were seen.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.flux.hazard import Certainty, Hazard
 from ci_automation.flux.release import is_draft
@@ -26,8 +27,7 @@ _SUPPORTED = 3  # minors that get patches (fluxcd.io/flux/releases, *Release sup
 _Minor = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kubernetes:
+class _Kubernetes(Struct, frozen=True):
     """Minor releases of Kubernetes: the lowest that Flux's own check takes, and those that its documents name."""
 
     floor: int

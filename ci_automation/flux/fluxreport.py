@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ci_automation.errors import UsageError
 
@@ -24,8 +25,7 @@ class InvalidReport(UsageError):
         super().__init__(f"it is no FluxReport: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class FluxReport:
+class FluxReport(Struct, frozen=True):
     """One cluster's report: which Flux runs there (empty: it does not say), and all that is not as it should be."""
 
     version: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 from ci_automation.flux.changes.model import fingerprint
 
@@ -31,8 +32,7 @@ def in_shell(*words: str) -> str:
     return f"`{' '.join(fit)}`"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Place(Struct, frozen=True, order=True):
     """Where something is: a file as the user named it, and a line, which is 0 for the whole file."""
 
     file: str
@@ -42,8 +42,7 @@ class Place:
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
-@dataclass(frozen=True, slots=True)
-class Hazard:
+class Hazard(Struct, frozen=True):
     """What can break, where, and what to do about it.
 
     `gate` is who found it (crds, overlay, compatibility, images). `subject` names it exactly, and without anything that

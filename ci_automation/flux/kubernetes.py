@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 from ci_automation.errors import UsageError
 
@@ -21,8 +22,7 @@ class InvalidKubernetes(UsageError):
         super().__init__(f"{text[:80]!r} is no version of Kubernetes, nor a range of them")
 
 
-@dataclass(frozen=True, slots=True)
-class KubernetesRange:
+class KubernetesRange(Struct, frozen=True):
     """The lowest and the highest minor release that the clusters of a channel have, 33 for 1.33."""
 
     lowest: int

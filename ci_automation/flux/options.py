@@ -9,8 +9,10 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import UsageError
@@ -61,8 +63,7 @@ class InvalidOption(UsageError):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """The options of `flux install` that its output depends on; a field's name is the flag's, with underscores.
 
     `components` is the whole list, `--components` and then `--components-extra`, in the order given, which is that of
@@ -100,7 +101,7 @@ class Options:
 
     def flags(self) -> dict[str, Any]:
         """Return every flag by its own name, keys sorted, lists in order."""
-        values = {field.name.replace("_", "-"): getattr(self, field.name) for field in fields(self)}
+        values = {name.replace("_", "-"): getattr(self, name) for name in self.__struct_fields__}
         return {flag: list(value) if isinstance(value, tuple) else value for flag, value in sorted(values.items())}
 
     def differing(self) -> dict[str, Any]:
@@ -124,7 +125,7 @@ class Options:
         Raises:
             InvalidOption: a flag, or a value, that Flux does not know, or one with a wrong type.
         """
-        known = {field.name.replace("_", "-"): field for field in fields(self)}
+        known = {name.replace("_", "-"): name for name in self.__struct_fields__}
         changes: dict[str, Any] = {}
         for flag, value in flags.items():
             if flag in _REFUSED:
@@ -133,7 +134,7 @@ class Options:
                 continue
             if flag not in known:
                 raise InvalidOption(f"flux install has no flag --{flag}", _nearest(flag, [*known, "components-extra"]))
-            changes[known[flag].name] = _typed(flag, value, known[flag].default)
+            changes[known[flag]] = _typed(flag, value, getattr(self, known[flag]))
         added = _texts("components-extra", flags.get("components-extra", ()))
         if "components" in changes:
             changes["components"] += added
@@ -170,13 +171,13 @@ def _shown(flag: str, value: str) -> str:
     return f"--{flag}={value if value.isprintable() else repr(value)}"
 
 
-def _typed(flag: str, value: object, default: object) -> object:
+def _typed(flag: str, value: object, present: object) -> object:
     """Return `value` if it has the type that the flag has."""
-    if isinstance(default, tuple):
+    if isinstance(present, tuple):
         return _texts(flag, value)
-    if isinstance(value, type(default)):
+    if isinstance(value, type(present)):
         return value
-    raise _wrong_type(flag, "true or false" if isinstance(default, bool) else "a text", value)
+    raise _wrong_type(flag, "true or false" if isinstance(present, bool) else "a text", value)
 
 
 def _texts(flag: str, value: object) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flux.inventory import difference, images
@@ -64,8 +65,7 @@ class MadeByAnotherTool(PolicyRefused):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Struct, frozen=True):
     """What a components file says of its making; `generated` tells whether it has the header of `flux install`."""
 
     version: Version

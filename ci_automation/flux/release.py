@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flux.bundle import Bundle
@@ -59,19 +60,27 @@ class UnknownCommit(ReleaseSourceError):
         super().__init__(f"the commit of {version} is not known: {problem}")
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """One release as its source lists it; one with a `problem` cannot be taken, and that says why."""
 
     version: Version
     published_at: datetime
     prerelease: bool = False
     problem: str | None = None
-    notes: str = field(default="", compare=False)  # upstream's words as they came; a list may be without them
+    notes: str = ""  # upstream's words as they came; a list may be without them, so that they make no difference
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Release) and self._compared == other._compared
+
+    def __hash__(self) -> int:
+        return hash(self._compared)
+
+    @property
+    def _compared(self) -> tuple[object, ...]:
+        return self.version, self.published_at, self.prerelease, self.problem
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedRelease:
+class FetchedRelease(Struct, frozen=True):
     """A release with its files, proven to be the ones that its checksums name, and the commit it was made from.
 
     `vouched` is whose signature over the checksums was verified, or None where none was.
@@ -115,8 +124,7 @@ class ReleaseSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """One release in the words of GitHub, before anything is concluded from them; the assets' names where known."""
 
     tag: str

@@ -6,8 +6,9 @@ Upstream's templates are in `pkg/manifestgen/install/templates.go`; the differen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.flux.text import SEPARATOR, Document, TemplateMismatch, documents
 from ci_automation.flux.version import Version
@@ -26,8 +27,7 @@ _NAMESPACE_LABELS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Templates:
+class Templates(Struct, frozen=True):
     """What differs between the templates of Flux's versions."""
 
     pod_labels: bool  # 2.7.0: the labels also on pods

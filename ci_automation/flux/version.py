@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
-from functools import total_ordering
 from typing import Self
 
 import semver
+from msgspec import Struct
 
 from ci_automation.errors import UsageError
 
@@ -34,9 +33,7 @@ class Step(enum.StrEnum):
     DOWN = "down"
 
 
-@total_ordering
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True, order=True):
     """One version of Flux: strict SemVer 2.0, written with Flux's leading ``v``."""
 
     semver: semver.Version
@@ -82,9 +79,6 @@ class Version:
 
     def __hash__(self) -> int:
         return hash(self.semver.to_tuple()[:4])  # equal versions may differ in their build part
-
-    def __lt__(self, other: Version) -> bool:
-        return bool(self.semver < other.semver)
 
     def __str__(self) -> str:
         return f"v{self.semver}"

@@ -5,13 +5,13 @@ PyGithub's own can be narrowed to permissions, but not to a repository.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
 import github  # noqa: TID251  # for its JWT
 import jwt  # comes with it
+from msgspec import Struct
 
 from ci_automation.github.answers import Fields, one, require_name
 from ci_automation.github.client import PUBLIC_API, GitHub
@@ -25,6 +25,7 @@ from ci_automation.github.errors import (
     NotOnGitHub,
 )
 from ci_automation.github.exchange import PATIENCE
+from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,12 +35,13 @@ if TYPE_CHECKING:
 _SPARE = timedelta(minutes=5)  # a token lives for an hour; one that is about to end is not handed out again
 
 
-@dataclass(frozen=True, slots=True)
-class App:
+class App(Hiding, Struct, frozen=True):
     """A GitHub App: its id, or client id, and its private key as a PEM text."""
 
+    hides = ("key",)
+
     identity: str
-    key: str = field(repr=False)
+    key: str
 
     def sign_in(self) -> str:
         """Return a JWT of some minutes that says that we are the App (RFC 7519, RS256).

@@ -8,7 +8,6 @@ one thread.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 import github  # noqa: TID251  # this is the module that may
 from github.Requester import HTTPRequestsConnectionClass, RequestsResponse  # noqa: TID251  # same
+from msgspec import Struct
 
 from ci_automation.github.errors import GitHubDenied, InvalidApiUrl, InvalidToken, UnexpectedGitHubAnswer
 from ci_automation.github.exchange import PATIENCE, TIMEOUT, USER_AGENT, Origin, Patience, Reply, receive, session
@@ -39,8 +39,7 @@ _JWT = re.compile(r"eyJ[\w-]+(?:\.[\w-]+){2}")  # what an App is itself; its ins
 _MUTATION = re.compile(r"\{\s*(\w+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What was answered: the value, None where there is none, and whether a further page follows it."""
 
     value: Any

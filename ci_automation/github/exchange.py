@@ -11,7 +11,6 @@ import json
 import logging
 import threading
 import time
-from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import requests
+from msgspec import Struct
 
 from ci_automation.github.errors import (
     CertificatesMissing,
@@ -46,8 +46,7 @@ for _name in ("github", "urllib3"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where a request goes to: what a credential is bound to (RFC 6454)."""
 
     scheme: str
@@ -86,8 +85,7 @@ class Origin:
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """An answer as it came; the names of the headers in lower case."""
 
     status: int
@@ -194,8 +192,7 @@ def receive(response: requests.Response, limit: int, what: str) -> Reply:
         return Reply(response.status_code, headers, bytes(body))
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(Struct, frozen=True):
     """How often and how long to wait for GitHub; the clock is here so that a test can set it."""
 
     attempts: int = 4

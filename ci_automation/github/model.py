@@ -10,23 +10,22 @@ dispatch_event, workflow_state, enable_workflow) and `Issues` (open_issue, issue
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(Struct, frozen=True):
     """A person or an App. An App's login ends in `[bot]`, as with REST; GraphQL leaves that off, this value never."""
 
     login: str
     is_bot: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(Struct, frozen=True):
     """The last word of a reviewer with write access, on one commit: `APPROVED`, `CHANGES_REQUESTED` or `DISMISSED`."""
 
     author: Actor
@@ -35,8 +34,7 @@ class Review:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """A commit; its author is what the commit says, which anybody with write access can make it say."""
 
     oid: str
@@ -57,8 +55,7 @@ class PullState(enum.StrEnum):
     MERGED = "MERGED"
 
 
-@dataclass(frozen=True, slots=True)
-class PullRequest:
+class PullRequest(Struct, frozen=True):
     """A pull request; `merged_file` is the text that the file asked for has at the merge commit."""
 
     id: str  # of GraphQL, for `Pulls.enable_auto_merge`
@@ -79,8 +76,7 @@ class PullRequest:
     auto_merge: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Making:
+class Making(Struct, frozen=True):
     """How a pull request came to its last commit, as far as GitHub says who did what."""
 
     hands: frozenset[str] = frozenset()  # logins, in small letters, of who authored, committed or pushed any of it
@@ -88,8 +84,7 @@ class Making:
     auto_merge: datetime | None = None  # when a person or a program told GitHub to merge it
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """A branch; its commits newest first, at most 50, up to where it left the default branch."""
 
     name: str
@@ -98,8 +93,7 @@ class Branch:
     commits: tuple[Commit, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """A repository at one moment: its default branch, one other branch, and the pull requests from that one.
 
     `file` is the text of one file at the tip; None where there is no such file. The pull requests go into the default
@@ -138,16 +132,14 @@ class Snapshot:
         return self.branch is not None and self.branch.head in merged
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(Struct, frozen=True):
     """A comment on a pull request or an issue."""
 
     author: Actor | None
     body: str
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
+class Issue(Struct, frozen=True):
     """An open issue."""
 
     number: int
@@ -156,8 +148,7 @@ class Issue:
     body: str
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """A run of a workflow, with the words of GitHub's REST API for status, conclusion and event."""
 
     id: int
@@ -171,16 +162,14 @@ class Run:
     actor: Actor | None
 
 
-@dataclass(frozen=True, slots=True)
-class StartedRun:
+class StartedRun(Struct, frozen=True):
     """A run that we started, and of which no more is known yet."""
 
     id: int
     url: str
 
 
-@dataclass(frozen=True, slots=True)
-class RunApproval:
+class RunApproval(Struct, frozen=True):
     """What one person said to the environments of a run that waited."""
 
     user: Actor
@@ -188,8 +177,7 @@ class RunApproval:
     environments: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """How an environment is protected; `required_reviewers` counts the people and teams, one of which must say yes."""
 
     name: str

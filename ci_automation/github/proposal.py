@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.github.model import PullState
 
@@ -39,8 +40,7 @@ class ProposedState(enum.StrEnum):
     NOTHING = "nothing"  # there was nothing to withdraw
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """What a pull request should be; `files` are those that it changes, with their whole content.
 
     `subject` is what a person says no to by closing it. `key`, in hex digits, names the contents and what they were
@@ -60,8 +60,7 @@ class Proposal:
         return f"{self.body.rstrip()}\n\n<!-- flux-manifests {self.subject} {self.key} {commit} -->\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Proposed:
+class Proposed(Struct, frozen=True):
     """What was done about a proposal, and where it can be seen; `remark` is for the person who reads the log."""
 
     state: ProposedState

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.github.errors import (
     GitHubDenied,
@@ -18,6 +20,7 @@ from ci_automation.github.errors import (
     UnexpectedGitHubAnswer,
 )
 from ci_automation.github.exchange import printable
+from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
     from ci_automation.errors import Error
@@ -44,11 +47,12 @@ _NEEDED: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Asker:
+class Asker(Hiding, Struct, frozen=True):
     """Who asks: a token, which no message may have in it, and the name that it goes by."""
 
-    token: str | None = field(repr=False)
+    hides = ("token",)
+
+    token: str | None
     token_name: str
 
     def unheard(self, reply: Reply) -> Reply:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.github.answers import Fields, one, require_name, segment
 from ci_automation.github.errors import NotOnGitHub, UnexpectedGitHubAnswer
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 _PAGE, _MAX_PAGES = 100, 10
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """The latest that was said under one context: `error`, `failure`, `pending` or `success`, and when."""
 
     context: str

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import requests
 import urllib3
+from msgspec import Struct
 
 from ci_automation.github.errors import AnswerLost, GitHubUnreachable, RateLimited
 from ci_automation.github.exchange import LONGEST_ANSWER, TIMEOUT
@@ -25,8 +25,7 @@ _SECONDARY_LIMIT = 60.0  # seconds to wait where GitHub does not say how long
 _UNPACED = 10  # writes that a job may do at once: GitHub asks for a pause between them where they are many
 
 
-@dataclass(slots=True)
-class Spent:
+class Spent(Struct):
     """What the clients of one run waited and wrote together: GitHub counts by who asks, and not by repository."""
 
     waited: float = 0.0  # seconds for limits

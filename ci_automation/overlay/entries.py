@@ -8,9 +8,10 @@ has one, and every other YAML file (`Generator.WriteFile` of fluxcd/pkg/kustomiz
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.overlay.accumulate import accumulate
@@ -28,8 +29,7 @@ _FILE = 10  # steps for each file, to look at its path
 _YAML = frozenset({".yaml", ".yml"})
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A folder that a cluster can apply: the files that it is built from, and what it gathers.
 
     `is_made` says that the folder has no kustomization, so that the one in `tree` is as kustomize-controller makes it.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
 
 from ci_automation.overlay.reading import text
 
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 _REMOTE = re.compile(r"(?:git::|[a-z][a-z0-9+.-]*://|[^/@\s]+@[^/:\s]+[:/]|github\.com[:/])", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(Struct, frozen=True):
     """A path or an address in a kustomization, and where it stands."""
 
     path: str
@@ -35,8 +35,7 @@ class Reference:
         return self.path.lower().startswith(("http://", "https://"))
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(Struct, frozen=True):
     """What `target`, `select`, `reject` and `source` say; an empty field is everything."""
 
     group: str = ""
@@ -78,8 +77,7 @@ class Selector:
         return " ".join(part for part in (*parts, *more) if part)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One thing that a kustomization does to objects: its field, where it stands, and a mark of its whole content."""
 
     field: str
@@ -92,8 +90,7 @@ class Rule:
         return self.places[0].file
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(Struct, frozen=True):
     """A patch: its text, and the target if it has one; None as text is a file that is not there."""
 
     rule: Rule
@@ -101,8 +98,7 @@ class Patch:
     target: Selector | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(Struct, frozen=True):
     """One target of a replacement; a selected object that `reject` selects too is left alone."""
 
     rule: Rule
@@ -111,8 +107,7 @@ class Replacement:
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(Struct, frozen=True):
     """An entry of `images`."""
 
     rule: Rule
@@ -122,16 +117,14 @@ class Image:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """An entry that is known by a name alone: `replicas`, `namespace`, `namePrefix`, `nameSuffix`."""
 
     rule: Rule
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
+class Generated(Struct, frozen=True):
     """A ConfigMap or Secret that a kustomization makes; with `merges` it changes one that is there."""
 
     place: Place
@@ -141,8 +134,7 @@ class Generated:
     merges: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Kustomization:
+class Kustomization(Struct, frozen=True):
     """What a kustomization file says: `fields` are all of its keys, `files` other files than objects that it reads.
 
     `unknown` are the keys that kustomize refuses.

@@ -6,13 +6,15 @@ Most of a components file is the schemas of CRDs, which nothing here looks at.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
 
 from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.flux.changes.model import ObjectId
 from ci_automation.flux.hazard import Place
+from ci_automation.hiding import Hiding
 from ci_automation.overlay.effort import to_read, to_skim
 from ci_automation.overlay.reading import child, line_of, nodes, plain, repeated, text
 
@@ -105,16 +107,17 @@ class Id(NamedTuple):
         return cls(group, version, text(value.get("kind")), namespace, name)
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
+class Object(Hiding, Struct, frozen=True):
     """One object: its id, where it is, its labels and annotations; and the text or the value it is read from."""
+
+    hides = ("written", "whole")
 
     id: Id
     place: Place
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
-    written: str = field(default="", repr=False)
-    whole: Mapping[str, Any] | None = field(default=None, repr=False)
+    written: str = ""
+    whole: Mapping[str, Any] | None = None
 
     def value(self) -> dict[str, Any]:
         """Return the whole object, which is the caller's to change; nothing where only its head can be read."""

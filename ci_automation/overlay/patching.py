@@ -7,8 +7,9 @@ lists, new items first, as kustomize does it; the lists of other kinds are repla
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.overlay.effort import size
@@ -48,8 +49,7 @@ class Inapplicable(Exception):  # not an error of the run: kustomize says it
     """An operation of a patch finds nothing where it looks; the message says where."""
 
 
-@dataclass(frozen=True, slots=True)
-class Touch:
+class Touch(Struct, frozen=True):
     """An item of a list that a patch means by its number: what was done where, and the list before it was."""
 
     op: str
@@ -58,8 +58,7 @@ class Touch:
     elements: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(Struct, frozen=True):
     """A patch as one of the two kinds: the operations of a JSON patch, or strategic merge patches."""
 
     operations: tuple[dict[str, Any], ...] = ()

@@ -6,8 +6,10 @@ patches, images, names and substitutions are not in the artifact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.flux.changes.model import fingerprint
 from ci_automation.flux.changes.objects import read_objects
@@ -40,8 +42,7 @@ _CONTENT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Preflight:
+class Preflight(Struct, frozen=True):
     """What can break in the overlay; the objects that a prune would delete, and those that are new."""
 
     hazards: tuple[Hazard, ...] = ()
@@ -49,8 +50,7 @@ class Preflight:
     added: tuple[ObjectId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What came of an entry: its objects, why it cannot be built, or why nobody tried."""
 
     ids: frozenset[ObjectId]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from msgspec import Struct
 
 from ci_automation.artifact.gojson import same_to_go
 from ci_automation.artifact.yaml_events import Unreadable, events, yaml_alone
@@ -20,8 +21,7 @@ _PLAIN = frozenset({f"{_TAG}bool", f"{_TAG}int", f"{_TAG}float", f"{_TAG}null"})
 _MERGE = f"{_TAG}merge"
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(Struct, frozen=True):
     """The names that fields have, each with those within it; Go's JSON decoder takes them in either case."""
 
     within: Mapping[str, Names]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct, field
 
 from ci_automation.overlay.effort import size, to_read
 from ci_automation.overlay.hits import Subject
@@ -38,8 +39,7 @@ class Hit(NamedTuple):
     touch: Touch
 
 
-@dataclass(slots=True)
-class Effect:
+class Effect(Struct):
     """What a rule does: `what` is how people call it; the objects that it hits, and what it means by number in them."""
 
     rule: Rule
@@ -105,8 +105,7 @@ def _weight(known_as: Id) -> int:
     return _VISIT + sum(map(len, known_as)) // _SIGNS
 
 
-@dataclass(slots=True)
-class Accumulated:
+class Accumulated(Struct):
     """What a folder gives to clusters: its objects, what its rules do, what is wrong, what is elsewhere.
 
     `files` and `folders` are those that it is made of. `only_lists` says that its kustomizations do nothing but list.

@@ -6,9 +6,10 @@ Items are known by a flag's name, by the key that Kubernetes merges them by, or 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +22,7 @@ _SHOWN = 80
 _MAX_ITEMS = 200  # to hold two lists against each other takes up to the third power of it
 
 
-@dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(Struct, frozen=True):
     """An item that a number meant, the one that it means now, and where the former is: None where it is gone.
 
     `is_sure` is false where the item may be the same one, changed.

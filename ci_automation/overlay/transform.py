@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.overlay.effort import size, to_read

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.flux.changes.model import ChangeClass
 from ci_automation.flux.hazard import Certainty
@@ -30,8 +31,7 @@ _BY_ITSELF = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(Struct, frozen=True):
     """What a step does to the artifact's content besides the version, and what the user has said to it.
 
     `proof_detail` says how the rendering was proven, or why it was not.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,8 +31,7 @@ _FEW = 3
 _WEIGHT = {decision: weight for weight, decision in enumerate(Decision)}
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What one gate says about a step, in a sentence for people, and what it looked at.
 
     One that lets through what it would have stopped, had a person not `allowed` it, is always told.

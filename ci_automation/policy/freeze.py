@@ -6,11 +6,11 @@ import difflib
 import re
 import zoneinfo
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import dropwhile
 
 from cronsim import CronSim, CronSimError
+from msgspec import Struct
 
 from ci_automation.errors import UsageError
 
@@ -28,8 +28,7 @@ class InvalidFreeze(UsageError):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class Freeze:
+class Freeze(Struct, frozen=True):
     """A time that begins when `cron` says, on the clocks of `time_zone`, and lasts for `duration`.
 
     The rules are those of Debian's cron: minute, hour, day of month, month and day of week, the two days meaning *or*

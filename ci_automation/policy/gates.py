@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.flux.release import Release
 from ci_automation.flux.version import Step
@@ -26,8 +27,7 @@ _ACTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """What the gates on releases look at besides the release: what is there, the policy, the time, and any holds."""
 
     current: Version

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.policy.decision import Decision, Verdict
 
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """What was refused when a channel was moved back, when that was said, until when it counts, and why.
 
     Without a date it counts until the channel goes to a newer version than the refused one. `moved` is when the channel
@@ -68,8 +68,7 @@ class Hold:
         return self.is_on(now) and version <= self.version
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
+class Offered(Struct, frozen=True):
     """What a channel could be moved to: a version (None where the channel's stays), since when it is there, a digest.
 
     `since` is None where nobody knows; `digest` is None where nothing was made of it yet.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from ci_automation.errors import UsageError
 from ci_automation.flux.changes.model import ChangeClass
@@ -90,8 +91,7 @@ class InvalidFingerprint(UsageError):
         super().__init__(f"{text[:80]!r} is not a fingerprint")
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledgement:
+class Acknowledgement(Struct, frozen=True):
     """A person's word that one change or hazard is known, and why that is fine; it holds until a date."""
 
     fingerprint: str
@@ -130,8 +130,7 @@ def _ages() -> dict[Step, timedelta]:
     return {Step.PATCH: timedelta(hours=24), Step.MINOR: timedelta(days=7), Step.MAJOR: timedelta(days=7)}
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """The policy of one artifact (design section 5.2); what is not said is the default."""
 
     actions: Mapping[Step, Action] = field(default_factory=_actions)

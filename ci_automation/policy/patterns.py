@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ci_automation.errors import UsageError
 
@@ -49,8 +50,7 @@ class UnanchoredPattern(UsageError):
         ) + "A workflow's is like https://github.com/acme/fleet/.github/workflows/flux.yaml@refs/heads/main."
 
 
-@dataclass(slots=True)
-class _Scope:
+class _Scope(Struct):
     """What is read of a group: whether all alternatives so far are anchored, and what is known of the present one."""
 
     starts: bool = True

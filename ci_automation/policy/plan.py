@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
@@ -32,8 +33,7 @@ class InvalidPlan(UsageError):
         super().__init__(f"the plan cannot be used: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class ImageChange:
+class ImageChange(Struct, frozen=True):
     """A controller's image before and after; empty where the controller is new or gone."""
 
     controller: str
@@ -41,8 +41,7 @@ class ImageChange:
     new: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedStep:
+class PlannedStep(Struct, frozen=True):
     """One publication that is intended: from which digest to which, what is in it, and what was decided."""
 
     old_version: Version
@@ -121,8 +120,7 @@ class PlannedStep:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PassedOver:
+class PassedOver(Struct, frozen=True):
     """A newer release that the plan does not go to, and why."""
 
     version: Version
@@ -130,8 +128,7 @@ class PassedOver:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The steps that one artifact is meant to take, each on top of the one before."""
 
     artifact: Reference

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation, version_verdicts
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from ci_automation.policy.model import Policy
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """What something outside says: whether it says yes, in a sentence, and what was looked at."""
 
     speaks_for: bool
@@ -26,8 +26,7 @@ class Word:
     looked_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """What is to be promoted: the digest that a source has, since when by its signed record, and who speaks for it."""
 
     source: str
@@ -37,8 +36,7 @@ class Candidate:
     evidence: tuple[Word, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Goal:
+class Goal(Struct, frozen=True):
     """Where it shall go: what is there (None: nothing), what its policy is, and how long one has to wait."""
 
     current: Version | None

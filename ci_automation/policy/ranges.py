@@ -8,8 +8,9 @@ clusters do, so those are kept, and the real tier compares thousands of pairs wi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
 
 from ci_automation.errors import UsageError
 
@@ -49,8 +50,7 @@ class InvalidRange(UsageError):
         super().__init__(f"{text[:80]!r} is not a range of versions: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(Struct, frozen=True):
     """Constraints on a version: one group of them must hold, and in it each."""
 
     text: str
@@ -83,8 +83,7 @@ class Range:
         return self.text
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(Struct, frozen=True):
     """A version as Masterminds compares it: a number beyond 64 bits in a pre-release counts as a text."""
 
     numbers: _Numbers
@@ -101,8 +100,7 @@ class _Candidate:
         return self.numbers, not self.prerelease, self.prerelease
 
 
-@dataclass(frozen=True, slots=True)
-class _Constraint:
+class _Constraint(Struct, frozen=True):
     """An operator and a version; `given` counts the version's parts before the first wildcard or missing one."""
 
     operator: str

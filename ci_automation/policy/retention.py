@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.errors import UsageError
 
@@ -24,8 +25,7 @@ class NothingKept(UsageError):
         super().__init__("--keep-last is less than one")
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """What is kept besides what is needed: so many of the newest, and all that are younger than so long."""
 
     keep_last: int
@@ -37,8 +37,7 @@ class Window:
             raise NothingKept
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """One artifact: its immutable tag, every other tag that leads to it, and when a channel came to it or left it last.
 
     `ours` says that somebody trusted signed it. `at` is None where no signed record tells.
@@ -52,16 +51,14 @@ class Stored:
     at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """An artifact that stays, and why."""
 
     artifact: Stored
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """What stays, and what may go; each artifact is in one of the two."""
 
     kept: tuple[Kept, ...]

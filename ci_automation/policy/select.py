@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.flux.version import Step
 from ci_automation.policy.decision import Decision, Verdict, decide
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.release import Release
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A release that could follow the present one, and what the gates say of it."""
 
     release: Release
@@ -30,8 +30,7 @@ class Candidate:
         return decide(self.verdicts)
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """The releases to go to, one after the other, and those passed over, each with its reasons.
 
     All of `steps` can be done, if need be after approval, but for the last, which may wait. Of those that happen by

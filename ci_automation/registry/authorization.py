@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 import re
 import threading
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
+
+from msgspec import Struct
 
 from ci_automation.registry.challenge import Challenge
 from ci_automation.registry.exchange import Request, Scope, parsed_json, printable
@@ -45,8 +46,7 @@ class _Key(NamedTuple):
         return (f"repository:{self.repository}:{self.actions}", *other)
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(Struct, frozen=True):
     header: str
     expires: float
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 # Parameters may be quoted or not: both are seen. A word without `=` begins the next challenge.
 _PART = re.compile(
@@ -13,8 +14,7 @@ _PART = re.compile(
 _MAX_LENGTH = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class Challenge:
+class Challenge(Struct, frozen=True):
     """One challenge: `bearer`, with a realm to get tokens from and the service to name there; or `basic`."""
 
     scheme: str

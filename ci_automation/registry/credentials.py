@@ -8,11 +8,13 @@ import json
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from msgspec import Struct, field
+
 from ci_automation.errors import UsageError
+from ci_automation.hiding import Hiding
 from ci_automation.registry.network import names_of
 
 if TYPE_CHECKING:
@@ -60,13 +62,14 @@ class MissingVariable(UsageError):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Credential:
+class Credential(Hiding, Struct, frozen=True):
     """A user of one registry: name and password, or an identity token, which buys tokens (docker's OAuth2 form)."""
 
+    hides = ("password", "identity_token")
+
     username: str
-    password: str = field(default="", repr=False)
-    identity_token: str = field(default="", repr=False)
+    password: str = ""
+    identity_token: str = ""
 
     @classmethod
     def of(cls, username: str, secret: str) -> Self:
@@ -74,8 +77,7 @@ class Credential:
         return cls("", "", secret) if username == _IDENTITY_TOKEN_USER else cls(username, secret)
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(Struct, frozen=True):
     """Whose credentials read from a registry and whose write to it; None is nobody's.
 
     `token_host` is another host whose token server they may be shown to.
@@ -103,8 +105,7 @@ class CredentialSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Anonymous:
+class Anonymous(Struct, frozen=True):
     """No credentials for anybody."""
 
     def for_host(self, host: str) -> Credentials:  # noqa: ARG002 - the port's
@@ -112,8 +113,7 @@ class Anonymous:
         return Credentials()
 
 
-@dataclass(frozen=True, slots=True)
-class Variables:
+class Variables(Struct, frozen=True):
     """The names of the two variables that hold one user's name and password."""
 
     username: str
@@ -131,12 +131,13 @@ class Variables:
         return Credential.of(environment[self.username], environment[self.password])
 
 
-@dataclass(frozen=True, slots=True)
-class NamedVariables:
+class NamedVariables(Hiding, Struct, frozen=True):
     """What the configuration says of the credentials of one host; for all else, `otherwise` is asked."""
 
+    hides = ("environment",)
+
     host: str
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
     pull: Variables | None = None
     push: Variables | None = None
     otherwise: CredentialSource = field(default_factory=Anonymous)
@@ -151,14 +152,15 @@ class NamedVariables:
         return Credentials(pull, push, self.token_host)
 
 
-@dataclass(frozen=True, slots=True)
-class DockerConfig:
+class DockerConfig(Hiding, Struct, frozen=True):
     """Docker's configuration file (`man docker-config-json`), read when the first registry asks, or its `text`."""
 
+    hides = ("environment", "text")
+
     path: Path
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
     must_exist: bool = False
-    text: str | None = field(default=None, repr=False)  # in place of the file's, which `path` names in messages then
+    text: str | None = None  # in place of the file's, which `path` names in messages then
 
     @classmethod
     def find(cls, environment: Mapping[str, str], home: Path, explicit: Path | None = None) -> Self:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from ci_automation.hiding import Hiding
 from ci_automation.registry.port import Complaint
 
 if TYPE_CHECKING:
@@ -19,8 +22,7 @@ _MAX_TEXT = 300
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """What a request needs the right for: to read a repository, or to write to it; `source` is one to read besides.
 
     `delete` is a right of its own in the token specification, and whoever may write need not have it.
@@ -32,16 +34,17 @@ class Scope:
     delete: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Hiding, Struct, frozen=True):
     """One request; `cap` is how many bytes its answer may have."""
+
+    hides = ("headers", "body")
 
     method: str
     url: str
     scope: Scope
     cap: int
-    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS, repr=False)
-    body: bytes | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
+    body: bytes | None = None
 
     @property
     def path(self) -> str:
@@ -57,18 +60,19 @@ class Request:
         return replace(self, body=body, headers={"Content-Type": media_type})
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Hiding, Struct, frozen=True):
     """One answer, read to its end; the names of its headers in lower case. `url` is where it came from in the end.
 
     `secrets` are what the other side was shown, and may quote.
     """
 
+    hides = ("body", "url", "secrets")
+
     status: int
     headers: Mapping[str, str]
-    body: bytes = field(repr=False)
-    url: str = field(repr=False)
-    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    body: bytes
+    url: str
+    secrets: frozenset[str] = frozenset()
 
     @property
     def host(self) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import MAX_ENTRIES, Index, InvalidIndex

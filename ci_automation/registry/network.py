@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import urljoin, urlsplit
 
+from msgspec import Struct, field
+
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.errors import UsageError
+from ci_automation.hiding import Hiding
 from ci_automation.waiting import Watch, aloud
 
 if TYPE_CHECKING:
@@ -156,14 +158,25 @@ def _is_inside(name: str) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(Hiding, Struct, frozen=True):
     """How hosts are reached: through which proxy, whose certificates are trusted besides the usual, for how long."""
 
-    https_proxy: str | None = field(default=None, repr=False)  # it may hold a password
+    hides = ("https_proxy",)
+
+    https_proxy: str | None = None  # it may hold a password
     no_proxy: tuple[str, ...] = ()
     ca_bundle: str | None = None
-    watch: Watch = field(default_factory=Watch, compare=False)
+    watch: Watch = field(default_factory=Watch)  # it makes no difference between two of them
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Network) and self._compared == other._compared
+
+    def __hash__(self) -> int:
+        return hash(self._compared)
+
+    @property
+    def _compared(self) -> tuple[object, ...]:
+        return self.https_proxy, self.no_proxy, self.ca_bundle
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:

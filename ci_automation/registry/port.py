@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from ci_automation.errors import Conflict, RegistryError
 
@@ -16,8 +17,7 @@ MAX_MANIFEST_BYTES = 4 << 20  # what the distribution spec asks registries to ta
 MAX_BLOB_BYTES = 100 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Complaint:
+class Complaint(Struct, frozen=True):
     """What a registry said when it refused or failed: safe to print, and never what it was asked with.
 
     `code` is of the OCI distribution spec, *Error Codes*; it and `message` are empty where the answer has none.

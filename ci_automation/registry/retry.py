@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, field
 
 from ci_automation.waiting import TOLD_AFTER, Overdue, Watch, watched
 
@@ -27,8 +28,7 @@ _UNTOLD = Watch()
 _MAX_DATE = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """Time, as it is given to whoever must wait: seconds that only grow, the time of day, and ways to let it pass."""
 
     monotonic: Callable[[], float] = time.monotonic
@@ -37,8 +37,7 @@ class Clock:
     wait: Wait = threading.Event.wait
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
+class Deadline(Struct, frozen=True):
     """A point in time that an operation must not outlive."""
 
     at: float
@@ -59,8 +58,7 @@ class Again(Exception):
         self.wait = wait
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(Struct, frozen=True):
     """How often an operation is attempted, and how many seconds all of it may take if that is not left to the watch."""
 
     attempts: int = 4

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ssl
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from msgspec import Struct, field
+
+from ci_automation.hiding import Hiding
 from ci_automation.registry.exchange import MAX_HEADER_BYTES, Answer, read_headers
 from ci_automation.registry.network import Network, Origin
 from ci_automation.registry.retry import Again, Deadline, Patience, retry_after
@@ -32,20 +34,20 @@ _HEADERS = {"User-Agent": "flux-manifests", "Accept-Encoding": "identity"}
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Hiding, Struct, frozen=True):
     """One request; `cap` is how many bytes its answer may have, `secrets` what the other side is shown."""
+
+    hides = ("headers", "body", "secrets")
 
     method: str
     url: str
-    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS, repr=False)
-    body: bytes | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
+    body: bytes | None = None
     cap: int = 1 << 20
-    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    secrets: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(Struct, frozen=True):
     """Whoever sends calls: through which proxy, and with how much patience. It checks no address: the caller has."""
 
     network: Network = field(default_factory=Network)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
+
+from msgspec.structs import replace
 
 from ci_automation.registry.port import AccessDenied, NotFound
 from ci_automation.registry.wire import check_stored, unexpected

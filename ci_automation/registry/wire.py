@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.artifact.reference import OciRepository

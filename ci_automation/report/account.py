@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.decision import Decision
@@ -17,16 +18,14 @@ if TYPE_CHECKING:
     from ci_automation.policy.plan import PassedOver, Plan, PlannedStep
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """Where a channel is: the digest, and the version of Flux in it."""
 
     version: Version
     digest: Digest
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """Why something failed, and what to do next."""
 
     message: str
@@ -35,8 +34,7 @@ class Trouble:
     exit_code: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """What became of one artifact; what is not known, because the run failed before, is empty."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.flux.inventory import hunks
 from ci_automation.report.text import Table, plain_text
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 _LINES = 60  # of a difference; whoever wants more has `pull`
 
 
-@dataclass(frozen=True, slots=True)
-class AdoptedFile:
+class AdoptedFile(Struct, frozen=True):
     """One file of the overlay: what it is, and what it was in the newest digest of the artifact that is signed."""
 
     path: str
@@ -28,8 +28,7 @@ class AdoptedFile:
     change: str
 
 
-@dataclass(frozen=True, slots=True)
-class Adoption:
+class Adoption(Struct, frozen=True):
     """What a person is shown before an artifact is trusted that nobody vouches for."""
 
     channel: Reference

@@ -5,8 +5,9 @@ The values are those of `Findings`, as its JSON has them; what is long is cut, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.flux.changes.model import Severity
 from ci_automation.flux.proof import Proof
@@ -37,8 +38,7 @@ _PROOFS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A line for a terminal; `mark` is a word that has a colour there, which the whole line gets."""
 
     text: str

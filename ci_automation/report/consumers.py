@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.consumers.model import Kind, is_digest
 from ci_automation.consumers.outcome import State
@@ -85,8 +86,7 @@ def _line(outcome: RepositoryOutcome) -> tuple[str, ...]:
     return (inline(outcome.repository), done, *counts, inline(outcome.remark, 600))
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
+class _Rows(Struct, frozen=True):
     """A table of places: its head behind the file and the line, and the cells of a place behind what it is."""
 
     head: tuple[str, ...]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 from ci_automation.flux.changes.model import ChangeClass, Severity
 from ci_automation.flux.hazard import Certainty
@@ -34,8 +35,7 @@ _CLASSES = tuple(ChangeClass)
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """What the gates made of changes and hazards: a decision, or that it is acknowledged; empty where none looked."""
 
     known: frozenset[str]  # the fingerprints that were acknowledged
@@ -50,8 +50,7 @@ class Taken:
         return ACKNOWLEDGED if it.fingerprint in self.known else self.said.get((it.gate, it.certainty), "")
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(Struct, frozen=True):
     """The changes, what can break, what clusters delete, and what every gate said; a comparison has no gates.
 
     With `nothing_before` there was nothing to compare with: no change is listed, for all is new.

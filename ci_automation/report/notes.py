@@ -6,8 +6,9 @@ The words are foreign, and are only shown through `quote` or as plain text.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.report.quote import quote
 from ci_automation.report.text import plain_text
@@ -40,8 +41,7 @@ _BREAKS_BELOW = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseNotes:
+class ReleaseNotes(Struct, frozen=True):
     """Of one release: the lines that speak of what breaks, and the whole text, trimmed; foreign words as they came."""
 
     version: Version

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ci_automation.policy.decision import Decision
 from ci_automation.report.changes import Line, text_parts
@@ -26,8 +27,7 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PromotionShown:
+class PromotionShown(Struct, frozen=True):
     """One promotion: from where to where, what of which version, what was decided, and whether it was done now."""
 
     name: str

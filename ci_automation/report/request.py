@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.flux.hazard import Certainty
@@ -53,8 +54,7 @@ class MarkState(enum.StrEnum):
     WITHDRAWN = "withdrawn"  # by this program, not by a person
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """What a page asks for, as its last line says it. People can edit that line: no approval hangs on it."""
 
     base: Digest
@@ -77,8 +77,7 @@ class Mark:
         return f"<!-- flux-manifests {self.state} {self.base} {self.target} -->"
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """What a person is asked: about which artifact, which step, and what it takes for a yes to count."""
 
     name: str

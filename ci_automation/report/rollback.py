@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.report.changes import Line, text_parts
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
     from ci_automation.report.findings import Findings
 
 
-@dataclass(frozen=True, slots=True)
-class Rollback:
+class Rollback(Struct, frozen=True):
     """A channel on its way back: from which digest to which, what that does to clusters, and what is on hold then.
 
     `problem` says why what the channel has now is not to be trusted; nothing of it is taken along. `signs` says that

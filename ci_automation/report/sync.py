@@ -7,9 +7,10 @@ second `matchOIDCIdentity` makes Flux 2.8 and later refuse every bundle, so ther
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ci_automation.artifact.reference import OciRepository, Reference
 from ci_automation.errors import UsageError
@@ -57,24 +58,21 @@ class InvalidSync(UsageError):
         super().__init__(f"{text[:80]!r} is not {what}")
 
 
-@dataclass(frozen=True, slots=True)
-class ByKey:
+class ByKey(Struct, frozen=True):
     """Verification by keys: the Secret that holds their public halves, and their fingerprints for people."""
 
     secret: str
     fingerprints: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ByIdentity:
+class ByIdentity(Struct, frozen=True):
     """Verification by identity: pairs of patterns for issuer and subject; a Secret with the root of an own Sigstore."""
 
     patterns: tuple[tuple[str, str], ...]
     root_secret: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(Struct, frozen=True):
     """What is to be followed, and how; `path` is the folder in the artifact, `version` the Flux that is deployed."""
 
     channel: Reference

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 import unicodedata
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.policy.decision import Decision
 
@@ -26,8 +27,7 @@ _WORDS = {
 _LEFT = {**_WORDS, Decision.AUTO: "not taken", Decision.APPROVAL: "not taken"}
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """Rows of cells under a head."""
 
     head: tuple[str, ...]

@@ -9,8 +9,9 @@ import base64
 import binascii
 import json
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 from ci_automation.artifact.gojson import unique
 
@@ -52,8 +53,7 @@ _MEMBERS: Mapping[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(Struct, frozen=True):
     """A DSSE envelope (secure-systems-lab/dsse `envelope.md`)."""
 
     payload_type: str
@@ -67,8 +67,7 @@ class Envelope:
         return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(self.payload), self.payload)
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """One bundle as it was found; `problem` says why it could not be read although it counts as one."""
 
     raw: bytes

@@ -9,8 +9,10 @@ tests/real/test_judge.py asks 1.7.3, 1.8.0 and 1.9.1 themselves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.flux.version import Version
 from ci_automation.signing.evidence import examine
@@ -36,8 +38,7 @@ _TABLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """Whether Flux accepts an artifact, and why (not); `strict` is whether we would too, who look at more."""
 
     accepted: bool
@@ -45,8 +46,7 @@ class Judgement:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """What the clusters do that run one of these versions of Flux."""
 
     flux: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing import bundle, legacy
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from ci_automation.signing.trust import Trusted
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """All signatures of one digest, nothing of them believed yet."""
 
     digest: Digest
@@ -28,8 +28,7 @@ class Evidence:
     bundles: tuple[Bundle, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(Struct, frozen=True):
     """What all signatures of one digest turned out to be, for one who trusts somebody."""
 
     legacy: tuple[Finding, ...]

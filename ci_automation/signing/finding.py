@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.signing.trust import Identity, TrustedIdentities
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """What one signature is worth to whoever trusts certain keys or identities.
 
     `by` is who has made it, proven but perhaps not trusted; `problem` is why Flux would not take it from somebody who

@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact import gojson
 from ci_automation.artifact.digest import Digest
@@ -48,8 +49,7 @@ class SignaturesUnreadable(VerificationFailed):
         super().__init__(f"{reference} cannot be read or added to, so that nothing was written: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """One legacy signature as it was found: its annotations, and its payload, or why that could not be had."""
 
     annotations: Mapping[str, str]

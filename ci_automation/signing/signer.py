@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from ci_automation.errors import Error, SigningError
 from ci_automation.signing.bundle import PAYLOAD_TYPE, signed_with_key
@@ -134,8 +135,7 @@ class LateSigner:
         return self._opened
 
 
-@dataclass(frozen=True, slots=True)
-class KeySigner:
+class KeySigner(Struct, frozen=True):
     """Signs with one key; nothing of it goes to a transparency log."""
 
     key: PrivateKey

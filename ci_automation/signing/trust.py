@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
 
 from ci_automation.errors import UsageError
 from ci_automation.policy.patterns import is_found, require_re2
@@ -34,8 +35,7 @@ class NobodyTrusted(UsageError):
         super().__init__(f"nothing was verified: {why}")
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """What a certificate of Fulcio says about who signed: the token's issuer, and the subject alternative name."""
 
     issuer: str
@@ -53,8 +53,7 @@ class Identity:
         return f"{subject} (issuer {issuer})"
 
 
-@dataclass(frozen=True, slots=True)
-class IdentityMatch:
+class IdentityMatch(Struct, frozen=True):
     """One entry of Flux's `matchOIDCIdentity`: two RE2 patterns, which match anywhere unless they are anchored.
 
     Whoever takes patterns from a person requires that they are (`policy.patterns`).
@@ -85,8 +84,7 @@ class IdentityMatch:
         return f"{self.subject} (issuer {self.issuer})"
 
 
-@dataclass(frozen=True, slots=True)
-class TrustedKeys:
+class TrustedKeys(Struct, frozen=True):
     """Keys of which any one may have signed, as the `*.pub` entries of the Secret that `verify.secretRef` names."""
 
     keys: tuple[PublicKey, ...]
@@ -103,8 +101,7 @@ class TrustedKeys:
         return " or ".join(f"the key {key.fingerprint}" for key in self.keys)
 
 
-@dataclass(frozen=True, slots=True)
-class TrustedIdentities:
+class TrustedIdentities(Struct, frozen=True):
     """Identities of which any one may have signed, and the Sigstore instance whose word for it counts."""
 
     matches: tuple[IdentityMatch, ...]
@@ -125,8 +122,7 @@ class TrustedIdentities:
 Trusted = TrustedKeys | TrustedIdentities
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(Struct, frozen=True):
     """A valid signature that was found: over which digest, whose (a key's fingerprint, or an identity)."""
 
     digest: Digest

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.checksums import checksums_name
@@ -48,8 +49,7 @@ class UpstreamForged(VerificationFailed):
         super().__init__(f"{what} of {version} is not vouched for by Flux: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Vouched:
+class Vouched(Struct, frozen=True):
     """Who signed a release's checksums, and the entry of the transparency log that proves when."""
 
     identity: Identity

@@ -7,11 +7,13 @@ import re
 import socket
 import struct
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qs, urlsplit
+
+from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import OCI_MANIFEST
 from ci_automation.registry.credentials import Credential, Credentials

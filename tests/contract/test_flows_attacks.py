@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree

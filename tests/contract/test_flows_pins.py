@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.approval.desk import Granted
 from ci_automation.approval.request import Request

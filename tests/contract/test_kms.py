@@ -493,7 +493,7 @@ def test_whatever_goes_wrong_no_credential_is_in_it(
 
 def test_a_key_that_is_held_elsewhere_shows_its_place_alone(aws: FakeAws) -> None:
     aws.add(p256(), "flux")
-    assert repr(opened(f"awskms:///{NAME}")) == f"KmsKey(awskms:///{NAME})"
+    assert repr(opened(f"awskms:///{NAME}")) == f"KmsKey(location='awskms:///{NAME}')"
 
 
 def test_files_and_variables_are_opened_as_ever(tmp_path: Path) -> None:

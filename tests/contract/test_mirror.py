@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
+from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, Descriptor, Manifest
 from ci_automation.artifact.reference import LayoutDirectory, Reference
@@ -246,7 +248,7 @@ class TestTheDirectory:
         assert local.requests == []
 
     def test_another_mirror_of_the_same_differs_in_what_the_log_answers_alone(self, site: Site, tmp_path: Path) -> None:
-        other = replace(site, folder=tmp_path / "other")
+        other = dataclasses.replace(site, folder=tmp_path / "other")
         for each in (site, other):
             each.mirror()
         assert without_answers(site.content()) == without_answers(other.content())
@@ -276,7 +278,7 @@ class TestTheDirectory:
         site.mirror(with_programs=False)
         inside = site.inside()
         assert inside.upstream is not None
-        other = replace(site, folder=tmp_path / "other")
+        other = dataclasses.replace(site, folder=tmp_path / "other")
         ports = replace(inside, registry=open_registry(other.artifacts))
         assert names(other.mirror(ports=ports)) == ["v2.7.5", "v2.8.8", "v2.9.4"]
         assert other.content() == site.content()
@@ -474,11 +476,11 @@ class TestInterruption:
     """Wherever a run is cut off, what is listed is whole, and the same run again ends as if nothing had been."""
 
     def test_a_run_that_was_cut_off_continues(self, site: Site, tmp_path: Path) -> None:
-        undisturbed = replace(site, folder=tmp_path / "undisturbed", said=[])
+        undisturbed = dataclasses.replace(site, folder=tmp_path / "undisturbed", said=[])
         undisturbed.mirror()
         wanted = without_answers(undisturbed.content())
         for number in range(len(undisturbed.said)):
-            disturbed = replace(site, folder=tmp_path / f"cut {number}")
+            disturbed = dataclasses.replace(site, folder=tmp_path / f"cut {number}")
             left = [number]
 
             def say(_: str, left: list[int] = left) -> None:
@@ -493,11 +495,11 @@ class TestInterruption:
             assert without_answers(disturbed.content()) == wanted
 
     def test_every_request_to_upstreams_registry_may_be_the_last(self, site: Site, tmp_path: Path) -> None:
-        undisturbed = replace(site, folder=tmp_path / "undisturbed")
+        undisturbed = dataclasses.replace(site, folder=tmp_path / "undisturbed")
         site.published.requests.clear()
         undisturbed.mirror("v2.9.4")
         for number in range(len(site.published.requests)):
-            disturbed = replace(site, folder=tmp_path / f"cut {number}")
+            disturbed = dataclasses.replace(site, folder=tmp_path / f"cut {number}")
             left = [number]
 
             def before(_: object, left: list[int] = left) -> None:

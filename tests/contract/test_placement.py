@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.artifact.reference import Reference

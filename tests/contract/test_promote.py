@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference

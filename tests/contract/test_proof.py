@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.archive import read_archive
 from ci_automation.artifact.tree import COMPONENTS_PATH

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.approval.desk import AskedState, Desk, Granted, NotCounted, Question
 from ci_automation.approval.lock import LOCK_FILE, Entry, InvalidLock, Lock

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index
@@ -165,7 +167,7 @@ class TestLies:
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference, ask: tuple[str, Asking]
     ) -> None:
         stated = {"Docker-Content-Digest": str(Digest.of(b"another"))}
-        server.answer = in_turn(replace(MANIFEST, headers={**MANIFEST.headers, **stated}))
+        server.answer = in_turn(dataclasses.replace(MANIFEST, headers={**MANIFEST.headers, **stated}))
         digest = artifact().digest
         with pytest.raises(ContentMismatch):
             ask[1](registry, at.at_digest(digest))
@@ -174,7 +176,7 @@ class TestLies:
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference
     ) -> None:
         stated = {"Docker-Content-Digest": str(Digest.of(b"another"))}
-        server.answer = in_turn(replace(MANIFEST, headers={**MANIFEST.headers, **stated}))
+        server.answer = in_turn(dataclasses.replace(MANIFEST, headers={**MANIFEST.headers, **stated}))
         with pytest.raises(ContentMismatch):
             registry.manifest(at)
 
@@ -182,7 +184,7 @@ class TestLies:
     def test_without_a_stated_digest_the_bytes_are_hashed(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference, stated: dict[str, str]
     ) -> None:
-        server.answer = in_turn(replace(MANIFEST, headers={**MANIFEST.headers, **stated}))
+        server.answer = in_turn(dataclasses.replace(MANIFEST, headers={**MANIFEST.headers, **stated}))
         assert registry.resolve(at) == artifact().digest
         assert server.asked == ["HEAD manifests/production", "GET manifests/production"]
 
@@ -209,7 +211,7 @@ class TestNonsense:
     ) -> None:
         server.answer = lambda _: PAGE
         if ask is WRITES[1][1]:  # a PUT that ends well says nothing
-            server.answer = in_turn(replace(PAGE, status=418))
+            server.answer = in_turn(dataclasses.replace(PAGE, status=418))
         with pytest.raises(UnexpectedAnswer, match="text/html") as caught:
             ask(registry, at)
         assert server.host in str(caught.value)
@@ -218,7 +220,7 @@ class TestNonsense:
     def test_a_manifest_that_says_how_it_begins_is_a_page(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference
     ) -> None:
-        server.answer = in_turn(replace(PAGE, headers={}))
+        server.answer = in_turn(dataclasses.replace(PAGE, headers={}))
         with pytest.raises(UnexpectedAnswer, match="no media type: <!DOCTYPE html><title>Sign in"):
             registry.manifest(at)
 
@@ -664,7 +666,7 @@ class TestManners:
     def test_cookies_are_refused_and_the_program_says_its_name(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference
     ) -> None:
-        server.answer = in_turn(replace(MANIFEST, headers={"Set-Cookie": "sid=1; Path=/"}))
+        server.answer = in_turn(dataclasses.replace(MANIFEST, headers={"Set-Cookie": "sid=1; Path=/"}))
         for _ in range(2):
             registry.manifest(at)
         assert [seen.headers.get("cookie") for seen in server.seen] == [None, None]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.errors import ReleaseSourceError, VerificationFailed
 from ci_automation.flows.init import init
@@ -374,7 +376,9 @@ class TestFetching:
         folder = write_releases(tmp_path / "releases", [signed(RELEASE, local)])
         ports = self.ports(DirectorySource(folder), Upstream(root))
         fetch(V, ports)
-        write_releases(folder, [replace(signed(RELEASE, local), programs={"flux_2.9.4_linux_amd64.tar.gz": b"evil"})])
+        write_releases(
+            folder, [dataclasses.replace(signed(RELEASE, local), programs={"flux_2.9.4_linux_amd64.tar.gz": b"evil"})]
+        )
         with pytest.raises(UpstreamForged):
             fetch(V, ports)
 
@@ -402,7 +406,7 @@ class TestFetching:
         *,
         required: bool,
     ) -> None:
-        half = replace(signed(RELEASE, local), without=(f"flux_2.9.4_checksums.txt.{missing}",))
+        half = dataclasses.replace(signed(RELEASE, local), without=(f"flux_2.9.4_checksums.txt.{missing}",))
         with pytest.raises(UpstreamForged, match="is missing"):
             fetch(V, self.ports(source(half), Upstream(root, required=required)))
 

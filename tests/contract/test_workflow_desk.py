@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.approval.approved_run import JobFacts, approved_run
 from ci_automation.approval.desk import Asked, AskedState, Desk, Granted, NotCounted, Question

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.artifact.tree import File, Tree
@@ -71,8 +72,7 @@ def sample(tag: str) -> Sample:
     return next(sample for sample in SAMPLES if sample.tag == tag)
 
 
-@dataclass(slots=True)
-class MemoryReleases:
+class MemoryReleases(Struct):
     """A release source whose releases are values; `problems` has what keeps a release from being taken."""
 
     samples: tuple[Sample, ...] = SAMPLES
@@ -114,8 +114,7 @@ def release(tag: str, like: str = "v2.98.8", **changes: Any) -> Sample:
     return replace(sample(like), tag=tag, **changes)
 
 
-@dataclass(slots=True)
-class World:
+class World(Struct):
     """What the flows meet: a registry and releases, with our keys unless a test says otherwise."""
 
     registry: InMemoryRegistry = field(default_factory=InMemoryRegistry)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
 from ci_automation.flows.kustomize import Confined

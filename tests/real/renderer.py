@@ -89,7 +89,7 @@ def answers(bundles: Mapping[str, Bundle], wanted: Iterable[tuple[str, Mapping[s
 
 def values(options: Options) -> dict[str, Any]:
     """Return the value of each field."""
-    return {name: getattr(options, name) for name in Options.__dataclass_fields__}
+    return {name: getattr(options, name) for name in Options.__struct_fields__}
 
 
 def sample_bundles() -> dict[str, Bundle]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field, replace
+import dataclasses
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import yaml
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, Manifest
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
@@ -52,10 +54,8 @@ OURS, THEIRS = "ours", "theirs"
 PUBLIC_ONE, OWN_ONE = "public", "own"
 
 
-class PlaysPublic(TrustRoot):
+class PlaysPublic(TrustRoot, frozen=True):
     """The roots of an instance that clusters know without being told, as they know the public one's."""
-
-    __slots__ = ()
 
     @property
     def custom(self) -> bool:
@@ -127,7 +127,7 @@ class Place:
     def at(self, channel: Reference) -> Place:
         """Return another place for the same."""
         publication = replace(self.publication, channel=channel)
-        return replace(self, registry=open_registry(channel), publication=publication)
+        return dataclasses.replace(self, registry=open_registry(channel), publication=publication)
 
     @property
     def channel(self) -> Reference:

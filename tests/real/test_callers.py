@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from ci_automation.approval.dispatch import Dispatch, EventType, Sender
 from ci_automation.approval.request import Request

@@ -11,11 +11,12 @@ import platform
 import re
 import shutil
 import tarfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.flows.init import init
 from ci_automation.flows.planning import make_plan

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import tarfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.tree import COMPONENTS_PATH

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.flows.init import init
@@ -246,7 +248,7 @@ def test_in_the_one_request_that_no_registry_guards_the_later_write_stays_signed
     # The next run comes by the same address: a record is about a channel under its address.
     config = scene.other.config.with_name("again.yaml")
     config.write_text(scene.other.config.read_text().replace(scene.other.proxy.host, scene.one.proxy.host))
-    again = replace(scene.other, proxy=scene.one.proxy, config=config).run()
+    again = dataclasses.replace(scene.other, proxy=scene.one.proxy, config=config).run()
     assert again.code == 0, again.errors
     assert scene.now() == scene.target(OTHER)
 

@@ -6,10 +6,10 @@ import json
 import random
 import string
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.flux.bundle import Bundle
 from ci_automation.flux.options import COMPONENTS, LOG_LEVELS, InvalidOption, Options

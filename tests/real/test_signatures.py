@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.flows.init import init
@@ -110,7 +111,7 @@ class TestOursToCosign:
     def test_cosign_refuses_what_another_key_signed(self, published: Published, tmp_path: Path) -> None:
         other = program.elliptic_key(tmp_path)
         with pytest.raises(ProgramFailed, match="no matching signatures"):
-            replace(published.keys, public=other.public).verify(published.named())
+            dataclasses.replace(published.keys, public=other.public).verify(published.named())
         done = program.flux_manifests("verify", published.channel, "--public-key", other.public)
         assert (done.code, done.error) == (10, "foreign-signature")
 
@@ -170,7 +171,7 @@ class TestCosignsToUs:
         unsigned.sign(pem)  # as when keys are changed
         assert unsigned.signatures() == 2
         for public in (unsigned.keys.public, pem.public):
-            (claim,) = replace(unsigned.keys, public=public).verify(unsigned.named())
+            (claim,) = dataclasses.replace(unsigned.keys, public=public).verify(unsigned.named())
             assert claim["critical"]["image"]["docker-manifest-digest"] == str(unsigned.digest)
             assert program.flux_manifests("verify", unsigned.channel, "--public-key", public).code == 0
 

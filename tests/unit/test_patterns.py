@@ -17,10 +17,10 @@ import inspect
 import pkgutil
 import re
 import sys
-from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import Struct
 
 import ci_automation
 from ci_automation.policy import ranges
@@ -100,9 +100,9 @@ def held(value: object, depth: int = 0) -> Iterator[re.Pattern[Any]]:
     elif isinstance(value, (tuple, list, set, frozenset)):
         for each in value:
             yield from held(each, depth + 1)
-    elif is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            yield from held(getattr(value, field.name, None), depth + 1)
+    elif isinstance(value, Struct):
+        for name in value.__struct_fields__:
+            yield from held(getattr(value, name), depth + 1)
 
 
 def use_of(name: str, calls: set[str]) -> str:

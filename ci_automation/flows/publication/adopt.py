@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from ci_automation.artifact.archive import HiddenContent
 from ci_automation.artifact.digest import Digest

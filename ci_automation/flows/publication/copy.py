@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact.manifest import MAX_LAYERS, OCI_MANIFEST, Manifest, NoLayers
 from ci_automation.artifact.reference import OciRepository
@@ -33,8 +34,7 @@ class TooManyReferrers(RegistryError):
         super().__init__(f"{number} manifests refer to {reference}; no more than {_MAX_REFERRERS} are copied")
 
 
-@dataclass(frozen=True, slots=True)
-class _Copy:
+class _Copy(Struct, frozen=True):
     """From where to where."""
 
     source: Registry

@@ -6,8 +6,9 @@ that digest, and still is no newer version than the refused one, gets the same h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.attestation.hold import MEDIA_TYPE, HoldStatement, InvalidHold
 from ci_automation.attestation.statement import subject_name
@@ -40,8 +41,7 @@ class HoldNotKept(VerificationFailed):
         super().__init__(f"the hold on {reference} was written, and cannot be read back")
 
 
-@dataclass(frozen=True, slots=True)
-class Keeping:
+class Keeping(Struct, frozen=True):
     """Which holds what a channel is about to point at must have, and who signs them."""
 
     channel: Reference

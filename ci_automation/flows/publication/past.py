@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
@@ -67,8 +68,7 @@ class PastNotOurs(VerificationFailed):
         super().__init__(f"{channel.at_digest(digest)} is not signed, and no signed record says that {channel} had it")
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(Struct, frozen=True):
     """A digest that a channel can go back to; one that has lost its signature is signed again before."""
 
     digest: Digest

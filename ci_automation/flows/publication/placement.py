@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.attestation.hold import MEDIA_TYPE as HOLD
 from ci_automation.attestation.record import MEDIA_TYPE as RECORD
@@ -55,8 +57,7 @@ class PublishedElsewhere(VerificationFailed):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """What trusted signers said of the digest that a channel has.
 
     `record` is the newest record of this channel about it, `others` the channels that it was published to if there is

@@ -6,8 +6,10 @@ the channel moves last, so that clusters see nothing but what is signed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import Conflict, SigningError, VerificationFailed
@@ -100,8 +102,7 @@ class ClusterWouldRefuse(VerificationFailed):
         super().__init__(f"a cluster with Flux {flux} would refuse {reference}: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(Struct, frozen=True):
     """What is to be published: a composed artifact, on which base, and who allowed it."""
 
     channel: Reference

@@ -6,8 +6,9 @@ for a signature; in it is a Sigstore bundle over the statement. No cluster needs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.attestation.record import MEDIA_TYPE, InvalidRecord, Record
 from ci_automation.attestation.statement import subject_name
@@ -91,8 +92,7 @@ def of_channel(registry: Registry, channel: Reference, digest: Digest, trusted: 
     return tuple(record for record in read(registry, channel, digest, trusted) if record.channel == name)
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     """Where a channel is: its digest and version, the newest record of it there, and the newest hold on it there."""
 
     channel: Reference

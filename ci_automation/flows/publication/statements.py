@@ -6,8 +6,9 @@ take it for a signature.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, InvalidManifest, Manifest
 from ci_automation.attestation import hold, record
@@ -42,8 +43,7 @@ class TooManyRecords(VerificationFailed):
         super().__init__(f"{reference} has {number} {_NAMES[kind]}s, more than the {MAX_STATEMENTS} that are read")
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """A statement that somebody trusted signed: of which kind, by whom (as `Verified.by` prints itself), and what."""
 
     kind: str

@@ -14,10 +14,11 @@ import platform
 import sys
 import tarfile
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
+
+from msgspec import Struct
 
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows import confinement
@@ -50,8 +51,7 @@ class DelegationFailed(VerificationFailed):
         super().__init__(f"the flux CLI of {version} rendered nothing: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Delegated:
+class Delegated(Struct, frozen=True):
     """What a flux CLI printed, and whether the user's files could not be cut off while it ran."""
 
     text: str

@@ -6,8 +6,9 @@ CLI renders it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact.archive import read_archive
 from ci_automation.errors import Error, VerificationFailed
@@ -33,8 +34,7 @@ class UnprovenRendering(VerificationFailed):
         super().__init__(f"nothing proves that {version} of this content is rendered as Flux itself does: {why}")
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering:
+class Rendering(Struct, frozen=True):
     """A components file and what proves it; `detail` says in a few words how, or why nothing does."""
 
     text: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.base import read_base
@@ -29,8 +30,7 @@ class NotRederived(VerificationFailed):
         super().__init__(f"{reference} is {found}, and made again from its inputs it is {made}")
 
 
-@dataclass(frozen=True, slots=True)
-class Derivation:
+class Derivation(Struct, frozen=True):
     """The inputs of an artifact in the order in which they come in, each with what proves it, and what they give."""
 
     steps: tuple[tuple[str, str], ...]

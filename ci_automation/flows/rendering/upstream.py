@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.flux.checksums import checksums_name
 from ci_automation.registry.port import NotFound
@@ -54,8 +56,7 @@ def _vouched(version: Version, files: ReleaseFiles, upstream: Upstream) -> Vouch
     return known
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamArtifact:
+class UpstreamArtifact(Struct, frozen=True):
     """What upstream itself rendered of a release, and who vouches for it; None where nobody does and nobody must."""
 
     reference: Reference

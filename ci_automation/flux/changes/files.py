@@ -7,10 +7,11 @@ file that one of them refers to otherwise than as a resource, is no file of obje
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ci_automation.artifact.gojson import same_to_go
 from ci_automation.flux.changes.compare import first, header_changes, object_changes, ordered, together
@@ -32,8 +33,7 @@ _KUSTOMIZATIONS = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomi
 _RESOURCES = frozenset({"resources", "bases", "components", "crds"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Objects:
+class _Objects(Struct, frozen=True):
     """A file that holds objects and nothing else."""
 
     path: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.flux.changes.model import ChangeKind, Severity
 from ci_automation.flux.changes.values import Pair, shown, words
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.changes.model import Change
 
 
-@dataclass(frozen=True, slots=True)
-class _Image:
+class _Image(Struct, frozen=True):
     repository: str
     tag: str
     digest: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -173,8 +174,7 @@ class Severity(enum.StrEnum):
     DANGER = "danger"  # it opens what was closed, or can break what works
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ObjectId:
+class ObjectId(Struct, frozen=True, order=True):
     """What an object is known by in a cluster; `namespace` is empty for what has none."""
 
     group: str
@@ -190,8 +190,7 @@ class ObjectId:
         return {"group": self.group, "kind": self.kind, "namespace": self.namespace, "name": self.name}
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One change; `path` is where in the object, `old` and `new` what is there, short enough to be read."""
 
     kind: ChangeKind

@@ -7,11 +7,12 @@ cannot be told counts as opened.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import product
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ci_automation.flux.changes.model import ChangeKind, Severity
 from ci_automation.flux.changes.values import Pair, accounted, canonical, items, listed, mapping, other, sides, words
@@ -36,8 +37,7 @@ class _TooMany(_Untold):
     """Rules let more through than anybody writes down."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Peer:
+class _Peer(Struct, frozen=True):
     """Who is on the other side: everybody, an IP block, or pods in namespaces; a selector is its requirements."""
 
     everybody: bool = False
@@ -77,8 +77,7 @@ class _Peer:
         return f"{pods} of {f'namespaces with {named}' if named else 'all namespaces'}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Port:
+class _Port(Struct, frozen=True):
     """A port, or a range of them, of one protocol; `first` 0 is all of them, `name` is one that the pods give."""
 
     protocol: str = ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.flux.changes.model import ObjectId
 from ci_automation.flux.changes.plain import Line, NotPlain, read_plain
@@ -23,8 +25,7 @@ _MAX_DOCUMENTS = 2_000  # reading each by itself takes its time
 _MAX_NAMES = 1_000  # what clusters take is shorter, all of it together; it is part of every change
 
 
-@dataclass(frozen=True, slots=True)
-class Object:
+class Object(Struct, frozen=True):
     """One Kubernetes object of a file, as it stands there; `line` is that of its first key."""
 
     id: ObjectId
@@ -33,8 +34,7 @@ class Object:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """A text cut into its comments at the top and its documents; `whole` where these cannot be cut without reading."""
 
     header: str
@@ -61,8 +61,7 @@ def _can_be_cut(text: str) -> bool:
     return text.count("\n---") == text.count(SEPARATOR) + text.count("\n---\n---\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A document, or an object in another, with its text; without a document where it cannot be read, and why."""
 
     id: ObjectId

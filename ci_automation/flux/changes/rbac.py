@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from ci_automation.flux.changes.model import ChangeKind, Severity, fingerprint
 from ci_automation.flux.changes.permissions import (

@@ -8,9 +8,10 @@ all. Scalars are read as Kubernetes reads them (YAML 1.1), but for numbers that 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct, field
 
 from ci_automation.artifact.yaml_events import Unreadable, events
 from ci_automation.errors import UsageError
@@ -55,8 +56,7 @@ class UnreadableObjects(UsageError):
         self.line = line
 
 
-@dataclass(slots=True)
-class Document:
+class Document(Struct):
     """One document: its value, which part of the text it is, and what the value does not show.
 
     `forms` has the texts of the scalars that are not the plain text of their value, `odd` what stands before a value
@@ -119,8 +119,7 @@ def _mark(mark: object) -> yaml.Mark:
     return cast("yaml.Mark", mark)  # libyaml always knows
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(Struct):
     """A collection that is still open: the column of its keys or items, and how far it is."""
 
     value: dict[str, Any] | list[Any]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import json
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from ci_automation.flux.changes.model import Change, ChangeKind, ObjectId, Severity, fingerprint
 
@@ -44,8 +45,7 @@ class Missing(enum.Enum):
 MISSING: Final = Missing.MISSING
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """What stands at one place of an object before and after; either may be missing."""
 
     id: ObjectId

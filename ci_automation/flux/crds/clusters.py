@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from ci_automation.flux.crds.snapshot import Snapshot
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
 ARTIFACTS = ("oci://", "layout:")
 
 
-@dataclass(frozen=True, slots=True)
-class GivenFile:
+class GivenFile(Struct, frozen=True):
     """A file of manifests that somebody wants looked at, by the name that the user knows it by.
 
     A file in an artifact has the artifact's address before its path.
@@ -23,8 +23,7 @@ class GivenFile:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Clusters:
+class Clusters(Struct, frozen=True):
     """Their versions of Kubernetes, which versions of custom resources they store, and their manifests."""
 
     kubernetes: KubernetesRange | None = None

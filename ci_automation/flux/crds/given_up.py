@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.flux.crds.manifests import PROSE
 from ci_automation.flux.crds.scan import How, Use, uses
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 _FLUX = b".fluxcd.io"
 
 
-@dataclass(frozen=True, slots=True)
-class GivenUp:
+class GivenUp(Struct, frozen=True):
     """One of them: how the overlay of before had it, and where the new one has it, which is nowhere if it left it out.
 
     `crd` is its definition of before. Its namespace is not known: kustomize may set it.

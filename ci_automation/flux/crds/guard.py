@@ -6,9 +6,10 @@ not; and the apply of an object in whose managedFields such a version stands.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.flux.crds.given_up import given_up
 from ci_automation.flux.crds.managing import Managing
@@ -56,8 +57,7 @@ def guard(old: str, new: str, clusters: Clusters, overlay: Tree, former: Tree) -
     return tuple(sorted(found, key=lambda hazard: _ORDER.index(hazard.certainty)))
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(Struct, frozen=True, dict=True):
     """The step from one set of definitions to another, in clusters as far as they are known."""
 
     before: Mapping[str, Crd]

@@ -7,8 +7,9 @@ it is to prune in a version that is gone; all measured with real clusters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.flux.crds.manifests import GATE
 from ci_automation.flux.crds.remedies import MIGRATE, TAKE, edit_first, forget_managers
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.crds.versions import Crd
 
 
-@dataclass(frozen=True)
-class Managing:
+class Managing(Struct, frozen=True):
     """The definitions of before and of after a step, what clusters say of their objects, what the overlay gives up."""
 
     before: Mapping[str, Crd]

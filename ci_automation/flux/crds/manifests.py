@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.flux.crds.remedies import FOLLOWED, at_the_source, migrate_files, rewrite
 from ci_automation.flux.crds.scan import How, Use, uses
@@ -24,8 +25,7 @@ PROSE = frozenset({".adoc", ".markdown", ".md", ".rst", ".txt"})
 _API_VERSION = re.compile(rb"(?<![a-z.])([a-z.]{1,253}\.fluxcd\.io)/(v[0-9][a-z0-9]{0,61})")
 
 
-@dataclass(frozen=True)
-class Manifests:
+class Manifests(Struct, frozen=True, dict=True):
     """The definitions of before and of after a step, for looking through files with them."""
 
     before: Mapping[str, Crd]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from ci_automation.artifact.yaml_events import Unreadable, events
 
@@ -35,8 +36,7 @@ class How(enum.StrEnum):
     TEXT = "text"  # a line of a file, or of a patch in it, that is no YAML to us
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """One use; `kind` is empty where only the line was read, `group` where a selector does not say it."""
 
     file: str
@@ -74,8 +74,7 @@ def _lines(text: str, file: str, first: int) -> Iterator[Use]:
             yield Use(file, first + number, group, version, kind, "", How.TEXT)
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(Struct):
     """An open mapping or sequence; `under` is the key that it stands under, in a sequence that of the sequence."""
 
     is_mapping: bool

@@ -6,7 +6,7 @@ Measured on the definitions in the manifests bundles of the releases v2.2.3 to v
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 _SOURCE, _IMAGE, _NOTIFICATION = (f"{group}.toolkit.fluxcd.io" for group in ("source", "image", "notification"))
 _TABLE: dict[tuple[str, ...], tuple[tuple[int, str], ...]] = {
@@ -52,8 +52,7 @@ _TABLE: dict[tuple[str, ...], tuple[tuple[int, str], ...]] = {
 MINORS = range(2, 10)  # of Flux 2
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """The versions of one custom resource in one minor release of Flux, and the one that objects are stored in."""
 
     versions: frozenset[str]

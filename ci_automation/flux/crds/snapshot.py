@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct, field
 
 from ci_automation.errors import UsageError
 from ci_automation.flux.crds.versions import CrdVersion
@@ -29,8 +30,7 @@ class InvalidSnapshot(UsageError):
         super().__init__(f"{name}: {reason}")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Managed:
+class Managed(Struct, frozen=True, order=True):
     """One custom resource, with a version in which somebody manages fields of it.
 
     `applied` says whether anybody applies it server-side, in whichever version: an update asks for no old one.
@@ -49,8 +49,7 @@ class Managed:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """Of one cluster: by the name of each CRD, the versions that objects may be stored in (`status.storedVersions`).
 
     `defined` are the versions that its definition has, in their order. `managed` is who manages fields of Flux's

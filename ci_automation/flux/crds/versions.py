@@ -6,8 +6,9 @@ What kustomize wrote is read by those lines alone, in a tenth of the time. Anyth
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.artifact.yaml_events import Unreadable, events
 from ci_automation.errors import UsageError
@@ -49,8 +50,7 @@ class UnreadableCrds(UsageError):
         super().__init__(f"the versions of the components file's custom resources cannot be read: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class CrdVersion:
+class CrdVersion(Struct, frozen=True):
     """One version of a custom resource: whether clients can use it, and whether objects are stored in it."""
 
     name: str
@@ -59,8 +59,7 @@ class CrdVersion:
     deprecated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Crd:
+class Crd(Struct, frozen=True):
     """A custom resource definition: its name (`plural.group`), and its versions in the order of the file."""
 
     name: str

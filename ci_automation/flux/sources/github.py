@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from ci_automation.errors import ReleaseSourceError, UsageError
 from ci_automation.flux.bundle import LIMITS

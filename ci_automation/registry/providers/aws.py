@@ -11,11 +11,13 @@ import binascii
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
+from ci_automation.hiding import Hiding
 from ci_automation.registry.credentials import Credential
 from ci_automation.registry.providers.cloud import FORM, form
 from ci_automation.registry.services import Call
@@ -33,13 +35,14 @@ _STS, _ECR, _CONTAINER = "AWS STS", "ECR", "the credentials of the container"
 _CONTAINER_HOST = "169.254.170.2"
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(Hiding, Struct, frozen=True):
     """What requests to AWS are signed with."""
 
+    hides = ("secret", "session")
+
     access: str
-    secret: str = field(repr=False)
-    session: str = field(default="", repr=False)
+    secret: str
+    session: str = ""
 
 
 def login(cloud: Cloud, registry: re.Match[str]) -> Credential:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
+from msgspec import Struct
+
 from ci_automation.errors import RegistryError, UsageError
+from ci_automation.hiding import Hiding
 from ci_automation.registry.exchange import parsed_json, printable
 from ci_automation.registry.job_token import REQUEST_VARIABLE, URL_VARIABLE, token_call
 from ci_automation.registry.network import Origin, UnsafeAddress
@@ -103,12 +105,13 @@ def https(host: str) -> str:
     return f"https://{host}"
 
 
-@dataclass(frozen=True, slots=True)
-class Cloud:
+class Cloud(Hiding, Struct, frozen=True):
     """One provider, seen from this environment; `where` is there for tests, whose services are on loopback."""
 
+    hides = ("environment",)
+
     provider: Provider
-    environment: Mapping[str, str] = field(repr=False)
+    environment: Mapping[str, str]
     exchange: Exchange
     mask: Mask
     where: Callable[[str], str] = https

@@ -9,9 +9,11 @@ from __future__ import annotations
 import base64
 import json
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.registry.credentials import Credential
 from ci_automation.registry.exchange import parsed_json
@@ -39,8 +41,7 @@ _IMPERSONATION = re.compile(
 _LIFETIME = 3600
 
 
-@dataclass(frozen=True, slots=True)
-class Federation:
+class Federation(Struct, frozen=True):
     """A pool that knows tokens of others, and the service account to become, if any."""
 
     audience: str

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct
+
 from ci_automation.errors import Error, SigningError, UsageError
+from ci_automation.hiding import Hiding
 from ci_automation.registry.network import Network
 from ci_automation.signing.keys import services
 from ci_automation.waiting import TOLD_AFTER, Overdue, watched
@@ -25,8 +27,7 @@ _CODE = re.compile(r"[A-Za-z0-9_.]{1,64}")
 _SILENT = logging.NullHandler()  # without one, Python prints what a library logs as a warning
 
 
-@dataclass(frozen=True, slots=True)
-class _Service:
+class _Service(Struct, frozen=True):
     """One kind of service: how its keys are written, what to look at when it says no, and how one is opened."""
 
     name: str
@@ -73,9 +74,10 @@ class KmsKeyUnsuitable(SigningError):
         super().__init__(f"the key {location} of {service.name} cannot be used: {reason}")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class KmsKey:
+class KmsKey(Hiding, Struct, frozen=True):
     """A private key that a service keeps and signs with."""
+
+    hides = ("public", "_service", "_sign", "_watch")
 
     location: str
     public: PublicKey
@@ -95,9 +97,6 @@ class KmsKey:
         if not accepted:  # an alias was moved, or a key rotated: no cluster would accept it
             raise KmsFailed(self._service, self.location, "its signature is not by the key that it showed before")
         return signature
-
-    def __repr__(self) -> str:
-        return f"KmsKey({self.location})"
 
 
 def is_kms(location: str) -> bool:

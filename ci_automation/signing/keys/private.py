@@ -6,10 +6,12 @@ import base64
 import hashlib
 import json
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec import Struct
+
 from ci_automation.errors import SigningError
+from ci_automation.hiding import Hiding
 from ci_automation.signing.keys.public import KeyUnreadable, PublicKey, UnsupportedKey
 
 if TYPE_CHECKING:
@@ -41,9 +43,10 @@ class WrongPassword(SigningError):
         )
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SigningKey:
+class SigningKey(Hiding, Struct, frozen=True):
     """The private half of a key pair. It never prints itself."""
+
+    hides = ("key",)
 
     key: AnyPrivateKey
 
@@ -97,9 +100,6 @@ class SigningKey:
             case rsa.RSAPrivateKey():
                 return self.key.sign(message, PKCS1v15(), SHA256())
         return self.key.sign(message)
-
-    def __repr__(self) -> str:
-        return "SigningKey(...)"
 
 
 def _password_for(data: bytes, password: str | None, where: str) -> bytes | None:

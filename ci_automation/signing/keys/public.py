@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import SigningError
@@ -62,8 +63,7 @@ class UnsupportedKey(SigningError):
         super().__init__(f"the key {where} is none of {kinds}")
 
 
-@dataclass(frozen=True, slots=True)
-class PublicKey:
+class PublicKey(Struct, frozen=True):
     """The half of a key pair that clusters verify with."""
 
     key: AnyPublicKey

@@ -6,9 +6,10 @@ A signature without a bundle (cosign's `.sig` manifests, `--output-signature` fi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import VerificationFailed
@@ -35,8 +36,7 @@ class Rejected(VerificationFailed):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class Certified:
+class Certified(Struct, frozen=True):
     """What somebody signed with a certificate of a Sigstore instance; whether they are trusted is judged elsewhere."""
 
     identity: Identity

@@ -6,7 +6,6 @@ JSON, so it is sent from here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar
 
@@ -71,8 +70,7 @@ class UnsafeService(SigningError):
         super().__init__(f"the address of {what} is refused: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange(services.Exchange):
+class Exchange(services.Exchange, frozen=True):
     """Whoever sends calls to the services of a Sigstore: over TLS alone, but for this machine."""
 
     def ask(self, call: Call, failed: type[ServiceFailed]) -> Answer:  # type: ignore[override]  # one kind of error

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from ci_automation.errors import SigningError
+from ci_automation.hiding import Hiding
 from ci_automation.registry.exchange import parsed_json
 from ci_automation.signing.sigstore.certified import Rejected, certificate_of_pem, identity_of
 from ci_automation.signing.sigstore.exchange import JSON, Call, FulcioFailed, require_done
@@ -44,11 +46,12 @@ class OtherIdentity(SigningError):
         super().__init__(f"the certificate is for {found}, and the token was for {expected}")
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(Hiding, Struct, frozen=True):
     """A key that lives for minutes, and Fulcio's word on whose it is; `chain` is PEM."""
 
-    key: EllipticCurvePrivateKey = field(repr=False)
+    hides = ("key",)
+
+    key: EllipticCurvePrivateKey
     certificate: x509.Certificate
     chain: str
     identity: Identity

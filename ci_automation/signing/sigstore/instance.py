@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from ci_automation.errors import SigningError
 from ci_automation.signing.bundle import Envelope
@@ -48,8 +49,7 @@ class NoSigningServices(SigningError):
         super().__init__(f"no services to sign with are known for {where}: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class Services(Struct, frozen=True):
     """Where an instance's services are: Fulcio, the log's entries, and authorities for timestamps."""
 
     fulcio: str

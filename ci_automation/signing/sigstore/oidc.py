@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from ci_automation.errors import SigningError
+from ci_automation.hiding import Hiding
 from ci_automation.registry.exchange import parsed_json
 from ci_automation.registry.job_token import REQUEST_VARIABLE, URL_VARIABLE, token_call
 from ci_automation.registry.network import Network
@@ -75,11 +77,12 @@ class TokenExpired(SigningError):
         super().__init__(f"the identity token in {TOKEN_VARIABLE} expired at {when:%Y-%m-%d %H:%M} UTC")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Hiding, Struct, frozen=True):
     """An identity token, whom Fulcio's certificate will name for it, and when it expires."""
 
-    text: str = field(repr=False)
+    hides = ("text",)
+
+    text: str
     identity: Identity
     expires: float
 
@@ -120,8 +123,7 @@ class Tokens(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class HandedToken:
+class HandedToken(Struct, frozen=True):
     """The one token that the environment has."""
 
     held: Token

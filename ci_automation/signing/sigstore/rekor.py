@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
@@ -22,8 +23,7 @@ class UnreadableEntry(ValueError):
     """Something is not an entry of the log; the text is the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(Struct, frozen=True):
     """What the log signs when it takes something in, and its promise (the SignedEntryTimestamp), in base64."""
 
     body: str

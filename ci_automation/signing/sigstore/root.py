@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from msgspec import Struct, field
+
+from ci_automation.hiding import Hiding
 from ci_automation.registry.network import Network
 from ci_automation.signing.sigstore import certified
 from ci_automation.signing.sigstore.certified import Certified, Rejected
@@ -20,15 +22,16 @@ if TYPE_CHECKING:
     from ci_automation.signing.sigstore.instance import Instance, Services
 
 
-@dataclass(frozen=True, slots=True)
-class TrustRoot:
+class TrustRoot(Hiding, Struct, frozen=True):
     """A Sigstore instance: the public one, or another that a file describes. Nothing is loaded before it is used."""
 
+    hides = ("content", "network")
+
     where: str
-    content: bytes | None = field(default=None, repr=False)  # None: the public instance
+    content: bytes | None = None  # None: the public instance
     offline: bool = False
     folder: Path = Path()  # where the public instance's roots are kept
-    network: Network = field(default_factory=Network, repr=False)
+    network: Network = field(default_factory=Network)
 
     @classmethod
     def public(cls, *, offline: bool = False, environment: Mapping[str, str] = os.environ) -> Self:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
 
 from ci_automation.errors import UsageError
 
@@ -57,8 +58,7 @@ def roots_in(content: bytes, where: str) -> tuple[dict[str, Any], bool]:
     raise TrustConfigUnreadable(where, "it is neither a client trust configuration nor a trusted root")
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """When something was in service."""
 
     start: datetime

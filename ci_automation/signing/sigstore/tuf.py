@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from ci_automation.errors import SigningError
+from ci_automation.hiding import Hiding
 from ci_automation.signing.sigstore.exchange import Call, Exchange, ServiceFailed
 
 if TYPE_CHECKING:
@@ -46,11 +49,12 @@ class TrustRootUnavailable(SigningError):
         super().__init__(f"Sigstore's trust root could not be fetched: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(Hiding, Struct, frozen=True):
     """A TUF repository and where what came from it is kept; `root` is the one that the program was shipped with."""
 
-    root: bytes = field(repr=False)
+    hides = ("root",)
+
+    root: bytes
     folder: Path
     exchange: Exchange
     url: str = PUBLIC_TUF

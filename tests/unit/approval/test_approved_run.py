@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.approval.approved_run import RunFacts, judge_run
 from ci_automation.approval.desk import Granted, NotCounted

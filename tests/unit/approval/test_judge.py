@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.approval.desk import Granted, NotCounted
 from ci_automation.approval.judge import claimed, judge, merge_of, witnesses

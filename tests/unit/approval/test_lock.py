@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ci_automation.approval.lock import LOCK_FILE, Entry, InvalidLock, Lock
 from ci_automation.approval.request import Request
@@ -227,7 +227,8 @@ tags = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,8}", fullmatch=True)
 digests = st.binary(max_size=2).map(Digest.of)
 versions = st.builds("v{}.{}.{}".format, *[st.integers(0, 99)] * 3).map(Version.parse)
 addresses = st.builds("oci://ghcr.io/acme/{}:{}".format, st.sampled_from("abc"), tags).map(Reference.parse)
-entries = st.builds(Entry, st.builds(Request, addresses, versions, digests, digests), st.integers(1, 9999))
+requests = st.tuples(addresses, versions, digests, digests).map(lambda given: Request(*given))
+entries = st.tuples(requests, st.integers(1, 9999)).map(lambda given: Entry(*given))
 
 
 @given(st.lists(entries, min_size=1, max_size=6))

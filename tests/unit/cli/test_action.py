@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import io
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.actions.commands import Log
 from ci_automation.actions.job import Job

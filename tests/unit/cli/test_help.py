@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import click
@@ -106,7 +105,7 @@ def test_each_command_speaks_to_people_and_to_programs(name: str) -> None:
 @pytest.mark.parametrize("name", ["render", "init", "check", "plan", "update"])
 def test_every_flag_of_flux_install_is_there_by_its_own_name(name: str) -> None:
     names = {option for parameter in ALL[name].params for option in parameter.opts}
-    flags = {f"--{field.name.replace('_', '-')}" for field in fields(Options)}
+    flags = {f"--{name.replace('_', '-')}" for name in Options.__struct_fields__}
     assert flags | {"--components-extra", "--registry-creds"} <= names
 
 

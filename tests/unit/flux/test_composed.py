@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.archive import read_archive
 from ci_automation.artifact.digest import Digest

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ci_automation.flux.changes.model import Change, ChangeClass, ChangeKind, ObjectId, Severity, fingerprint
 from ci_automation.flux.hazard import Certainty, Hazard, Place

@@ -101,7 +101,8 @@ _ARTIFACTS = st.lists(
     unique_by=lambda artifact: artifact.digest,
     max_size=12,
 )
-_WINDOWS = st.builds(Window, st.integers(1, 5), st.none() | st.builds(timedelta, days=st.integers(0, 200)))
+_AGES = st.none() | st.builds(timedelta, days=st.integers(0, 200))
+_WINDOWS = st.tuples(st.integers(1, 5), _AGES).map(lambda given: Window(*given))
 
 
 @given(_ARTIFACTS, _WINDOWS)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.registry.credentials import (
     Anonymous,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -11,6 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.flux.changes.model import Change, ChangeClass, ChangeKind, ObjectId, Severity, fingerprint

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.flux.changes.model import Change, ChangeKind, ObjectId, Severity

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from filelock import FileLock
+from msgspec.structs import replace
 from securesystemslib.signer import CryptoSigner, SSlibKey
 from tuf.api.metadata import (  # type: ignore[attr-defined]  # same
     Metadata,

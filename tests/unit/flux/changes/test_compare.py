@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ci_automation.flux.changes.compare import COMPONENTS, changes, compared
 from ci_automation.flux.changes.model import Change, ChangeClass, ChangeKind, ObjectId, Severity
@@ -346,7 +346,7 @@ def test_long_values_are_cut_for_people_and_whole_in_the_fingerprint() -> None:
 
     assert len(to("a").new) == 120
     assert to("a").fingerprint != to("b").fingerprint
-    assert dataclasses.replace(to("a"), fingerprint="") == dataclasses.replace(to("b"), fingerprint="")
+    assert replace(to("a"), fingerprint="") == replace(to("b"), fingerprint="")
 
 
 @pytest.mark.parametrize(
