@@ -24,8 +24,8 @@ from ci_automation.flows.approved import apply_granted
 from ci_automation.flows.base import read_base
 from ci_automation.flows.observe import observe
 from ci_automation.flows.tend import ApprovalNotCounted, Tended, take_up, tend
-from ci_automation.flux.hazard import in_shell
 from ci_automation.flux.version import Version
+from ci_automation.impact.hazard import in_shell
 from ci_automation.policy.decision import Decision
 from ci_automation.report.account import Account, Standing
 from ci_automation.report.acknowledge import idle_acknowledgements

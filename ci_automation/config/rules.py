@@ -18,7 +18,7 @@ from ci_automation.config.values import (
     Words,
     Zone,
 )
-from ci_automation.flux.changes.model import ChangeClass
+from ci_automation.impact.change import ChangeClass
 from ci_automation.policy.model import Action, MinorStep
 
 

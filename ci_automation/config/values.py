@@ -19,10 +19,10 @@ from msgspec.structs import fields
 from ci_automation.artifact.reference import InvalidReference, Reference
 from ci_automation.config.model import Source, parse_api_url, parse_source
 from ci_automation.errors import UsageError
-from ci_automation.flux.changes.model import ChangeClass
-from ci_automation.flux.kubernetes import KubernetesRange
 from ci_automation.flux.options import COMPONENTS, LOG_LEVELS, Options
 from ci_automation.flux.version import Version
+from ci_automation.impact.change import ChangeClass
+from ci_automation.impact.kubernetes import KubernetesRange
 from ci_automation.policy.freeze import Freeze, time_zone
 from ci_automation.policy.model import NOT_CHECKED, Acknowledgement, InvalidDuration, duration
 from ci_automation.policy.patterns import require_anchored, require_re2

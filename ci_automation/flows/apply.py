@@ -19,7 +19,7 @@ from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
 from ci_automation.flows.step import Wanted, render_step
 from ci_automation.flows.update import Outcome
-from ci_automation.flux.hazard import Certainty
+from ci_automation.impact.hazard import Certainty
 from ci_automation.overlay.compare import GATE as OVERLAY
 from ci_automation.policy.decision import Decision
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.publication.placement import Placement
     from ci_automation.flows.step import Rendered
-    from ci_automation.flux.hazard import Hazard
+    from ci_automation.impact.hazard import Hazard
     from ci_automation.policy.plan import Plan, PlannedStep
 
 

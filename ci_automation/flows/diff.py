@@ -12,15 +12,15 @@ from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_file, read_folder
 from ci_automation.flows.render import render_release
 from ci_automation.flows.verify import pull
-from ci_automation.flux.changes.compare import changes
-from ci_automation.flux.changes.files import overlay_changes
-from ci_automation.flux.compatibility import GATE as COMPATIBILITY
-from ci_automation.flux.compatibility import fit
-from ci_automation.flux.crds.guard import guard
-from ci_automation.flux.hazard import Certainty, Hazard
 from ci_automation.flux.pins import unpin
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import recover
+from ci_automation.impact.checks.compatibility import GATE as COMPATIBILITY
+from ci_automation.impact.checks.compatibility import fit
+from ci_automation.impact.checks.crds.guard import guard
+from ci_automation.impact.compare import changes
+from ci_automation.impact.files import overlay_changes
+from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.overlay.compare import GATE as OVERLAY
 from ci_automation.overlay.preflight import Preflight, preflight
 from ci_automation.report.findings import Findings
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
-    from ci_automation.flux.crds.clusters import Clusters
-    from ci_automation.flux.kubernetes import KubernetesRange
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
+    from ci_automation.impact.checks.crds.clusters import Clusters
+    from ci_automation.impact.kubernetes import KubernetesRange
     from ci_automation.overlay.port import Kustomize
 
 _MAX_BYTES = 50 << 20

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import PolicyRefused, RegistryError, VerificationFailed
-from ci_automation.flux.hazard import Certainty, Hazard, in_shell
 from ci_automation.flux.options import Options
 from ci_automation.flux.pins import image_names, pin
+from ci_automation.impact.hazard import Certainty, Hazard, in_shell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flux.hazard import Hazard
     from ci_automation.flux.version import Version
+    from ci_automation.impact.hazard import Hazard
 
 _SHOWN = 5
 

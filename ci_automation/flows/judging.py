@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from ci_automation.artifact.tree import Tree
 from ci_automation.flows.images import missing_images
-from ci_automation.flux.changes.compare import changes
-from ci_automation.flux.changes.files import overlay_changes
-from ci_automation.flux.compatibility import compatibility, fit
-from ci_automation.flux.crds.guard import guard
 from ci_automation.flux.inventory import inventory
 from ci_automation.flux.options import Options
+from ci_automation.impact.checks.compatibility import compatibility, fit
+from ci_automation.impact.checks.crds.guard import guard
+from ci_automation.impact.compare import changes
+from ci_automation.impact.files import overlay_changes
 from ci_automation.overlay.preflight import preflight
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision, Verdict
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from ci_automation.flows.contents import Contents
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flux.changes.model import Change
-    from ci_automation.flux.hazard import Hazard
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
+    from ci_automation.impact.change import Change
+    from ci_automation.impact.hazard import Hazard
 
 _OF_TWO = frozenset({"removal", "proof", "options", "files", "edits"})  # gates that compare with what was there before
 

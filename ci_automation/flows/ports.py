@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ci_automation.flux.crds.clusters import Clusters
 from ci_automation.hiding import Hiding
+from ci_automation.impact.checks.crds.clusters import Clusters
 from ci_automation.policy.model import Policy, SignatureFormat
 from ci_automation.signing.trust import NOBODY_NAMED
 

@@ -31,7 +31,7 @@ from ci_automation.flows.publication.publish import (
 )
 from ci_automation.flows.publication.recording import record_rollback
 from ci_automation.flux.artifact import immutable_tag
-from ci_automation.flux.hazard import Certainty, Hazard
+from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.gates import Situation

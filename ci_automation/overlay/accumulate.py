@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.yaml_events import Unreadable
-from ci_automation.flux.hazard import Place
+from ci_automation.impact.hazard import Place
 from ci_automation.overlay.kustomization_file import joined, kustomization_file, read, text_of
 from ci_automation.overlay.objects import Id, Object, objects
 from ci_automation.overlay.resource import Accumulated, Problem, Resource

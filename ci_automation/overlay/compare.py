@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.flux.changes.model import fingerprint
-from ci_automation.flux.hazard import Certainty, Hazard
+from ci_automation.impact.change import fingerprint
+from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.overlay.shift import shift
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ci_automation.flux.changes.model import ObjectId
+    from ci_automation.impact.change import ObjectId
     from ci_automation.overlay.effort import Effort
     from ci_automation.overlay.resource import Accumulated, Effect, Hit
     from ci_automation.overlay.shift import Shift

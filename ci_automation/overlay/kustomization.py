@@ -12,7 +12,7 @@ from ci_automation.overlay.reading import text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_automation.flux.hazard import Place
+    from ci_automation.impact.hazard import Place
 
 # kustomize clones and downloads what looks like this (`NewRepoSpecFromURL`), Flux's OCI addresses it does not know.
 _REMOTE = re.compile(r"(?:git::|[a-z][a-z0-9+.-]*://|[^/@\s]+@[^/:\s]+[:/]|github\.com[:/])", re.IGNORECASE)

@@ -12,7 +12,7 @@ import posixpath
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.yaml_events import Unreadable
-from ci_automation.flux.hazard import Place
+from ci_automation.impact.hazard import Place
 from ci_automation.overlay.effort import to_read
 from ci_automation.overlay.kustomization import (
     Generated,

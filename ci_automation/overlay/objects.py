@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 
 from ci_automation.artifact.yaml_events import Unreadable
-from ci_automation.flux.changes.model import ObjectId
-from ci_automation.flux.hazard import Place
 from ci_automation.hiding import Hiding
+from ci_automation.impact.change import ObjectId
+from ci_automation.impact.hazard import Place
 from ci_automation.overlay.effort import to_read, to_skim
 from ci_automation.overlay.reading import child, line_of, nodes, plain, repeated, text
 

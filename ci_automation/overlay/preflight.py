@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.flux.changes.model import fingerprint
-from ci_automation.flux.changes.objects import read_objects
-from ci_automation.flux.changes.reading import UnreadableObjects
-from ci_automation.flux.hazard import Certainty, Hazard, Place, in_shell
 from ci_automation.flux.inventory import inventory
+from ci_automation.impact.change import fingerprint
+from ci_automation.impact.hazard import Certainty, Hazard, Place, in_shell
+from ci_automation.impact.objects import read_objects
+from ci_automation.impact.reading import UnreadableObjects
 from ci_automation.overlay.compare import GATE, lost_targets
 from ci_automation.overlay.effort import MAX_STEPS, Effort, TooMuch
 from ci_automation.overlay.entries import ROOT, entries, entry, folders
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ci_automation.artifact.tree import Tree
-    from ci_automation.flux.changes.model import ObjectId
+    from ci_automation.impact.change import ObjectId
     from ci_automation.overlay.entries import Entry
     from ci_automation.overlay.port import Kustomize
     from ci_automation.overlay.resource import Problem

@@ -13,8 +13,8 @@ from ci_automation.overlay.objects import texts
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ci_automation.flux.changes.model import ObjectId
-    from ci_automation.flux.hazard import Place
+    from ci_automation.impact.change import ObjectId
+    from ci_automation.impact.hazard import Place
     from ci_automation.overlay.effort import Effort
     from ci_automation.overlay.kustomization import Reference, Rule
     from ci_automation.overlay.objects import Id, Object

@@ -29,7 +29,7 @@ from ci_automation.overlay.resource import Accumulated, Effect, Hit, Problem, Re
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ci_automation.flux.hazard import Place
+    from ci_automation.impact.hazard import Place
     from ci_automation.overlay.effort import Effort
     from ci_automation.overlay.kustomization import Image, Kustomization, Named, Patch, Replacement, Rule, Selector
     from ci_automation.overlay.patching import Parsed

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.flux.changes.model import ChangeClass
-from ci_automation.flux.hazard import Certainty
 from ci_automation.flux.proof import Proof
+from ci_automation.impact.change import ChangeClass
+from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import NOT_CHECKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ci_automation.flux.changes.model import Change
-    from ci_automation.flux.hazard import Hazard
+    from ci_automation.impact.change import Change
+    from ci_automation.impact.hazard import Hazard
     from ci_automation.policy.gates import Situation
     from ci_automation.policy.model import Acknowledgement
 

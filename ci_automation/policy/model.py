@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from ci_automation.errors import UsageError
-from ci_automation.flux.changes.model import ChangeClass
 from ci_automation.flux.version import Step
+from ci_automation.impact.change import ChangeClass
 from ci_automation.policy.ranges import Range
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from msgspec import Struct
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import UsageError
-from ci_automation.flux.changes.model import Change
-from ci_automation.flux.hazard import Hazard
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
+from ci_automation.impact.change import Change
+from ci_automation.impact.hazard import Hazard
 from ci_automation.policy.decision import Decision, Verdict
 
 if TYPE_CHECKING:

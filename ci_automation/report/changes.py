@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.flux.changes.model import Severity
 from ci_automation.flux.proof import Proof
+from ci_automation.impact.change import Severity
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.report.acknowledge import acknowledging
 from ci_automation.report.findings import CRD, Findings
@@ -19,8 +19,8 @@ from ci_automation.report.text import Table, plain_text, shortened
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ci_automation.flux.changes.model import Change
-    from ci_automation.flux.hazard import Hazard
+    from ci_automation.impact.change import Change
+    from ci_automation.impact.hazard import Hazard
     from ci_automation.policy.plan import PlannedStep
 
 DELETES = "deletes"  # a word that has a colour of its own on a terminal

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.flux.changes.model import Severity
-from ci_automation.flux.hazard import Certainty
+from ci_automation.impact.change import Severity
+from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.decision import Decision
 from ci_automation.report.acknowledge import acknowledging
 from ci_automation.report.changes import ALL_NEW, NOTHING, WITH_ALL, meaning, words
@@ -19,8 +19,8 @@ from ci_automation.report.quote import inline, one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ci_automation.flux.changes.model import Change
-    from ci_automation.flux.hazard import Hazard
+    from ci_automation.impact.change import Change
+    from ci_automation.impact.hazard import Hazard
 
 _MAX_CELL, _MAX_SENTENCE, _MAX_REMEDY = 120, 300, 600
 _GRAVE = {Severity.DANGER, Severity.WARNING, Certainty.CERTAIN, Certainty.POSSIBLE, Decision.REFUSED, Decision.APPROVAL}

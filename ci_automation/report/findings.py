@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
-from ci_automation.flux.changes.model import ChangeClass, Severity
-from ci_automation.flux.hazard import Certainty
+from ci_automation.impact.change import ChangeClass, Severity
+from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.decision import Decision, decide
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ci_automation.flux.changes.model import Change
-    from ci_automation.flux.hazard import Hazard
+    from ci_automation.impact.change import Change
+    from ci_automation.impact.hazard import Hazard
     from ci_automation.policy.decision import Verdict
     from ci_automation.policy.plan import PlannedStep
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.flux.hazard import Certainty
 from ci_automation.flux.proof import Proof
+from ci_automation.impact.hazard import Certainty
 from ci_automation.report.changes_markdown import gates_markdown, markdown_sections
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, folded, table

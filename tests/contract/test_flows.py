@@ -32,13 +32,13 @@ from ci_automation.flows.rendering.proof import UnprovenRendering
 from ci_automation.flows.update import update
 from ci_automation.flows.verify import pull, verify
 from ci_automation.flux.artifact import immutable_tag
-from ci_automation.flux.changes.model import ChangeClass
-from ci_automation.flux.hazard import Certainty, Hazard
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool
 from ci_automation.flux.release import ReleaseNotFound
 from ci_automation.flux.version import Step, Version
+from ci_automation.impact.change import ChangeClass
+from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import Action, MinorStep, Policy, SignatureFormat
 from ci_automation.signing.signer import KeySigner

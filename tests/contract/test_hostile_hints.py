@@ -20,11 +20,11 @@ from ci_automation.flows.images import missing_images
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import accept_both, observe
 from ci_automation.flows.publication.publish import IdentityChange
-from ci_automation.flux.crds.remedies import migrate_files
-from ci_automation.flux.crds.versions import crds
-from ci_automation.flux.hazard import in_shell
 from ci_automation.flux.options import Options
 from ci_automation.flux.version import Version
+from ci_automation.impact.checks.crds.remedies import migrate_files
+from ci_automation.impact.checks.crds.versions import crds
+from ci_automation.impact.hazard import in_shell
 from ci_automation.overlay.preflight import preflight
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import Hold
@@ -41,7 +41,7 @@ from ci_automation.signing.signer import LateSigner
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
 from ci_automation.signing.verify import ForeignSignature
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent
-from tests.unit.flux.crds.definitions import components
+from tests.unit.impact.crds.definitions import components
 from tests.unit.overlay.trees import CHANGED, failing, tree
 
 if TYPE_CHECKING:

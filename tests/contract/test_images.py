@@ -18,11 +18,11 @@ from ci_automation.cli.target import targets
 from ci_automation.flows.images import missing_images
 from ci_automation.flows.ports import Ports
 from ci_automation.flux.bundle import Bundle
-from ci_automation.flux.hazard import Certainty
 from ci_automation.flux.options import Options
 from ci_automation.flux.pins import image_names, pin
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
+from ci_automation.impact.hazard import Certainty
 from ci_automation.registry.credentials import Anonymous
 from ci_automation.registry.images import ImageRegistries, InvalidImage, parse_image
 from ci_automation.registry.network import Network

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.tree import File, Tree
 from ci_automation.flows.images import NobodyToAsk
 from ci_automation.flows.init import FirstRefused, init
-from ci_automation.flux.hazard import Certainty
+from ci_automation.impact.hazard import Certainty
 from ci_automation.overlay.port import BuildFailed
 from ci_automation.policy.model import NOT_CHECKED, Acknowledgement, Policy
 from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent

@@ -24,8 +24,8 @@ from ci_automation.flows.publication.holds import Keeping
 from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.publication.publish import ClusterWouldRefuse, NoSigner
 from ci_automation.flows.update import update
-from ci_automation.flux.crds.clusters import Clusters
-from ci_automation.flux.kubernetes import KubernetesRange
+from ci_automation.impact.checks.crds.clusters import Clusters
+from ci_automation.impact.kubernetes import KubernetesRange
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import Hold
 from ci_automation.policy.model import STEPS, Acknowledgement, Action, Policy

@@ -37,9 +37,9 @@ from ci_automation.flows.publication.records import ImmutableTagMoved
 from ci_automation.flows.rollback import NotBack, RollbackRefused, Wish, propose, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flux.artifact import immutable_tag
-from ci_automation.flux.changes.model import Change, ChangeKind, ObjectId, Severity
-from ci_automation.flux.hazard import Certainty, Hazard
 from ci_automation.flux.version import InvalidVersion, Version
+from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity
+from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import STEPS, Acknowledgement, Action, Policy, SignatureFormat
 from ci_automation.signing.signer import KeySigner

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.flux.changes.model import ChangeClass, ObjectId, Severity
+from ci_automation.impact.change import ChangeClass, ObjectId, Severity
 from ci_automation.report.findings import COUNTED
 from tests.e2e.desk import CHANNEL, TRUSTED, write_tree
 from tests.fakes.world import OVERLAY, key_pem

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from ci_automation.flux import compatibility
+from ci_automation.impact.checks import compatibility
 from tests.e2e.desk import SIGNED
 from tests.fakes.world import signing_key
 from tests.unit.docs.test_docs import configurations

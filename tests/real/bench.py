@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from ci_automation.flux.changes.compare import changes  # noqa: E402  # needs the path
 from ci_automation.flux.options import Options  # noqa: E402  # needs the path
 from ci_automation.flux.render import render  # noqa: E402  # needs the path
 from ci_automation.flux.sources.directory import DirectorySource  # noqa: E402  # needs the path
+from ci_automation.impact.compare import changes  # noqa: E402  # needs the path
 from tests.real import registries  # noqa: E402  # needs the path
 from tests.real.peers import peer  # noqa: E402  # needs the path
 from tests.real.pipeline import PASSWORD, KeyPair  # noqa: E402  # needs the path

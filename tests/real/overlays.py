@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
 from ci_automation.flows.kustomize import Confined
-from ci_automation.flux.hazard import Certainty
+from ci_automation.impact.hazard import Certainty
 from ci_automation.overlay.effort import Effort
 from ci_automation.overlay.entries import entry
 from ci_automation.overlay.objects import objects
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from ci_automation.flux.hazard import Hazard
+    from ci_automation.impact.hazard import Hazard
     from ci_automation.overlay.entries import Entry
 
     Files = Mapping[str, object]

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.flux.bundle import Bundle
-from ci_automation.flux.changes.compare import COMPONENTS as THE_FILE
-from ci_automation.flux.changes.compare import changes, compared
-from ci_automation.flux.changes.model import ChangeClass, ChangeKind
-from ci_automation.flux.changes.objects import Text, read_objects
-from ci_automation.flux.changes.plain import read_plain
-from ci_automation.flux.changes.reading import read
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
+from ci_automation.impact.change import ChangeClass, ChangeKind
+from ci_automation.impact.compare import COMPONENTS as THE_FILE
+from ci_automation.impact.compare import changes, compared
+from ci_automation.impact.objects import Text, read_objects
+from ci_automation.impact.plain import read_plain
+from ci_automation.impact.reading import read
 
 if TYPE_CHECKING:
     from pathlib import Path

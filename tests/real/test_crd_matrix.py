@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.artifact.tree import Tree
-from ci_automation.flux.changes.compare import changes
-from ci_automation.flux.changes.model import ChangeKind
-from ci_automation.flux.crds import versions
-from ci_automation.flux.crds.clusters import Clusters
-from ci_automation.flux.crds.guard import guard
-from ci_automation.flux.crds.remedies import stopovers
-from ci_automation.flux.crds.served import MINORS, Served, served
-from ci_automation.flux.crds.versions import Crd, crds
-from ci_automation.flux.hazard import Certainty
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import render
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
+from ci_automation.impact.change import ChangeKind
+from ci_automation.impact.checks.crds import versions
+from ci_automation.impact.checks.crds.clusters import Clusters
+from ci_automation.impact.checks.crds.guard import guard
+from ci_automation.impact.checks.crds.remedies import stopovers
+from ci_automation.impact.checks.crds.served import MINORS, Served, served
+from ci_automation.impact.checks.crds.versions import Crd, crds
+from ci_automation.impact.compare import changes
+from ci_automation.impact.hazard import Certainty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

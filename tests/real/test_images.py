@@ -15,9 +15,9 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.flows.images import missing_images
 from ci_automation.flows.planning import make_plan
-from ci_automation.flux.hazard import Certainty
 from ci_automation.flux.options import Options
 from ci_automation.flux.pins import image_names, pin, unpin
+from ci_automation.impact.hazard import Certainty
 from ci_automation.registry.credentials import DockerConfig
 from ci_automation.registry.images import ImageRegistries
 from ci_automation.registry.network import Network

@@ -10,7 +10,7 @@ import pytest
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.flows import kustomize as adapter
-from ci_automation.flux.hazard import Certainty
+from ci_automation.impact.hazard import Certainty
 from ci_automation.overlay.effort import MAX_STEPS, Effort
 from ci_automation.overlay.entries import entries
 from ci_automation.overlay.port import BuildFailed

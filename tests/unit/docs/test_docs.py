@@ -11,8 +11,8 @@ from ci_automation.cli import COMMANDS, UNREAD
 from ci_automation.cli.codes import APPROVAL_NEEDED
 from ci_automation.config.load import parse
 from ci_automation.errors import INTERRUPTED, Error
-from ci_automation.flux.changes.model import ChangeClass
-from ci_automation.flux.hazard import Certainty
+from ci_automation.impact.change import ChangeClass
+from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.decision import Decision
 
 ROOT = Path(__file__).parents[3]

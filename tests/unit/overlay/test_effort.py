@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ci_automation.flux.hazard import Certainty
+from ci_automation.impact.hazard import Certainty
 from ci_automation.overlay import effort
 from ci_automation.overlay.effort import MAX_STEPS, Effort, TooMuch, size
 from ci_automation.overlay.preflight import Preflight

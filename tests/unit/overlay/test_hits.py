@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ci_automation.flux.hazard import Place
+from ci_automation.impact.hazard import Place
 from ci_automation.overlay.hits import (
     Subject,
     containers,

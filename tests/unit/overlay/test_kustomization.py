@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_automation.artifact.yaml_events import Unreadable
-from ci_automation.flux.hazard import Place
+from ci_automation.impact.hazard import Place
 from ci_automation.overlay.effort import Effort
 from ci_automation.overlay.kustomization import Reference, Selector
 from ci_automation.overlay.kustomization_file import joined, kustomization_file, read

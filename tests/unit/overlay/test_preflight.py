@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.artifact.tree import Tree
-from ci_automation.flux.hazard import Certainty
+from ci_automation.impact.hazard import Certainty
 from ci_automation.overlay.port import BuildFailed, KustomizeUnusable
 from ci_automation.overlay.preflight import Preflight, preflight
 from tests.unit.overlay.trees import CHANGED, COMPONENTS, MAP, PATH, Builder, check, failing, overlay, tree

@@ -1,0 +1,1 @@
+"""The checks that look for hazards in a step."""

@@ -1,0 +1,173 @@
+"""What another definition of a custom resource changes: its versions, and what each of them takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ci_automation.impact.change import ChangeKind, Severity
+from ci_automation.impact.schema import schema_changes, text
+from ci_automation.impact.values import MISSING, Pair, at, by_key, canonical, items, listed, other, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ci_automation.impact.change import Change, ObjectId
+
+_COMMON = frozenset({"metadata"})
+
+
+def crd_changes(id: ObjectId, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:  # noqa: A002
+    """Yield what changes in a definition that is there before and after, all but its metadata.
+
+    Blocks that are equal in both may be left out of both. Texts without effect become one change for each version.
+    """
+    pair = Pair(id, {**old, **dict.fromkeys(_COMMON)}, {**new, **dict.fromkeys(_COMMON)})
+    yield from by_key(pair, {"spec": _spec})
+
+
+def _spec(pair: Pair) -> Iterator[Change]:
+    yield from by_key(
+        pair,
+        {
+            "group": _identity,
+            "names": _names,
+            "preserveUnknownFields": _unknown_fields,
+            "scope": _identity,
+            "versions": _versions,
+        },
+    )
+
+
+def _names(pair: Pair) -> Iterator[Change]:
+    yield from by_key(
+        pair, {"categories": _shorthand, "kind": _identity, "plural": _identity, "shortNames": _shorthand}
+    )
+
+
+def _shorthand(pair: Pair) -> Iterator[Change]:
+    """Yield another way for people to find the objects, which nothing else knows them by."""
+    now = listed([str(name) for name in items(pair.new)]) or "nothing"
+    yield text(pair, f"is found by kubectl under other {pair.path.rpartition('.')[2]}: {now}")
+
+
+def _identity(pair: Pair) -> Iterator[Change]:
+    said = f"has another {pair.path}, {shown(pair.new)} instead of {shown(pair.old)}: clusters refuse that"
+    yield pair.change(ChangeKind.OTHER, Severity.DANGER, said)
+
+
+def _unknown_fields(pair: Pair) -> Iterator[Change]:
+    if pair.new is True:
+        yield pair.change(ChangeKind.VALIDATION_LOOSENED, Severity.NOTICE, "keeps fields that its schema does not have")
+    elif pair.old is True:
+        said = "drops fields that its schema does not have"
+        yield pair.change(ChangeKind.VALIDATION_TIGHTENED, Severity.WARNING, said)
+
+
+def _versions(pair: Pair) -> Iterator[Change]:
+    """Yield the changes of the list of versions; one that does not tell them by their names is a change as a whole."""
+    old, new = _by_name(pair.old), _by_name(pair.new)
+    if old is None or new is None:
+        yield from other(pair)
+        return
+    moved = tuple(_storage(pair, old, new))
+    yield from moved
+    for name in dict.fromkeys((*new, *old)):
+        side = Pair(pair.id, old.get(name, MISSING), new.get(name, MISSING), name)
+        if side.differs:
+            yield from _version(side, moved=bool(moved))
+    if [name for name in old if name in new] != [name for name in new if name in old]:
+        yield text(pair, "has its versions in another order")
+
+
+def _by_name(versions: Any) -> dict[str, Any] | None:  # noqa: ANN401 - a value of YAML
+    """Return the versions by their names, and by its value what stands in the place of one that is left out."""
+    found: dict[str, Any] = {}
+    for version in items(versions):
+        name = at(version, "name")
+        key = name if isinstance(name, str) else canonical(version)
+        if key in found:
+            return None
+        found[key] = version
+    return found if isinstance(versions, list) else None
+
+
+def _storage(pair: Pair, old: dict[str, Any], new: dict[str, Any]) -> Iterator[Change]:
+    before, after = ([name for name, it in side.items() if at(it, "storage") is True] for side in (old, new))
+    if len(before) == len(after) == 1 and before != after:
+        place = Pair(pair.id, before[0], after[0], pair.path)
+        said = f"stores objects as {shown(after[0])} instead of {shown(before[0])}"
+        yield place.change(ChangeKind.STORAGE_MOVED, Severity.NOTICE, said)
+
+
+def _version(side: Pair, *, moved: bool) -> Iterator[Change]:
+    if side.old is MISSING:
+        served = "" if at(side.new, "served") is True else ", which is not served"
+        yield side.change(ChangeKind.VERSION_ADDED, Severity.INFO, f"has a new version {side.path}{served}")
+    elif side.new is MISSING:
+        said = f"has no version {side.path} any more: what uses it is refused"
+        yield side.change(ChangeKind.VERSION_REMOVED, Severity.DANGER, said)
+    else:
+        if moved:
+            old, new = ({**it, "storage": None} if isinstance(it, dict) else it for it in (side.old, side.new))
+            side = Pair(side.id, old, new, side.path)
+        texts: list[Change] = []
+        for change in by_key(side, _VERSION_RULES):
+            if change.kind is ChangeKind.TEXT:
+                texts.append(change)
+            else:
+                yield change
+        yield from _together(side, texts)
+
+
+def _together(side: Pair, texts: list[Change]) -> Iterator[Change]:
+    """Yield one change for all texts of a version, known by each of them."""
+    if len(texts) > 1:
+        place = Pair(side.id, "", "", side.path)
+        said = f"has {len(texts)} texts of {side.path} changed, without effect: {listed([it.path for it in texts], 2)}"
+        yield place.change(ChangeKind.TEXT, Severity.INFO, said, *(it.fingerprint for it in texts))
+    else:
+        yield from texts
+
+
+def _served(side: Pair) -> Iterator[Change]:
+    version = side.path.rpartition(".")[0]
+    if side.new is False:
+        said = f"does not serve {version} any more: what uses it is refused"
+        yield side.change(ChangeKind.VERSION_NOT_SERVED, Severity.DANGER, said)
+    elif side.new is True:
+        yield side.change(ChangeKind.VERSION_ADDED, Severity.INFO, f"serves {version} again")
+
+
+def _deprecated(side: Pair) -> Iterator[Change]:
+    version = side.path.rpartition(".")[0]
+    if side.new is True:
+        yield side.change(ChangeKind.VERSION_DEPRECATED, Severity.NOTICE, f"calls {version} deprecated now")
+    elif side.old is True:
+        yield side.change(ChangeKind.VERSION_DEPRECATED, Severity.INFO, f"does not call {version} deprecated any more")
+
+
+def _warning(side: Pair) -> Iterator[Change]:
+    yield text(side, f"has another {side.path}")
+
+
+def _columns(side: Pair) -> Iterator[Change]:
+    names = [str(at(column, "name")) for column in items(side.new)]
+    said = f"is listed with other columns in {side.path.rpartition('.')[0]}: {listed(names) or 'none'}"
+    yield side.change(ChangeKind.PRINTER_COLUMNS, Severity.INFO, said)
+
+
+def _schema(side: Pair) -> Iterator[Change]:
+    yield from by_key(side, {"openAPIV3Schema": _open_api})
+
+
+def _open_api(side: Pair) -> Iterator[Change]:
+    yield from schema_changes(Pair(side.id, side.old, side.new, side.path.removesuffix(".schema.openAPIV3Schema")))
+
+
+_VERSION_RULES = {
+    "additionalPrinterColumns": _columns,
+    "deprecated": _deprecated,
+    "deprecationWarning": _warning,
+    "schema": _schema,
+    "served": _served,
+}

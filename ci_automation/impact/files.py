@@ -1,0 +1,147 @@
+"""What changes in the files of a team beside the components: objects like those of the components, other files as such.
+
+Files of objects are compared together, so that an object may move from one file to another. A kustomization, and every
+file that one of them refers to otherwise than as a resource, is no file of objects, though a patch looks like one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import PurePosixPath
+from posixpath import normpath
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ci_automation.artifact.gojson import same_to_go
+from ci_automation.impact.change import ChangeKind, ObjectId, Severity
+from ci_automation.impact.compare import first, header_changes, object_changes, ordered, together
+from ci_automation.impact.layout import rewritten
+from ci_automation.impact.objects import Entry, Text, entries, is_called_list
+from ci_automation.impact.reading import UnreadableObjects, read
+from ci_automation.impact.values import FILE, MISSING, Pair, mapping, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ci_automation.artifact.tree import File, Tree
+    from ci_automation.impact.change import Change
+
+OVERLAY = ObjectId("", FILE, "", "the overlay")
+_SUFFIXES = frozenset({".yaml", ".yml"})
+_KUSTOMIZATIONS = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
+_RESOURCES = frozenset({"resources", "bases", "components", "crds"})
+
+
+class _Objects(Struct, frozen=True):
+    """A file that holds objects and nothing else."""
+
+    path: str
+    text: str
+    parts: Text
+    entries: tuple[Entry, ...]
+
+
+def overlay_changes(old: Tree, new: Tree) -> tuple[Change, ...]:
+    """Return what changes from one overlay to another, the gravest first; nothing only if no file differs.
+
+    Both trees are without the components file. No content of a file that is not one of objects is shown.
+    """
+    before, after = old.by_path, new.by_path
+    differing = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
+    sides = _objects(old, differing), _objects(new, differing)
+    pools = ([entry for file in side.values() for entry in file.entries] for side in sides)
+    contents = (_digest(side.get(path)) for side in (before, after) for path in differing)
+    found = list(first(object_changes(*pools), OVERLAY, *contents))
+    told = {change.object for change in found}
+    for path in differing:
+        name = ObjectId("", FILE, "", path)
+        was, now = before.get(path), after.get(path)
+        if was and now and was.executable != now.executable:
+            word = "is executable now" if now.executable else "is not executable any more"
+            pair = Pair(name, was.executable, now.executable, "mode")
+            found.append(pair.change(ChangeKind.OVERLAY_FILE, Severity.NOTICE, word))
+        if path in sides[0] and path in sides[1]:
+            found += _layout(name, sides[0][path], sides[1][path], told)
+        elif not was or not now or was.content != now.content:
+            word = "is new" if not was else "has other content" if now else "is gone"
+            pair = Pair(name, MISSING, MISSING)
+            found.append(pair.change(ChangeKind.OVERLAY_FILE, Severity.NOTICE, word, *map(_digest, (was, now))))
+    return ordered(together(found, OVERLAY))
+
+
+def _layout(name: ObjectId, old: _Objects, new: _Objects, told: set[ObjectId]) -> Iterator[Change]:
+    """Yield what changes in a file beside its objects, and that it differs where nothing else was found."""
+    own = list(header_changes(old.parts, new.parts, name))
+    yield from own
+    before, after = ({entry.id for entry in file.entries} for file in (old, new))
+    if before != after:
+        here = Pair(name, sorted(map(str, before)), sorted(map(str, after)))
+        yield here.change(ChangeKind.OVERLAY_FILE, Severity.INFO, "holds other objects than before")
+    elif old.text != new.text and not own and told.isdisjoint(after):
+        yield rewritten(name, old.text, new.text)
+
+
+def _digest(file: File | None) -> str:
+    return hashlib.sha256(file.content).hexdigest() if file else ""
+
+
+def _objects(tree: Tree, paths: list[str]) -> Mapping[str, _Objects]:
+    """Return the files among `paths` that hold objects and nothing else."""
+    elsewhere = _referred_to(tree)
+    found = {}
+    for path in paths:
+        if path in tree.by_path and path not in elsewhere and PurePosixPath(path).suffix in _SUFFIXES:
+            text = _text(tree[path])
+            parts = Text.of(text or "")
+            its = tuple(entries(parts, {}))
+            if text and its and all(map(_is_object, its)):
+                found[path] = _Objects(path, text, parts, its)
+    return found
+
+
+def _is_object(entry: Entry) -> bool:
+    value = mapping(entry.document.value) if entry.document else {}
+    if "items" in value and (is_called_list(value) or (entry.holds and "kind" in value)):
+        return True
+    return "apiVersion" in value and entry.id.kind == words(value.get("kind")) and bool(entry.id.name)
+
+
+def _referred_to(tree: Tree) -> frozenset[str]:
+    """Return the kustomizations, and the files that they refer to otherwise than as resources."""
+    found = set()
+    for path in tree.by_path:
+        place = PurePosixPath(path)
+        if place.name in _KUSTOMIZATIONS:
+            found.add(path)
+            found |= {normpath(place.parent / text) for text in _texts_of(_text(tree[path]) or "")}
+    return frozenset(found)
+
+
+def _texts_of(text: str) -> Iterator[str]:
+    """Yield every text in a kustomization that may be the path of a file that is no resource."""
+    try:
+        values = [document.value for document in read(text)]
+    except UnreadableObjects:
+        return
+    for value in values:
+        yield from _leaves([part for key, part in mapping(value).items() if same_to_go(key) not in _RESOURCES])
+
+
+def _leaves(value: Any) -> Iterator[str]:  # noqa: ANN401 - a value of YAML
+    waiting = [value]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, dict):
+            waiting += here.values()
+        elif isinstance(here, list):
+            waiting += here
+        elif isinstance(here, str) and "\n" not in here:
+            yield here.rpartition("=")[2]  # generators name files as KEY=PATH
+
+
+def _text(content: bytes) -> str | None:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None

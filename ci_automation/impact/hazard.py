@@ -1,0 +1,86 @@
+"""Hazards: what a step can break in clusters, found by looking further than at the two components files."""
+
+from __future__ import annotations
+
+import enum
+import shlex
+from typing import TYPE_CHECKING, Any, Self
+
+from msgspec import Struct
+
+from ci_automation.impact.change import fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Certainty(enum.StrEnum):
+    """How sure a hazard is, the least first."""
+
+    ADVICE = "advice"  # it breaks nothing; it is worth knowing
+    UNCHECKED = "unchecked"  # nobody could look
+    POSSIBLE = "possible"  # it breaks some clusters, and nothing tells whether it is these
+    CERTAIN = "certain"
+
+
+def in_shell(*words: str) -> str:
+    """Return a command between backticks, which a shell takes as it is.
+
+    For a word that has a backtick of its own, or signs that nobody sees, it says NAME: a person has to look.
+    """
+    fit = (shlex.quote(word) if word.isprintable() and "`" not in word else "NAME" for word in words)
+    return f"`{' '.join(fit)}`"
+
+
+class Place(Struct, frozen=True, order=True):
+    """Where something is: a file as the user named it, and a line, which is 0 for the whole file."""
+
+    file: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+class Hazard(Struct, frozen=True):
+    """What can break, where, and what to do about it.
+
+    `gate` is who found it (crds, overlay, compatibility, images). `subject` names it exactly, and without anything that
+    changes from run to run: by it a hazard is acknowledged.
+    """
+
+    gate: str
+    certainty: Certainty
+    subject: str
+    sentence: str
+    places: tuple[Place, ...] = ()
+    remedies: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the 16 hex digits by which it is acknowledged; that it is possible does not cover that it is sure."""
+        return fingerprint(self.gate, self.certainty, self.subject)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the hazard as documents have it."""
+        return {
+            "gate": self.gate,
+            "certainty": str(self.certainty),
+            "subject": self.subject,
+            "sentence": self.sentence,
+            "places": [{"file": place.file, "line": place.line} for place in self.places],
+            "remedies": list(self.remedies),
+            "fingerprint": self.fingerprint,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return the hazard that `to_json` wrote; anything else raises KeyError, TypeError or ValueError."""
+        return cls(
+            gate=value["gate"],
+            certainty=Certainty(value["certainty"]),
+            subject=value["subject"],
+            sentence=value["sentence"],
+            places=tuple(Place(place["file"], place["line"]) for place in value["places"]),
+            remedies=tuple(value["remedies"]),
+        )

@@ -1,0 +1,180 @@
+"""Changes of what roles permit and of whom they are bound to, by what is permitted and not by how it is written."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ci_automation.impact.change import ChangeKind, Severity, fingerprint
+from ci_automation.impact.permissions import (
+    API_GROUP,
+    Granted,
+    Permission,
+    Room,
+    TooMany,
+    Unbounded,
+    gravest,
+    permissions_of,
+    sentence,
+)
+from ci_automation.impact.values import MISSING, Pair, canonical, items, listed, mapping, shown, words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from ci_automation.impact.change import Change
+
+AGGREGATE = f"{API_GROUP}/aggregate-to-"
+ROLES = frozenset({"ClusterRole", "Role"})
+BINDINGS = frozenset({"ClusterRoleBinding", "RoleBinding"})
+_EVERYBODY = frozenset({"system:anonymous", "system:authenticated", "system:unauthenticated", "system:serviceaccounts"})
+_MAX_ROLE = 1_000  # signs; it is part of the change of each subject
+_ALMIGHTY = frozenset({"cluster-admin", "admin", "edit"})
+
+
+def role_added(pair: Pair, room: Room) -> Iterator[Change]:
+    """Yield that a role is there now, with what it permits."""
+    may, severity = _summary(pair.new, room)
+    yield Pair(pair.id, "", "").change(ChangeKind.ROLE_ADDED, severity, f"is new: {may}", canonical(pair.new))
+
+
+def role_removed(pair: Pair, room: Room) -> Iterator[Change]:
+    """Yield that a role is not there any more."""
+    may, _ = _summary(pair.old, room)
+    yield Pair(pair.id, "", "").change(ChangeKind.ROLE_REMOVED, Severity.NOTICE, f"is gone: {may}", canonical(pair.old))
+
+
+def _summary(value: Any, room: Room) -> tuple[str, Severity]:  # noqa: ANN401 - a value of YAML
+    try:
+        rules = permissions_of(items(mapping(value).get("rules")), room)
+    except Unbounded:
+        return "what it permits cannot be told", Severity.DANGER
+    permitted = {permission for rule in rules for permission in rule}
+    if "aggregationRule" in mapping(value):
+        return "it permits what the roles permit that it selects", Severity.DANGER
+    return f"may {sentence(permitted)}", gravest(permitted)
+
+
+def aggregation(pair: Pair) -> Iterator[Change]:
+    """Yield that a role takes its rules from other roles than before: which ones only the cluster knows."""
+    yield pair.change(
+        ChangeKind.RULE_WIDENED, Severity.DANGER, "takes its rules from other roles; what it permits cannot be told"
+    )
+
+
+def rules(pair: Pair, room: Room) -> Iterator[Change]:
+    """Yield what a role permits now that it did not, and what it does not permit any more."""
+    try:
+        old, new = permissions_of(items(pair.old), room), permissions_of(items(pair.new), room)
+    except Unbounded as problem:
+        why = "they are too many or too long to be told apart" if isinstance(problem, TooMany) else "they are no rules"
+        said = f"has other rules; whether they permit more cannot be told: {why}"
+        yield pair.change(ChangeKind.RULE_WIDENED, Severity.DANGER, said)
+        return
+    changes = [*_gains(pair, old, new), *_losses(pair, old, new)]
+    if not changes:
+        said = "has its rules written in another way; they permit the same"
+        changes = [pair.change(ChangeKind.OTHER, Severity.INFO, said)]
+    yield from changes
+
+
+def _gains(pair: Pair, old: list[set[Permission]], new: list[set[Permission]]) -> Iterator[Change]:
+    before = Granted(set().union(*old))
+    for number, rule in enumerate(new):
+        more = {permission for permission in rule if not before.covers(permission)}
+        if more:
+            kind = ChangeKind.RULE_ADDED if more == rule else ChangeKind.RULE_WIDENED
+            here = Pair(pair.id, MISSING, items(pair.new)[number], f"{pair.path}[{number}]")
+            yield _known(here, kind, gravest(more), f"may now {sentence(more)}", more)
+            before.add(rule)  # what two rules grant is told once
+
+
+def _losses(pair: Pair, old: list[set[Permission]], new: list[set[Permission]]) -> Iterator[Change]:
+    after = Granted(set().union(*new))
+    for number, rule in enumerate(old):
+        less = {permission for permission in rule if not after.covers(permission)}
+        if less:
+            kind = ChangeKind.RULE_REMOVED if less == rule else ChangeKind.RULE_NARROWED
+            here = Pair(pair.id, items(pair.old)[number], MISSING, f"{pair.path}[{number}]")
+            yield _known(here, kind, Severity.NOTICE, f"may no longer {sentence(less)}", less)
+            after.add(rule)
+
+
+def _known(pair: Pair, kind: ChangeKind, severity: Severity, said: str, permissions: Iterable[Permission]) -> Change:
+    """Return a change that is known by the permissions alone: where the rule stands may differ from file to file."""
+    parts = (f"{it.group} {it.resource} {it.verb} {it.name} {it.url}" for it in sorted(permissions))
+    return replace(replace(pair, path="").change(kind, severity, said, *parts), path=pair.path)
+
+
+def binding_added(pair: Pair) -> Iterator[Change]:
+    """Yield that a binding is there now, and whom it gives which role."""
+    role, subjects = mapping(mapping(pair.new).get("roleRef")), _subjects(mapping(pair.new).get("subjects"))
+    severity = max((_grave(role, subject) for subject in subjects), key=list(Severity).index, default=Severity.WARNING)
+    said = f"is new: it gives {_role(role)} to {listed(map(_named, subjects)) or 'nobody'}"
+    yield Pair(pair.id, "", "").change(ChangeKind.BINDING_ADDED, severity, said, canonical(pair.new))
+
+
+def binding_removed(pair: Pair) -> Iterator[Change]:
+    """Yield that a binding is not there any more, and who lost which role."""
+    role, subjects = mapping(mapping(pair.old).get("roleRef")), _subjects(mapping(pair.old).get("subjects"))
+    said = f"is gone: it gave {_role(role)} to {listed(map(_named, subjects)) or 'nobody'}"
+    yield Pair(pair.id, "", "").change(ChangeKind.BINDING_REMOVED, Severity.NOTICE, said, canonical(pair.old))
+
+
+def binding_rules(role: dict[str, Any]) -> Mapping[str, Callable[[Pair], Iterator[Change]]]:
+    """Return the rules for the keys of a binding that refers to `role` now."""
+    return {"roleRef": _reference, "subjects": partial(_subject_changes, role=role)}
+
+
+def _reference(pair: Pair) -> Iterator[Change]:
+    role = mapping(pair.new)
+    severity = Severity.DANGER if words(role.get("name")) in _ALMIGHTY else Severity.WARNING
+    said = (
+        f"refers to {_role(role)} instead of {_role(mapping(pair.old))}; a cluster takes that only when it is made anew"
+    )
+    yield pair.change(ChangeKind.ROLE_REFERENCE, severity, said)
+
+
+def _subject_changes(pair: Pair, role: dict[str, Any]) -> Iterator[Change]:
+    old, new = _subjects(pair.old), _subjects(pair.new)
+    known = canonical(role)
+    if len(known) > _MAX_ROLE:
+        known = fingerprint(known)
+    for subject in sorted(set(new) - set(old)):
+        said = f"gives {_role(role)} to {_named(subject)}"
+        side = Pair(pair.id, MISSING, _named(subject), pair.path)
+        yield side.change(ChangeKind.SUBJECT_ADDED, _grave(role, subject), said, *subject, known)
+    for subject in sorted(set(old) - set(new)):
+        said = f"gives {_role(role)} to {_named(subject)} no longer"
+        side = Pair(pair.id, _named(subject), MISSING, pair.path)
+        yield side.change(ChangeKind.SUBJECT_REMOVED, Severity.NOTICE, said, *subject)
+
+
+_Subject = tuple[str, str, str, str]  # API group, kind, namespace, name
+
+
+def _subjects(value: Any) -> list[_Subject]:  # noqa: ANN401 - a value of YAML
+    found = []
+    for item in items(value):
+        kind, group, namespace, name = (
+            words(mapping(item).get(key)) for key in ("kind", "apiGroup", "namespace", "name")
+        )
+        found.append((group or ("" if kind == "ServiceAccount" else API_GROUP), kind, namespace, name))
+    return found
+
+
+def _grave(role: dict[str, Any], subject: _Subject) -> Severity:
+    group_of_all = subject[3].partition(":serviceaccounts:")[0] in _EVERYBODY
+    almighty = words(role.get("name")) in _ALMIGHTY
+    return Severity.DANGER if group_of_all or almighty else Severity.WARNING
+
+
+def _role(role: dict[str, Any]) -> str:
+    return f"{shown(words(role.get('kind')))} {shown(words(role.get('name')))}".strip() or "no role"
+
+
+def _named(subject: _Subject) -> str:
+    _, kind, namespace, name = subject
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
