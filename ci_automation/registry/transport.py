@@ -4,19 +4,24 @@ Of oras (0.2.43) the session is used, which refuses cookies. Its `do_request` sh
 names, keeps one token for all repositories, knows no time-out and retries what cannot succeed: it is overridden. The
 other methods verify nothing, and `Container` takes the first part of some repository names for a host: they are not
 called.
+
+oras checks manifests with jsonschema in methods that nobody calls here. jsonschema takes longer to import than all the
+rest of HTTP together, so it is imported when one of them is called after all.
 """
 
 from __future__ import annotations
 
 import socket
 import ssl
-from contextlib import closing
+import sys
+from contextlib import closing, contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import requests
 import urllib3
-from oras.provider import Registry as OrasRegistry  # noqa: TID251 - this is the module that may
 
 from ci_automation.errors import UsageError
 from ci_automation.registry.authorization import Authorization
@@ -46,6 +51,31 @@ _HEADERS = {
 }
 # How OpenSSL says that what came back is no TLS: HTTP, usually.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
+
+
+@contextmanager
+def imported_on_use(name: str) -> Iterator[None]:
+    """Put off the import of a module, for modules that are imported here, until one of them uses it."""
+    if name in sys.modules:
+        yield
+        return
+
+    def attribute(wanted: str) -> Any:  # noqa: ANN401  # whatever the module has
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name]
+        return getattr(import_module(name), wanted)
+
+    stand_in = sys.modules[name] = ModuleType(name)
+    stand_in.__getattr__ = attribute  # type: ignore[method-assign]  # by PEP 562
+    try:
+        yield
+    finally:
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name]
+
+
+with imported_on_use("jsonschema"):
+    from oras.provider import Registry as OrasRegistry  # noqa: TID251 - this is the module that may
 
 
 class MissingCertificates(UsageError):
