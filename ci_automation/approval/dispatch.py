@@ -20,10 +20,10 @@ from ci_automation.approval.desk import Asked, AskedState
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.attestation.record import format_time
 from ci_automation.errors import Error, UsageError
 from ci_automation.flux.version import Version
 from ci_automation.github.errors import GitHubDenied, NotOnGitHub
+from ci_automation.records.publication import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

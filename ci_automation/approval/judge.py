@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ci_automation.approval.desk import Granted, NotCounted
 from ci_automation.approval.lock import InvalidLock, Lock
-from ci_automation.attestation.record import Approval
 from ci_automation.github.model import PullState
+from ci_automation.records.publication import Approval
 
 if TYPE_CHECKING:
     from ci_automation.approval.lock import Entry

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from ci_automation.approval.request import Request
 from ci_automation.cli.desk import now
-from ci_automation.flows.publication.records import of_channel
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -48,10 +47,10 @@ def _publication(account: Account, goal: Target, step: Step) -> tuple[Request, d
     digest = account.after.digest if account.after else goal.ports.registry.resolve(goal.channel)
     if digest is None:
         return None
-    if goal.ports.trusted is None:  # nothing is signed, and so nothing recorded
+    if (ledger := goal.ports.ledger(goal.channel)) is None:  # nothing is signed, and so nothing recorded
         last = account.published[-1] if account.published else None
         return (Request(goal.channel, last.new_version, last.base, last.target), now()) if last else None
-    for record in reversed(of_channel(goal.ports.registry, goal.channel, digest, goal.ports.trusted)):
+    for record in reversed(ledger.records(digest)):
         if account.published or record.run == step.job.url:
             base = record.previous or record.digest
             return Request(goal.channel, record.version, base, record.digest), record.at

@@ -9,22 +9,22 @@ import click
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import OciRepository
-from ci_automation.attestation.record import format_time
 from ci_automation.cli import options as shared
 from ci_automation.cli.given import Given
 from ci_automation.cli.output import print_json, print_table, print_text
 from ci_automation.cli.target import reading
 from ci_automation.flows.history import history
+from ci_automation.records.publication import format_time
 from ci_automation.report.text import Table, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ci_automation.artifact.reference import LayoutDirectory
-    from ci_automation.attestation.hold import HoldStatement
-    from ci_automation.attestation.record import Record
     from ci_automation.flows.history import Entry
     from ci_automation.flux.version import Version
+    from ci_automation.records.hold import HoldStatement
+    from ci_automation.records.publication import Record
 
 
 @click.command("history")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_automation.attestation.hold import MAX_TEXT, is_fit
 from ci_automation.cli import options as shared
 from ci_automation.cli.again import lifting
 from ci_automation.cli.given import ContradictingOptions, Given
@@ -16,6 +15,7 @@ from ci_automation.cli.target import target
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.rollback import RollbackRefused, Wish, propose, roll_back
 from ci_automation.policy.decision import Decision
+from ci_automation.records.hold import MAX_TEXT, is_fit
 from ci_automation.report.changes import Line
 from ci_automation.report.rollback import hold_json, rollback_parts
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.attestation.record import Approval
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.base import read_base
 from ci_automation.flows.carry_out import carry_out, finish_interrupted, repeat, take_over
@@ -22,6 +21,7 @@ from ci_automation.flows.update import Outcome
 from ci_automation.impact.hazard import Certainty
 from ci_automation.overlay.compare import GATE as OVERLAY
 from ci_automation.policy.decision import Decision
+from ci_automation.records.publication import Approval
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -11,7 +11,6 @@ from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.base import read_base
 from ci_automation.flows.carry_out import carry_out, repeat, take_over
 from ci_automation.flows.contents import present_version
-from ci_automation.flows.publication import records
 from ci_automation.flows.publication.adopt import observe_or_adopt
 from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
@@ -131,10 +130,10 @@ def _refuse_other(request: Request, rendered: Rendered) -> None:
 
 def _refuse_used(granted: Granted, ports: Ports) -> None:
     """Check that the channel was not at the target since the approval, whose record may have been lost in a crash."""
-    if ports.trusted is None:
-        return
     request, approval = granted.request, granted.approval
-    for record in records.of_channel(ports.registry, request.artifact, request.target, ports.trusted):
+    if (ledger := ports.ledger(request.artifact)) is None:
+        return
+    for record in ledger.records(request.target):
         same = record.approval is not None and record.approval.how == approval.how
         if same or record.at >= approval.at:
             raise ApprovalUsed(granted)

@@ -13,7 +13,6 @@ from ci_automation.flows.base import read_base
 from ci_automation.flows.contents import read_contents, read_shown
 from ci_automation.flows.observe import Observed, Trust, look_at
 from ci_automation.flows.planning import plan_on
-from ci_automation.flows.publication import holds, records
 from ci_automation.flows.publication.publish import Publication, publish, tag_for_ever
 from ci_automation.flows.publication.recording import record_adoption, record_rollback
 from ci_automation.flux.artifact import immutable_tag
@@ -27,13 +26,13 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.attestation.record import Approval
     from ci_automation.flows.base import Base
     from ci_automation.flows.planning import Planned
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.publication.placement import Placement
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.version import Version
+    from ci_automation.records.publication import Approval
     from ci_automation.signing.signer import Signer
 
 _CANNOT_BE_REPEATED = (VerificationFailed, PolicyRefused, UsageError, Conflict, ReleaseNotFound, NotFound)
@@ -105,7 +104,8 @@ def finish_interrupted(observed: Observed, placement: Placement, ports: Ports, i
     A rollback left its hold. Otherwise the newest record and today's policy have to lead to this very digest: then the
     step there is carried out again, which finds all of it done but the record. Nothing else is recorded.
     """
-    if ports.signer is None or ports.trusted is None or observed.trust is not Trust.VERIFIED:
+    ledger = ports.ledger(observed.channel)
+    if ports.signer is None or ledger is None or observed.trust is not Trust.VERIFIED:
         return
     if placement.rolled_back is not None:
         contents = read_contents(observed, ports, intent)
@@ -115,7 +115,7 @@ def finish_interrupted(observed: Observed, placement: Placement, ports: Ports, i
         keep_base(observed, placement.record.version, placement, ports)  # an adoption may have ended before that
         return
     channel = observed.channel
-    if (last := records.newest(ports.registry, channel, ports.trusted)) is None:
+    if (last := ledger.newest()) is None:
         return
     try:
         planned = plan_on(_verified(channel, last.digest, ports), ports, replace(intent, adopt=False))
@@ -138,16 +138,17 @@ def repeat(
 
     `render` gives the step as it is decided now, and raises an error if it may not be carried out.
     """
-    if ports.signer is None or ports.trusted is None or observed.trust is not Trust.VERIFIED:
+    ledger = ports.ledger(observed.channel)
+    if ports.signer is None or ledger is None or observed.trust is not Trust.VERIFIED:
         return
     channel = observed.channel
     try:
         start = read_base(_verified(channel, base, ports), ports, intent)
-        again = render(replace(start, holds=holds.on_base(channel, base, ports)))
+        again = render(replace(start, holds=ledger.holds(base)))
     except _CANNOT_BE_REPEATED as error:
         ports.say(f"who published {observed.digest} cannot be proven: {error}")
         return
-    earlier = records.of_channel(ports.registry, channel, base, ports.trusted)
+    earlier = ledger.records(base)
     ports = ports.later_than(earlier[-1].at if earlier else None)
     publish(Publication.of(channel, *again, recovered=True), ports, intent)
 

@@ -10,17 +10,16 @@ from ci_automation.errors import VerificationFailed
 from ci_automation.flows.carry_out import take_over, vouch_for
 from ci_automation.flows.observe import look_at
 from ci_automation.flows.planning import Planned, make_plan
-from ci_automation.flows.publication import records
 from ci_automation.flows.publication.placement import in_place, placement_of
 from ci_automation.flows.publication.publish import require_signer
 from ci_automation.signing.verify import Unsigned
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
-    from ci_automation.attestation.record import Record
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.publication.placement import Placement
+    from ci_automation.records.publication import Record
 
 
 class NotOurs(VerificationFailed):
@@ -83,11 +82,11 @@ def _record_of(observed: Observed, ports: Ports) -> Record | None:
     Signing a digest that no record covers would publish it, past every gate. A directory without an identity has
     records that may be those of another directory.
     """
-    registry, channel = ports.registry, observed.channel
-    if ports.trusted is None or registry.identity(channel) is None:
+    ledger = ports.ledger(observed.channel)
+    if ledger is None or ports.registry.identity(observed.channel) is None:
         return None
     placement = placement_of(observed, ports)
     if placement.record is None or placement.left is not None:
         return None
-    last = records.newest(registry, channel, ports.trusted)
+    last = ledger.newest()
     return last if last is not None and last.digest == observed.digest else None

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.attestation.hold import MEDIA_TYPE as HOLD
-from ci_automation.attestation.record import MEDIA_TYPE as RECORD
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.publication import holds, records, statements
 from ci_automation.flux.artifact import immutable_version, stated_version
 from ci_automation.flux.version import Version
+from ci_automation.records.ledger import holds_in, records_in
 from ci_automation.signing.evidence import gather
 from ci_automation.signing.verify import Unsigned, verify
 
@@ -22,10 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ci_automation.artifact.reference import Reference
-    from ci_automation.attestation.hold import HoldStatement
-    from ci_automation.attestation.record import Record
     from ci_automation.flows.ports import Ports
-    from ci_automation.flows.publication.statements import Said
+    from ci_automation.records.hold import HoldStatement
+    from ci_automation.records.publication import Record
 
 # Signatures, attestations, SBOMs, and the fallback index of referrers (`sha256-<hex>` without a suffix).
 _ATTACHED = re.compile(r"sha256-[0-9a-f]{64}(\.[a-z]+)?|.*\.(sig|att|sbom)")
@@ -101,17 +98,16 @@ def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports)
     except VerificationFailed:  # whatever else people keep in the repository
         version = None
     immutable = [name for name in names if immutable_version(name) and name.endswith(digest.short)]
-    said: tuple[Said, ...] = ()
-    if ports.trusted:
-        said = statements.read(ports.registry, reference, digest, ports.trusted, (RECORD, HOLD))
+    ledger = ports.ledger(reference)
+    said = ledger.said(digest) if ledger else ()
     return Entry(
         digest=digest,
         version=version,
         tag=immutable[0] if immutable else None,
         signed=_signed(reference, digest, ports),
         channels=tuple(sorted(name for name in names if name not in immutable)),
-        records=records.believed(said),
-        holds=holds.stated(said),
+        records=records_in(said),
+        holds=holds_in(said),
     )
 
 

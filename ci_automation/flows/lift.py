@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.flows.observe import ChannelMoved, look_at
-from ci_automation.flows.publication import holds
-from ci_automation.flows.publication.holds import HoldNotKept, Keeping
 from ci_automation.flows.publication.publish import NoSigner, require_signer
+from ci_automation.records.writer import HoldNotKept
 from ci_automation.signing.trust import NobodyTrusted
 
 if TYPE_CHECKING:
@@ -46,15 +45,15 @@ def lift(channel: Reference, reason: str, ports: Ports, intent: Intent) -> Lifte
     require_signer(ports, intent)
     if ports.signer is None:
         raise NoSigner
-    if ports.trusted is None:
+    if (ledger := ports.ledger(channel)) is None:
         raise NobodyTrusted
     observed = look_at(channel, ports)
-    on = [hold for hold in holds.on_base(channel, observed.digest, ports) if hold.is_on(intent.now)]
+    on = [hold for hold in ledger.holds(observed.digest) if hold.is_on(intent.now)]
     ended = tuple(_ended(hold, reason, ports.clock(), intent.now) for hold in on)
     if ended:
         ports.registry.put_blob(channel, CONFIG_BLOB)  # what another tool published may lack it
-        holds.keep(Keeping(channel, observed.manifest, ended, ports.signer), ports, intent)
-        if any(hold.is_on(intent.now) for hold in holds.on_base(channel, observed.digest, ports)):
+        ports.writer(channel, ports.signer, intent.run).keep(observed.manifest, ended)
+        if any(hold.is_on(intent.now) for hold in ledger.holds(observed.digest)):
             raise HoldNotKept(channel.at_digest(observed.digest))
         if (found := ports.registry.resolve(channel)) != observed.digest:
             raise ChannelMoved(channel, observed.digest, found)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ci_automation.flux.release import ReleaseSource
     from ci_automation.flux.version import Version
     from ci_automation.overlay.port import Kustomize
+    from ci_automation.records.ledger import Ledger
+    from ci_automation.records.writer import RecordWriter
     from ci_automation.registry.port import Registry
     from ci_automation.report.adoption import Adoption
     from ci_automation.signing.signer import Signer
@@ -92,6 +94,18 @@ class Ports(Struct, frozen=True):
         if moment is None:
             return self
         return replace(self, clock=lambda: max(self.clock(), moment + _TICK))
+
+    def ledger(self, channel: Reference) -> Ledger | None:
+        """Return the records and holds of `channel`; None where nobody is trusted."""
+        from ci_automation.records.ledger import Ledger  # not for a check that finds nothing to do
+
+        return None if self.trusted is None else Ledger(self.registry, channel, self.trusted)
+
+    def writer(self, channel: Reference, signer: Signer, run: Run) -> RecordWriter:
+        """Return what signs and attaches the records and holds of `channel`."""
+        from ci_automation.records.writer import RecordWriter
+
+        return RecordWriter(self.registry, channel, signer, run.url or None, self.say)
 
 
 class Run(Struct, frozen=True):

@@ -12,17 +12,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.attestation.record import Approval, Record
 from ci_automation.errors import PolicyRefused
 from ci_automation.flows.promotion import consider, recorder, require_signed_for_target
-from ci_automation.flows.publication import holds, records, statements
 from ci_automation.flows.publication.copy import copy
-from ci_automation.flows.publication.holds import Keeping
 from ci_automation.flows.publication.placement import PublishedElsewhere
 from ci_automation.flows.publication.publish import move, tag_for_ever
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import still_on
+from ci_automation.records.attached import channel_name
+from ci_automation.records.publication import Approval, Record
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -124,19 +123,20 @@ def _carry_out(considered: Considered, signer: Signer, approval: Approval | None
     ports.registry.put_blob(target, CONFIG_BLOB)  # of the record; what another tool made may lack it
     require_signed_for_target(considered, ports.registry, target)
     kept = still_on(considered.holds, considered.version, promotion.intent.now)
-    holds.keep(Keeping(target, manifest, kept, signer), ports, promotion.intent)
+    writer = ports.writer(target, signer, promotion.intent.run)
+    writer.keep(manifest, kept)
     tag_for_ever(target, considered.version, manifest, ports)
-    signed_record = records.sign_record(_record(considered, approval, signer), target, signer)
+    signed_record = writer.sign(_record(considered, approval, signer))
     move(target, considered.before.digest if considered.before else None, manifest, ports)
     ports.say("recording it")
-    records.attach_record(ports.registry, target, manifest, signed_record)
+    writer.attach(manifest, signed_record)
 
 
 def _record(considered: Considered, approval: Approval | None, signer: Signer) -> Record:
     """Return what is to be written down: that the target moved, and where from."""
     promotion, ports, made_at_source = considered.promotion, considered.promotion.ports, considered.moves[-1]
     return Record(
-        channel=statements.channel_name(ports.registry, promotion.target),
+        channel=channel_name(ports.registry, promotion.target),
         digest=considered.digest,
         previous=considered.before.digest if considered.before else None,
         version=considered.version,
@@ -147,6 +147,6 @@ def _record(considered: Considered, approval: Approval | None, signer: Signer) -
         options=made_at_source.options,
         run=promotion.intent.run.url or None,
         approval=approval,
-        promoted_from=statements.channel_name(promotion.origin.registry, promotion.source),
+        promoted_from=channel_name(promotion.origin.registry, promotion.source),
         recovered=considered.interrupted,
     )

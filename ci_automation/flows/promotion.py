@@ -12,12 +12,12 @@ from ci_automation.errors import RegistryError, VerificationFailed
 from ci_automation.flows.contents import only_layer, present_version, read_contents
 from ci_automation.flows.judging import findings, first_findings
 from ci_automation.flows.observe import Trust, accept_both, look_at, observe
-from ci_automation.flows.publication import holds, records
 from ci_automation.flows.publication.placement import in_place, placement_of, problem_of, require_still_there
 from ci_automation.flows.publication.publish import NoSigner, require_accepted
 from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.hold import Offered, hold_verdict
 from ci_automation.policy.promotion import Candidate, Goal, promotion_verdicts
+from ci_automation.records.ledger import Ledger
 from ci_automation.registry.port import NotFound
 from ci_automation.report.findings import Findings
 from ci_automation.signing.evidence import examine, gather
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.attestation.record import Record
     from ci_automation.flows.contents import Contents
     from ci_automation.flows.evidence import Evidence
     from ci_automation.flows.observe import Observed
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.policy.decision import Verdict
     from ci_automation.policy.hold import Hold
+    from ci_automation.records.publication import Record
     from ci_automation.registry.port import Registry
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
@@ -164,8 +164,9 @@ def consider(promotion: Promotion) -> Considered:
     if before is not None and old is not None and not interrupted:
         last = in_place(before, old.version, promotion.ports, promotion.intent)[1].last
     require_signed_for_target(considered, promotion.origin.registry, promotion.source)
-    moves = records.of_channel(promotion.origin.registry, promotion.source, observed.digest, believed)
-    held = holds.on_base(promotion.target, before.digest if before else None, promotion.ports)
+    moves = Ledger(promotion.origin.registry, promotion.source, believed).records(observed.digest)
+    there = Ledger(promotion.ports.registry, promotion.target, _trusted(promotion.ports))
+    held = there.holds(before.digest) if before else ()
     considered = replace(considered, moves=moves, holds=held, last=last)
     return replace(considered, findings=_findings(considered, old, contents), interrupted=interrupted)
 
@@ -188,7 +189,7 @@ def _owes_record(before: Observed, version: Version, promotion: Promotion) -> bo
 def _last_recorded(promotion: Promotion) -> tuple[Observed, datetime] | tuple[None, None]:
     """Return what the target had last by its own records, and since when; None if it has none."""
     ports, target = promotion.ports, promotion.target
-    last = records.newest(ports.registry, target, _trusted(ports))
+    last = Ledger(ports.registry, target, _trusted(ports)).newest()
     if last is None:
         return None, None
     verify(ports.registry, target, last.digest, _trusted(ports))

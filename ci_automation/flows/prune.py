@@ -14,9 +14,9 @@ from msgspec import Struct
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import InvalidManifest
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.publication import records
 from ci_automation.flux.artifact import immutable_version
 from ci_automation.policy.retention import Kept, Stored, named_by_others, retain
+from ci_automation.records.ledger import Ledger
 from ci_automation.registry.port import NotFound
 from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import verify
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ci_automation.artifact.reference import Reference
-    from ci_automation.attestation.record import Record
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.retention import Window
+    from ci_automation.records.publication import Record
     from ci_automation.signing.trust import Trusted
 
 _ATTACHED = re.compile(r"sha256-(?P<hex>[0-9a-f]{64})(?P<suffix>(\.[A-Za-z0-9]+)?)")
@@ -121,7 +121,7 @@ def _moves(repository: Reference, digest: Digest, ports: Ports, trusted: Trusted
         verify(ports.registry, repository, digest, trusted)
     except VerificationFailed:
         return None
-    return records.read(ports.registry, repository, digest, trusted)
+    return Ledger(ports.registry, repository, trusted).all_records(digest)
 
 
 def _last_moments(moves: Mapping[Digest, tuple[Record, ...] | None]) -> dict[Digest, datetime]:
@@ -156,7 +156,7 @@ def _was_ours(repository: Reference, digest: Digest, ports: Ports, trusted: Trus
     try:
         verify(ports.registry, repository, digest, trusted)
     except VerificationFailed:
-        if records.read(ports.registry, repository, digest, trusted):
+        if Ledger(ports.registry, repository, trusted).all_records(digest):
             return True
         signature = ports.registry.resolve(_attached(repository, digest, ".sig"))
         listed = ports.registry.referrers(repository, digest)

@@ -14,13 +14,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.attestation.record import Record
 from ci_automation.errors import Error, PolicyRefused
 from ci_automation.flows.contents import read_contents, read_shown, stated_options
 from ci_automation.flows.judging import findings
 from ci_automation.flows.observe import ChannelMoved, Trust, look_at
-from ci_automation.flows.publication import holds, past, records, statements
-from ci_automation.flows.publication.holds import Keeping
+from ci_automation.flows.publication import past
 from ci_automation.flows.publication.placement import placement_of
 from ci_automation.flows.publication.publish import (
     NoSigner,
@@ -37,6 +35,9 @@ from ci_automation.policy.decision import Decision
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.hold import Hold, still_on
 from ci_automation.policy.model import Acknowledgement
+from ci_automation.records.attached import channel_name
+from ci_automation.records.ledger import Ledger
+from ci_automation.records.publication import Record
 from ci_automation.report.findings import Findings
 from ci_automation.report.rollback import Rollback
 from ci_automation.signing.evidence import examine, gather
@@ -136,7 +137,7 @@ def propose(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> Pro
         problem=problem,
         signs=not known.signed,
     )
-    carried = holds.on_base(channel, observed.digest, ports)
+    carried = Ledger(ports.registry, channel, trusted).holds(observed.digest)
     kept = (*still_on(carried, target.version, intent.now), hold)
     return Proposal(shown, past_one, options, kept, None if problem else observed.manifest)
 
@@ -181,7 +182,7 @@ def _problem(observed: Observed, ports: Ports, trusted: Trusted) -> str:
     try:
         verify(ports.registry, observed.channel, observed.digest, trusted)
     except (Unsigned, ForeignSignature) as error:
-        last = records.newest(ports.registry, observed.channel, trusted)
+        last = Ledger(ports.registry, observed.channel, trusted).newest()
         return "" if isinstance(error, Unsigned) and last and last.digest == observed.digest else str(error)
     return ""
 
@@ -191,12 +192,13 @@ def _hold(hold: Hold, target: Observed, ports: Ports, trusted: Trusted) -> Hold:
 
     It is dated after the record of the digest that it refuses, whatever the clocks say.
     """
-    moves = records.of_channel(ports.registry, target.channel, hold.digest, trusted)
+    ledger = Ledger(ports.registry, target.channel, trusted)
+    moves = ledger.records(hold.digest)
     if not moves:
         return hold
     moved = moves[-1].at
     hold = replace(hold, at=ports.later_than(moved).clock())
-    present = holds.on_base(target.channel, target.digest, ports)
+    present = ledger.holds(target.digest)
     return next((it for it in present if it.at >= moved and replace(it, at=hold.at) == hold), hold)
 
 
@@ -220,7 +222,8 @@ def _repeated(
 
     Where the hold has ended, and no date is named, it is made anew.
     """
-    held = holds.on_base(observed.channel, observed.digest, ports)
+    ledger = ports.ledger(observed.channel)
+    held = ledger.holds(observed.digest) if ledger else ()
     hold = held[-1] if held else None
     kept: tuple[Hold, ...] = ()
     if hold:
@@ -257,19 +260,20 @@ def roll_back(proposal: Proposal, ports: Ports, intent: Intent) -> None:
         ensure_signed(registry, channel, shown.target, signer, intent.signature_format)
     _check_clusters(shown, ports)
     tag_for_ever(channel, shown.target_version, manifest, ports)
-    holds.keep(Keeping(channel, manifest, proposal.holds, signer), ports, intent)
+    writer = ports.writer(channel, signer, intent.run)
+    writer.keep(manifest, proposal.holds)
     if shown.is_there:
         placement = placement_of(proposal.target, ports)
         if placement.rolled_back is not None:
             contents, ports = read_contents(proposal.target, ports, intent), ports.later_than(placement.last)
             record_rollback(proposal.target, contents, placement.rolled_back, signer, ports, intent)
         return
-    signed_record = records.sign_record(_record(proposal, signer, ports, intent), channel, signer)
+    signed_record = writer.sign(_record(proposal, signer, ports, intent))
     move(channel, shown.base, manifest, ports)
     if proposal.left is not None and shown.hold is not None:
-        holds.mark_left(channel, proposal.left, shown.hold, signer, ports, intent)
+        writer.mark_left(proposal.left, shown.hold)
     ports.say("recording it")
-    records.attach_record(registry, channel, manifest, signed_record)
+    writer.attach(manifest, signed_record)
 
 
 def _check_clusters(shown: Rollback, ports: Ports) -> None:
@@ -287,7 +291,7 @@ def _check_clusters(shown: Rollback, ports: Ports) -> None:
 def _record(proposal: Proposal, signer: Signer, ports: Ports, intent: Intent) -> Record:
     shown = proposal.shown
     return Record(
-        channel=statements.channel_name(ports.registry, shown.channel),
+        channel=channel_name(ports.registry, shown.channel),
         digest=shown.target,
         previous=shown.base,
         version=shown.target_version,

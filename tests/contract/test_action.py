@@ -19,13 +19,13 @@ from ci_automation.approval.dispatch import Dispatch, Sender
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.attestation.record import Approval
 from ci_automation.cli import run
 from ci_automation.demo.samples import write_samples
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flows.files import read_plan_file
 from ci_automation.flux.version import Version
 from ci_automation.github.errors import GitHubUnreachable
+from ci_automation.records.publication import Approval
 from tests.fakes.runner import Runner, commands
 from tests.fakes.world import key_pem, signing_key
 

@@ -26,7 +26,6 @@ from ci_automation.flows.init import ChannelExists, init
 from ci_automation.flows.judging import judge
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.publication.publish import ImmutableTagTaken, NoSigner
-from ci_automation.flows.publication.records import ImmutableTagMoved
 from ci_automation.flows.render import render_release
 from ci_automation.flows.rendering.proof import UnprovenRendering
 from ci_automation.flows.update import update
@@ -41,6 +40,7 @@ from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import Action, MinorStep, Policy, SignatureFormat
+from ci_automation.records.ledger import ImmutableTagMoved
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.verify import ForeignSignature, ensure_signed
 from tests.fakes.world import (

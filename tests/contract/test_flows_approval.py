@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from ci_automation.approval.desk import Asked, AskedState, Granted, NotCounted, Question
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
-from ci_automation.attestation.record import Approval
 from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, ApprovedDiffers, apply_granted
 from ci_automation.flows.history import history
@@ -22,6 +21,7 @@ from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.flows.tend import ApprovalNotCounted, Tended, take_up, tend
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Action, Policy
+from ci_automation.records.publication import Approval
 from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent, made_once
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from ci_automation.approval.desk import Granted
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.tree import COMPONENTS_PATH
-from ci_automation.attestation.record import Approval
 from ci_automation.errors import RegistryError
 from ci_automation.flows.apply import TargetDiffers, apply
 from ci_automation.flows.approved import ApprovedDiffers, apply_granted
@@ -33,6 +32,7 @@ from ci_automation.flux.recover import EditedByHand
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Action, Policy
 from ci_automation.policy.plan import Plan
+from ci_automation.records.publication import Approval
 from ci_automation.registry.port import Unreachable
 from tests.contract.test_flows import publish_text
 from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent

@@ -11,8 +11,8 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.errors import Conflict, VerificationFailed
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import ChannelMoved
-from ci_automation.flows.publication import records
 from ci_automation.flows.update import update
+from ci_automation.records.ledger import Ledger
 from ci_automation.signing.evidence import gather
 from ci_automation.signing.signer import SignatureUnusable
 from ci_automation.signing.trust import TrustedKeys
@@ -116,7 +116,7 @@ def test_a_crash_at_any_point_leaves_what_is_signed_and_the_next_run_ends_the_sa
         assert digest is not None
         # A second signature of the same key is not made, and no second record.
         assert len(gather(world.registry, CHANNEL, digest).signatures) == 1
-        (record,) = records.read(world.registry, CHANNEL, digest, OURS)
+        (record,) = Ledger(world.registry, CHANNEL, OURS).all_records(digest)
         assert record.channel == str(CHANNEL)
 
 

@@ -10,13 +10,11 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
-from ci_automation.attestation.record import MEDIA_TYPE
 from ci_automation.flows.apply import apply
 from ci_automation.flows.heal import NotOurs, plan_healed
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.planning import make_plan
-from ci_automation.flows.publication import records
 from ci_automation.flows.publication.adopt import NotAdopted
 from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.publication.publish import ClusterWouldRefuse
@@ -27,6 +25,9 @@ from ci_automation.flux.artifact import Composed, Recipe, compose
 from ci_automation.flux.options import Options
 from ci_automation.flux.render import render
 from ci_automation.policy.model import STEPS, Action, Policy, SignatureFormat
+from ci_automation.records.ledger import Ledger
+from ci_automation.records.publication import MEDIA_TYPE
+from ci_automation.records.writer import RecordWriter
 from ci_automation.registry.port import NotFound
 from ci_automation.signing import bundle
 from ci_automation.signing.signer import KeySigner
@@ -258,11 +259,11 @@ class TestWhoCanWriteToTheRegistry:
         theirs = world.ports("theirs", "theirs")
         aside = World(registry=world.registry)
         planted = plant(aside, made(MINOR))
-        recorded = records.read(world.registry, CHANNEL, digest, OURS)[0]
+        recorded = Ledger(world.registry, CHANNEL, OURS).all_records(digest)[0]
         manifest = world.registry.manifest(CHANNEL.at_digest(planted))
         assert theirs.signer is not None
         forged = replace(recorded, digest=planted, version=MINOR, by=str(theirs.signer.who))
-        records.write(world.registry, CHANNEL, manifest, forged, theirs.signer)
+        RecordWriter(world.registry, CHANNEL, theirs.signer).write(manifest, forged)
         # And one that is ours, of another digest, moved over.
         ours = next(it for it in world.registry.referrers(CHANNEL, digest) if it.artifact_type == MEDIA_TYPE)
         stolen = world.registry.manifest(CHANNEL.at_digest(ours.digest))
@@ -273,7 +274,7 @@ class TestWhoCanWriteToTheRegistry:
             subject=Descriptor.of(manifest.media_type, manifest.raw),
         )
         world.registry.put_referrer(CHANNEL, copied)
-        assert records.read(world.registry, CHANNEL, planted, OURS) == ()
+        assert Ledger(world.registry, CHANNEL, OURS).all_records(planted) == ()
         with pytest.raises(NotOurs):
             update(CHANNEL, world.ports(), intent())
 
@@ -363,7 +364,7 @@ class TestRecords:
         target = plan.steps[0].target
         run = replace(intent().run, url="https://github.com/acme/fleet/actions/runs/7", actor="maintainer")
         apply(plan, {target}, world.ports(), intent(run=run, now=NOW + timedelta(hours=2)))
-        (record,) = records.read(world.registry, CHANNEL, target, OURS)
+        (record,) = Ledger(world.registry, CHANNEL, OURS).all_records(target)
         assert (record.previous, record.version, record.run, record.recovered) == (before, MINOR, run.url, False)
         assert record.approval is not None
         assert (record.approval.by, record.by) == ("maintainer", str(signing_key().public.fingerprint))
@@ -373,7 +374,7 @@ class TestRecords:
     def test_lost_by_a_crash_is_written_by_the_next_run(self, world: World) -> None:
         forget_records(world, at(world))
         update(CHANNEL, world.ports(), intent())
-        (record,) = records.read(world.registry, CHANNEL, at(world), OURS)
+        (record,) = Ledger(world.registry, CHANNEL, OURS).all_records(at(world))
         before = next(it for it in history(CHANNEL, world.ports()).entries if it.version == OLD).digest
         assert (record.recovered, record.previous, record.version) == (True, before, PATCH)
 
@@ -385,8 +386,8 @@ class TestRecords:
         update(CHANNEL, world.ports(), intent())
         forget_records(world, middle)
         assert apply(plan, {last}, world.ports(), intent()).done == 2
-        assert [record.recovered for record in records.read(world.registry, CHANNEL, middle, OURS)] == [True]
-        assert [record.previous for record in records.read(world.registry, CHANNEL, last, OURS)] == [middle]
+        assert [record.recovered for record in Ledger(world.registry, CHANNEL, OURS).all_records(middle)] == [True]
+        assert [record.previous for record in Ledger(world.registry, CHANNEL, OURS).all_records(last)] == [middle]
 
     def test_are_not_needed_to_read_the_history(self, world: World) -> None:
         forget_records(world, at(world))

@@ -15,12 +15,13 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
 from ci_automation.flows.init import init
 from ci_automation.flows.promotion import Promotion, consider
-from ci_automation.flows.publication import records
 from ci_automation.flows.rollback import Wish, propose, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flux.artifact import Recipe, compose, immutable_tag
 from ci_automation.flux.options import Options
 from ci_automation.flux.render import render
+from ci_automation.records.ledger import Ledger
+from ci_automation.records.writer import RecordWriter
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import ensure_signed
 from tests.fakes import archives
@@ -139,13 +140,13 @@ def recorded(world: World) -> Digest:
     manifest = layers(FLUX_LAYER, FLUX_LAYER)(world, layer())
     present = world.registry.resolve(CHANNEL)
     assert present is not None
-    (last,) = records.read(world.registry, CHANNEL, present, OURS)
+    (last,) = Ledger(world.registry, CHANNEL, OURS).all_records(present)
     signer = world.ports().signer
     assert signer is not None
     world.registry.put_manifest(CHANNEL, manifest)
     world.registry.put_manifest(CHANNEL.at_tag(immutable_tag(PATCH, manifest.digest)), manifest)
     made = replace(last, digest=manifest.digest, previous=present, at=last.at + timedelta(hours=1))
-    records.write(world.registry, CHANNEL, manifest, made, signer)
+    RecordWriter(world.registry, CHANNEL, signer).write(manifest, made)
     return manifest.digest
 
 

@@ -21,7 +21,6 @@ from ci_automation.flows.lift import lift
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.promote import promote
 from ci_automation.flows.promotion import Promotion
-from ci_automation.flows.publication import records
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.rollback import Wish, propose, roll_back
@@ -32,6 +31,7 @@ from ci_automation.flux.version import Version
 from ci_automation.policy.freeze import Freeze
 from ci_automation.policy.model import STEPS, Action, MinorStep, Policy, SignatureFormat
 from ci_automation.policy.plan import Plan
+from ci_automation.records.ledger import Ledger
 from ci_automation.registry import open_registry
 from ci_automation.registry.layout import IDENTITY
 from ci_automation.signing.signer import KeySigner
@@ -71,7 +71,7 @@ def point(world: World, digest: Digest) -> None:
 
 def moves(world: World, digest: Digest) -> list[str]:
     """Return which channels have a record of a digest."""
-    return [record.channel for record in records.read(world.registry, CHANNEL, digest, OURS)]
+    return [record.channel for record in Ledger(world.registry, CHANNEL, OURS).all_records(digest)]
 
 
 def later(world: World, hours: int, **changes: Any) -> Any:
@@ -136,7 +136,7 @@ class TestAdoption:
     def test_leaves_all_three_and_says_who(self, world: World, planted: Digest, policy: Policy) -> None:
         run = replace(intent().run, url="https://github.com/acme/fleet/actions/runs/7", actor="octocat")
         update(CHANNEL, world.ports(), intent(adopt=True, policy=policy, run=run))
-        (record,) = records.read(world.registry, CHANNEL, planted, OURS)
+        (record,) = Ledger(world.registry, CHANNEL, OURS).all_records(planted)
         assert (record.adopted, record.version, record.recovered, record.proof) == (True, PATCH, False, None)
         assert record.approval is not None
         assert (record.approval.by, record.approval.how) == ("octocat", "--adopt")
@@ -174,13 +174,13 @@ class TestAdoption:
             with pytest.raises(Killed):
                 update(CHANNEL, later(killed, 1), wanted)
             update(CHANNEL, later(killed, 2), wanted)
-            record = records.read(killed.registry, CHANNEL, planted, OURS)[-1]
+            record = Ledger(killed.registry, CHANNEL, OURS).all_records(planted)[-1]
             assert (record.adopted, killed.registry.resolve(CHANNEL.at_tag(kept))) == (True, planted), request
             assert update(CHANNEL, later(killed, 3), intent(policy=EVERY)).trust == "verified"
 
     def test_by_check_and_heal_leaves_all_three_too(self, world: World, planted: Digest) -> None:
         assert plan_healed(CHANNEL, later(world, 1), intent(adopt=True, policy=EVERY)).signed
-        (record,) = records.read(world.registry, CHANNEL, planted, OURS)
+        (record,) = Ledger(world.registry, CHANNEL, OURS).all_records(planted)
         assert record.adopted
         assert world.registry.resolve(CHANNEL.at_tag(immutable_tag(PATCH, planted))) == planted
         assert verify(CHANNEL, world.ports(), intent()).problem is None
@@ -301,7 +301,7 @@ class TestARecordThatIsMissing:
 
     def test_is_written_if_they_do(self, world: World, patched: Digest) -> None:
         update(CHANNEL, later(world, 2), intent())
-        (record,) = records.read(world.registry, CHANNEL, patched, OURS)
+        (record,) = Ledger(world.registry, CHANNEL, OURS).all_records(patched)
         assert (record.recovered, record.approval) == (True, None)
 
     @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ class TestARecordThatIsMissing:
         apply(plan, set(), later(world, 3), intent())
         assert moves(world, target) == []
         apply(plan, {target}, later(world, 4), intent())
-        (record,) = records.read(world.registry, CHANNEL, target, OURS)
+        (record,) = Ledger(world.registry, CHANNEL, OURS).all_records(target)
         assert (record.recovered, record.approval and record.approval.how) == (True, "--approve")
 
 
@@ -490,7 +490,7 @@ class TestLayouts:
         a, one = self.start(tmp_path / "a")
         b, two = self.start(tmp_path / "b")
         assert one.registry.identity(a) not in {None, two.registry.identity(b)}
-        (record,) = records.read(one.registry, a, one.registry.manifest(a).digest, OURS)
+        (record,) = Ledger(one.registry, a, OURS).all_records(one.registry.manifest(a).digest)
         assert record.channel == f"{one.registry.identity(a)}:production"
 
     def test_do_not_believe_each_others_records(self, tmp_path: Path) -> None:

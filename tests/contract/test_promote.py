@@ -19,8 +19,6 @@ from ci_automation.flows.judging import Judged
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.promote import OtherDigest, Promoted, PromotionNotApproved, PromotionRefused, promote
 from ci_automation.flows.promotion import Promotion, RecordNotBelieved, SignedForOthers, SourceEmpty
-from ci_automation.flows.publication import holds, records
-from ci_automation.flows.publication.holds import Keeping
 from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.publication.publish import ClusterWouldRefuse, NoSigner
 from ci_automation.flows.update import update
@@ -31,6 +29,8 @@ from ci_automation.policy.hold import Hold
 from ci_automation.policy.model import STEPS, Acknowledgement, Action, Policy
 from ci_automation.policy.promotion import Word
 from ci_automation.policy.ranges import Range
+from ci_automation.records.ledger import ImmutableTagMoved, Ledger
+from ci_automation.records.writer import RecordWriter
 from ci_automation.registry.port import NotFound
 from ci_automation.signing import legacy
 from ci_automation.signing.signer import KeySigner
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.attestation.record import Record
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
+    from ci_automation.records.publication import Record
     from tests.fakes.registry import Asked
 
 UNLISTED = "f396640c83957312"  # the fingerprint of components that no kustomization lists
@@ -141,7 +141,7 @@ class Road:
 
     def records(self, digest: Digest) -> list[Record]:
         """Return the target's records of a digest."""
-        found = records.read(self.there, self.target, digest, OURS)
+        found = Ledger(self.there, self.target, OURS).all_records(digest)
         return [record for record in found if record.channel == str(self.target)]
 
     def watch(self, what: Callable[[int], None]) -> None:
@@ -377,7 +377,7 @@ class TestInterruption:
         road = settled(ELSEWHERE)
         wanted = channel(road, STAGING)
         road.there.put_manifest(ELSEWHERE.at_tag(f"{PATCH}-{wanted.short}"), road.there.manifest(ELSEWHERE))
-        with pytest.raises(records.ImmutableTagMoved):
+        with pytest.raises(ImmutableTagMoved):
             road.promote()
         assert channel(road, ELSEWHERE) != wanted
 
@@ -423,22 +423,22 @@ class TestTheGates:
         wanted = channel(road, STAGING)
         repository = road.here.repositories[str(STAGING.repository)]
         (referrer,) = road.here.referrers(STAGING, wanted)
-        (record,) = records.read(road.here, STAGING, wanted, OURS)
+        (record,) = Ledger(road.here, STAGING, OURS).all_records(wanted)
         del repository.manifests[referrer.digest]
         theirs = KeySigner(signing_key("theirs"))
         manifest = road.here.manifest(STAGING)
-        records.write(road.here, STAGING, manifest, replace(record, by=str(theirs.who)), theirs)
+        RecordWriter(road.here, STAGING, theirs).write(manifest, replace(record, by=str(theirs.who)))
         assert road.promote().waits
         ours = KeySigner(signing_key())
-        records.write(road.here, STAGING, manifest, replace(record, channel=str(BESIDE)), ours)
+        RecordWriter(road.here, STAGING, ours).write(manifest, replace(record, channel=str(BESIDE)))
         with pytest.raises(PublishedElsewhere):
             road.promote()
 
     def test_the_newest_record_counts(self, road: Road) -> None:
         wanted = channel(road, STAGING)
-        (record,) = records.read(road.here, STAGING, wanted, OURS)
+        (record,) = Ledger(road.here, STAGING, OURS).all_records(wanted)
         manifest, signer = road.here.manifest(STAGING), KeySigner(signing_key())
-        records.write(road.here, STAGING, manifest, replace(record, at=NOW - timedelta(hours=1)), signer)
+        RecordWriter(road.here, STAGING, signer).write(manifest, replace(record, at=NOW - timedelta(hours=1)))
         assert road.promote(after=timedelta(hours=2)).waits
 
     def test_evidence_that_does_not_speak_for_it_holds_it(self, road: Road) -> None:
@@ -549,7 +549,7 @@ class TestTheGates:
     def test_what_the_target_was_rolled_back_from_waits_until_something_newer_is_there(self, road: Road) -> None:
         held, manifest, signer = channel(road, STAGING), road.there.manifest(ELSEWHERE), KeySigner(signing_key())
         hold = Hold(PATCH, held, NOW - timedelta(hours=1), reason="webhooks time out")
-        holds.keep(Keeping(ELSEWHERE, manifest, (hold,), signer), road.ports(road.there), intent(now=NOW))
+        RecordWriter(road.ports(road.there).registry, ELSEWHERE, signer).keep(manifest, (hold,))
         done = road.promote()
         assert [v.gate for v in done.considered.gates if v.decision is Decision.HOLD] == ["hold"]
         assert "webhooks time out" in done.considered.reasons[0]
@@ -602,7 +602,7 @@ class TestTrust:
         assert channel(road, ELSEWHERE) != channel(road, STAGING)
 
     def test_a_source_that_was_moved_back_is_not_promoted(self, road: Road) -> None:
-        first = next(r.previous for r in records.read(road.here, STAGING, channel(road, STAGING), OURS))
+        first = next(r.previous for r in Ledger(road.here, STAGING, OURS).all_records(channel(road, STAGING)))
         assert first is not None
         road.publish(ELSEWHERE, PATCH)
         road.here.put_manifest(STAGING, road.here.manifest(STAGING.at_digest(first)))

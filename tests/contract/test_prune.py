@@ -15,11 +15,11 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
 from ci_automation.flows.init import init
 from ci_automation.flows.prune import prune, survey
-from ci_automation.flows.publication import records
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.update import update
 from ci_automation.policy.model import STEPS, Action, Policy, SignatureFormat
 from ci_automation.policy.retention import Window
+from ci_automation.records.ledger import Ledger
 from ci_automation.registry import open_registry
 from ci_automation.registry.port import Complaint, DeletionRefused
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
@@ -99,7 +99,7 @@ def test_what_nothing_needs_goes_with_its_signature_and_records(*, api: bool, fo
     left = world.registry.resolve(CHANNEL)
     assert left
     verify(world.registry, CHANNEL, left, OURS)
-    assert len(records.read(world.registry, CHANNEL, left, OURS)) == 1
+    assert len(Ledger(world.registry, CHANNEL, OURS).all_records(left)) == 1
     again = look(world)
     assert (again.goes, again.leftovers) == ((), ())
 
@@ -127,7 +127,7 @@ class TestWhatStays:
         left = max(
             record.at
             for version in ("v2.98.5", "v2.98.8", "v2.99.4")
-            for record in records.read(world.registry, CHANNEL, immutable(world, version)[1], OURS)
+            for record in Ledger(world.registry, CHANNEL, OURS).all_records(immutable(world, version)[1])
         )
         soon = survey(CHANNEL, Window(1, timedelta(days=1)), world.ports(), left + timedelta(hours=1))
         assert soon.goes == ()
@@ -205,7 +205,7 @@ class TestWhatStays:
         repository = world.registry.repositories[str(CHANNEL.repository)]
         repository.tags[f"sha256-{old.hex}"] = repository.tags[f"sha256-{live.hex}"]
         list(prune(look(world), world.ports()))
-        assert records.read(world.registry, CHANNEL, live, OURS)
+        assert Ledger(world.registry, CHANNEL, OURS).all_records(live)
 
 
 def test_without_anybody_to_trust_nothing_is_ours(world: World) -> None:

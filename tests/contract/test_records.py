@@ -13,13 +13,15 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
-from ci_automation.attestation.record import MEDIA_TYPE, Approval, Record
-from ci_automation.attestation.statement import Statement
-from ci_automation.flows.publication import records, statements
-from ci_automation.flows.publication.attest import attest
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
+from ci_automation.records import attached, ledger
+from ci_automation.records.attached import attest
+from ci_automation.records.ledger import Ledger, Position
+from ci_automation.records.publication import MEDIA_TYPE, Approval, Record
+from ci_automation.records.statement import Statement
+from ci_automation.records.writer import RecordWriter
 from ci_automation.registry import open_registry
 from ci_automation.registry.referrers import referrers_tag
 from ci_automation.signing import bundle
@@ -92,7 +94,7 @@ def raw_referrer(
 
 def signed(record: Record, signer: Signer = OURS, **changes: Any) -> bytes:
     """Return a signed record, whose statement may differ from what we write."""
-    return statements.sign(replace(record.to_statement("here"), **changes), signer)
+    return attached.sign(replace(record.to_statement("here"), **changes), signer)
 
 
 @pytest.fixture(params=["referrers API", "fallback tag", "layout"])
@@ -116,24 +118,24 @@ class TestWhatIsWritten:
         manifest = put(registry, channel, b"artifact")
         approval = Approval("octocat", "--approve", NOW)
         run = "https://github.com/acme/fleet/actions/runs/7"
-        name = statements.channel_name(registry, channel)
+        name = attached.channel_name(registry, channel)
         record = record_of(manifest, channel=name, approval=approval, run=run)
-        records.write(registry, channel, manifest, record, OURS)
-        assert records.read(registry, channel, manifest.digest, TRUSTED) == (record,)
+        RecordWriter(registry, channel, OURS).write(manifest, record)
+        assert Ledger(registry, channel, TRUSTED).all_records(manifest.digest) == (record,)
 
     def test_records_of_several_moves_are_read_oldest_first(self, place: tuple[Registry, Reference]) -> None:
         registry, channel = place
         manifest = put(registry, channel, b"artifact")
         moves = [record_of(manifest, hours=hours) for hours in (2, 1, 3)]
         for record in moves:
-            records.write(registry, channel, manifest, record, OURS)
-        found = records.read(registry, channel, manifest.digest, TRUSTED)
+            RecordWriter(registry, channel, OURS).write(manifest, record)
+        found = Ledger(registry, channel, TRUSTED).all_records(manifest.digest)
         assert [record.at.hour for record in found] == [13, 14, 15]
 
     def test_a_record_is_one_referrer_that_flux_does_not_take_for_a_signature(self, memory: InMemoryRegistry) -> None:
         manifest = put(memory, CHANNEL, b"artifact")
         memory.requests.clear()
-        records.write(memory, CHANNEL, manifest, record_of(manifest), OURS)
+        RecordWriter(memory, CHANNEL, OURS).write(manifest, record_of(manifest))
         assert [asked.method for asked in memory.requests] == ["put_blob", "put_referrer"]
         (descriptor,) = memory.referrers(CHANNEL, manifest.digest)
         assert descriptor.artifact_type == "application/vnd.flux-manifests.publication.v1+json"
@@ -146,16 +148,16 @@ class TestWhatIsWritten:
     def test_a_record_that_is_listed_under_its_configurations_type_is_found(self) -> None:
         registry = InMemoryRegistry(referrers_api=False)
         manifest = put(registry, CHANNEL, b"artifact")
-        records.write(registry, CHANNEL, manifest, record_of(manifest), OURS)
+        RecordWriter(registry, CHANNEL, OURS).write(manifest, record_of(manifest))
         (listed,) = registry.referrers(CHANNEL, manifest.digest)
         otherwise = replace(listed, artifact_type="application/vnd.oci.image.config.v1+json")
         registry.write_index(referrers_tag(CHANNEL, manifest.digest), Index.build((otherwise,)))
-        assert len(records.read(registry, CHANNEL, manifest.digest, TRUSTED)) == 1
+        assert len(Ledger(registry, CHANNEL, TRUSTED).all_records(manifest.digest)) == 1
 
     def test_nothing_is_read_where_nothing_is(self, memory: InMemoryRegistry) -> None:
         manifest = put(memory, CHANNEL, b"artifact")
-        assert records.read(memory, CHANNEL, manifest.digest, TRUSTED) == ()
-        assert records.read(memory, CHANNEL, Digest.of(b"nothing"), TRUSTED) == ()
+        assert Ledger(memory, CHANNEL, TRUSTED).all_records(manifest.digest) == ()
+        assert Ledger(memory, CHANNEL, TRUSTED).all_records(Digest.of(b"nothing")) == ()
 
 
 Hostile = dict[str, "Callable[[Registry, Manifest], object]"]
@@ -213,50 +215,50 @@ def test_what_an_attacker_attaches_is_not_believed_and_hides_nothing(
 ) -> None:
     manifest = put(memory, CHANNEL, b"artifact")
     attack(memory, manifest)
-    assert records.read(memory, CHANNEL, manifest.digest, TRUSTED) == ()
-    records.write(memory, CHANNEL, manifest, record_of(manifest), OURS)
-    assert records.read(memory, CHANNEL, manifest.digest, TRUSTED) == (record_of(manifest),)
+    assert Ledger(memory, CHANNEL, TRUSTED).all_records(manifest.digest) == ()
+    RecordWriter(memory, CHANNEL, OURS).write(manifest, record_of(manifest))
+    assert Ledger(memory, CHANNEL, TRUSTED).all_records(manifest.digest) == (record_of(manifest),)
 
 
 @pytest.mark.parametrize("what", ["manifests", "blobs"])
 def test_a_record_that_is_listed_and_not_there_is_passed_over(what: str) -> None:
     registry = InMemoryRegistry(referrers_api=False)
     manifest = put(registry, CHANNEL, b"artifact")
-    records.write(registry, CHANNEL, manifest, record_of(manifest), OURS)
+    RecordWriter(registry, CHANNEL, OURS).write(manifest, record_of(manifest))
     (descriptor,) = registry.referrers(CHANNEL, manifest.digest)
     repository = registry.repositories[str(CHANNEL.repository)]
     layer = registry.manifest(CHANNEL.at_digest(descriptor.digest)).layers[0]
     getattr(repository, what).pop(descriptor.digest if what == "manifests" else layer.digest)
-    assert records.read(registry, CHANNEL, manifest.digest, TRUSTED) == ()
+    assert Ledger(registry, CHANNEL, TRUSTED).all_records(manifest.digest) == ()
 
 
 def test_very_many_records_are_an_attack(memory: InMemoryRegistry) -> None:
     manifest = put(memory, CHANNEL, b"artifact")
     for number in range(65):
         raw_referrer(memory, manifest, b"%d" % number)
-    with pytest.raises(statements.TooManyRecords):
-        records.read(memory, CHANNEL, manifest.digest, TRUSTED)
+    with pytest.raises(attached.TooManyRecords):
+        Ledger(memory, CHANNEL, TRUSTED).all_records(manifest.digest)
 
 
 class TestKeyless:
     def test_a_record_by_a_trusted_identity_is_believed(self, memory: InMemoryRegistry) -> None:
         manifest, signer = put(memory, CHANNEL, b"artifact"), WrittenSigner(US)
         record = record_of(manifest, signer=signer)
-        records.write(memory, CHANNEL, manifest, record, signer)
-        assert records.read(memory, CHANNEL, manifest.digest, trust(US)) == (record,)
+        RecordWriter(memory, CHANNEL, signer).write(manifest, record)
+        assert Ledger(memory, CHANNEL, trust(US)).all_records(manifest.digest) == (record,)
 
     @pytest.mark.parametrize("signer", [WrittenSigner(THEM), WrittenSigner(US, broken=True)], ids=["them", "expired"])
     def test_others_and_bad_certificates_are_not(self, memory: InMemoryRegistry, signer: WrittenSigner) -> None:
         manifest = put(memory, CHANNEL, b"artifact")
-        records.write(memory, CHANNEL, manifest, record_of(manifest, signer=signer), signer)
-        assert records.read(memory, CHANNEL, manifest.digest, trust(US)) == ()
+        RecordWriter(memory, CHANNEL, signer).write(manifest, record_of(manifest, signer=signer))
+        assert Ledger(memory, CHANNEL, trust(US)).all_records(manifest.digest) == ()
 
     def test_a_key_does_not_stand_for_an_identity_nor_an_identity_for_a_key(self, memory: InMemoryRegistry) -> None:
         manifest, signer = put(memory, CHANNEL, b"artifact"), WrittenSigner(US)
-        records.write(memory, CHANNEL, manifest, record_of(manifest, signer=signer), signer)
-        records.write(memory, CHANNEL, manifest, record_of(manifest), OURS)
-        assert [r.by for r in records.read(memory, CHANNEL, manifest.digest, trust(US))] == [str(US)]
-        assert [r.by for r in records.read(memory, CHANNEL, manifest.digest, TRUSTED)] == [str(OURS.who)]
+        RecordWriter(memory, CHANNEL, signer).write(manifest, record_of(manifest, signer=signer))
+        RecordWriter(memory, CHANNEL, OURS).write(manifest, record_of(manifest))
+        assert [r.by for r in Ledger(memory, CHANNEL, trust(US)).all_records(manifest.digest)] == [str(US)]
+        assert [r.by for r in Ledger(memory, CHANNEL, TRUSTED).all_records(manifest.digest)] == [str(OURS.who)]
 
     @pytest.mark.parametrize("rekor", [1, 2])
     def test_real_certificates_and_log_entries(self, memory: InMemoryRegistry, tmp_path: Path, rekor: int) -> None:
@@ -268,12 +270,12 @@ class TestKeyless:
         with LocalSigstore() as local:
             (tmp_path / "root.json").write_bytes(local.trust_config(rekor))
             statement = record.to_statement("here").to_bytes()
-            raw = local.sign_bundle(statement, WORKFLOW, rekor, payload_type=statements.PAYLOAD_TYPE)
+            raw = local.sign_bundle(statement, WORKFLOW, rekor, payload_type=attached.PAYLOAD_TYPE)
             raw_referrer(memory, manifest, raw)
             root = TrustRoot.from_file(tmp_path / "root.json")
             mine, theirs = (TrustedIdentities((IdentityMatch.exact(it),), root) for it in (WORKFLOW, US))
-            assert records.read(memory, CHANNEL, manifest.digest, mine) == (record,)
-            assert records.read(memory, CHANNEL, manifest.digest, theirs) == ()
+            assert Ledger(memory, CHANNEL, mine).all_records(manifest.digest) == (record,)
+            assert Ledger(memory, CHANNEL, theirs).all_records(manifest.digest) == ()
 
 
 V283, V285, V294 = (Version.parse(text) for text in ("v2.8.3", "v2.8.5", "v2.9.4"))
@@ -298,17 +300,17 @@ class Past:
         before = None if previous is None else self.manifests[previous].digest
         signer = more.pop("signer", OURS)
         record = record_of(self.manifests[name], hours=hours, previous=before, version=version, signer=signer, **more)
-        records.write(self.registry, CHANNEL, self.manifests[name], record, signer)
+        RecordWriter(self.registry, CHANNEL, signer).write(self.manifests[name], record)
         return digest
 
     def superseded(self, name: str, version: Version = V294) -> Digest | None:
         """Return where the channel had moved on to, if it is at this artifact now."""
         tags = self.registry.tags(CHANNEL)
         digest = self.manifests[name].digest
-        own = records.of_channel(self.registry, CHANNEL, digest, TRUSTED)
+        own = Ledger(self.registry, CHANNEL, TRUSTED).records(digest)
         self.registry.requests.clear()
-        place = records.Position(CHANNEL, digest, version, own[-1] if own else None, None)
-        found = records.superseded_by(self.registry, place, tags, TRUSTED)
+        place = Position(digest, version, own[-1] if own else None, None)
+        found = Ledger(self.registry, CHANNEL, TRUSTED).superseded_by(place, tags)
         return None if found is None else found.digest
 
 
@@ -397,14 +399,14 @@ class TestMovedBack:
 
     def test_a_tag_that_vanished_meanwhile_is_nothing(self, past: Past) -> None:
         past.moved("old", 0, version=V285)
-        place = records.Position(CHANNEL, past.manifests["old"].digest, V285, None, None)
-        assert records.superseded_by(past.registry, place, (f"v2.9.4-{'0' * 12}",), TRUSTED) is None
+        place = Position(past.manifests["old"].digest, V285, None, None)
+        assert Ledger(past.registry, CHANNEL, TRUSTED).superseded_by(place, (f"v2.9.4-{'0' * 12}",)) is None
 
     def test_a_tag_that_was_moved_hides_nothing(self, past: Past) -> None:
         past.moved("old", 0, version=V285)
         new = past.moved("new", 1, "old")
         past.registry.put_manifest(CHANNEL.at_tag(immutable_tag(V294, new)), past.manifests["old"])
-        with pytest.raises(records.ImmutableTagMoved) as caught:
+        with pytest.raises(ledger.ImmutableTagMoved) as caught:
             past.superseded("old", V285)
         assert caught.value.exit_code == 10
 
@@ -482,15 +484,15 @@ def test_a_signature_that_is_attached_as_a_record_is_no_record(memory: InMemoryR
     manifest = put(memory, CHANNEL, b"artifact")
     as_signature = signer.sign_statement(record_of(manifest, signer=signer).to_statement("here").to_bytes())
     raw_referrer(memory, manifest, as_signature)
-    assert records.read(memory, CHANNEL, manifest.digest, signer.trusted) == ()
+    assert Ledger(memory, CHANNEL, signer.trusted).all_records(manifest.digest) == ()
 
 
 def test_trust_in_several_keys_believes_each(memory: InMemoryRegistry) -> None:
     manifest = put(memory, CHANNEL, b"artifact")
     for signer in (OURS, THEIRS):
-        records.write(memory, CHANNEL, manifest, record_of(manifest, signer=signer), signer)
+        RecordWriter(memory, CHANNEL, signer).write(manifest, record_of(manifest, signer=signer))
     both = TrustedKeys((signing_key().public, signing_key("theirs").public))
-    assert {record.by for record in records.read(memory, CHANNEL, manifest.digest, both)} == {
+    assert {record.by for record in Ledger(memory, CHANNEL, both).all_records(manifest.digest)} == {
         str(OURS.who),
         str(THEIRS.who),
     }

@@ -12,8 +12,6 @@ from msgspec.structs import replace
 
 from ci_automation.approval.desk import Granted
 from ci_automation.approval.request import Request
-from ci_automation.attestation.hold import MEDIA_TYPE
-from ci_automation.attestation.record import Approval
 from ci_automation.cli import run
 from ci_automation.errors import Conflict
 from ci_automation.flows.apply import StepRefused, apply
@@ -22,8 +20,6 @@ from ci_automation.flows.init import init
 from ci_automation.flows.lift import lift
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.planning import make_plan
-from ci_automation.flows.publication import holds, records, statements
-from ci_automation.flows.publication.holds import HoldNotKept
 from ci_automation.flows.publication.past import (
     AmbiguousVersion,
     NotInHistory,
@@ -33,7 +29,6 @@ from ci_automation.flows.publication.past import (
 )
 from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.publication.publish import NoSigner
-from ci_automation.flows.publication.records import ImmutableTagMoved
 from ci_automation.flows.rollback import NotBack, RollbackRefused, Wish, propose, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flux.artifact import immutable_tag
@@ -42,6 +37,11 @@ from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity
 from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import STEPS, Acknowledgement, Action, Policy, SignatureFormat
+from ci_automation.records import attached
+from ci_automation.records.hold import MEDIA_TYPE
+from ci_automation.records.ledger import ImmutableTagMoved, Ledger, holds_in
+from ci_automation.records.publication import Approval
+from ci_automation.records.writer import HoldNotKept, RecordWriter
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.flows.publication.statements import Said
     from ci_automation.policy.decision import Verdict
+    from ci_automation.records.attached import Said
     from ci_automation.report.rollback import Rollback
 
 OURS = TrustedKeys((signing_key().public,))
@@ -119,7 +119,7 @@ def world() -> World:
 
 
 def version_of(world: World) -> Version:
-    found = records.read(world.registry, CHANNEL, at(world), OURS)
+    found = Ledger(world.registry, CHANNEL, OURS).all_records(at(world))
     return found[-1].version
 
 
@@ -131,7 +131,7 @@ def back(world: World, to: str = str(PATCH), **wish: object) -> Rollback:
 
 
 def held(world: World, digest: Digest | None = None) -> list[Version]:
-    return [hold.version for hold in holds.read(world.registry, CHANNEL, digest or at(world), OURS)]
+    return [hold.version for hold in Ledger(world.registry, CHANNEL, OURS).holds(digest or at(world))]
 
 
 class TestGoingBack:
@@ -147,14 +147,14 @@ class TestGoingBack:
     def test_it_is_recorded_as_a_rollback_from_what_was_there(self, world: World) -> None:
         newest = at(world)
         back(world)
-        record = records.read(world.registry, CHANNEL, at(world), OURS)[-1]
+        record = Ledger(world.registry, CHANNEL, OURS).all_records(at(world))[-1]
         assert (record.rolled_back, record.previous, record.version) == (True, newest, PATCH)
         assert (record.approval, record.proof, record.recovered) == (None, None, False)
 
     def test_the_hold_names_what_was_left_and_why(self, world: World) -> None:
         newest, until = at(world), datetime(2027, 1, 31, tzinfo=UTC)
         back(world, until=until, reason="webhooks time out")
-        (hold,) = holds.read(world.registry, CHANNEL, at(world), OURS)
+        (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
         assert (hold.version, hold.digest, hold.until, hold.reason) == (MINOR, newest, until, "webhooks time out")
 
     def test_the_hold_is_written_and_read_back_before_the_channel_moves(self, world: World) -> None:
@@ -300,7 +300,7 @@ class TestWhoseItIs:
         planted = plant(world, made(Version.parse("v2.98.8"), type(OVERLAY)(OVERLAY.files[:1])))
         shown = back(world, str(OLD))
         assert "is not signed" in shown.problem
-        (hold,) = holds.read(world.registry, CHANNEL, at(world), OURS)
+        (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
         assert (hold.version, hold.digest) == (OLD, planted)
         assert update(CHANNEL, world.ports(), intent()).done == 1
 
@@ -380,7 +380,7 @@ class TestAfterwards:
 
     def test_a_patch_of_the_old_minor_that_came_later_is_taken_and_the_hold_goes_along(self, world: World) -> None:
         back(world)
-        (hold,) = holds.read(world.registry, CHANNEL, at(world), OURS)
+        (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
         later = (hold.at + timedelta(days=1)).isoformat()
         world.releases = MemoryReleases((*world.releases.samples, release("v2.98.9", published_at=later)))
         then = intent(policy=AUTO, now=hold.at + timedelta(days=30))
@@ -391,13 +391,13 @@ class TestAfterwards:
 
     def test_what_came_out_before_the_hold_was_changed_is_new_all_the_same(self, world: World) -> None:
         back(world)
-        (hold,) = holds.read(world.registry, CHANNEL, at(world), OURS)
+        (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
         later = hold.at + timedelta(days=1)
         world.releases = MemoryReleases((*world.releases.samples, release("v2.98.9", published_at=later.isoformat())))
         ports = replace(world.ports(), clock=lambda: later + timedelta(days=1))
         shown = propose(CHANNEL, Wish(str(PATCH), reason="see #7"), ports, intent())
         roll_back(shown, ports, intent())
-        (changed,) = holds.read(world.registry, CHANNEL, at(world), OURS)
+        (changed,) = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
         assert (changed.since, changed.reason) == (hold.at, "see #7")
         assert changed.at > later
         then = intent(policy=AUTO, now=later + timedelta(days=30))
@@ -418,7 +418,7 @@ class TestAfterwards:
         assert at(world) == base
 
     def before(self, world: World) -> Digest:
-        previous = records.read(world.registry, CHANNEL, at(world), OURS)[-1].previous
+        previous = Ledger(world.registry, CHANNEL, OURS).all_records(at(world))[-1].previous
         assert previous
         return previous
 
@@ -471,8 +471,8 @@ class TestAfterwards:
         theirs = World(registry=world.registry)
         back(world)
         proposal = propose(CHANNEL, Wish(str(OLD)), theirs.ports(), intent())
-        keeping = holds.Keeping(CHANNEL, proposal.target.manifest, proposal.holds, KeySigner(signing_key("theirs")))
-        holds.keep(keeping, theirs.ports(), intent())
+        writer = RecordWriter(theirs.ports().registry, CHANNEL, KeySigner(signing_key("theirs")))
+        writer.keep(proposal.target.manifest, proposal.holds)
         assert held(world, proposal.shown.target) == []
         assert held(world) == [MINOR]
         assert target != at(world)
@@ -488,7 +488,7 @@ class TestAfterwards:
 
     def test_a_hold_of_another_channel_is_none_of_this_one(self, world: World) -> None:
         back(world)
-        assert holds.read(world.registry, CHANNEL.at_tag("staging"), at(world), OURS) == ()
+        assert Ledger(world.registry, CHANNEL.at_tag("staging"), OURS).holds(at(world)) == ()
 
 
 class TestAgain:
@@ -502,7 +502,7 @@ class TestAgain:
         back(world)
         until = NOW - timedelta(days=1)
         back(world, until=until)
-        (hold,) = holds.read(world.registry, CHANNEL, at(world), OURS)
+        (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
         assert hold.until == until
         assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 1  # it is lifted
 
@@ -513,10 +513,10 @@ class TestAgain:
             debug = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(STEPS, Action.NEVER)))
             plan = make_plan(CHANNEL, world.ports(), debug).plan
             apply(plan, {plan.steps[-1].target}, world.ports(), debug)
-        before = records.read(world.registry, CHANNEL, at(world), OURS)
+        before = Ledger(world.registry, CHANNEL, OURS).all_records(at(world))
         back(world, until=NOW + timedelta(days=30))
         scheduled(world)
-        assert records.read(world.registry, CHANNEL, at(world), OURS) == before
+        assert Ledger(world.registry, CHANNEL, OURS).all_records(at(world)) == before
 
     def test_a_second_move_back_from_the_same_digest_is_recorded_after_a_crash(
         self, world: World, monkeypatch: pytest.MonkeyPatch
@@ -531,18 +531,18 @@ class TestAgain:
             raise Killed
 
         with monkeypatch.context() as patch:
-            patch.setattr("ci_automation.flows.publication.records.attach_record", die)
+            patch.setattr("ci_automation.records.writer.RecordWriter.attach", die)
             with pytest.raises(Killed):
                 back(world)
         scheduled(world)
-        found = [it for it in records.read(world.registry, CHANNEL, at(world), OURS) if it.rolled_back]
+        found = [it for it in Ledger(world.registry, CHANNEL, OURS).all_records(at(world)) if it.rolled_back]
         assert [(it.previous, it.recovered) for it in found] == [(left, False), (left, True)]
 
     def test_repeating_it_after_the_hold_has_ended_makes_it_anew(self, world: World) -> None:
         back(world, until=NOW - timedelta(days=1), reason="webhooks time out")
         ended = at(world)
         shown = back(world)
-        (hold,) = holds.read(world.registry, CHANNEL, ended, OURS)
+        (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(ended)
         assert (hold.version, hold.until, hold.reason) == (MINOR, None, "webhooks time out")
         assert shown.hold == hold
         assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 0
@@ -604,14 +604,14 @@ class TestLifting:
         lifted = lift(CHANNEL, "", world.ports(), intent())
         assert [hold.version for hold in lifted.holds] == [MINOR]
         assert (at(world), lifted.digest) == (there, there)
-        (hold,) = holds.read(world.registry, CHANNEL, there, OURS)
+        (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(there)
         assert (hold.has_ended, hold.reason, hold.since < hold.at) == (True, "webhooks time out", True)
         assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 1
 
     def test_the_reason_of_lifting_is_kept(self, world: World) -> None:
         back(world, reason="webhooks time out")
         lift(CHANNEL, "fixed on our side", world.ports(), intent())
-        (hold,) = holds.read(world.registry, CHANNEL, at(world), OURS)
+        (hold,) = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
         assert hold.reason == "fixed on our side"
 
     def test_repeating_it_writes_nothing(self, world: World) -> None:
@@ -626,14 +626,14 @@ class TestLifting:
         back(world)
         back(world, str(OLD))
         assert len(lift(CHANNEL, "", world.ports(), intent()).holds) == len(held(world)) == 2
-        assert not any(hold.is_on(NOW) for hold in holds.read(world.registry, CHANNEL, at(world), OURS))
+        assert not any(hold.is_on(NOW) for hold in Ledger(world.registry, CHANNEL, OURS).holds(at(world)))
 
     def test_a_hold_of_a_fast_clock_is_lifted_too(self, world: World) -> None:
         ahead = replace(world.ports(), clock=lambda: NOW + timedelta(hours=1))
         roll_back(propose(CHANNEL, Wish(str(PATCH)), ahead, intent()), ahead, intent())
         behind = replace(world.ports(), clock=lambda: NOW)
         assert len(lift(CHANNEL, "", behind, intent()).holds) == 1
-        assert not any(hold.is_on(NOW) for hold in holds.read(world.registry, CHANNEL, at(world), OURS))
+        assert not any(hold.is_on(NOW) for hold in Ledger(world.registry, CHANNEL, OURS).holds(at(world)))
 
     def test_nobody_lifts_it_without_a_key(self, world: World) -> None:
         back(world)
@@ -657,7 +657,7 @@ def lifted(world: World) -> None:
 
 
 def is_held(world: World) -> bool:
-    return any(hold.is_on(NOW) for hold in holds.read(world.registry, CHANNEL, at(world), OURS))
+    return any(hold.is_on(NOW) for hold in Ledger(world.registry, CHANNEL, OURS).holds(at(world)))
 
 
 @made_once
@@ -691,7 +691,7 @@ class TestLiftingInBadTimes:
             assert (at(world), is_all_signed(world)) == (there, True), request
             lifted(world)
             assert plain(names(world)) == plain(names(undisturbed)), request
-            assert len(holds.stated(raw_holds(world, there))) == 2, request  # that it is held, and that it ended
+            assert len(holds_in(raw_holds(world, there))) == 2, request  # that it is held, and that it ended
             assert not is_held(world), request
             scheduled(world)
             assert version_of(world) == MINOR, request
@@ -779,8 +779,8 @@ class TestCrashes:
             repeat(world)
             digest = at(world)
             assert plain(names(world)) == plain(names(undisturbed)), request
-            assert len(holds.stated(raw_holds(world, digest))) == 1, request
-            moves = [it for it in records.read(world.registry, CHANNEL, digest, OURS) if it.rolled_back]
+            assert len(holds_in(raw_holds(world, digest))) == 1, request
+            moves = [it for it in Ledger(world.registry, CHANNEL, OURS).all_records(digest) if it.rolled_back]
             assert len(moves) == 1, request
             scheduled(world)
             assert at(world) == digest, request
@@ -802,7 +802,7 @@ class TestCrashes:
             scheduled(world)
             assert at(world) == digest, request
             if version == PATCH:
-                record = records.read(world.registry, CHANNEL, digest, OURS)[-1]
+                record = Ledger(world.registry, CHANNEL, OURS).all_records(digest)[-1]
                 assert record.rolled_back, request
 
 
@@ -824,7 +824,7 @@ def is_all_signed(world: World) -> bool:
 
 
 def raw_holds(world: World, digest: Digest) -> tuple[Said, ...]:
-    return statements.read(world.registry, CHANNEL, digest, OURS, (MEDIA_TYPE,))
+    return attached.read(world.registry, CHANNEL, digest, OURS, (MEDIA_TYPE,))
 
 
 def plain(tags: dict[str, str]) -> dict[str, str]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.flows.publication import records, statements
+from ci_automation.records import attached
+from ci_automation.records.ledger import Ledger
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.verify import verify
 from tests.real import program
@@ -62,7 +63,7 @@ def state(channel: Reference, ports: Ports) -> State:
     """Return what is in a repository, after checking that every tag but the signatures' points at a signed digest."""
     assert ports.trusted is not None
     found = State({}, {}, {}, {})
-    name = statements.channel_name(ports.registry, channel)
+    name = attached.channel_name(ports.registry, channel)
     for tag in ports.registry.tags(channel):
         if tag.endswith(".sig"):
             digest = Digest.parse(tag.removesuffix(".sig").replace("-", ":"))
@@ -74,7 +75,7 @@ def state(channel: Reference, ports: Ports) -> State:
             ports.registry.manifest(channel.at_digest(named))
             found.tags[tag] = str(named)
             found.bundles[str(named)] = len(tuple(bundle.read(ports.registry, channel, named)))
-            believed = records.read(ports.registry, channel, named, ports.trusted)
+            believed = Ledger(ports.registry, channel, ports.trusted).all_records(named)
             found.records[str(named)] = sum(record.channel == name for record in believed)
     return found
 

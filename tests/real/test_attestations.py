@@ -11,16 +11,18 @@ import pytest
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
-from ci_automation.attestation.provenance import Build, Invocation, Source, provenance
-from ci_automation.attestation.record import Record
-from ci_automation.attestation.sbom import sbom
-from ci_automation.flows.publication import records, statements
-from ci_automation.flows.publication.attest import attest
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import SignatureFormat
+from ci_automation.records import attached
+from ci_automation.records.attached import attest
+from ci_automation.records.ledger import Ledger
+from ci_automation.records.provenance import Build, Invocation, Source, provenance
+from ci_automation.records.publication import Record
+from ci_automation.records.sbom import sbom
+from ci_automation.records.writer import RecordWriter
 from ci_automation.registry import open_registry
 from ci_automation.signing import bundle
 from ci_automation.signing.signer import KeySigner
@@ -107,8 +109,8 @@ def test_cosign_verifies_what_is_said_and_still_the_artifact(
         proof=Proof.KNOWN,
         options=Options().digest,
     )
-    records.write(registry, channel, manifest, record, signer)
-    relabelled = statements.sign(record.to_statement("here"), signer)
+    RecordWriter(registry, channel, signer).write(manifest, record)
+    relabelled = attached.sign(record.to_statement("here"), signer)
     bundle.attach(registry, channel, digest, relabelled, TYPES["cyclonedx"])
 
     reference = str(channel.at_digest(digest)).removeprefix("oci://")
@@ -118,4 +120,4 @@ def test_cosign_verifies_what_is_said_and_still_the_artifact(
         statement = attested(who, files, kind, reference)
         assert statement["predicateType"] == predicate_type
         assert statement["predicate"] == json.loads(json.dumps(said[predicate_type]))
-    assert records.read(registry, channel, digest, signer.trusted) == (record,)
+    assert Ledger(registry, channel, signer.trusted).all_records(digest) == (record,)

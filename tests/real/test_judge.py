@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA384
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.flows.publication import statements
 from ci_automation.flux.version import Version
+from ci_automation.records import attached
 from ci_automation.signing import bundle
 from ci_automation.signing.cluster import table
 from ci_automation.signing.evidence import gather
@@ -139,7 +139,7 @@ def dsse(by: str, about: Digest | None = None, predicate: str = bundle.SIGNATURE
 def relabelled(by: str) -> Step:
     """Attach a statement of ours, such as a record, as if it were a bundle."""
     return lambda place: place.plant_bundle(
-        place.world.signer(by).sign_statement(bundle.statement(place.digest), statements.PAYLOAD_TYPE)
+        place.world.signer(by).sign_statement(bundle.statement(place.digest), attached.PAYLOAD_TYPE)
     )
 
 

@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.flows.publication import records
 from ci_automation.flows.update import update
 from ci_automation.flux.version import Version
+from ci_automation.records.ledger import Ledger
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.verify import verify
 from tests.fakes.sigstore import WORKFLOW, LocalSigstore
@@ -165,7 +165,7 @@ class Channel:
         said = (bundle.proven(each, trusted) for each in bundle.read(registry, channel, digest))
         found = Counter(json.loads(each[1])["predicateType"] for each in said if each)
         found[".sig"] = len(legacy.signatures(registry, channel, digest))
-        found["record"] = len(records.read(registry, channel, digest, trusted))
+        found["record"] = len(Ledger(registry, channel, trusted).all_records(digest))
         return found
 
     def check_finished(self, expected: State) -> None:

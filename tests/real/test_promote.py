@@ -14,11 +14,11 @@ from ci_automation.artifact.tree import File, Tree
 from ci_automation.flows.init import init
 from ci_automation.flows.promote import promote
 from ci_automation.flows.promotion import Promotion
-from ci_automation.flows.publication import records
 from ci_automation.flows.update import update
 from ci_automation.flows.waves import in_waves
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import SignatureFormat
+from ci_automation.records.ledger import Ledger
 from ci_automation.signing.verify import verify
 from tests.real import program
 from tests.real.crash import COSIGN, MOMENTS, at_each_request, killed, state
@@ -221,7 +221,9 @@ def test_the_digest_stays_from_the_first_channel_to_the_last(
         verify(own.registry, channel, edge, own.trusted, SignatureFormat.LEGACY)
         assert own.registry.manifest(channel).raw == line.ports[0].registry.manifest(first).raw
         assert kept <= {each.digest for each in own.registry.referrers(channel, edge)}
-        (record,) = (it for it in records.read(own.registry, channel, edge, own.trusted) if it.channel == str(channel))
+        (record,) = (
+            it for it in Ledger(own.registry, channel, own.trusted).all_records(edge) if it.channel == str(channel)
+        )
         assert record.promoted_from == str(line.channels[number - 1])
         assert (record.previous, record.version) == (others[number - 1], AFTER)
     assert [each.channel for each in line.states()] == [str(edge)] * 3

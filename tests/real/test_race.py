@@ -15,9 +15,10 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.flows.init import init
-from ci_automation.flows.publication import records
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import Version
+from ci_automation.records.ledger import Ledger
+from ci_automation.records.writer import RecordWriter
 from ci_automation.signing.verify import verify
 from tests.real import program
 from tests.real.pipeline import KeyPair
@@ -151,9 +152,9 @@ def known_as(seen_as: Reference, channel: Reference, base: Digest, ports: Ports)
     """Let the base have a record for the address that an updater knows the channel by, that of its own proxy."""
     assert ports.trusted is not None
     assert ports.signer is not None
-    (record,) = records.of_channel(ports.registry, channel, base, ports.trusted)
+    (record,) = Ledger(ports.registry, channel, ports.trusted).records(base)
     manifest = ports.registry.manifest(channel.at_digest(base))
-    records.write(ports.registry, channel, manifest, replace(record, channel=str(seen_as)), ports.signer)
+    RecordWriter(ports.registry, channel, ports.signer).write(manifest, replace(record, channel=str(seen_as)))
 
 
 def wait(barrier: threading.Barrier) -> None:

@@ -15,10 +15,10 @@ from ci_automation.errors import VerificationFailed
 from ci_automation.flows.contents import read_shown, read_tree
 from ci_automation.flows.history import immutable_references
 from ci_automation.flows.observe import Observed, Trust, look_at, observe
-from ci_automation.flows.publication import records
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.recover import recover
+from ci_automation.records.ledger import Ledger
 from ci_automation.report.adoption import AdoptedFile, Adoption, difference, flags
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
@@ -131,7 +131,7 @@ def _last_signed(observed: Observed, ports: Ports) -> tuple[Digest | None, Tree]
     channel, trusted = observed.channel, ports.trusted
     if trusted is None:
         return None, Tree(())
-    last = records.newest(ports.registry, channel, trusted)
+    last = Ledger(ports.registry, channel, trusted).newest()
     first = (channel.at_digest(last.digest),) if last else ()
     for reference in (*first, *immutable_references(channel, ports)):
         manifest = ports.registry.manifest(reference)

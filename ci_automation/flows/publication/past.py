@@ -9,16 +9,15 @@ from msgspec import Struct
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.history import immutable_references
-from ci_automation.flows.publication import records, statements
-from ci_automation.flows.publication.records import ImmutableTagMoved
 from ci_automation.flux.artifact import immutable_tag, immutable_version
 from ci_automation.flux.version import Version
+from ci_automation.records.ledger import ImmutableTagMoved, Ledger
 from ci_automation.signing.verify import Unsigned, verify
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
-    from ci_automation.attestation.record import Record
     from ci_automation.flows.ports import Ports
+    from ci_automation.records.publication import Record
     from ci_automation.signing.trust import Trusted
 
 _SUFFIX = len("-1a2b3c4d5e6f")
@@ -139,9 +138,8 @@ def _last_of(channel: Reference, version: Version, found: dict[Digest, str], por
 
 
 def _records(channel: Reference, digest: Digest, ports: Ports) -> tuple[Record, ...]:
-    if ports.trusted is None:
-        return ()
-    return records.of_channel(ports.registry, channel, digest, ports.trusted)
+    ledger = ports.ledger(channel)
+    return ledger.records(digest) if ledger else ()
 
 
 def prove(channel: Reference, digest: Digest, ports: Ports, trusted: Trusted) -> Past:
@@ -154,9 +152,9 @@ def prove(channel: Reference, digest: Digest, ports: Ports, trusted: Trusted) ->
         PastNotOurs: nobody signed it, and no record says that the channel had it.
         ForeignSignature: somebody else signed it.
     """
-    found = records.read(ports.registry, channel, digest, trusted)
-    name = statements.channel_name(ports.registry, channel)
-    here = any(record.channel == name for record in found)
+    ledger = Ledger(ports.registry, channel, trusted)
+    found = ledger.all_records(digest)
+    here = any(record.channel == ledger.name for record in found)
     if found and not here:
         raise NotOfThisChannel(channel, digest, tuple(sorted({record.channel for record in found})))
     try:

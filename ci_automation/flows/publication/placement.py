@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.attestation.hold import MEDIA_TYPE as HOLD
-from ci_automation.attestation.record import MEDIA_TYPE as RECORD
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, Trust
-from ci_automation.flows.publication import holds, records, statements
 from ci_automation.flows.publication.adopt import adopt
+from ci_automation.records.attached import channel_name
+from ci_automation.records.ledger import Position, holds_on, left_at, records_in
 
 if TYPE_CHECKING:
-    from ci_automation.attestation.record import Record
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
-    from ci_automation.signing.trust import Trusted
+    from ci_automation.records.ledger import Ledger
+    from ci_automation.records.publication import Record
 
 _ADOPT = "If it was you, use --adopt, which shows every file first."
 
@@ -85,29 +84,25 @@ def placement_of(observed: Observed, ports: Ports) -> Placement:
     Raises:
         NotAnIndex, TooManyRecords: an attacker hides some of it.
     """
-    if ports.trusted is None:
+    if (ledger := ports.ledger(observed.channel)) is None:
         return Placement()
-    registry, channel = ports.registry, observed.channel
-    said = statements.read(registry, channel, observed.digest, ports.trusted, (RECORD, HOLD))
-    name = statements.channel_name(registry, channel)
-    found = records.believed(said)
+    said, name = ledger.said(observed.digest), ledger.name
+    found = records_in(said)
     own = [record for record in found if record.channel == name]
     record = own[-1] if own else None
     others = () if own else tuple(sorted({record.channel for record in found}))
-    held, left = holds.believed(said, name), holds.left_at(said, name)
+    held, left = holds_on(said, name), left_at(said, name)
     return Placement(
         record=record,
         others=others,
-        rolled_back=_unrecorded(observed, held, record, ports, ports.trusted),
+        rolled_back=_unrecorded(ledger, held, record),
         left=left if left and not (record and record.at > left) else None,
         holds=held,
-        tags=registry.tags(channel),
+        tags=ports.registry.tags(observed.channel),
     )
 
 
-def _unrecorded(
-    observed: Observed, held: tuple[Hold, ...], record: Record | None, ports: Ports, trusted: Trusted
-) -> Hold | None:
+def _unrecorded(ledger: Ledger, held: tuple[Hold, ...], record: Record | None) -> Hold | None:
     """Return the hold of a rollback that no record of the channel is as new as, if that led here.
 
     A hold that was only carried on, by a publication that ended before its own record, is older than the record of the
@@ -116,13 +111,13 @@ def _unrecorded(
     hold = max(held, key=lambda hold: hold.since, default=None)
     if hold is None or (record is not None and record.at >= hold.since):
         return None
-    last = records.newest(ports.registry, observed.channel, trusted)
+    last = ledger.newest()
     return hold if last is None or last.at < hold.since else None
 
 
 def as_mirrored(placement: Placement, observed: Observed, ports: Ports) -> Placement:
     """Return the placement without the channels of other repositories: a mirror copies the records of its source."""
-    here = statements.channel_name(ports.registry, observed.channel).rpartition(":")[0]
+    here = channel_name(ports.registry, observed.channel).rpartition(":")[0]
     return replace(placement, others=tuple(name for name in placement.others if name.rpartition(":")[0] == here))
 
 
@@ -132,22 +127,16 @@ def problem_of(observed: Observed, version: Version, placement: Placement, ports
     Raises:
         ImmutableTagMoved, NotAnIndex, TooManyRecords: an attacker hides a part of the channel's past.
     """
-    if ports.trusted is None:
+    if (ledger := ports.ledger(observed.channel)) is None:
         return None
     if placement.others:
         return PublishedElsewhere(observed, placement.others)
     if placement.left is not None:
         return ChannelMovedBack(observed, placement.left)
-    later = _superseding(observed, version, placement, ports, ports.trusted)
-    return ChannelMovedBack(observed, later) if later else None
-
-
-def _superseding(
-    observed: Observed, version: Version, placement: Placement, ports: Ports, trusted: Trusted
-) -> Record | None:
     hold = max(placement.holds, key=lambda hold: hold.since, default=None)
-    place = records.Position(observed.channel, observed.digest, version, placement.record, hold)
-    return records.superseded_by(ports.registry, place, placement.tags, trusted)
+    position = Position(observed.digest, version, placement.record, hold)
+    later = ledger.superseded_by(position, placement.tags)
+    return ChannelMovedBack(observed, later) if later else None
 
 
 def in_place(

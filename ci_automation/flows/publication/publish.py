@@ -14,10 +14,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import Conflict, SigningError, VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, accept_both
-from ci_automation.flows.publication import holds, records
-from ci_automation.flows.publication.attest import attest_publication
-from ci_automation.flows.publication.holds import Keeping
-from ci_automation.flows.publication.recording import sign_publication
+from ci_automation.flows.publication.recording import attest_publication, sign_publication
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing.cluster import judge
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.attestation.record import Approval
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.artifact import Composed
@@ -40,6 +36,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
+    from ci_automation.records.publication import Approval
     from ci_automation.signing.evidence import Findings
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
@@ -183,9 +180,9 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
     _keep_holds(publication, ports, intent)
     tag_for_ever(channel, publication.version, composed.manifest, ports)
     move(channel, publication.base, composed.manifest, ports)
-    if signed_record is not None:
+    if ports.signer is not None and signed_record is not None:
         ports.say("recording it")
-        records.attach_record(registry, channel, composed.manifest, signed_record)
+        ports.writer(channel, ports.signer, intent.run).attach(composed.manifest, signed_record)
 
 
 def _keep_holds(publication: Publication, ports: Ports, intent: Intent) -> None:
@@ -199,8 +196,8 @@ def _keep_holds(publication: Publication, ports: Ports, intent: Intent) -> None:
         return
     if ports.signer is None:
         raise NoSigner
-    keeping = Keeping(publication.channel, publication.composed.manifest, publication.holds, ports.signer)
-    holds.keep(keeping, ports, intent)
+    writer = ports.writer(publication.channel, ports.signer, intent.run)
+    writer.keep(publication.composed.manifest, publication.holds)
 
 
 def tag_for_ever(channel: Reference, version: Version, manifest: Manifest, ports: Ports) -> None:

@@ -1,18 +1,20 @@
-"""The records of moves that are about to be made, or were made by a run that wrote none.
-
-A record is signed before its channel moves, so that a signing service that fails leaves the channel where it is, and
-attached after that, so that it claims nothing that has not happened (ADR 0004).
-"""
+"""The signed statements of moves that are about to be made, or were made by a run that wrote no record of them."""
 
 from __future__ import annotations
 
+import importlib.metadata
 from typing import TYPE_CHECKING
 
+from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.attestation.record import Approval, Record
 from ci_automation.flows.contents import stated_options
-from ci_automation.flows.publication import holds, records, statements
-from ci_automation.flux.artifact import immutable_tag
+from ci_automation.flux.artifact import SOURCE, immutable_tag
+from ci_automation.flux.checksums import BUNDLE
+from ci_automation.flux.inventory import images
+from ci_automation.flux.pins import unpin
+from ci_automation.records import provenance, sbom
+from ci_automation.records.attached import attest
+from ci_automation.records.publication import Approval, Record
 
 if TYPE_CHECKING:
     from ci_automation.flows.contents import Contents
@@ -23,14 +25,51 @@ if TYPE_CHECKING:
     from ci_automation.signing.signer import Signer
 
 
+def attest_publication(publication: Publication, signer: Signer, ports: Ports, intent: Intent) -> None:
+    """Attach provenance and a list of the controllers (SBOM), signed by the signer of the artifact."""
+    ports.say("attaching provenance and SBOM")
+    composed, release = publication.composed, publication.release
+    recipe = composed.recipe
+    plain, pins = unpin(recipe.components)
+    build = provenance.Build(
+        channel=publication.channel,
+        version=publication.version,
+        options=recipe.options,
+        source=provenance.Source(
+            uri=f"{SOURCE}/releases/download/{recipe.version}/{BUNDLE}",
+            archive=Digest.of(release.files.bundle),
+            content=recipe.release,
+            commit=recipe.commit,
+        ),
+        base=publication.base,
+        overlay=recipe.overlay.without(recipe.path).digest(),
+        configuration=intent.config_digest,
+        pins=pins,
+    )
+    run = provenance.Invocation(
+        policy="approval" if publication.approval else "auto",
+        proof=publication.proof,
+        program=importlib.metadata.version("flux-manifests"),
+        builder=None if isinstance(signer.who, Digest) else signer.who.subject,
+        url=intent.run.url or None,
+        approval=publication.approval,
+    )
+    predicates = {
+        provenance.PREDICATE_TYPE: provenance.provenance(build, run),
+        sbom.PREDICATE_TYPE: sbom.sbom(publication.version, images(plain), pins),
+    }
+    attest(ports.registry, publication.channel, composed.digest, predicates, signer)
+
+
 def sign_publication(publication: Publication, signer: Signer, ports: Ports, intent: Intent) -> bytes:
     """Return the signed record of a publication.
 
     Raises:
         SigningError: it cannot be signed.
     """
+    writer = ports.writer(publication.channel, signer, intent.run)
     made = Record(
-        channel=statements.channel_name(ports.registry, publication.channel),
+        channel=writer.own.name,
         digest=publication.composed.digest,
         previous=publication.base,
         version=publication.version,
@@ -39,11 +78,11 @@ def sign_publication(publication: Publication, signer: Signer, ports: Ports, int
         at=ports.clock(),
         proof=publication.proof,
         options=publication.composed.recipe.options.digest,
-        run=intent.run.url or None,
+        run=writer.run,
         approval=publication.approval,
         recovered=publication.recovered,
     )
-    return records.sign_record(made, publication.channel, signer)
+    return writer.sign(made)
 
 
 def record_adoption(observed: Observed, contents: Contents, signer: Signer, ports: Ports, intent: Intent) -> None:
@@ -55,10 +94,11 @@ def record_adoption(observed: Observed, contents: Contents, signer: Signer, port
     channel = observed.channel
     ports.say(f"recording that {observed.digest} was adopted")
     ports.registry.put_blob(channel, CONFIG_BLOB)
-    last = records.newest(ports.registry, channel, ports.trusted) if ports.trusted else None
+    ledger, writer = ports.ledger(channel), ports.writer(channel, signer, intent.run)
+    last = ledger.newest() if ledger else None
     now = ports.later_than(last.at if last else None).clock()
     made = Record(
-        channel=statements.channel_name(ports.registry, channel),
+        channel=writer.own.name,
         digest=observed.digest,
         previous=last.digest if last and last.digest != observed.digest else None,
         version=contents.version,
@@ -67,11 +107,11 @@ def record_adoption(observed: Observed, contents: Contents, signer: Signer, port
         at=now,
         proof=None,
         options=contents.options.digest,
-        run=intent.run.url or None,
+        run=writer.run,
         approval=Approval(intent.run.actor or "command line", "--adopt", now),
         adopted=True,
     )
-    records.write(ports.registry, channel, observed.manifest, made, signer)
+    writer.write(observed.manifest, made)
 
 
 def record_rollback(
@@ -84,10 +124,11 @@ def record_rollback(
     """
     registry, channel = ports.registry, observed.channel
     registry.put_blob(channel, CONFIG_BLOB)
+    writer = ports.writer(channel, signer, intent.run)
     if registry.resolve(channel.at_digest(hold.digest)) is not None:
-        holds.mark_left(channel, registry.manifest(channel.at_digest(hold.digest)), hold, signer, ports, intent)
+        writer.mark_left(registry.manifest(channel.at_digest(hold.digest)), hold)
     made = Record(
-        channel=statements.channel_name(registry, channel),
+        channel=writer.own.name,
         digest=observed.digest,
         previous=hold.digest,
         version=contents.version,
@@ -96,8 +137,8 @@ def record_rollback(
         at=ports.clock(),
         proof=None,
         options=stated_options(observed, contents),
-        run=intent.run.url or None,
+        run=writer.run,
         recovered=True,
         rolled_back=True,
     )
-    records.write(registry, channel, observed.manifest, made, signer)
+    writer.write(observed.manifest, made)

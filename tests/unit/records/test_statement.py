@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.attestation.statement import InvalidStatement, Statement, subject_name
+from ci_automation.records.statement import InvalidStatement, Statement, subject_name
 
 SUBJECT = Digest.of(b"artifact")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
-from ci_automation.attestation.statement import Statement
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import InvalidVersion, Version
+from ci_automation.records.statement import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

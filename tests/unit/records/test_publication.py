@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.attestation.record import (
+from ci_automation.flux.proof import Proof
+from ci_automation.flux.version import Version
+from ci_automation.records.publication import (
     PREDICATE_TYPE,
     Approval,
     InvalidRecord,
@@ -18,9 +20,7 @@ from ci_automation.attestation.record import (
     format_time,
     parse_time,
 )
-from ci_automation.attestation.statement import Statement
-from ci_automation.flux.proof import Proof
-from ci_automation.flux.version import Version
+from ci_automation.records.statement import Statement
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux:production")
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.attestation.provenance import Build, Invocation, Source, provenance
-from ci_automation.attestation.record import Approval
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
+from ci_automation.records.provenance import Build, Invocation, Source, provenance
+from ci_automation.records.publication import Approval
 
 ARCHIVE, CONTENT, BASE, OVERLAY, CONFIG = (Digest.of(text) for text in (b"archive", b"content", b"base", b"over", b"c"))
 BUILD = Build(

@@ -1,24 +1,26 @@
-"""Signed statements about a digest that are no signatures: records and holds, each a referrer with a type of its own.
+"""Signed statements beside a digest, each in a Sigstore bundle that is a referrer of the digest.
 
-In the referrer is a Sigstore bundle over the statement (design section 5.1). No cluster needs it, and Flux does not
-take it for a signature.
+Records and holds have media types of their own (design section 5.1), so that Flux does not take them for signatures. An
+attestation (provenance, SBOM) is laid out as a signature in that format is, so that all tools find it. Flux takes every
+such bundle for a signature since 2.8, and it may be the only one that it looks at; the signer of the artifact signs it
+too, which keeps the artifact verified.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, InvalidManifest, Manifest
-from ci_automation.attestation import hold, record
-from ci_automation.attestation.statement import InvalidStatement, Statement
 from ci_automation.errors import VerificationFailed
+from ci_automation.records import hold, publication
+from ci_automation.records.statement import InvalidStatement, Statement, subject_name
 from ci_automation.registry.port import ContentMismatch, NotFound
-from ci_automation.signing.bundle import Bundle, proven
+from ci_automation.signing import bundle
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
 
-_NAMES = {record.MEDIA_TYPE: "publication record", hold.MEDIA_TYPE: "hold"}
+_NAMES = {publication.MEDIA_TYPE: "publication record", hold.MEDIA_TYPE: "hold"}
 _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 _MAX_BYTES = 1 << 20
 # No verifier of artifacts takes an envelope of this type, so that a statement attached as a bundle is no signature.
@@ -56,12 +58,12 @@ def channel_name(registry: Registry, channel: Reference) -> str:
     return f"{registry.identity(channel) or 'layout'}:{channel.tag}"
 
 
-def attach(registry: Registry, channel: Reference, manifest: Manifest, kind: str, bundle: bytes) -> None:
+def attach(registry: Registry, channel: Reference, manifest: Manifest, kind: str, signed: bytes) -> None:
     """Attach a signed statement to the artifact with this manifest. `CONFIG_BLOB` must be in the repository."""
-    registry.put_blob(channel, bundle)
+    registry.put_blob(channel, signed)
     referrer = Manifest.build(
         Descriptor.of(_CONFIG_TYPE, CONFIG_BLOB),
-        (Descriptor.of(kind, bundle),),
+        (Descriptor.of(kind, signed),),
         artifact_type=kind,
         subject=Descriptor.of(manifest.media_type, manifest.raw),
     )
@@ -104,8 +106,44 @@ def _said(
         kind = layers[0].media_type
         if len(layers) != 1 or kind not in kinds or layers[0].size > _MAX_BYTES:
             return
-        bundle = Bundle.parse(registry.blob(reference, layers[0]))
-        if bundle and (said := proven(bundle, trusted, PAYLOAD_TYPE)):
+        found = bundle.Bundle.parse(registry.blob(reference, layers[0]))
+        if found and (said := bundle.proven(found, trusted, PAYLOAD_TYPE)):
             yield Said(kind, str(said[0]), Statement.parse(said[1]))
     except (NotFound, ContentMismatch, InvalidManifest, InvalidStatement):
         return
+
+
+def attest(
+    registry: Registry,
+    channel: Reference,
+    digest: Digest,
+    predicates: Mapping[str, Mapping[str, Any]],
+    signer: Signer,
+) -> tuple[str, ...]:
+    """Attach a signed statement about `digest` for each predicate, by its type; return the types that were missing.
+
+    A valid statement of that type by the same signer is left as it is, whatever it says: the first run made it.
+
+    Raises:
+        NotFound: `digest` is not there.
+        SigningError: a statement cannot be signed.
+    """
+    present = _present(registry, channel, digest, signer) if predicates else frozenset()
+    missing = tuple(kind for kind in predicates if kind not in present)
+    for kind in missing:
+        statement = Statement(subject_name(channel), digest, kind, predicates[kind])
+        bundle.attach(registry, channel, digest, signer.sign_statement(statement.to_bytes()), kind)
+    return missing
+
+
+def _present(registry: Registry, channel: Reference, digest: Digest, signer: Signer) -> frozenset[str]:
+    """Return the types of the valid statements about `digest` that this signer made."""
+    found = set()
+    for each in bundle.read(registry, channel, digest):
+        try:
+            statement = Statement.parse(said[1]) if (said := bundle.proven(each, signer.trusted)) else None
+        except InvalidStatement:  # a signature names its subject otherwise
+            continue
+        if statement is not None and statement.subject == digest:
+            found.add(statement.predicate_type)
+    return frozenset(found)

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.attestation.record import Approval
     from ci_automation.flux.options import Options
     from ci_automation.flux.proof import Proof
     from ci_automation.flux.version import Version
+    from ci_automation.records.publication import Approval
 
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 # Tag URIs (RFC 4151): names for ever, and no addresses.

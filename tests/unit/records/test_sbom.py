@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.attestation.sbom import sbom
 from ci_automation.flux.bundle import Bundle
 from ci_automation.flux.inventory import images
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
+from ci_automation.records.sbom import sbom
 from tests.fakes.world import sample
 
 VERSION = Version.parse("v2.9.4")

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
-from ci_automation.attestation.record import InvalidRecord, format_time, parse_time
-from ci_automation.attestation.statement import Statement
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.version import InvalidVersion, Version
+from ci_automation.records.publication import InvalidRecord, format_time, parse_time
+from ci_automation.records.statement import Statement
 
 if TYPE_CHECKING:
     from datetime import datetime

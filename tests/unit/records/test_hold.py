@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.attestation.hold import MEDIA_TYPE, PREDICATE_TYPE, HoldStatement, InvalidHold
-from ci_automation.attestation.statement import InvalidStatement, Statement
 from ci_automation.flux.version import Version
+from ci_automation.records.hold import MEDIA_TYPE, PREDICATE_TYPE, HoldStatement, InvalidHold
+from ci_automation.records.statement import InvalidStatement, Statement
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux:production")
 AT = datetime(2026, 11, 21, 12, 0, 0, 123, tzinfo=UTC)

@@ -1,1 +1,0 @@
-"""What is said about an artifact beside its signature: where it comes from, what is in it, who published it."""

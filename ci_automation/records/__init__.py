@@ -1,0 +1,1 @@
+"""Signed statements beside a digest: publication, hold, provenance, SBOM; written and read."""

@@ -1,0 +1,186 @@
+"""The signed records and holds of one channel, as far as trusted signers wrote them.
+
+Each is a referrer of a digest (design section 5.1), with a media type of its own, so that Flux does not take it for a
+signature; in it is a Sigstore bundle over the statement. No cluster needs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ci_automation.errors import VerificationFailed
+from ci_automation.flux.artifact import immutable_version
+from ci_automation.policy.hold import Hold
+from ci_automation.records import attached
+from ci_automation.records.hold import MEDIA_TYPE as HOLD
+from ci_automation.records.hold import HoldStatement, InvalidHold
+from ci_automation.records.publication import MEDIA_TYPE as RECORD
+from ci_automation.records.publication import InvalidRecord, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from datetime import datetime
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.flux.version import Version
+    from ci_automation.records.attached import Said
+    from ci_automation.registry.port import Registry
+    from ci_automation.signing.trust import Trusted
+
+
+class ImmutableTagMoved(VerificationFailed):
+    """An immutable tag points at another digest than the one it is named after, so that the one it had is hidden."""
+
+    hint = "Somebody moved a tag that must never move. Find out who, and point it back or delete it."
+
+    def __init__(self, reference: Reference, found: Digest) -> None:
+        super().__init__(f"{reference} points at {found}, which it is not named after")
+
+
+class Position(Struct, frozen=True):
+    """Where a channel is: its digest and version, the newest record of it there, and the newest hold on it there."""
+
+    digest: Digest
+    version: Version
+    record: Record | None
+    hold: Hold | None
+
+
+class Ledger(Struct, frozen=True):
+    """The records and holds of `channel` that somebody in `trusted` signed; others are as if not there.
+
+    Each method that reads raises `NotAnIndex` if an attacker put something else where the list of referrers has to be,
+    and `TooManyRecords` if an attacker attached very many.
+    """
+
+    registry: Registry
+    channel: Reference
+    trusted: Trusted
+
+    @property
+    def name(self) -> str:
+        """Return what records and holds call the channel."""
+        return attached.channel_name(self.registry, self.channel)
+
+    def said(self, digest: Digest, *kinds: str) -> tuple[Said, ...]:
+        """Return the statements about `digest`, of these kinds or else all, whatever channel they name."""
+        return attached.read(self.registry, self.channel, digest, self.trusted, kinds or (RECORD, HOLD))
+
+    def all_records(self, digest: Digest) -> tuple[Record, ...]:
+        """Return the records of `digest`, of whatever channel, the oldest first."""
+        return records_in(self.said(digest, RECORD))
+
+    def records(self, digest: Digest) -> tuple[Record, ...]:
+        """Return the records that say that this channel moved to `digest`, the oldest first."""
+        name = self.name
+        return tuple(record for record in self.all_records(digest) if record.channel == name)
+
+    def holds(self, digest: Digest) -> tuple[Hold, ...]:
+        """Return the holds of this channel on `digest`, the oldest first; see `holds_on`."""
+        return holds_on(self.said(digest, HOLD), self.name)
+
+    def newest(self) -> Record | None:
+        """Return the record of where the channel was put last; reads those of all digests that immutable tags name.
+
+        Raises:
+            ImmutableTagMoved: a tag hides a digest.
+        """
+        tags = (tag for tag in self.registry.tags(self.channel) if immutable_version(tag) is not None)
+        found = [record for tag in tags if (record := self._latest(tag)) is not None]
+        followed = {record.previous for record in found}
+        return max(found, key=lambda record: (record.at, record.digest not in followed), default=None)
+
+    def superseded_by(self, position: Position, tags: Collection[str]) -> Record | None:
+        """Return the record of where the channel was last, after it had been at `position`.
+
+        If there is one, an attacker without a key moved the channel back to what was signed once: nothing may be built
+        on that. Only digests that immutable tags of the same or a higher version name are looked at, which is none in
+        a repository whose channel has its newest. A move back of ours (`rollback`) has a newer record of its own, or,
+        if the run had no time for that, at least the hold that it wrote before.
+
+        Raises:
+            ImmutableTagMoved: a tag hides such a digest.
+        """
+        after = []
+        for tag in tags:
+            found = immutable_version(tag)
+            if found is None or found < position.version or tag.endswith(position.digest.short):
+                continue
+            record = self._latest(tag)
+            if record is not None and _is_later(record, position, higher=found > position.version):
+                after.append(record)
+        if position.hold is not None:
+            after = [record for record in after if record.at > position.hold.since]
+        return max(after, key=lambda record: record.at, default=None)
+
+    def _latest(self, tag: str) -> Record | None:
+        """Return the newest record of this channel about what an immutable tag names; None if the tag is gone."""
+        at = self.channel.at_tag(tag)
+        if (digest := self.registry.resolve(at)) is None:
+            return None
+        if not tag.endswith(digest.short):
+            raise ImmutableTagMoved(at, digest)
+        found = self.records(digest)
+        return found[-1] if found else None
+
+
+def records_in(said: Iterable[Said]) -> tuple[Record, ...]:
+    """Return the records among signed statements, the oldest first, each signed by the publisher that it names."""
+    found = []
+    for each in said:
+        if each.kind == RECORD:
+            try:
+                record = Record.from_statement(each.statement)
+            except InvalidRecord:
+                continue
+            if record.by == each.by:
+                found.append(record)
+    return tuple(sorted(found, key=lambda record: record.at))
+
+
+def holds_in(said: Iterable[Said]) -> tuple[HoldStatement, ...]:
+    """Return the holds among signed statements, the oldest first, each signed by the publisher that it names."""
+    found = []
+    for each in said:
+        if each.kind == HOLD:
+            try:
+                hold = HoldStatement.from_statement(each.statement)
+            except InvalidHold:
+                continue
+            if hold.by == each.by:
+                found.append(hold)
+    return tuple(sorted(found, key=lambda hold: hold.at))
+
+
+def holds_on(said: Iterable[Said], channel: str) -> tuple[Hold, ...]:
+    """Return the holds of the channel with this name among signed statements, the oldest first.
+
+    Of several about the same refused digest the newest counts. Holds whose date has passed are among them.
+    """
+    found = [it for it in holds_in(said) if it.channel == channel and it.digest != it.refused_digest]
+    newest = {it.refused_digest: it for it in found}
+    holds = (
+        Hold(it.refused_version, it.refused_digest, it.at, it.until, it.reason, it.moved) for it in newest.values()
+    )
+    return tuple(sorted(holds, key=lambda hold: hold.at))
+
+
+def left_at(said: Iterable[Said], channel: str) -> datetime | None:
+    """Return when a rollback last moved the channel with this name away from the digest, None if none did."""
+    found = [it for it in holds_in(said) if it.channel == channel and it.digest == it.refused_digest]
+    return max((it.moved or it.at for it in found), default=None)
+
+
+def _is_later(record: Record, position: Position, *, higher: bool) -> bool:
+    """Return whether the channel was where `record` says after it was at `position`.
+
+    Without a record of the position, only a higher version or the chain of previous digests tells: a run that published
+    the same version anew, with other options, may have ended before it wrote its record.
+    """
+    own, follows = position.record, record.previous == position.digest
+    if own is None:
+        return follows or higher
+    return record.at > own.at or (record.at == own.at and follows and own.previous != record.digest)

@@ -1,0 +1,118 @@
+"""Records and holds as they are signed and attached to digests of one channel.
+
+A record is signed before its channel moves, so that a signing service that fails leaves the channel where it is, and
+attached after that, so that it claims nothing that has not happened (ADR 0004). A hold is attached and read back before
+the channel moves to its digest. What is published on top of that digest, and still is no newer version than the refused
+one, gets the same hold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ci_automation.errors import VerificationFailed
+from ci_automation.records import attached
+from ci_automation.records.hold import MEDIA_TYPE as HOLD
+from ci_automation.records.hold import HoldStatement
+from ci_automation.records.ledger import Ledger, left_at
+from ci_automation.records.publication import MEDIA_TYPE as RECORD
+from ci_automation.records.statement import subject_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ci_automation.artifact.manifest import Manifest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.policy.hold import Hold
+    from ci_automation.records.publication import Record
+    from ci_automation.registry.port import Registry
+    from ci_automation.signing.signer import Signer
+
+
+class HoldNotKept(VerificationFailed):
+    """A hold was written, and the registry does not show it, so that the channel did not move."""
+
+    hint = (
+        "Without it the next scheduled run would undo the rollback. Check that the registry keeps referrers; run again."
+    )
+
+    def __init__(self, reference: Reference) -> None:
+        super().__init__(f"the hold on {reference} was written, and cannot be read back")
+
+
+class RecordWriter(Struct, frozen=True):
+    """Signs and attaches the records and holds of `channel`, in the run whose address is `run`.
+
+    The blob `CONFIG_BLOB` must be in the repository. Each method raises `SigningError` if the signer cannot sign.
+    """
+
+    registry: Registry
+    channel: Reference
+    signer: Signer
+    run: str | None = None
+    say: Callable[[str], object] = str  # nothing is said
+
+    @property
+    def own(self) -> Ledger:
+        """Return the records and holds of the channel that this signer signed."""
+        return Ledger(self.registry, self.channel, self.signer.trusted)
+
+    def sign(self, record: Record) -> bytes:
+        """Return a signed record."""
+        return attached.sign(record.to_statement(subject_name(self.channel)), self.signer)
+
+    def attach(self, manifest: Manifest, signed: bytes) -> None:
+        """Attach a signed record to the artifact with this manifest."""
+        attached.attach(self.registry, self.channel, manifest, RECORD, signed)
+
+    def write(self, manifest: Manifest, record: Record) -> None:
+        """Sign a record, and attach it to the artifact with this manifest."""
+        self.attach(manifest, self.sign(record))
+
+    def keep(self, manifest: Manifest, holds: Sequence[Hold]) -> None:
+        """Attach to a manifest each of these holds that it lacks, and read them back.
+
+        Raises:
+            HoldNotKept: the registry does not show what was written.
+        """
+        present = self.own.holds(manifest.digest) if holds else ()
+        missing = [hold for hold in holds if not _has(present, hold)]
+        for hold in missing:
+            self.say(f"holding {hold.version}")
+            self._attach_hold(manifest, hold)
+        if missing:
+            kept = self.own.holds(manifest.digest)
+            if not all(_has(kept, hold) for hold in missing):
+                raise HoldNotKept(self.channel.at_digest(manifest.digest))
+
+    def mark_left(self, left: Manifest, hold: Hold) -> None:
+        """Attach to the digest that a rollback moved the channel away from that it did, unless that is there.
+
+        Without it only the older digest would tell, which no run reads: an attacker could move the channel up again.
+        """
+        known = left_at(self.own.said(left.digest, HOLD), self.own.name)
+        if known is None or known < hold.since:
+            self._attach_hold(left, hold)
+
+    def _attach_hold(self, manifest: Manifest, hold: Hold) -> None:
+        statement = HoldStatement(
+            channel=self.own.name,
+            digest=manifest.digest,
+            refused_version=hold.version,
+            refused_digest=hold.digest,
+            until=hold.until,
+            reason=hold.reason,
+            by=str(self.signer.who),
+            at=hold.at,
+            run=self.run,
+            moved=hold.moved,
+        )
+        bundle = attached.sign(statement.to_statement(subject_name(self.channel)), self.signer)
+        attached.attach(self.registry, self.channel, manifest, HOLD, bundle)
+
+
+def _has(present: Sequence[Hold], wanted: Hold) -> bool:
+    """Return whether a hold is there, or a later word about the same digest."""
+    return any(hold == wanted or (hold.digest == wanted.digest and hold.at > wanted.at) for hold in present)
