@@ -135,7 +135,7 @@ def github(api: str, given: Given) -> GitHub:
 
 def certificates() -> str | None:
     """Return the file of the certificates to trust in place of the usual ones, if the environment names one."""
-    from ci_automation.registry.network import Network
+    from ci_automation.net.network import Network
 
     return Network.from_environment(os.environ).ca_bundle
 

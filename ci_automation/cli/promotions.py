@@ -18,9 +18,9 @@ from ci_automation.errors import Error, UsageError
 from ci_automation.flows.evidence import Address, CommitStatus, Report
 from ci_automation.flows.promotion import Promotion
 from ci_automation.flows.waves import in_waves
-from ci_automation.registry.network import Network
-from ci_automation.registry.retry import Patience
-from ci_automation.registry.services import Exchange
+from ci_automation.net.network import Network
+from ci_automation.net.services import Exchange
+from ci_automation.net.waiting import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable

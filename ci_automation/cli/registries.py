@@ -22,15 +22,15 @@ def registry(reference: Reference, artifact: ArtifactConfig | None, given: Given
     """Return the registry, with credentials from named variables, the job's logins, or docker's configuration."""
     if not isinstance(reference.repository, OciRepository):
         return open_registry(reference)
-    from ci_automation.registry.network import Network
+    from ci_automation.net.network import Network
 
     return open_registry(reference, _credentials(reference, artifact, given), Network.from_environment(os.environ))
 
 
 def images(reference: Reference, artifact: ArtifactConfig | None, given: Given) -> Images:
     """Return the registries of the controllers' images; what is configured for the artifact's host counts there too."""
+    from ci_automation.net.network import Network
     from ci_automation.registry.images import ImageRegistries
-    from ci_automation.registry.network import Network
 
     return ImageRegistries(_credentials(reference, artifact, given), Network.from_environment(os.environ))
 

@@ -49,7 +49,7 @@ def signer(artifact: ArtifactConfig | None, given: Given) -> Signer | None:
         case None | SigningMode.UNSAFE_UNSIGNED:
             return None
         case SigningMode.KEYLESS:
-            from ci_automation.registry.network import Network
+            from ci_automation.net.network import Network
             from ci_automation.signing.sigstore.exchange import Exchange
             from ci_automation.signing.sigstore.keyless import KeylessSigner
             from ci_automation.signing.sigstore.oidc import ambient
@@ -84,9 +84,9 @@ def _key_signer(location: str) -> Signer:
 @cache
 def _log_in_as_the_job() -> None:
     """Let the clouds' libraries find identity tokens of this job, where it may have some, for as long as we run."""
-    from ci_automation.registry.network import Network
+    from ci_automation.net.network import Network
+    from ci_automation.net.services import Exchange
     from ci_automation.registry.providers.libraries import variables
-    from ci_automation.registry.services import Exchange
 
     folder = tempfile.TemporaryDirectory(prefix="flux-manifests-")
     atexit.register(folder.cleanup)

@@ -14,11 +14,11 @@ from ci_automation.errors import Error, ReleaseSourceError, UsageError
 from ci_automation.flows.files import read_file
 from ci_automation.flux.fluxreport import MAX_REPORT_BYTES, InvalidReport, parse_reports
 from ci_automation.hiding import Hiding
+from ci_automation.net.network import Origin, UnsafeAddress
+from ci_automation.net.services import ANSWERED, Exchange
+from ci_automation.net.values import Call, parsed_json
+from ci_automation.net.waiting import Patience
 from ci_automation.policy.promotion import Word
-from ci_automation.registry.exchange import parsed_json
-from ci_automation.registry.network import Origin, UnsafeAddress
-from ci_automation.registry.retry import Patience
-from ci_automation.registry.services import ANSWERED, Call, Exchange
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,11 +68,9 @@ class Address(Hiding, Struct, frozen=True):
     def __post_init__(self) -> None:
         """Raise `UnsafeEvidence` where the address is none, not over TLS, or has a password in it."""
         try:
-            origin = Origin.of(self.url)
+            Origin.secure(self.url)
         except UnsafeAddress as reason:
             raise UnsafeEvidence(str(reason)) from None
-        if origin.scheme != "https" and not origin.is_loopback:
-            raise UnsafeEvidence("it would be asked without TLS")
 
     def look(self, version: Version) -> Word:
         """Return what it answers."""

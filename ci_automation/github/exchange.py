@@ -31,7 +31,7 @@ from ci_automation.github.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ci_automation.waiting import Wait
+    from ci_automation.net.waiting import Wait
 
 USER_AGENT = f"flux-manifests/{version('flux-manifests')}"
 TIMEOUT = 20  # seconds for a connection, and for each piece of an answer

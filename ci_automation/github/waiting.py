@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ci_automation.github.errors import AnswerLost, GitHubUnreachable, RateLimited
 from ci_automation.github.exchange import LONGEST_ANSWER, TIMEOUT
-from ci_automation.waiting import TOLD_AFTER, Overdue, watched
+from ci_automation.net.waiting import TOLD_AFTER, Overdue, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable

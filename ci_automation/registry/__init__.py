@@ -8,8 +8,8 @@ from ci_automation.artifact.reference import LayoutDirectory
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
+    from ci_automation.net.network import Network
     from ci_automation.registry.credentials import CredentialSource
-    from ci_automation.registry.network import Network
     from ci_automation.registry.port import Registry
 
 

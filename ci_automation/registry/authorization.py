@@ -14,17 +14,18 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from msgspec import Struct
 
+from ci_automation.net.network import Origin, UnsafeAddress
+from ci_automation.net.values import Call, parsed_json, printable
+from ci_automation.registry.addresses import check_address, shares_credentials
 from ci_automation.registry.challenge import Challenge
-from ci_automation.registry.exchange import Request, Scope, parsed_json, printable
-from ci_automation.registry.network import Origin, UnsafeAddress, check_address, shares_credentials
 from ci_automation.registry.port import AccessDenied, UnexpectedAnswer, UnknownTokenHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ci_automation.net.values import Answer
+    from ci_automation.net.waiting import Clock, Deadline
     from ci_automation.registry.credentials import Credential, Credentials
-    from ci_automation.registry.exchange import Answer
-    from ci_automation.registry.retry import Clock, Deadline
 
 CLIENT_ID = "flux-manifests"
 _MAX_TOKEN_ANSWER_BYTES = 1 << 20
@@ -32,6 +33,24 @@ _DEFAULT_LIFETIME = 60  # of a token that does not say, by the token specificati
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _BYTES_OF_A_SECRET = 4  # anything shorter is in every text
+
+
+class Scope(Struct, frozen=True):
+    """What a request needs the right for: to read a repository, or to write to it; `source` is one to read besides.
+
+    `delete` is a right of its own in the token specification, and whoever may write need not have it.
+    """
+
+    repository: str
+    push: bool = False
+    source: str = ""
+    delete: bool = False
+
+
+class Request(Call, frozen=True, kw_only=True):
+    """A request to one registry, and the right that it needs."""
+
+    scope: Scope
 
 
 class _Key(NamedTuple):
@@ -188,12 +207,13 @@ class Authorization:
             headers = {"Content-Type": "application/x-www-form-urlencoded"}
             asked = {"service": challenge.service, "scope": " ".join(key.scopes)}
             body = urlencode(form | asked).encode()
-            return Request("POST", challenge.realm, scope, _MAX_TOKEN_ANSWER_BYTES, headers, body)
+            return Request("POST", challenge.realm, headers, body, _MAX_TOKEN_ANSWER_BYTES, scope=scope)
         separator = "&" if urlsplit(challenge.realm).query else "?"
         query = [("service", challenge.service), *(("scope", each) for each in key.scopes)]
         url = f"{challenge.realm}{separator}{urlencode(query, quote_via=quote, safe=':,/')}"
         basic = self._basic(credential)
-        return Request("GET", url, scope, _MAX_TOKEN_ANSWER_BYTES, {"Authorization": basic} if basic else {})
+        shown = {"Authorization": basic} if basic else {}
+        return Request("GET", url, shown, None, _MAX_TOKEN_ANSWER_BYTES, scope=scope)
 
     def _keep_secret(self, *texts: str) -> None:
         self._secrets |= {text for text in texts if len(text) >= _BYTES_OF_A_SECRET}

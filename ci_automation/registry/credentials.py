@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from ci_automation.errors import UsageError
 from ci_automation.hiding import Hiding
-from ci_automation.registry.network import names_of
+from ci_automation.registry.addresses import names_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import MAX_ENTRIES, Index, InvalidIndex
 from ci_automation.artifact.manifest import DOCKER_LIST, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST, Manifest
 from ci_automation.artifact.reference import InvalidReference
-from ci_automation.registry.exchange import parsed_json
+from ci_automation.net.values import parsed_json
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
     AnswerTooLong,
@@ -30,10 +30,10 @@ from ci_automation.registry.wire import STORED, Wire, check_stored, stated_diges
 if TYPE_CHECKING:
     from ci_automation.artifact.manifest import Descriptor
     from ci_automation.artifact.reference import Reference
+    from ci_automation.net.network import Network
+    from ci_automation.net.values import Answer
+    from ci_automation.net.waiting import Deadline, Patience
     from ci_automation.registry.credentials import CredentialSource
-    from ci_automation.registry.exchange import Answer
-    from ci_automation.registry.network import Network
-    from ci_automation.registry.retry import Deadline, Patience
 
 MAX_TAGS = 100_000
 _MANIFESTS = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_LIST)

@@ -12,10 +12,10 @@ from ci_automation.registry.port import Unreachable
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
+    from ci_automation.net.network import Network
+    from ci_automation.net.waiting import Patience
     from ci_automation.registry.credentials import CredentialSource
     from ci_automation.registry.http import HttpRegistry
-    from ci_automation.registry.network import Network
-    from ci_automation.registry.retry import Patience
 
 _DOCKER_HUB = "docker.io"
 # What makes the first part of a name a host (distribution's `reference/normalize.go`, which containerd goes by).
@@ -90,8 +90,8 @@ class ImageRegistries:
             raise Unreachable(host, str(problem)) from None
 
     def _registry(self, host: str) -> HttpRegistry:
+        from ci_automation.net.waiting import Patience
         from ci_automation.registry.http import HttpRegistry  # nothing is loaded before somebody asks
-        from ci_automation.registry.retry import Patience
 
         with self._lock:
             if host not in self._registries:

@@ -4,33 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct
-
 from ci_automation.errors import Conflict, RegistryError
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Descriptor, Manifest
     from ci_automation.artifact.reference import Reference
+    from ci_automation.net.values import Complaint
 
 MAX_MANIFEST_BYTES = 4 << 20  # what the distribution spec asks registries to take
 MAX_BLOB_BYTES = 100 << 20
-
-
-class Complaint(Struct, frozen=True):
-    """What a registry said when it refused or failed: safe to print, and never what it was asked with.
-
-    `code` is of the OCI distribution spec, *Error Codes*; it and `message` are empty where the answer has none.
-    """
-
-    host: str
-    status: int
-    code: str = ""
-    message: str = ""
-
-    def __str__(self) -> str:
-        said = " ".join(part for part in (str(self.status), self.code) if part)
-        return f"{said}: {self.message}" if self.message else said
 
 
 class NotFound(RegistryError):

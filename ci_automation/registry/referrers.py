@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Descriptor
     from ci_automation.artifact.reference import Reference
-    from ci_automation.registry.exchange import Answer
-    from ci_automation.registry.retry import Clock
+    from ci_automation.net.values import Answer
+    from ci_automation.net.waiting import Clock
 
 MAX_MERGES = 5
 _OK = 200

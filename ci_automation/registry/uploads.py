@@ -12,8 +12,8 @@ from ci_automation.registry.wire import check_stored, unexpected
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
-    from ci_automation.registry.exchange import Request
-    from ci_automation.registry.retry import Deadline
+    from ci_automation.net.waiting import Deadline
+    from ci_automation.registry.authorization import Request
     from ci_automation.registry.wire import Wire
 
 _BYTES = "application/octet-stream"

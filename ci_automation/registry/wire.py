@@ -10,8 +10,10 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.artifact.reference import OciRepository
-from ci_automation.registry.exchange import Request, Scope
-from ci_automation.registry.network import Network, Origin, base_url, registry_host, repository_path
+from ci_automation.net.network import Network, Origin
+from ci_automation.net.waiting import Patience
+from ci_automation.registry.addresses import base_url, registry_host, repository_path
+from ci_automation.registry.authorization import Request, Scope
 from ci_automation.registry.port import (
     MAX_MANIFEST_BYTES,
     ContentMismatch,
@@ -19,16 +21,15 @@ from ci_automation.registry.port import (
     UnexpectedAnswer,
     Unreachable,
 )
-from ci_automation.registry.retry import Patience
 from ci_automation.registry.transport import Transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ci_automation.artifact.reference import Reference
+    from ci_automation.net.values import Answer
+    from ci_automation.net.waiting import Clock, Deadline
     from ci_automation.registry.credentials import CredentialSource
-    from ci_automation.registry.exchange import Answer
-    from ci_automation.registry.retry import Clock, Deadline
 
 MAX_PAGES = 200
 STORED = frozenset({200, 201, 202, 204})  # 201 by the spec; not every registry is exact
@@ -67,7 +68,7 @@ class Wire:
         if not isinstance(repository, OciRepository) or repository.host != self.host:
             raise OtherRegistry(self.host, reference)
         name = repository_path(repository)
-        return Request(method, f"{self._base}/v2/{name}/{path}", Scope(name, push), MAX_MANIFEST_BYTES)
+        return Request(method, f"{self._base}/v2/{name}/{path}", cap=MAX_MANIFEST_BYTES, scope=Scope(name, push))
 
     def mounting(self, reference: Reference, digest: Digest, source: Reference) -> Request:
         """Return the request to mount a blob of the source's repository in the reference's.
@@ -86,7 +87,7 @@ class Wire:
 
     def exchange(self, request: Request, deadline: Deadline) -> Answer:
         """Return the answer to `request`, asked once."""
-        return self._transport.exchange(request, deadline)
+        return self._transport.do_request(request, deadline)
 
     def ask(self, request: Request) -> Answer:
         """Return the answer to `request`, asked as often as it takes."""

@@ -12,8 +12,8 @@ from ci_automation.flows.evidence import Address, CommitStatus, Report, UnsafeEv
 from ci_automation.flux.version import Version
 from ci_automation.github.errors import GitHubUnreachable
 from ci_automation.github.statuses import Status
-from ci_automation.registry.retry import Clock, Patience
-from ci_automation.registry.services import Exchange
+from ci_automation.net.services import Exchange
+from ci_automation.net.waiting import Clock, Patience
 from tests.contract.hostile_registry import HostileRegistry, Reply
 from tests.fakes.world import NOW
 

@@ -23,11 +23,11 @@ from ci_automation.flux.pins import image_names, pin
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
 from ci_automation.impact.hazard import Certainty
+from ci_automation.net.network import Network
+from ci_automation.net.waiting import Patience
 from ci_automation.registry.credentials import Anonymous
 from ci_automation.registry.images import ImageRegistries, InvalidImage, parse_image
-from ci_automation.registry.network import Network
 from ci_automation.registry.port import AccessDenied, Unreachable
-from ci_automation.registry.retry import Patience
 from tests.contract.hostile_registry import PASSWORD, USER, HostileRegistry, Reply, Source, Wall
 from tests.contract.loopback_registry import LoopbackRegistry
 from tests.fakes.registry import InMemoryRegistry

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.errors import SigningError
-from ci_automation.registry.retry import Clock, Patience
+from ci_automation.net.waiting import Clock, Patience
 from ci_automation.signing.signer import SignatureUnusable
 from ci_automation.signing.sigstore.exchange import (
     Exchange,

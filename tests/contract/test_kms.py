@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from securesystemslib.exceptions import UnsupportedAlgorithmError
 
 from ci_automation.errors import Error
+from ci_automation.net.waiting import watched
 from ci_automation.signing.keys import kms
 from ci_automation.signing.keys.kms import KmsClientMissing, KmsFailed, KmsKeyUnsuitable, KmsLocationInvalid, is_kms
 from ci_automation.signing.keys.locations import KeyFileMissing, KeyKind, SigningKey, UnsupportedKey, open_private_key
-from ci_automation.waiting import watched
 from tests.fakes.keys import self_signed
 from tests.fakes.kms import CANARY, REGION, FakeAws, FakeVault, Fault
 from tests.fakes.world import key_pem

@@ -11,13 +11,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from ci_automation.net.network import Network
+from ci_automation.net.services import Exchange
+from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry.credentials import Credential
-from ci_automation.registry.network import Network
 from ci_automation.registry.providers import login
 from ci_automation.registry.providers.cloud import CloudLoginFailed, NoCloudIdentity, NotOfProvider
 from ci_automation.registry.providers.libraries import variables
-from ci_automation.registry.retry import Clock, Patience
-from ci_automation.registry.services import Exchange
 from tests.fakes.clouds import (
     ACCESS,
     ACCOUNT,

@@ -17,11 +17,12 @@ from ci_automation.flows.init import init
 from ci_automation.flows.prune import prune, survey
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.update import update
+from ci_automation.net.values import Complaint
 from ci_automation.policy.model import STEPS, Action, Policy, SignatureFormat
 from ci_automation.policy.retention import Window
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry import open_registry
-from ci_automation.registry.port import Complaint, DeletionRefused
+from ci_automation.registry.port import DeletionRefused
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import verify
 from tests.contract.test_flows_publication import Killed, interfere

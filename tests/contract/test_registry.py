@@ -9,11 +9,11 @@ import pytest
 
 from ci_automation.artifact.manifest import Descriptor
 from ci_automation.artifact.reference import Reference
+from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry import open_registry
 from ci_automation.registry.credentials import Anonymous
 from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.port import OtherRegistry
-from ci_automation.registry.retry import Clock, Patience
 from tests.contract.hostile_registry import HostileRegistry
 from tests.contract.loopback_registry import LoopbackRegistry
 from tests.contract.registry_contract import NOBODY, Door, RegistryContract, publish

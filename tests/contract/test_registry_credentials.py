@@ -15,10 +15,10 @@ import pytest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, Descriptor
 from ci_automation.artifact.reference import Reference
+from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry.credentials import Credential
 from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.port import AccessDenied, NotFound, UnexpectedAnswer, Unreachable
-from ci_automation.registry.retry import Clock, Patience
 from tests.contract.hostile_registry import (
     MANIFEST,
     PASSWORD,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ci_automation.registry.network import Network
+    from ci_automation.net.network import Network
 
 BASIC = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 DATA = b"the bytes of a layer"

@@ -17,10 +17,12 @@ from ci_automation.artifact.index import Index
 from ci_automation.artifact.manifest import FLUX_LAYER, OCI_INDEX, OCI_MANIFEST, Descriptor, InvalidManifest, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import RegistryError
-from ci_automation.registry import http, transport, wire
+from ci_automation.net import session
+from ci_automation.net.network import Network
+from ci_automation.net.waiting import Clock, Patience, Watch
+from ci_automation.registry import http, wire
 from ci_automation.registry.credentials import Anonymous
 from ci_automation.registry.http import HttpRegistry
-from ci_automation.registry.network import Network
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
     MAX_MANIFEST_BYTES,
@@ -33,8 +35,6 @@ from ci_automation.registry.port import (
     UnexpectedAnswer,
     Unreachable,
 )
-from ci_automation.registry.retry import Clock, Patience
-from ci_automation.waiting import Watch
 from tests.contract.hostile_registry import HostileRegistry, Reply, Seen, in_turn
 from tests.contract.registry_contract import NOBODY, artifact, note
 
@@ -402,7 +402,7 @@ class TestLimits:
     def test_silence_is_waited_for_a_few_times(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(transport, "READ_SECONDS", 0.05)
+        monkeypatch.setattr(session, "READ_SECONDS", 0.05)
         server.answer = in_turn(Reply(then="silence"))
         with pytest.raises(Unreachable, match="does not answer in time"):
             registry.manifest(at)

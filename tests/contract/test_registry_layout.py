@@ -17,13 +17,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.registry import layout, open_registry
 from ci_automation.registry.layout import IDENTITY, LOCK, LayoutRegistry, LayoutUnusable, NotALayout
 from ci_automation.registry.layout_index import listed
-from ci_automation.registry.port import (
-    MAX_BLOB_BYTES,
-    MAX_MANIFEST_BYTES,
-    ContentMismatch,
-    NotFound,
-    UnexpectedAnswer,
-)
+from ci_automation.registry.port import MAX_BLOB_BYTES, MAX_MANIFEST_BYTES, ContentMismatch, NotFound, UnexpectedAnswer
 from tests.contract.registry_contract import NOBODY, NOTE, artifact, attach, note, publish
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, Descriptor
 from ci_automation.artifact.reference import Reference
+from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.port import ContentMismatch, OtherRegistry, UnexpectedAnswer
-from ci_automation.registry.retry import Clock, Patience
 from tests.contract.hostile_registry import HostileRegistry, Reply, Source, challenge
 
 if TYPE_CHECKING:

@@ -20,12 +20,11 @@ from cryptography.x509.oid import NameOID
 
 from ci_automation.artifact.manifest import FLUX_LAYER, Descriptor
 from ci_automation.artifact.reference import Reference
+from ci_automation.net.network import MissingCertificates, Network
+from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry.credentials import Credential
 from ci_automation.registry.http import HttpRegistry
-from ci_automation.registry.network import Network
 from ci_automation.registry.port import AccessDenied, UnexpectedAnswer, UnknownTokenHost, Unreachable
-from ci_automation.registry.retry import Clock, Patience
-from ci_automation.registry.transport import MissingCertificates
 from tests.contract.hostile_registry import (
     MANIFEST,
     PASSWORD,

@@ -19,9 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from ci_automation.registry.network import Network
-from ci_automation.registry.retry import Clock, Patience
-from ci_automation.registry.transport import MissingCertificates
+from ci_automation.net.network import MissingCertificates, Network
+from ci_automation.net.waiting import Clock, Patience
 from ci_automation.signing.sigstore.exchange import Call, Exchange, FulcioFailed, ServiceFailed, UnsafeService
 
 if TYPE_CHECKING:
@@ -153,7 +152,7 @@ def test_where_nothing_listens_that_is_said(exchange: Exchange, slept: list[floa
 
 
 def test_where_there_is_no_tls_it_is_not_tried_again(server: Server, exchange: Exchange, slept: list[float]) -> None:
-    with pytest.raises(FulcioFailed, match=r"does not speak TLS$"):
+    with pytest.raises(FulcioFailed, match=r"does not speak TLS, and plain HTTP is only spoken to this machine$"):
         exchange.ask(Call("GET", server.url.replace("http:", "https:")), FulcioFailed)
     assert slept == []
 
@@ -199,7 +198,7 @@ def test_a_name_that_is_unknown_is_said(
         raise socket.gaierror(socket.EAI_AGAIN, "canary")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    with pytest.raises(FulcioFailed, match=r"fulcio\.example failed: its name cannot be resolved, the last of 3"):
+    with pytest.raises(FulcioFailed, match=r"fulcio\.example failed: its name is unknown, the last of 3"):
         exchange.ask(Call("GET", "https://fulcio.example/x?canary"), FulcioFailed)
     assert len(slept) == 2
 

@@ -25,9 +25,9 @@ from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.sources.github import GitHubSource
 from ci_automation.flux.version import Version
 from ci_automation.github.client import GitHub
-from ci_automation.registry.network import Network
+from ci_automation.net.network import Network
+from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry.port import NotFound
-from ci_automation.registry.retry import Clock, Patience
 from ci_automation.signing.sigstore.exchange import Exchange
 from ci_automation.signing.sigstore.lookup import RekorLog, RekorUnreachable
 from ci_automation.signing.trust import Identity

@@ -36,7 +36,7 @@ def sigstore(desk: Desk) -> Iterator[LocalSigstore]:
     """Yield the Sigstore of a job that has `id-token: write`, and whose waits between attempts are short."""
     with LocalSigstore() as running:
         desk.write("trust.json", running.trust_config())
-        desk.patch.setattr("ci_automation.registry.retry._FIRST_WAIT", 0.001)
+        desk.patch.setattr("ci_automation.net.waiting._FIRST_WAIT", 0.001)
         in_a_job(desk, running.environment())
         yield running
 

@@ -13,9 +13,9 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.index import Index, InvalidIndex
 from ci_automation.artifact.manifest import OCI_MANIFEST, Descriptor, InvalidManifest, Manifest
 from ci_automation.artifact.reference import InvalidReference
+from ci_automation.net.waiting import Clock
 from ci_automation.registry.port import ContentMismatch, NotAnIndex, NotFound
 from ci_automation.registry.referrers import merge, referrers_tag
-from ci_automation.registry.retry import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

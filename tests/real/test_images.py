@@ -18,9 +18,9 @@ from ci_automation.flows.planning import make_plan
 from ci_automation.flux.options import Options
 from ci_automation.flux.pins import image_names, pin, unpin
 from ci_automation.impact.hazard import Certainty
+from ci_automation.net.network import Network
 from ci_automation.registry.credentials import DockerConfig
 from ci_automation.registry.images import ImageRegistries
-from ci_automation.registry.network import Network
 from tests.real.peers import peer
 from tests.real.pipeline import push
 from tests.real.processes import run

@@ -13,11 +13,11 @@ import pytest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
+from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry import open_registry
 from ci_automation.registry.credentials import Credential, Credentials, DockerConfig
 from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.port import AccessDenied, NotFound, Unreachable
-from ci_automation.registry.retry import Clock, Patience
 from tests.contract.registry_contract import (
     EMPTY,
     NOBODY,

@@ -13,9 +13,9 @@ from ci_automation.registry.providers.cloud import Cloud, NotOfProvider, Provide
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ci_automation.net.services import Exchange
     from ci_automation.registry.credentials import Credential
     from ci_automation.registry.providers.cloud import Mask
-    from ci_automation.registry.services import Exchange
 
 
 def login(
@@ -37,9 +37,9 @@ def login(
         NoCloudIdentity: the environment does not say who this is; the hint says what to set.
         CloudLoginFailed: a service on the way refuses, fails, or cannot be reached.
     """
-    from ci_automation.registry.network import Network
+    from ci_automation.net.network import Network
+    from ci_automation.net.services import Exchange
     from ci_automation.registry.providers import aws, azure, google
-    from ci_automation.registry.services import Exchange
 
     named = Provider(provider)
     cloud = Cloud(named, environment, exchange or Exchange(Network.from_environment(environment)), mask, where)

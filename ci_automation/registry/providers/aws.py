@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from ci_automation.hiding import Hiding
+from ci_automation.net.values import Call
 from ci_automation.registry.credentials import Credential
 from ci_automation.registry.providers.cloud import FORM, form
-from ci_automation.registry.services import Call
 
 if TYPE_CHECKING:
     from ci_automation.registry.providers.cloud import Cloud

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ci_automation.net.values import Call
 from ci_automation.registry.credentials import Credential
 from ci_automation.registry.providers.cloud import FORM, form
-from ci_automation.registry.services import Call
 
 if TYPE_CHECKING:
     from ci_automation.registry.providers.cloud import Cloud

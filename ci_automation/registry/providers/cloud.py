@@ -14,15 +14,15 @@ from msgspec import Struct
 
 from ci_automation.errors import RegistryError, UsageError
 from ci_automation.hiding import Hiding
-from ci_automation.registry.exchange import parsed_json, printable
-from ci_automation.registry.job_token import REQUEST_VARIABLE, URL_VARIABLE, token_call
-from ci_automation.registry.network import Origin, UnsafeAddress
+from ci_automation.net.network import Origin, UnsafeAddress
+from ci_automation.net.services import REQUEST_VARIABLE, URL_VARIABLE, token_call
+from ci_automation.net.values import parsed_json, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_automation.registry.exchange import Answer
-    from ci_automation.registry.services import Call, Exchange
+    from ci_automation.net.services import Exchange
+    from ci_automation.net.values import Answer, Call
 
 Mask = Callable[[str], None]
 FORM = "application/x-www-form-urlencoded"

@@ -15,10 +15,9 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ci_automation.net.values import Call, parsed_json
 from ci_automation.registry.credentials import Credential
-from ci_automation.registry.exchange import parsed_json
 from ci_automation.registry.providers.cloud import FORM, CloudLoginFailed, form
-from ci_automation.registry.services import Call
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from ci_automation.registry.job_token import REQUEST_VARIABLE
+from ci_automation.net.services import REQUEST_VARIABLE
 from ci_automation.registry.providers import aws, azure, google
 from ci_automation.registry.providers.cloud import Cloud, Provider, unmasked
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from ci_automation.net.services import Exchange
     from ci_automation.registry.providers.cloud import Mask
-    from ci_automation.registry.services import Exchange
 
 
 def variables(

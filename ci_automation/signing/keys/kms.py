@@ -11,15 +11,15 @@ from msgspec import Struct
 
 from ci_automation.errors import Error, SigningError, UsageError
 from ci_automation.hiding import Hiding
-from ci_automation.registry.network import Network
+from ci_automation.net.network import Network
+from ci_automation.net.waiting import TOLD_AFTER, Overdue, watched
 from ci_automation.signing.keys import services
-from ci_automation.waiting import TOLD_AFTER, Overdue, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from ci_automation.net.waiting import Watch
     from ci_automation.signing.keys.public import PublicKey
-    from ci_automation.waiting import Watch
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ import base64
 import hashlib
 from typing import TYPE_CHECKING
 
-from ci_automation.registry.network import Origin, UnsafeAddress
+from ci_automation.net.network import Origin, UnsafeAddress
 from ci_automation.signing.keys.public import KeyKind, PublicKey
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar
 
 from ci_automation.errors import SigningError
-from ci_automation.registry import services
-from ci_automation.registry.network import Origin, UnsafeAddress
-from ci_automation.registry.services import Call
+from ci_automation.net import services
+from ci_automation.net.network import Origin, UnsafeAddress
+from ci_automation.net.values import Call
 
 if TYPE_CHECKING:
-    from ci_automation.registry.exchange import Answer
+    from ci_automation.net.values import Answer
 
 __all__ = ["Call", "Exchange"]
 
@@ -102,9 +102,6 @@ def checked_origin(url: str, what: str) -> Origin:
         UnsafeService: it is no address of a web server, or plain HTTP to another machine.
     """
     try:
-        origin = Origin.of(url)
+        return Origin.secure(url)
     except UnsafeAddress as reason:
         raise UnsafeService(what, str(reason)) from None
-    if origin.scheme != "https" and not origin.is_loopback:
-        raise UnsafeService(what, f"{origin.host} would be spoken to without TLS")
-    return origin

@@ -48,7 +48,7 @@ from ci_automation.signing.trust import IdentityMatch, TrustedIdentities
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ci_automation.registry.exchange import Answer
+    from ci_automation.net.values import Answer
     from ci_automation.signing.sigstore.certified import Certified
     from ci_automation.signing.sigstore.fulcio import Certificate
     from ci_automation.signing.sigstore.instance import Services

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import ReleaseSourceError
-from ci_automation.registry.exchange import parsed_json
-from ci_automation.registry.network import Network
+from ci_automation.net.network import Network
+from ci_automation.net.values import parsed_json
 from ci_automation.signing.sigstore.exchange import Call, Exchange, RekorFailed, UnsafeService
 from ci_automation.signing.sigstore.rekor import LogEntry, UnreadableEntry, entry_of_rekor_answer, hashedrekord_proposal
 

@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from ci_automation.errors import SigningError
 from ci_automation.hiding import Hiding
-from ci_automation.registry.exchange import parsed_json
-from ci_automation.registry.job_token import REQUEST_VARIABLE, URL_VARIABLE, token_call
-from ci_automation.registry.network import Network
+from ci_automation.net.network import Network
+from ci_automation.net.services import REQUEST_VARIABLE, URL_VARIABLE, token_call
+from ci_automation.net.values import parsed_json
 from ci_automation.signing.sigstore.exchange import Exchange, TokenServiceFailed, checked_origin
 from ci_automation.signing.trust import Identity
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from ci_automation.registry.retry import Clock
+    from ci_automation.net.waiting import Clock
 
 TOKEN_VARIABLE = "SIGSTORE_ID_TOKEN"  # noqa: S105  # the name of a variable
 AUDIENCE = "sigstore"

@@ -10,13 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_automation.artifact.reference import OciRepository
-from ci_automation.registry.challenge import Challenge
-from ci_automation.registry.exchange import Answer, printable
-from ci_automation.registry.network import (
-    InvalidTimeout,
-    Network,
-    Origin,
-    UnsafeAddress,
+from ci_automation.net.network import InvalidTimeout, Network, Origin, UnsafeAddress
+from ci_automation.net.values import Answer, Complaint, printable
+from ci_automation.net.waiting import Again, Clock, Deadline, Patience, Watch
+from ci_automation.registry.addresses import (
     base_url,
     check_address,
     followed,
@@ -24,10 +21,9 @@ from ci_automation.registry.network import (
     repository_path,
     shares_credentials,
 )
-from ci_automation.registry.port import Complaint, NotFound, Unreachable
-from ci_automation.registry.retry import Again, Clock, Deadline, Patience
+from ci_automation.registry.challenge import Challenge
+from ci_automation.registry.port import NotFound, Unreachable
 from ci_automation.registry.wire import next_link
-from ci_automation.waiting import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from ci_automation.errors import SigningError
-from ci_automation.registry.exchange import Answer
-from ci_automation.registry.retry import Clock, Patience
+from ci_automation.net.values import Answer
+from ci_automation.net.waiting import Clock, Patience
 from ci_automation.signing.sigstore.exchange import Call, Exchange, TokenServiceFailed, UnsafeService
 from ci_automation.signing.sigstore.oidc import (
     GITHUB,

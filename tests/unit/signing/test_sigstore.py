@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import UsageError
-from ci_automation.registry.network import Network
+from ci_automation.net.network import Network
 from ci_automation.signing.bundle import PAYLOAD_TYPE, Envelope
 from ci_automation.signing.sigstore.certified import (
     Certified,

@@ -22,7 +22,7 @@ from tuf.api.metadata import (  # type: ignore[attr-defined]  # same
     Timestamp,
 )
 
-from ci_automation.registry.exchange import Answer
+from ci_automation.net.values import Answer
 from ci_automation.signing.sigstore import root, tuf
 from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.sigstore.tuf import (

@@ -1,4 +1,4 @@
-"""What goes over the wire, as values: a request, the answer to it, and what an answer complains of."""
+"""Requests and answers as values, what an answer complains of, and why there was none."""
 
 from __future__ import annotations
 
@@ -11,40 +11,67 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ci_automation.hiding import Hiding
-from ci_automation.registry.port import Complaint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_COMPLAINT_BYTES = 64 << 10
 MAX_HEADER_BYTES = 64 << 10  # of all names and values; http.client reads no more than 100 of them
+TOO_LATE = "it took longer than is allowed"
 _MAX_TEXT = 300
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-class Scope(Struct, frozen=True):
-    """What a request needs the right for: to read a repository, or to write to it; `source` is one to read besides.
+class NoAnswer(Exception):
+    """No answer came, or none that could be read. The text is the reason, without any address.
 
-    `delete` is a right of its own in the token specification, and whoever may write need not have it.
+    `hopeless` says that another attempt would fail too, `unsent` that the request surely never left.
     """
 
-    repository: str
-    push: bool = False
-    source: str = ""
-    delete: bool = False
+    def __init__(self, reason: str, *, hopeless: bool = False, unsent: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hopeless = hopeless
+        self.unsent = unsent
 
 
-class Request(Hiding, Struct, frozen=True):
-    """One request; `cap` is how many bytes its answer may have."""
+class TooLong(NoAnswer):
+    """An answer is longer than what is read of it: `begun` is its beginning, None if its headers are too long."""
 
-    hides = ("headers", "body")
+    def __init__(self, limit: int, begun: Answer | None) -> None:
+        what = "its answer has" if begun else "its headers have"
+        super().__init__(f"{what} more than {limit} bytes", hopeless=True)
+        self.limit = limit
+        self.begun = begun
+
+
+class Complaint(Struct, frozen=True):
+    """What a service said when it refused or failed: safe to print, and never what it was asked with.
+
+    `code` is of the OCI distribution spec, *Error Codes*; it and `message` are empty where the answer has none.
+    """
+
+    host: str
+    status: int
+    code: str = ""
+    message: str = ""
+
+    def __str__(self) -> str:
+        said = " ".join(part for part in (str(self.status), self.code) if part)
+        return f"{said}: {self.message}" if self.message else said
+
+
+class Call(Hiding, Struct, frozen=True):
+    """One request; `cap` is how many bytes its answer may have, `secrets` what the other side is shown."""
+
+    hides = ("headers", "body", "secrets")
 
     method: str
     url: str
-    scope: Scope
-    cap: int
     headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
     body: bytes | None = None
+    cap: int = 1 << 20
+    secrets: frozenset[str] = frozenset()
 
     @property
     def path(self) -> str:

@@ -1,7 +1,8 @@
-"""When a request is tried again, how long is waited, and when enough is enough."""
+"""Waiting for other machines: clocks, deadlines, further attempts, and long waits that are told and end."""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from email.utils import parsedate_to_datetime
@@ -9,23 +10,76 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, field
 
-from ci_automation.waiting import TOLD_AFTER, Overdue, Watch, watched
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.errors import Error
-    from ci_automation.registry.exchange import Answer
-    from ci_automation.waiting import Wait
+    from ci_automation.net.values import Answer
+
+    Wait = Callable[[threading.Event, float], bool]  # for an event, for so many seconds; whether it came
 
 T = TypeVar("T")
 
-TRANSIENT = frozenset({429, 502, 503, 504})
+TOLD_AFTER = 5.0  # seconds
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 30.0
 _GRACE = 1.0  # second, in which an attempt that knows its deadline says itself what was missing
-_UNTOLD = Watch()
 _MAX_DATE = 64
+
+
+class Overdue(Exception):
+    """Something takes longer than it may."""
+
+
+def aloud(text: str) -> None:
+    """Print a line on standard error, over a line of progress on a terminal."""
+    print(f"\r\x1b[K{text}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _silent(_: str) -> None:
+    """Say nothing."""
+
+
+class Watch(Struct, frozen=True):
+    """How many seconds a host may take for one operation, with all its attempts, and who hears of long waits."""
+
+    seconds: float = 60.0
+    say: Callable[[str], None] = _silent
+
+
+def watched(work: Callable[[], T], seconds: float, tell: Callable[[], None], wait: Wait = threading.Event.wait) -> T:
+    """Return what `work` returns, and call `tell` once if it takes longer than 5 seconds.
+
+    The limits of a socket are for each read. Name resolution, or headers that come byte by byte, never meet them: the
+    work has a thread of its own, which is left behind when its time is over.
+
+    Raises:
+        Overdue: it takes longer than `seconds`.
+    """
+    ended = threading.Event()
+    results: list[T] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as failure:  # noqa: BLE001  # it is raised where the work is waited for
+            failures.append(failure)
+        ended.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    untold = min(TOLD_AFTER, seconds)
+    if not wait(ended, untold):
+        if seconds > TOLD_AFTER:
+            tell()
+        if not wait(ended, seconds - untold):
+            raise Overdue
+    if failures:
+        raise failures.pop()  # the list would keep itself alive by the traceback
+    return results[0]
+
+
+_UNTOLD = Watch()
 
 
 class Clock(Struct, frozen=True):

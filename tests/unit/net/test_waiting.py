@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 import pytest
 
-from ci_automation.waiting import Overdue, aloud, watched
+from ci_automation.net.waiting import Overdue, aloud, watched
 
 
 class Watching:

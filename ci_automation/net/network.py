@@ -1,21 +1,17 @@
-"""Who may be spoken to, how, and with whose credentials. Pure: it decides about addresses and opens none.
-
-The rules follow go-containerregistry's `pkg/v1/remote/transport/bearer.go`, and are stricter about plain HTTP.
-"""
+"""How hosts are reached: their addresses, the proxy on the way, whose certificates are trusted, and for how long."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 from typing import TYPE_CHECKING, NamedTuple, Self
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from ci_automation.artifact.reference import OciRepository
 from ci_automation.errors import UsageError
 from ci_automation.hiding import Hiding
-from ci_automation.waiting import Watch, aloud
+from ci_automation.net.waiting import Watch, aloud
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,18 +19,10 @@ if TYPE_CHECKING:
 TIMEOUT_VARIABLE = "FLUX_MANIFESTS_TIMEOUT"
 _SECONDS = re.compile(r"[1-9][0-9]{0,4}")
 _PORTS = {"https": 443, "http": 80}
-_DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
-
-# Registries whose credentials are meant for the token server of another host.
-_TOKEN_HOSTS = {
-    "registry-1.docker.io": "auth.docker.io",
-    "registry.digitalocean.com": "api.digitalocean.com",
-    "registry.gitlab.com": "gitlab.com",
-}
 
 
 class UnsafeAddress(ValueError):
-    """An address is not one that may be followed; the text is the reason."""
+    """An address is not one to send requests to; the text is the reason."""
 
 
 class InvalidTimeout(UsageError):
@@ -46,6 +34,15 @@ class InvalidTimeout(UsageError):
 
     def __init__(self) -> None:
         super().__init__(f"{TIMEOUT_VARIABLE} is no number of seconds between 1 and 99999")
+
+
+class MissingCertificates(UsageError):
+    """The certificates that the environment names are not there."""
+
+    hint = "Correct REQUESTS_CA_BUNDLE or SSL_CERT_FILE, or unset it to trust the usual authorities."
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}, named for the certificates to trust, is not there")
 
 
 class Origin(NamedTuple):
@@ -79,83 +76,25 @@ class Origin(NamedTuple):
             raise UnsafeAddress("it has a user name in it")
         return cls(parts.scheme, parts.hostname, port if port is not None else _PORTS[parts.scheme])
 
+    @classmethod
+    def secure(cls, url: str) -> Self:
+        """Return the origin of `url`, which secrets may be sent to.
+
+        Raises:
+            UnsafeAddress: as `of`; or it is plain HTTP to another machine.
+        """
+        origin = cls.of(url)
+        if origin.scheme != "https" and not origin.is_loopback:
+            raise UnsafeAddress(f"{origin.host} would be spoken to without TLS")
+        return origin
+
     @property
     def is_loopback(self) -> bool:
-        """Return whether it is on this machine."""
-        return is_loopback(self.host)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether `host` is on this machine: only there plain HTTP is spoken."""
-    return OciRepository(host, "").is_loopback
-
-
-def registry_host(host: str) -> str:
-    """Return the host that serves the registry API for a reference's host: Docker Hub's differs."""
-    return "registry-1.docker.io" if host in _DOCKER_HUB else host
-
-
-def repository_path(repository: OciRepository) -> str:
-    """Return the repository's name in the registry API: Docker Hub keeps the short ones in a library."""
-    return (
-        f"library/{repository.path}"
-        if repository.host in _DOCKER_HUB and "/" not in repository.path
-        else repository.path
-    )
-
-
-def names_of(host: str) -> frozenset[str]:
-    """Return all names under which a docker configuration may know a host."""
-    return _DOCKER_HUB if host in _DOCKER_HUB else frozenset({host})
-
-
-def base_url(host: str) -> str:
-    """Return the root of a registry's URLs."""
-    return f"{'http' if is_loopback(host) else 'https'}://{host}"
-
-
-def followed(url: str, location: str, registry: Origin) -> str:
-    """Return the URL that a `Location` or `Link` of an answer from `url` leads to.
-
-    Raises:
-        UnsafeAddress: it leads off TLS, into a private network, or is no URL.
-    """
-    try:
-        target = urljoin(url, location)
-    except ValueError:
-        raise UnsafeAddress("it is malformed") from None
-    check_address(target, registry)
-    return target
-
-
-def check_address(url: str, registry: Origin) -> None:
-    """Refuse an address that a registry has no business to send its clients to.
-
-    Raises:
-        UnsafeAddress: it is plain HTTP, and not from a loopback registry to loopback; or the bare address of a machine
-            in a private network, and not the registry.
-    """
-    origin = Origin.of(url)
-    if origin.scheme == "http" and not (registry.is_loopback and origin.is_loopback):
-        raise UnsafeAddress("it is not https")
-    if origin.name != registry.name and not registry.is_loopback and _is_inside(origin.name):
-        raise UnsafeAddress("it is in a private network")
-
-
-def shares_credentials(registry: Origin, realm: Origin, token_host: str | None) -> bool:
-    """Return whether a token server may see a registry's credentials: it is the same host, known, or `token_host`."""
-    if realm.name == registry.name or (realm.is_loopback and registry.is_loopback):
-        return True
-    return realm.host in {_TOKEN_HOSTS.get(registry.host), token_host}
-
-
-def _is_inside(name: str) -> bool:
-    if name == "localhost":
-        return True
-    try:
-        return not ipaddress.ip_address(name.partition("%")[0]).is_global
-    except ValueError:
-        return False
+        """Return whether it is on this machine: only there plain HTTP is spoken."""
+        try:
+            return self.name == "localhost" or ipaddress.ip_address(self.name).is_loopback
+        except ValueError:
+            return False
 
 
 class Network(Hiding, Struct, frozen=True):

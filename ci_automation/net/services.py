@@ -1,0 +1,84 @@
+"""Calls to services that are no registry and not GitHub's API: repeated a few times, redirected nowhere."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from msgspec import Struct, field
+
+from ci_automation.net.network import Network, Origin
+from ci_automation.net.values import Call, NoAnswer
+from ci_automation.net.waiting import Again, Patience, retry_after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ci_automation.errors import Error
+    from ci_automation.net.session import Session
+    from ci_automation.net.values import Answer
+    from ci_automation.net.waiting import Deadline
+
+    Failed = Callable[[str, str, int], Error]  # host, problem, attempts
+
+ANSWERED = "it answered"  # how the reason begins where an answer said to come again
+URL_VARIABLE, REQUEST_VARIABLE = "ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
+_MAX_TOKEN_BYTES = 64 << 10
+_BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class Exchange(Struct, frozen=True):
+    """The sender of calls: through which proxy, and with how much patience. It checks no address: the caller has."""
+
+    network: Network = field(default_factory=Network)
+    patience: Patience = field(default_factory=Patience)
+
+    def ask(self, call: Call, failed: Failed) -> Answer:
+        """Return the answer to `call`, read to its end, whatever its status but those that ask for patience.
+
+        Raises:
+            MissingCertificates: the file of them that the environment names is not there.
+            Error: what `failed` makes of it; no answer came, or only busy ones.
+        """
+        host = Origin.of(call.url).host
+        session = _session(self.network)
+        attempts = 0
+
+        def attempt(deadline: Deadline) -> Answer:
+            nonlocal attempts
+            attempts += 1
+            try:
+                answer = session.answer(call, deadline)
+            except NoAnswer as none:
+                error = failed(host, none.reason, attempts)
+                raise (error if none.hopeless else Again(error)) from None
+            if answer.status in _BUSY:
+                error = failed(host, f"{ANSWERED} {answer.complaint()}", attempts)
+                raise Again(error, retry_after(answer, deadline.clock))
+            return answer
+
+        return self.patience.run(attempt, host, lambda reason: failed(host, reason, attempts), self.network.watch)
+
+
+@cache
+def _session(network: Network) -> Session:
+    from ci_automation.net.session import Session
+
+    return Session(network)
+
+
+def token_call(url: str, request_token: str, audience: str) -> Call:
+    """Return the request for an identity token of this job that is meant for `audience`; its answer has it as `value`.
+
+    See GitHub, "OpenID Connect reference".
+    """
+    parts = urlsplit(url)
+    query = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name != "audience"]
+    return Call(
+        "GET",
+        urlunsplit(parts._replace(query=urlencode([*query, ("audience", audience)]))),
+        {"Authorization": f"bearer {request_token}", "Accept": "application/json"},
+        cap=_MAX_TOKEN_BYTES,
+        secrets=frozenset({request_token}),
+    )
