@@ -15,7 +15,7 @@ from ci_automation.errors import Error
 from ci_automation.github.client import GitHub
 from ci_automation.github.exchange import Patience
 from tests.contract.desks import SOME, question
-from tests.contract.test_pull_request_desk import (
+from tests.contract.pull_requests import (
     BASE,
     BRANCH,
     FULL,

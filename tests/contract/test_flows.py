@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.archive import write_archive
-from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, InvalidManifest, Manifest
+from ci_automation.artifact.manifest import InvalidManifest
 from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
 from ci_automation.flows.apply import (
     NewHazard,
@@ -39,10 +38,10 @@ from ci_automation.flux.version import Step, Version
 from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.decision import Decision, Verdict
-from ci_automation.policy.model import Action, MinorStep, Policy, SignatureFormat
+from ci_automation.policy.model import Action, MinorStep, Policy
 from ci_automation.records.ledger import ImmutableTagMoved
-from ci_automation.signing.signer import KeySigner
-from ci_automation.signing.verify import ForeignSignature, ensure_signed
+from ci_automation.signing.verify import ForeignSignature
+from tests.contract.publishing import publish_text
 from tests.fakes.world import (
     CHANNEL,
     MINOR,
@@ -59,8 +58,6 @@ from tests.fakes.world import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ci_automation.artifact.digest import Digest
     from tests.fakes.registry import Asked
 
@@ -75,17 +72,6 @@ def world() -> World:
     init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
     world.registry.requests.clear()
     return world
-
-
-def publish_text(world: World, text: bytes, annotations: Mapping[str, str] | None = None) -> Digest:
-    """Publish a components file as another tool might, signed by us."""
-    layer = write_archive(OVERLAY.replaced(COMPONENTS_PATH, text))
-    manifest = Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), (Descriptor.of(FLUX_LAYER, layer),), annotations)
-    for blob in (layer, CONFIG_BLOB):
-        world.registry.put_blob(CHANNEL, blob)
-    digest = world.registry.put_manifest(CHANNEL, manifest)
-    ensure_signed(world.registry, CHANNEL, digest, KeySigner(signing_key()), SignatureFormat.LEGACY)
-    return digest
 
 
 def components(world: World) -> bytes:

@@ -17,20 +17,16 @@ from ci_automation.signing.evidence import gather
 from ci_automation.signing.signer import SignatureUnusable
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import verify
+from tests.contract.interference import Killed, interfere, names
 from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent, made_once, signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.artifact.manifest import Manifest
-    from tests.fakes.registry import Asked
 
 
 OURS = TrustedKeys((signing_key().public,))
-
-
-class Killed(BaseException):
-    """The end of the process, as far as a test can have it."""
 
 
 @made_once
@@ -53,17 +49,6 @@ def run_update(world: World) -> None:
     update(CHANNEL, world.ports(), intent())
 
 
-def interfere(world: World, at: int, what: Callable[[], None]) -> None:
-    """Let `what` happen before the request number `at`, once."""
-
-    def before(_: Asked) -> None:
-        if len(world.registry.requests) == at:
-            world.registry.before = lambda _: None
-            what()
-
-    world.registry.before = before
-
-
 def count(start: Callable[[], World], flow: Callable[[World], None]) -> tuple[int, World]:
     world = start()
     flow(world)
@@ -75,12 +60,6 @@ def is_all_signed(world: World) -> bool:
     tags = [tag for tag in world.registry.tags(CHANNEL) if not tag.endswith(".sig")]
     digests = {world.registry.resolve(CHANNEL.at_tag(tag)) for tag in tags}
     return all(d is not None and verify(world.registry, CHANNEL, d, OURS) for d in digests)
-
-
-def names(world: World) -> dict[str, str]:
-    """Return where every tag stands; a signature's manifest is another each time."""
-    _, _, tags = world.contents()
-    return {tag: "" if tag.endswith(".sig") else digest for tag, digest in tags}
 
 
 FLOWS = {"init": (nothing, run_init, 18), "update": (at_oldest, run_update, 24)}

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
-from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
+from ci_automation.artifact.tree import File, Tree
 from ci_automation.flows.apply import apply
 from ci_automation.flows.heal import NotOurs, plan_healed
 from ci_automation.flows.history import history
@@ -21,10 +21,9 @@ from ci_automation.flows.publication.publish import ClusterWouldRefuse
 from ci_automation.flows.rollback import Wish, propose, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flows.verify import verify
-from ci_automation.flux.artifact import Composed, Recipe, compose
+from ci_automation.flux.artifact import Composed, compose
 from ci_automation.flux.options import Options
-from ci_automation.flux.render import render
-from ci_automation.policy.model import STEPS, Action, Policy, SignatureFormat
+from ci_automation.policy.model import SignatureFormat
 from ci_automation.records.ledger import Ledger
 from ci_automation.records.publication import MEDIA_TYPE
 from ci_automation.records.writer import RecordWriter
@@ -33,6 +32,7 @@ from ci_automation.signing import bundle
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, ensure_signed
+from tests.contract.planting import EVERY, at, forget_records, forget_signature, made, plant, signatures
 from tests.fakes.world import (
     CHANNEL,
     MINOR,
@@ -40,7 +40,6 @@ from tests.fakes.world import (
     OLD,
     OVERLAY,
     PATCH,
-    MemoryReleases,
     World,
     intent,
     made_once,
@@ -51,11 +50,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.flux.version import Version
     from ci_automation.report.adoption import Adoption
 
 OURS = TrustedKeys((signing_key().public,))
-EVERY = Policy(actions=dict.fromkeys(STEPS, Action.NEVER))
 
 
 @pytest.fixture
@@ -67,44 +64,6 @@ def world() -> World:
     assert update(CHANNEL, made.ports(), intent(now=NOW + timedelta(hours=1))).done == 1
     made.registry.requests.clear()
     return made
-
-
-def forget_signature(world: World, digest: Digest) -> None:
-    """Let a `.sig` vanish, as retention rules do that know only tags."""
-    del world.registry.repositories[str(CHANNEL.repository)].tags[f"sha256-{digest.hex}.sig"]
-
-
-def forget_records(world: World, digest: Digest) -> None:
-    """Let what hangs on a digest vanish."""
-    repository = world.registry.repositories[str(CHANNEL.repository)]
-    for referrer in world.registry.referrers(CHANNEL, digest):
-        del repository.manifests[referrer.digest]
-
-
-def at(world: World) -> Digest:
-    digest = world.registry.resolve(CHANNEL)
-    assert digest is not None
-    return digest
-
-
-def made(version: Version, overlay: Tree = OVERLAY, options: Options | None = None) -> Composed:
-    """Return an artifact as we would make it, which anybody can."""
-    release, options = MemoryReleases().fetch(version), options or Options()
-    text = render(release.bundle, version, options)
-    return compose(Recipe(version, release.commit, release.bundle.digest, options, text, overlay, COMPONENTS_PATH))
-
-
-def plant(world: World, composed: Composed) -> Digest:
-    """Let somebody who can write to the registry point the channel at something."""
-    world.registry.put_blob(CHANNEL, composed.layer)
-    world.registry.put_blob(CHANNEL, CONFIG_BLOB)
-    return world.registry.put_manifest(CHANNEL, composed.manifest)
-
-
-def signatures(world: World) -> frozenset[str]:
-    """Return all that we have signed: `.sig` manifests with their layers, and referrers."""
-    repository = world.registry.repositories[str(CHANNEL.repository)]
-    return frozenset(str(digest) for digest in repository.manifests)
 
 
 class TestHealing:

@@ -15,8 +15,8 @@ from ci_automation.flows import history as flow
 from ci_automation.flows.history import history
 from ci_automation.flows.publication.copy import copy
 from ci_automation.registry import open_registry
-from tests.contract.test_flows_trust import forget_records
-from tests.contract.test_rollback import Found, back, grown
+from tests.contract.planting import forget_records
+from tests.contract.rolled_back import Found, back, grown
 from tests.fakes.world import CHANNEL, MINOR, OLD, PATCH, signing_key
 
 if TYPE_CHECKING:

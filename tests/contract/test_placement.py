@@ -37,8 +37,8 @@ from ci_automation.registry.layout import IDENTITY
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import Unsigned, ensure_signed
-from tests.contract.test_flows_publication import Killed, interfere
-from tests.contract.test_flows_trust import EVERY, at, forget_records, forget_signature, made, plant, signatures
+from tests.contract.interference import Killed, interfere
+from tests.contract.planting import EVERY, at, forget_records, forget_signature, made, plant, signatures
 from tests.fakes.registry import Asked, InMemoryRegistry
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, signing_key
 

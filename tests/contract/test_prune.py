@@ -25,7 +25,7 @@ from ci_automation.registry import open_registry
 from ci_automation.registry.port import DeletionRefused
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import verify
-from tests.contract.test_flows_publication import Killed, interfere
+from tests.contract.interference import Killed, interfere
 from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent, key_pem, made_once, signing_key
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -43,10 +42,11 @@ from ci_automation.records.ledger import ImmutableTagMoved, Ledger, holds_in
 from ci_automation.records.publication import Approval
 from ci_automation.records.writer import HoldNotKept, RecordWriter
 from ci_automation.signing.signer import KeySigner
-from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
+from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
-from tests.contract.test_flows_publication import Killed, interfere, names
-from tests.contract.test_flows_trust import at, forget_records, forget_signature, made, plant
+from tests.contract.interference import Killed, interfere, names
+from tests.contract.planting import at, forget_records, forget_signature, made, plant
+from tests.contract.rolled_back import AUTO, OURS, Found, back, grown, version_of
 from tests.fakes.world import (
     CHANNEL,
     MINOR,
@@ -66,26 +66,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.policy.decision import Verdict
     from ci_automation.records.attached import Said
-    from ci_automation.report.rollback import Rollback
 
-OURS = TrustedKeys((signing_key().public,))
-AUTO = Policy(actions=dict.fromkeys(STEPS, Action.AUTO))
 NEWER = release("v2.99.5", like="v2.99.4", published_at="2026-11-01T00:00:00Z")
 CERTAIN = Hazard(
     "crds", Certainty.CERTAIN, "crd buckets storage v1", "the storage version of buckets would go backwards"
 )
-
-
-@dataclass(frozen=True)
-class Found:
-    """What is found about a step, as far as a rollback and a plan look at it."""
-
-    changes: tuple[Change, ...] = ()
-    hazards: tuple[Hazard, ...] = ()
-    pruned: tuple[str, ...] = ()
-    looked: tuple[Verdict, ...] = ()
 
 
 @pytest.fixture(autouse=True)
@@ -100,34 +86,10 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Found], None]:
     return let
 
 
-@made_once
-def grown() -> World:
-    """Return a channel that was published with the oldest release, and went to the newest in two steps."""
-    world = World()
-    init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
-    update(CHANNEL, world.ports(), intent())
-    update(CHANNEL, world.ports(), intent(policy=AUTO))
-    assert version_of(world) == MINOR
-    world.registry.requests.clear()
-    return world
-
-
 @pytest.fixture
 def world() -> World:
     """Return a channel that has the newest release, after its patch."""
     return grown()
-
-
-def version_of(world: World) -> Version:
-    found = Ledger(world.registry, CHANNEL, OURS).all_records(at(world))
-    return found[-1].version
-
-
-def back(world: World, to: str = str(PATCH), **wish: object) -> Rollback:
-    """Roll back, and return what was shown."""
-    proposal = propose(CHANNEL, Wish(to, **wish), world.ports(), intent())  # type: ignore[arg-type]
-    roll_back(proposal, world.ports(), intent())
-    return proposal.shown
 
 
 def held(world: World, digest: Digest | None = None) -> list[Version]:

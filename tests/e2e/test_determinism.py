@@ -12,13 +12,13 @@ import pytest
 import semver
 
 from ci_automation.flux.artifact import compose
-from tests.unit.flux.test_composed import RECIPE
+from tests.unit.flux.recipe import RECIPE
 
 PROGRAM = """
 import os, sys
 os.umask(int(sys.argv[1], 8))
 from ci_automation.flux.artifact import compose
-from tests.unit.flux.test_composed import RECIPE
+from tests.unit.flux.recipe import RECIPE
 print(compose(RECIPE).digest)
 """
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import yaml
 from ci_automation.impact.checks import compatibility
 from tests.e2e.desk import SIGNED
 from tests.fakes.world import signing_key
-from tests.unit.docs.test_docs import configurations
+from tests.unit.docs.documents import configurations
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ import pytest
 
 from ci_automation.cli import COMMANDS, cli
 from tests.e2e.desk import CHANNEL, COMPONENTS, SIGNED, TRUSTED, UPDATE, packed
-from tests.unit.report.test_sync import KEYED
+from tests.unit.report.syncs import KEYED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

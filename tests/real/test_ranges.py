@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ci_automation.flux.version import Version
 from ci_automation.policy.ranges import InvalidRange, Range
 from tests.real.processes import run
-from tests.unit.policy.test_ranges import CASES
+from tests.unit.policy.ranges import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import yaml
 
 from ci_automation.config.load import schema
 from ci_automation.flux.options import Options
-from tests.unit.config.test_load import FULL, MINIMAL
+from tests.unit.config.texts import FULL, MINIMAL
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "config.schema.json"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +14,10 @@ from ci_automation.errors import INTERRUPTED, Error
 from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.decision import Decision
+from tests.unit.docs.documents import DOCUMENTS, ROOT, configurations
 
-ROOT = Path(__file__).parents[3]
-DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def all_errors(cls: type[Error] = Error) -> set[type[Error]]:
@@ -52,14 +53,6 @@ def test_the_first_screen_of_the_readme_says_how_to_try_and_test_it() -> None:
     for command in ("make demo", "make test"):
         assert any(re.match(f"{command} +# .*(seconds|minutes)", line) for line in first)
     assert any("Python 3.11" in line for line in first)
-
-
-def configurations() -> list[tuple[Path, str]]:
-    """Return each block of YAML that is about artifacts, and where it is."""
-    blocks = (
-        (path, re.findall(r"^```yaml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)) for path in DOCUMENTS
-    )
-    return [(path, block) for path, found in blocks for block in found if "artifacts:" in block or "defaults:" in block]
 
 
 @pytest.mark.parametrize(("path", "block"), [pytest.param(*it, id=it[0].name) for it in configurations()])

@@ -11,36 +11,17 @@ from msgspec.structs import replace
 from ci_automation.artifact.archive import read_archive
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, InvalidManifest, Manifest
-from ci_automation.artifact.tree import File, Tree
-from ci_automation.demo.samples import SAMPLES
+from ci_automation.artifact.tree import Tree
 from ci_automation.flux.artifact import (
-    Recipe,
     compose,
     immutable_tag,
     immutable_version,
     stated_options_digest,
     stated_version,
 )
-from ci_automation.flux.bundle import Bundle
 from ci_automation.flux.options import Options
-from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
-
-SAMPLE = SAMPLES[0]
-PATH = "flux-system/gotk-components.yaml"
-OVERLAY = Tree(
-    (File("kustomization.yaml", b"resources: [flux-system]\n"), File("bin/run", b"#!/bin/sh\n", executable=True))
-)
-BUNDLE = Bundle.of(SAMPLE.bundle)
-RECIPE = Recipe(
-    version=Version.parse(SAMPLE.tag),
-    commit=SAMPLE.commit,
-    release=BUNDLE.digest,
-    options=Options(),
-    components=render(BUNDLE, Version.parse(SAMPLE.tag), Options()),
-    overlay=OVERLAY,
-    path=PATH,
-)
+from tests.unit.flux.recipe import BUNDLE, OVERLAY, PATH, RECIPE, SAMPLE
 
 
 def test_the_annotations_are_those_of_the_contract() -> None:

@@ -21,17 +21,7 @@ from ci_automation.report.sync import (
     inline_entry,
     sync_path,
 )
-
-ISSUER = r"^https://token\.actions\.githubusercontent\.com$"
-SUBJECT = r"^https://github\.com/acme/fleet/\.github/workflows/flux\.yaml@refs/heads/main$"
-KEYLESS = Sync(
-    channel=Reference.parse("oci://ghcr.io/acme/flux-manifests:production"),
-    version=Version.parse("v2.9.4"),
-    namespace="flux-system",
-    path="./flux-system",
-    verify=ByIdentity(((ISSUER, SUBJECT),)),
-)
-KEYED = replace(KEYLESS, verify=ByKey("cosign-pub", ("sha256:" + "1" * 64,)))
+from tests.unit.report.syncs import ISSUER, KEYED, KEYLESS, SUBJECT
 
 
 def parsed(sync: Sync) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,0 +1,61 @@
+"""What an attacker, or a lost file, makes of a channel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.manifest import CONFIG_BLOB
+from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
+from ci_automation.flux.artifact import Composed, Recipe, compose
+from ci_automation.flux.options import Options
+from ci_automation.flux.render import render
+from ci_automation.policy.model import STEPS, Action, Policy
+from tests.fakes.world import (
+    CHANNEL,
+    OVERLAY,
+    MemoryReleases,
+    World,
+)
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.flux.version import Version
+EVERY = Policy(actions=dict.fromkeys(STEPS, Action.NEVER))
+
+
+def forget_signature(world: World, digest: Digest) -> None:
+    """Let a `.sig` vanish, as retention rules do that know only tags."""
+    del world.registry.repositories[str(CHANNEL.repository)].tags[f"sha256-{digest.hex}.sig"]
+
+
+def forget_records(world: World, digest: Digest) -> None:
+    """Let what hangs on a digest vanish."""
+    repository = world.registry.repositories[str(CHANNEL.repository)]
+    for referrer in world.registry.referrers(CHANNEL, digest):
+        del repository.manifests[referrer.digest]
+
+
+def at(world: World) -> Digest:
+    digest = world.registry.resolve(CHANNEL)
+    assert digest is not None
+    return digest
+
+
+def made(version: Version, overlay: Tree = OVERLAY, options: Options | None = None) -> Composed:
+    """Return an artifact as we would make it, which anybody can."""
+    release, options = MemoryReleases().fetch(version), options or Options()
+    text = render(release.bundle, version, options)
+    return compose(Recipe(version, release.commit, release.bundle.digest, options, text, overlay, COMPONENTS_PATH))
+
+
+def plant(world: World, composed: Composed) -> Digest:
+    """Let somebody who can write to the registry point the channel at something."""
+    world.registry.put_blob(CHANNEL, composed.layer)
+    world.registry.put_blob(CHANNEL, CONFIG_BLOB)
+    return world.registry.put_manifest(CHANNEL, composed.manifest)
+
+
+def signatures(world: World) -> frozenset[str]:
+    """Return all that we have signed: `.sig` manifests with their layers, and referrers."""
+    repository = world.registry.repositories[str(CHANNEL.repository)]
+    return frozenset(str(digest) for digest in repository.manifests)

@@ -1,0 +1,68 @@
+"""A repository whose pull requests ask, and what it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.approval.lock import LOCK_FILE, Entry, Lock
+from ci_automation.approval.pull_request import PullRequestDesk
+from ci_automation.approval.request import Request
+from ci_automation.artifact.digest import Digest
+from ci_automation.config.model import ApprovalConfig
+from ci_automation.github.commits import Commits
+from ci_automation.github.pulls import Pulls
+from ci_automation.github.repository import Repository
+from tests.contract.desks import CHANNEL, client, question
+from tests.fakes.forge import Forge, Pull
+
+if TYPE_CHECKING:
+    from ci_automation.approval.desk import Desk, Question
+    from ci_automation.artifact.reference import Reference
+    from tests.fakes.forge import Repository as Fleet
+FLEET = "acme/fleet"
+BRANCH = "flux-manifests/production"
+BASE = Digest.of(b"base")
+PERMISSIONS = {"contents": "write", "pull_requests": "write"}
+PLAIN = ApprovalConfig()
+FULL = ApprovalConfig(
+    approvals=1, reviewers=("bob",), team_reviewers=("platform",), labels=("flux", "update"), assignees=("alice",),
+    auto_merge=True,
+)  # fmt: skip
+NEWER = question("v2.9.5")
+
+
+def world(forge: Forge | None = None) -> Forge:
+    """Return a GitHub with a repository of two writers, one reader and a team."""
+    forge = forge or Forge()
+    fleet = forge.repository(FLEET)
+    for person, level in {"alice": "write", "bob": "admin", "eve": "read"}.items():
+        forge.user(person)
+        fleet.collaborators[person] = level
+    forge.team("acme/platform", ["bob"])
+    fleet.team_permissions["acme/platform"] = "write"
+    fleet.allow_auto_merge = True
+    return forge
+
+
+def desk(
+    forge: Forge, settings: ApprovalConfig = PLAIN, *, channel: Reference = CHANNEL, name: str = "production"
+) -> Desk:
+    """Return the desk of a run that begins now."""
+    github = client(forge, {**PERMISSIONS, "members": "read"}, FLEET)
+    return PullRequestDesk(
+        Repository(github, FLEET), Commits(github, FLEET), Pulls(github, FLEET), name, channel, settings
+    )
+
+
+def entry(asked: Question = NEWER, ask: int = 1) -> Entry:
+    return Entry(Request.of(asked.plan, asked.step), ask)
+
+
+def lock(fleet: Fleet, ref: str = "HEAD") -> Lock:
+    text = fleet.read(LOCK_FILE, ref)
+    return Lock.parse(None if text is None else text.decode())
+
+
+def the_pull(fleet: Fleet) -> Pull:
+    (pull,) = fleet.pulls
+    return pull

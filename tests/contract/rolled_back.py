@@ -1,0 +1,68 @@
+"""A channel that was published three times, and the way back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_automation.flows.init import init
+from ci_automation.flows.rollback import Wish, propose, roll_back
+from ci_automation.flows.update import update
+from ci_automation.policy.model import STEPS, Action, Policy
+from ci_automation.records.ledger import Ledger
+from ci_automation.signing.trust import TrustedKeys
+from tests.contract.planting import at
+from tests.fakes.world import (
+    CHANNEL,
+    MINOR,
+    OLD,
+    OVERLAY,
+    PATCH,
+    World,
+    intent,
+    made_once,
+    signing_key,
+)
+
+if TYPE_CHECKING:
+    from ci_automation.flux.version import Version
+    from ci_automation.impact.change import Change
+    from ci_automation.impact.hazard import Hazard
+    from ci_automation.policy.decision import Verdict
+    from ci_automation.report.rollback import Rollback
+OURS = TrustedKeys((signing_key().public,))
+AUTO = Policy(actions=dict.fromkeys(STEPS, Action.AUTO))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is found about a step, as far as a rollback and a plan look at it."""
+
+    changes: tuple[Change, ...] = ()
+    hazards: tuple[Hazard, ...] = ()
+    pruned: tuple[str, ...] = ()
+    looked: tuple[Verdict, ...] = ()
+
+
+@made_once
+def grown() -> World:
+    """Return a channel that was published with the oldest release, and went to the newest in two steps."""
+    world = World()
+    init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+    update(CHANNEL, world.ports(), intent())
+    update(CHANNEL, world.ports(), intent(policy=AUTO))
+    assert version_of(world) == MINOR
+    world.registry.requests.clear()
+    return world
+
+
+def version_of(world: World) -> Version:
+    found = Ledger(world.registry, CHANNEL, OURS).all_records(at(world))
+    return found[-1].version
+
+
+def back(world: World, to: str = str(PATCH), **wish: object) -> Rollback:
+    """Roll back, and return what was shown."""
+    proposal = propose(CHANNEL, Wish(to, **wish), world.ports(), intent())  # type: ignore[arg-type]
+    roll_back(proposal, world.ports(), intent())
+    return proposal.shown
