@@ -8,14 +8,14 @@ from msgspec.structs import replace
 
 from ci_automation.config.model import ClustersConfig
 from ci_automation.flows.clusters import read_clusters
-from ci_automation.impact.kubernetes import KubernetesRange
+from ci_automation.impact.clusters import KubernetesRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.artifact.tree import Tree
     from ci_automation.cli.given import Given
-    from ci_automation.impact.checks.crds.clusters import Clusters
+    from ci_automation.impact.clusters import Clusters
 
 
 def clusters(configured: ClustersConfig | None, given: Given, open_artifact: Callable[[str], Tree]) -> Clusters:

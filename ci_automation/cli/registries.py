@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.given import Given
     from ci_automation.config.model import ArtifactConfig
-    from ci_automation.flows.ports import Images
+    from ci_automation.impact.check import Images
     from ci_automation.registry.credentials import CredentialSource
     from ci_automation.registry.port import Registry
 

@@ -15,18 +15,13 @@ from ci_automation.flows.verify import pull
 from ci_automation.flux.pins import unpin
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import recover
-from ci_automation.impact.checks.compatibility import GATE as COMPATIBILITY
-from ci_automation.impact.checks.compatibility import fit
-from ci_automation.impact.checks.crds.guard import guard
-from ci_automation.impact.compare import changes
-from ci_automation.impact.files import overlay_changes
+from ci_automation.impact.assess import assess
+from ci_automation.impact.check import Applied, Known
 from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.overlay.compare import GATE as OVERLAY
-from ci_automation.overlay.preflight import Preflight, preflight
 from ci_automation.report.findings import Findings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from ci_automation.artifact.digest import Digest
@@ -34,8 +29,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
-    from ci_automation.impact.checks.crds.clusters import Clusters
-    from ci_automation.impact.kubernetes import KubernetesRange
+    from ci_automation.impact.clusters import Clusters
     from ci_automation.overlay.port import Kustomize
 
 _MAX_BYTES = 50 << 20
@@ -138,37 +132,17 @@ def compare(old: Side, new: Side, clusters: Clusters, kustomize: Kustomize | Non
     Raises:
         UsageError: a components file is no list of Kubernetes objects.
     """
-    found = changes(old.components, new.components)
-    built = Preflight()
-    if old.overlay is not None and new.overlay is not None:
-        found += overlay_changes(old.overlay, new.overlay)
-        built = _built(old, new, kustomize)
-    overlay = new.overlay or old.overlay or Tree(())
-    hazards = (
-        *guard(old.components, new.components, clusters, overlay, old.overlay or Tree(())),
-        *built.hazards,
-        *_fit(old, new, clusters.kubernetes),
-    )
-    return Difference(old, new, Findings(found, hazards, tuple(map(str, built.pruned))))
-
-
-def _built(old: Side, new: Side, kustomize: Kustomize | None) -> Preflight:
-    if old.path != new.path:
+    both, moved = old.overlay is not None and new.overlay is not None, old.path != new.path
+    known = Known(clusters, kustomize=kustomize, build=both and not moved)
+    # The files that only one side has are looked at on both: there is nothing to compare them with.
+    only = new.overlay or old.overlay or Tree(())
+    before, after = (Applied(it.components, it.version, it.overlay or only, it.path, name=it.name) for it in (old, new))
+    impact = assess(before, after, known)
+    hazards = impact.hazards
+    if both and moved:
         sentence = f"the files were not built: the components are at {old.path}, and then at {new.path}"
-        return Preflight((Hazard(OVERLAY, Certainty.UNCHECKED, f"{old.path} to {new.path}", sentence),))
-    return preflight(_files(old), _files(new), new.path, kustomize)
-
-
-def _files(side: Side) -> Tree:
-    return (side.overlay or Tree(())).replaced(side.path, side.components.encode())
-
-
-def _fit(old: Side, new: Side, kubernetes: KubernetesRange | None) -> Iterator[Hazard]:
-    if new.version is not None:
-        yield from fit(old.version, new.version, kubernetes)
-    elif kubernetes is not None:
-        sentence = f"nobody knows which Flux {new.name} has, and whether it fits Kubernetes {kubernetes}"
-        yield Hazard(COMPATIBILITY, Certainty.UNCHECKED, f"an unknown Flux on Kubernetes {kubernetes}", sentence)
+        hazards = (Hazard(OVERLAY, Certainty.UNCHECKED, f"{old.path} to {new.path}", sentence), *hazards)
+    return Difference(old, new, Findings(impact.changes, hazards, impact.pruned))
 
 
 def _of_tree(name: str, tree: Tree, components_file: str | None, digest: Digest | None, remark: str) -> Side:

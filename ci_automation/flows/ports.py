@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ci_automation.hiding import Hiding
-from ci_automation.impact.checks.crds.clusters import Clusters
+from ci_automation.impact.clusters import Clusters
 from ci_automation.policy.model import Policy, SignatureFormat
 from ci_automation.signing.trust import NOBODY_NAMED
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.checksums import ReleaseFiles
     from ci_automation.flux.release import ReleaseSource
     from ci_automation.flux.version import Version
+    from ci_automation.impact.check import Images
     from ci_automation.overlay.port import Kustomize
     from ci_automation.records.ledger import Ledger
     from ci_automation.records.writer import RecordWriter
@@ -48,18 +49,6 @@ def _nobody(_: Adoption) -> bool:
 def _now() -> datetime:
     """Return the present moment."""
     return datetime.now(UTC)
-
-
-class Images(Protocol):
-    """The registries that the controllers' images come from."""
-
-    def digest(self, image: str) -> Digest | None:
-        """Return the digest that `image`, such as `ghcr.io/fluxcd/source-controller:v1.9.4`, has, or None: not there.
-
-        Raises:
-            RegistryError: nobody can tell: the registry cannot be reached, or does not let us look.
-        """
-        ...
 
 
 class Upstream(Hiding, Struct, frozen=True):

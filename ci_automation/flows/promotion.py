@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ci_automation.errors import RegistryError, VerificationFailed
 from ci_automation.flows.contents import only_layer, present_version, read_contents
-from ci_automation.flows.judging import findings, first_findings
+from ci_automation.flows.findings import findings, first_findings
 from ci_automation.flows.observe import Trust, accept_both, look_at, observe
 from ci_automation.flows.publication.placement import in_place, placement_of, problem_of, require_still_there
 from ci_automation.flows.publication.publish import NoSigner, require_accepted

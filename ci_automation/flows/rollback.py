@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import Error, PolicyRefused
 from ci_automation.flows.contents import read_contents, read_shown, stated_options
-from ci_automation.flows.judging import findings
+from ci_automation.flows.findings import findings
 from ci_automation.flows.observe import ChannelMoved, Trust, look_at
 from ci_automation.flows.publication import past
 from ci_automation.flows.publication.placement import placement_of

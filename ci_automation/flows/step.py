@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.flows.base import Base
+from ci_automation.flows.findings import changed_files, changed_flags, impact_of
 from ci_automation.flows.images import pinned_components
-from ci_automation.flows.judging import changed_files, changed_flags, judge
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import Composed, Recipe, compose
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ci_automation.artifact.tree import Tree
-    from ci_automation.flows.judging import Judged
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.rendering.proof import Rendering
     from ci_automation.flux.options import Options
     from ci_automation.flux.release import FetchedRelease, Release
     from ci_automation.flux.version import Version
+    from ci_automation.impact.assess import Impact
     from ci_automation.policy.decision import Verdict
     from ci_automation.policy.hold import Hold
 
@@ -67,11 +67,11 @@ def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent, listed
     """
     made = _make(base, wanted, ports)
     recipe = made.composed.recipe
-    # That edits are dropped, the user accepted; what is judged is what comes on top of that.
-    judged = judge(replace(base, components=base.unedited or base.components), recipe, ports, intent, listed)
-    content = _content(base, made, judged, intent)
+    # That edits are dropped, the user accepted; what is impact is what comes on top of that.
+    impact = impact_of(replace(base, components=base.unedited or base.components), recipe, ports, intent, listed)
+    content = _content(base, made, impact, intent)
     verdicts = _verdicts(base, made.release.release, made.composed, content, intent)
-    step = _planned(base, made, judged, content, verdicts)
+    step = _planned(base, made, impact, content, verdicts)
     holds = still_on(base.holds, wanted.version, intent.now)
     after = Base(step.target, wanted.version, wanted.options, wanted.overlay, base.path, recipe.components, holds=holds)
     return Rendered(step, made.composed, after, made.release)
@@ -103,7 +103,7 @@ def _make(base: Base, wanted: Wanted, ports: Ports) -> _Made:
     return _Made(wanted, release, made, compose(recipe))
 
 
-def _planned(base: Base, made: _Made, judged: Judged, content: Content, verdicts: tuple[Verdict, ...]) -> PlannedStep:
+def _planned(base: Base, made: _Made, impact: Impact, content: Content, verdicts: tuple[Verdict, ...]) -> PlannedStep:
     wanted, recipe = made.wanted, made.composed.recipe
     return PlannedStep(
         old_version=base.version,
@@ -120,9 +120,9 @@ def _planned(base: Base, made: _Made, judged: Judged, content: Content, verdicts
         images=_changed_images(base.components, recipe.components),
         added=_inventory(recipe.components, without=base.components),
         removed=content.removed,
-        changes=judged.changes,
-        hazards=judged.hazards,
-        pruned=judged.pruned,
+        changes=impact.changes,
+        hazards=impact.hazards,
+        pruned=impact.pruned,
         gates=verdicts,
     )
 
@@ -142,7 +142,7 @@ def situation_of(current: Version, intent: Intent, held: tuple[Hold, ...] = ()) 
     return Situation(current, intent.policy, intent.now, paused=intent.paused, holds=held)
 
 
-def _content(base: Base, made: _Made, judged: Judged, intent: Intent) -> Content:
+def _content(base: Base, made: _Made, impact: Impact, intent: Intent) -> Content:
     """Return what the gates judge of a step besides its release."""
     return Content(
         removed=_inventory(base.components, without=made.composed.recipe.components),
@@ -153,9 +153,9 @@ def _content(base: Base, made: _Made, judged: Judged, intent: Intent) -> Content
         proof=made.rendering.proof,
         proof_detail=made.rendering.detail,
         unproven_allowed=intent.unsafe_unproven_rendering,
-        changes=judged.changes,
-        hazards=judged.hazards,
-        looked=judged.looked,
+        changes=impact.changes,
+        hazards=impact.hazards,
+        cleared=impact.cleared,
     )
 
 

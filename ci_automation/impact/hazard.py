@@ -11,7 +11,9 @@ from msgspec import Struct
 from ci_automation.impact.change import fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+_SHOWN = 3
 
 
 class Certainty(enum.StrEnum):
@@ -30,6 +32,24 @@ def in_shell(*words: str) -> str:
     """
     fit = (shlex.quote(word) if word.isprintable() and "`" not in word else "NAME" for word in words)
     return f"`{' '.join(fit)}`"
+
+
+def all_of(names: Sequence[str]) -> str:
+    """Return the names as a sentence has them: `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - _SHOWN
+    return all_of(names) if more <= 0 else f"{', '.join(names[:_SHOWN])} and {more} more"
+
+
+def within(files: Sequence[str]) -> str:
+    """Return files as the end of a hazard's subject: it is another one where other files have it."""
+    if not files:
+        return ""
+    return f" in {', '.join(files)}" if len(files) <= _SHOWN else f" in {len(files)} files ({fingerprint(*files)})"
 
 
 class Place(Struct, frozen=True, order=True):

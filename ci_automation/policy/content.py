@@ -15,6 +15,7 @@ from ci_automation.policy.model import NOT_CHECKED
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ci_automation.impact.assess import Cleared
     from ci_automation.impact.change import Change
     from ci_automation.impact.hazard import Hazard
     from ci_automation.policy.gates import Situation
@@ -47,7 +48,7 @@ class Content(Struct, frozen=True):
     unproven_allowed: bool = False
     changes: tuple[Change, ...] = ()
     hazards: tuple[Hazard, ...] = ()
-    looked: tuple[Verdict, ...] = ()  # of those who looked for hazards: what they say where they find none
+    cleared: tuple[Cleared, ...] = ()  # what each check says if there are no hazards of it
 
 
 def content_verdicts(content: Content, situation: Situation) -> tuple[Verdict, ...]:
@@ -58,7 +59,7 @@ def content_verdicts(content: Content, situation: Situation) -> tuple[Verdict, .
         *(gate(content) for gate in gates),
         *_changes(content.changes, situation),
         *_hazards(content.hazards, situation),
-        *(verdict for verdict in content.looked if verdict.gate not in found),
+        *(Verdict(it.gate, Decision.AUTO, it.reason, it.looked_at) for it in content.cleared if it.gate not in found),
     )
 
 

@@ -26,9 +26,9 @@ from tests.fakes.world import (
 
 if TYPE_CHECKING:
     from ci_automation.flux.version import Version
+    from ci_automation.impact.assess import Cleared
     from ci_automation.impact.change import Change
     from ci_automation.impact.hazard import Hazard
-    from ci_automation.policy.decision import Verdict
     from ci_automation.report.rollback import Rollback
 OURS = TrustedKeys((signing_key().public,))
 AUTO = Policy(actions=dict.fromkeys(STEPS, Action.AUTO))
@@ -41,7 +41,7 @@ class Found:
     changes: tuple[Change, ...] = ()
     hazards: tuple[Hazard, ...] = ()
     pruned: tuple[str, ...] = ()
-    looked: tuple[Verdict, ...] = ()
+    cleared: tuple[Cleared, ...] = ()
 
 
 @made_once

@@ -14,11 +14,11 @@ from ci_automation.cli.clusters import clusters
 from ci_automation.cli.given import Given
 from ci_automation.config.model import ClustersConfig
 from ci_automation.flows.clusters import UnreadablePlace
-from ci_automation.impact.checks.crds.snapshot import InvalidSnapshot
-from ci_automation.impact.kubernetes import InvalidKubernetes, KubernetesRange
+from ci_automation.impact.clusters import InvalidKubernetes, KubernetesRange
+from ci_automation.impact.crds.snapshot import InvalidSnapshot
 
 if TYPE_CHECKING:
-    from ci_automation.impact.checks.crds.clusters import Clusters
+    from ci_automation.impact.clusters import Clusters
 
 CRD = "imagepolicies.image.toolkit.fluxcd.io"
 

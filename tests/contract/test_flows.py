@@ -19,10 +19,10 @@ from ci_automation.flows.apply import (
     apply,
 )
 from ci_automation.flows.base import OptionsUnclear
+from ci_automation.flows.findings import impact_of
 from ci_automation.flows.heal import NotOurs
 from ci_automation.flows.history import history
 from ci_automation.flows.init import ChannelExists, init
-from ci_automation.flows.judging import judge
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.publication.publish import ImmutableTagTaken, NoSigner
 from ci_automation.flows.render import render_release
@@ -328,7 +328,9 @@ class TestApply:
     ) -> None:
         plan = make_plan(CHANNEL, world.ports(), intent()).plan
         found = Hazard(gate, Certainty.UNCHECKED, "x", "nobody could look")
-        monkeypatch.setattr("ci_automation.flows.step.judge", lambda *given: replace(judge(*given), hazards=(found,)))
+        monkeypatch.setattr(
+            "ci_automation.flows.step.impact_of", lambda *given: replace(impact_of(*given), hazards=(found,))
+        )
         with pytest.raises(NewHazard, match="was planned without knowing that nobody could look") as caught:
             apply(plan, (), world.ports(), intent())
         assert hint in caught.value.hint

@@ -16,14 +16,14 @@ from msgspec.structs import replace
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flows import observe as observing
-from ci_automation.flows.images import missing_images
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import accept_both, observe
 from ci_automation.flows.publication.publish import IdentityChange
-from ci_automation.flux.options import Options
 from ci_automation.flux.version import Version
-from ci_automation.impact.checks.crds.remedies import migrate_files
-from ci_automation.impact.checks.crds.versions import crds
+from ci_automation.impact.check import Applied, Known
+from ci_automation.impact.checks.images import CHECK
+from ci_automation.impact.crds.remedies import migrate_files
+from ci_automation.impact.crds.versions import crds
 from ci_automation.impact.hazard import in_shell
 from ci_automation.overlay.preflight import preflight
 from ci_automation.policy.decision import Decision
@@ -193,8 +193,8 @@ class TestNames:
     def test_of_images(self, name: str) -> None:
         text = f"---\nkind: Deployment\nspec:\n      - image: r.example/{name}:v1\n"
         asked = SimpleNamespace(digest=lambda _: None)
-        ports = replace(World().ports(), images=cast("Any", asked))
-        (hazard,) = missing_images(text, Options(registry="r.example"), ports)
+        known = Known(images=cast("Any", asked))
+        (hazard,) = CHECK.look(None, Applied(text, registry="r.example"), known).hazards
         image = "NAME" if "`" in name else f"r.example/{name}:v1"
         assert commands(hazard.remedies[0])[0][-1] == image
 

@@ -15,13 +15,13 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli.given import Given
 from ci_automation.cli.registries import images as image_registries
 from ci_automation.cli.target import targets
-from ci_automation.flows.images import missing_images
-from ci_automation.flows.ports import Ports
 from ci_automation.flux.bundle import Bundle
 from ci_automation.flux.options import Options
 from ci_automation.flux.pins import image_names, pin
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
+from ci_automation.impact.check import Applied, Known
+from ci_automation.impact.checks.images import CHECK
 from ci_automation.impact.hazard import Certainty
 from ci_automation.net.network import Network
 from ci_automation.net.waiting import Patience
@@ -30,13 +30,13 @@ from ci_automation.registry.images import ImageRegistries, InvalidImage, parse_i
 from ci_automation.registry.port import AccessDenied, Unreachable
 from tests.contract.hostile_registry import PASSWORD, USER, HostileRegistry, Reply, Source, Wall
 from tests.contract.loopback_registry import LoopbackRegistry
-from tests.fakes.registry import InMemoryRegistry
-from tests.fakes.world import MemoryReleases, sample
+from tests.fakes.world import sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from ci_automation.impact.hazard import Hazard
     from tests.contract.hostile_registry import Seen
 
 QUICK = Patience(attempts=1, seconds=10)
@@ -75,8 +75,8 @@ def components(registry: str) -> str:
     return render(Bundle.of(found.bundle), Version.parse(found.tag), Options(registry=registry))
 
 
-def ports(images: ImageRegistries | None, say: Callable[[str], None] = lambda _: None) -> Ports:
-    return Ports(InMemoryRegistry(), MemoryReleases(), images=images, say=say)
+def missing(text: str, registry: str, images: ImageRegistries | None) -> tuple[Hazard, ...]:
+    return CHECK.look(None, Applied(text, registry=registry), Known(images=images)).hazards
 
 
 class TestNames:
@@ -201,10 +201,10 @@ class TestDigest:
 
 class TestMissing:
     def test_flux_s_own_registry_is_not_asked(self) -> None:
-        assert missing_images(components("ghcr.io/fluxcd"), Options(), ports(registries())) == ()
+        assert missing(components("ghcr.io/fluxcd"), "ghcr.io/fluxcd", registries()) == ()
 
     def test_without_anybody_to_ask_nothing_is_said(self) -> None:
-        assert missing_images(components("a.example/b"), Options(registry="a.example/b"), ports(None)) == ()
+        assert missing(components("a.example/b"), "a.example/b", None) == ()
 
     def test_a_mirror_that_has_all_images_is_asked_once_for_each(
         self, mirror: LoopbackRegistry, server: HostileRegistry
@@ -213,7 +213,7 @@ class TestMissing:
         text = components(registry)
         for image in image_names(text):
             put(mirror, image)
-        assert missing_images(text, Options(registry=registry), ports(registries())) == ()
+        assert missing(text, registry, registries()) == ()
         assert sorted(seen.path.split("/")[4] for seen in server.seen) == list(NAMES)
         assert {seen.method for seen in server.seen} == {"HEAD"}
 
@@ -225,7 +225,7 @@ class TestMissing:
         *others, last = image_names(text)
         for image in others:
             put(mirror, image)
-        (hazard,) = missing_images(text, Options(registry=registry), ports(registries()))
+        (hazard,) = missing(text, registry, registries())
         assert (hazard.gate, hazard.certainty, hazard.subject) == ("images", Certainty.CERTAIN, last)
         assert hazard.sentence == f"{last} is not there: clusters would meet ImagePullBackOff"
         upstream = last.replace(registry, "ghcr.io/fluxcd")
@@ -236,10 +236,10 @@ class TestMissing:
         text = components(registry)
         digests = {image: put(mirror, image) for image in image_names(text)}
         pinned = pin(text, digests)
-        assert missing_images(pinned, Options(registry=registry), ports(registries())) == ()
+        assert missing(pinned, registry, registries()) == ()
         lost = next(iter(digests))
         mirror.repositories[lost.partition("/")[2].rpartition(":")[0]].manifests.clear()
-        (hazard,) = missing_images(pinned, Options(registry=registry), ports(registries()))
+        (hazard,) = missing(pinned, registry, registries())
         name, digest = lost.rpartition("/")[2].partition(":")[0], digests[lost]
         assert hazard.subject == f"{lost}@{digest}"
         assert hazard.remedies == (f"`crane copy ghcr.io/fluxcd/{name}@{digest} {lost}`",)
@@ -248,7 +248,7 @@ class TestMissing:
         server.answer = lambda seen: Reply(403) if "/source-controller/" in seen.path else Reply(200, b"{}")
         registry = f"{server.host}/mirror"
         text = components(registry)
-        (hazard,) = missing_images(text, Options(registry=registry), ports(registries()))
+        (hazard,) = missing(text, registry, registries())
         assert (hazard.certainty, hazard.subject) == (Certainty.UNCHECKED, image_names(text)[-1])
         assert "nobody can tell whether" in hazard.sentence
         assert "refuses to read mirror/source-controller: 403" in hazard.sentence
@@ -257,7 +257,7 @@ class TestMissing:
         with HostileRegistry() as gone:
             registry = f"{gone.host}/mirror"
         text = components(registry)
-        (hazard,) = missing_images(text, Options(registry=registry), ports(registries()))
+        (hazard,) = missing(text, registry, registries())
         assert hazard.certainty is Certainty.UNCHECKED
         assert hazard.subject == ", ".join(image_names(text))
         assert hazard.sentence.endswith("nothing listens there")
@@ -274,8 +274,8 @@ class TestMissing:
         text = components(registry)
         for image in image_names(text):
             put(mirror, image)
-        assert missing_images(text, Options(registry=registry), ports(registries())) == ()
+        assert missing(text, registry, registries()) == ()
 
     def test_a_name_that_is_none_is_told_before_anything_is_asked(self) -> None:
         with pytest.raises(InvalidImage):
-            missing_images(components("a..b/c"), Options(registry="a..b/c"), ports(registries()))
+            missing(components("a..b/c"), "a..b/c", registries())

@@ -15,15 +15,14 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.artifact.tree import File, Tree
 from ci_automation.errors import Conflict
 from ci_automation.flows.init import init
-from ci_automation.flows.judging import Judged
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.promote import OtherDigest, Promoted, PromotionNotApproved, PromotionRefused, promote
 from ci_automation.flows.promotion import Promotion, RecordNotBelieved, SignedForOthers, SourceEmpty
 from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.publication.publish import ClusterWouldRefuse, NoSigner
 from ci_automation.flows.update import update
-from ci_automation.impact.checks.crds.clusters import Clusters
-from ci_automation.impact.kubernetes import KubernetesRange
+from ci_automation.impact.assess import Impact
+from ci_automation.impact.clusters import Clusters, KubernetesRange
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import Hold
 from ci_automation.policy.model import STEPS, Acknowledgement, Action, Policy
@@ -300,7 +299,7 @@ class TestInterruption:
     @pytest.fixture(autouse=True)
     def fast(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let nobody compare contents again and again, which asks no registry."""
-        monkeypatch.setattr("ci_automation.flows.judging.judge", lambda *_: Judged((), (), (), ()))
+        monkeypatch.setattr("ci_automation.flows.findings.impact_of", lambda *_: Impact())
 
     def test_a_kill_before_any_request_converges(self, road: Road) -> None:
         wanted, before = channel(road, STAGING), channel(road, road.target)

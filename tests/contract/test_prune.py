@@ -40,8 +40,8 @@ LAST = Window(1)
 @pytest.fixture(autouse=True)
 def unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody find anything in what is published."""
-    nothing = SimpleNamespace(changes=(), hazards=(), pruned=(), looked=())
-    monkeypatch.setattr("ci_automation.flows.step.judge", lambda *_: nothing)
+    nothing = SimpleNamespace(changes=(), hazards=(), pruned=(), cleared=())
+    monkeypatch.setattr("ci_automation.flows.step.impact_of", lambda *_: nothing)
 
 
 @made_once

@@ -79,9 +79,9 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Found], None]:
     """Let nobody find anything in a rollback, unless the test says so; who does has tests of its own."""
 
     def let(found: Found) -> None:
-        monkeypatch.setattr("ci_automation.flows.judging.judge", lambda *_: found)
+        monkeypatch.setattr("ci_automation.flows.findings.impact_of", lambda *_: found)
 
-    monkeypatch.setattr("ci_automation.flows.step.judge", lambda *_: Found())
+    monkeypatch.setattr("ci_automation.flows.step.impact_of", lambda *_: Found())
     let(Found())
     return let
 
@@ -311,7 +311,7 @@ class TestWhatBreaks:
             sides.append((old.version, new.version))  # type: ignore[attr-defined]
             return Found()
 
-        monkeypatch.setattr("ci_automation.flows.judging.judge", look)
+        monkeypatch.setattr("ci_automation.flows.findings.impact_of", look)
         propose(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
         assert sides == [(MINOR, PATCH)]
 

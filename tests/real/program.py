@@ -18,9 +18,9 @@ from ci_automation.flows.kustomize import find_kustomize
 from ci_automation.flows.ports import Intent, Ports
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
-from ci_automation.impact.checks.crds.clusters import Clusters
-from ci_automation.impact.checks.crds.served import served
-from ci_automation.impact.checks.crds.snapshot import Snapshot
+from ci_automation.impact.clusters import Clusters
+from ci_automation.impact.crds.served import served
+from ci_automation.impact.crds.snapshot import Snapshot
 from ci_automation.policy.model import STEPS, Action, Policy
 from ci_automation.policy.ranges import Range
 from ci_automation.registry import open_registry

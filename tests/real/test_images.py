@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.tree import COMPONENTS_PATH
-from ci_automation.flows.images import missing_images
 from ci_automation.flows.planning import make_plan
 from ci_automation.flux.options import Options
 from ci_automation.flux.pins import image_names, pin, unpin
+from ci_automation.impact.check import Applied, Known
+from ci_automation.impact.checks.images import CHECK
 from ci_automation.impact.hazard import Certainty
 from ci_automation.net.network import Network
 from ci_automation.registry.credentials import DockerConfig
@@ -100,9 +101,9 @@ def asked(environment: dict[str, str] | None = None) -> ImageRegistries:
 
 
 def looked(mirror: Mirror, images: ImageRegistries, text: str | None = None) -> list[tuple[Certainty, str]]:
-    anywhere = channel(mirror.host, "anything")
-    world = replace(ports(anywhere, Path("/nonexistent"), None), images=images)
-    return [(it.certainty, it.subject) for it in missing_images(text or mirror.text, mirror.options, world)]
+    known = Known(images=images)
+    found = CHECK.look(None, Applied(text or mirror.text, registry=mirror.options.registry), known)
+    return [(it.certainty, it.subject) for it in found.hazards]
 
 
 def pinned(mirror: Mirror) -> tuple[str, dict[str, Digest]]:

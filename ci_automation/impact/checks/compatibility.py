@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.flux.release import is_draft
-from ci_automation.impact.hazard import Certainty, Hazard
+from ci_automation.impact.check import Check, Seen
+from ci_automation.impact.hazard import Certainty, Hazard, all_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
-    from ci_automation.impact.kubernetes import KubernetesRange
+    from ci_automation.impact.check import Applied, Known
+    from ci_automation.impact.clusters import KubernetesRange
 
 GATE = "compatibility"
 _SUPPORTED = 3  # minors that get patches (fluxcd.io/flux/releases, *Release support*)
@@ -47,17 +49,6 @@ _KUBERNETES = {
     (2, 8): _Kubernetes(33, 33),
     (2, 9): _Kubernetes(33, 34, 36),
 }
-
-
-def compatibility(
-    old: Version, new: Version, kubernetes: KubernetesRange | None, releases: Sequence[Release], now: datetime
-) -> tuple[Hazard, ...]:
-    """Return what the step from `old` to `new` does not fit.
-
-    `kubernetes` is what the clusters have, as their owner states it; without it, it is not judged. `releases` must have
-    those above `old`. With the same version twice, only its support and the clusters are told of.
-    """
-    return (*fit(old, new, kubernetes, releases), *support(old, releases, now))
 
 
 def fit(
@@ -137,14 +128,10 @@ def _skipped(old: Version, new: Version, releases: Sequence[Release]) -> Iterato
     names = [_number(minor) for minor in sorted(between, reverse=old > new)]
     step = f"{_number(old.minor)} -> {_number(new.minor)}"
     sentence = (
-        f"{step} skips {_listed(names)}; upstream guarantees one minor of skew between controllers, and what the "
+        f"{step} skips {all_of(names)}; upstream guarantees one minor of skew between controllers, and what the "
         f"skipped ones removed {'comes back' if old > new else 'goes'} all at once"
     )
     yield Hazard(GATE, Certainty.ADVICE, f"{step} skips minors", sentence)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def _flux(minor: _Minor) -> str:
@@ -153,3 +140,21 @@ def _flux(minor: _Minor) -> str:
 
 def _number(minor: _Minor) -> str:
     return f"{minor[0]}.{minor[1]}"
+
+
+def _look(before: Applied | None, after: Applied, known: Known) -> Seen:
+    kubernetes, old = known.clusters.kubernetes, before.version if before else None
+    if after.version is None and kubernetes is None:
+        return Seen()
+    if after.version is None:
+        sentence = f"nobody knows which Flux {after.name} has, and whether it fits Kubernetes {kubernetes}"
+        return Seen((Hazard(GATE, Certainty.UNCHECKED, f"an unknown Flux on Kubernetes {kubernetes}", sentence),))
+    found = fit(old, after.version, kubernetes, known.releases)
+    return Seen((*found, *support(old, known.releases, known.now)) if old and known.now else found)
+
+
+def _clear(_after: Applied, known: Known) -> tuple[str, str]:
+    return "nothing stands against it", f"clusters.kubernetes: {known.clusters.kubernetes or 'not stated'}"
+
+
+CHECK = Check(GATE, 3, _look, _clear)

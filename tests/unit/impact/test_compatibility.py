@@ -8,9 +8,10 @@ import pytest
 
 from ci_automation.flux.release import Listing, Release, releases
 from ci_automation.flux.version import Version
-from ci_automation.impact.checks.compatibility import compatibility, fit, support
+from ci_automation.impact.check import Applied, Known
+from ci_automation.impact.checks.compatibility import CHECK, fit, support
+from ci_automation.impact.clusters import Clusters, KubernetesRange
 from ci_automation.impact.hazard import Certainty, Hazard
-from ci_automation.impact.kubernetes import KubernetesRange
 
 NOW = datetime(2026, 8, 20, 12, tzinfo=UTC)
 DATES = {
@@ -42,7 +43,8 @@ def told(
     old: str, new: str, kubernetes: str | None = None, listed: tuple[Release, ...] = RELEASES, now: datetime = NOW
 ) -> tuple[Hazard, ...]:
     stated = KubernetesRange.parse(kubernetes) if kubernetes else None
-    found = compatibility(Version.parse(old), Version.parse(new), stated, listed, now)
+    before, after = Applied("", Version.parse(old)), Applied("", Version.parse(new))
+    found = CHECK.look(before, after, Known(Clusters(stated), listed, now)).hazards
     assert all(hazard.gate == "compatibility" for hazard in found)
     return found
 

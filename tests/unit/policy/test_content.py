@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ci_automation.flux.version import Version
+from ci_automation.impact.assess import Cleared
 from ci_automation.impact.change import Change, ChangeClass, ChangeKind, ObjectId, Severity, fingerprint
 from ci_automation.impact.hazard import Certainty, Hazard, Place
 from ci_automation.policy.content import Content, content_verdicts
@@ -107,8 +108,8 @@ class TestHazards:
         assert decide(verdicts(hazards=[hazard(Certainty.POSSIBLE)], refuse=policy)) is Decision.APPROVAL
 
     def test_who_looked_and_found_nothing_says_so_and_where_something_is_found_that_is_said_instead(self) -> None:
-        looked = (Verdict("crds", Decision.AUTO, "fine", "2 snapshots"), Verdict("images", Decision.AUTO, "fine", "x"))
-        found = content_verdicts(Content(hazards=(BREAK,), looked=looked), situation())
+        cleared = (Cleared("crds", "fine", "2 snapshots"), Cleared("images", "fine", "x"))
+        found = content_verdicts(Content(hazards=(BREAK,), cleared=cleared), situation())
         assert [verdict.gate for verdict in found if verdict.gate in {"crds", "images"}] == ["crds", "images"]
         assert [verdict.reason for verdict in found if verdict.gate == "crds"] == [BREAK.sentence]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ci_automation.artifact.tree import File, Tree
-from ci_automation.impact.checks.crds.clusters import Clusters, GivenFile
-from ci_automation.impact.checks.crds.guard import guard
-from ci_automation.impact.checks.crds.remedies import FOLLOWED, MIGRATE
-from ci_automation.impact.checks.crds.snapshot import Managed, Snapshot
-from ci_automation.impact.checks.crds.versions import UnreadableCrds, crds
+from ci_automation.impact.checks.crds import guard
+from ci_automation.impact.clusters import Clusters, GivenFile
+from ci_automation.impact.crds.remedies import FOLLOWED, MIGRATE
+from ci_automation.impact.crds.snapshot import Managed, Snapshot
+from ci_automation.impact.crds.versions import UnreadableCrds, crds
 from ci_automation.impact.hazard import Certainty, Hazard, Place
 from tests.unit.impact.crds.definitions import components
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.impact.checks.crds import manifests
-from ci_automation.impact.checks.crds.manifests import Manifests
-from ci_automation.impact.checks.crds.remedies import FOLLOWED
-from ci_automation.impact.checks.crds.versions import crds
+from ci_automation.impact.crds import manifests
+from ci_automation.impact.crds.manifests import Manifests
+from ci_automation.impact.crds.remedies import FOLLOWED
+from ci_automation.impact.crds.versions import crds
 from ci_automation.impact.hazard import Certainty, Hazard, Place
 from tests.unit.impact.crds.definitions import components
 
 if TYPE_CHECKING:
-    from ci_automation.impact.checks.crds.scan import Use
+    from ci_automation.impact.crds.scan import Use
 
 HELM, ALERTS = "helmreleases.helm.toolkit.fluxcd.io", "alerts.notification.toolkit.fluxcd.io"
 OLD = components(alerts="v1beta3* v1beta2", receivers="v1* v1beta2", helmreleases="v2* v2beta2")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ci_automation.impact.checks.crds.remedies import MIGRATE, migrate_files, out_of, rewrite, stopovers
-from ci_automation.impact.checks.crds.served import MINORS, Served, served
-from ci_automation.impact.checks.crds.versions import Crd, crds
-from ci_automation.impact.checks.crds.words import all_of, some_of, within
+from ci_automation.impact.crds.remedies import MIGRATE, migrate_files, out_of, rewrite, stopovers
+from ci_automation.impact.crds.served import MINORS, Served, served
+from ci_automation.impact.crds.versions import Crd, crds
+from ci_automation.impact.hazard import all_of, some_of, within
 from tests.unit.impact.crds.definitions import components
 
 BUCKETS, HELM = "buckets.source.toolkit.fluxcd.io", "helmreleases.helm.toolkit.fluxcd.io"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ci_automation.impact.checks.crds import snapshot
-from ci_automation.impact.checks.crds.snapshot import InvalidSnapshot, Managed, Snapshot
-from ci_automation.impact.checks.crds.versions import CrdVersion
+from ci_automation.impact.crds import snapshot
+from ci_automation.impact.crds.snapshot import InvalidSnapshot, Managed, Snapshot
+from ci_automation.impact.crds.versions import CrdVersion
 
 Value = dict[str, Any]
 BUCKETS = "buckets.source.toolkit.fluxcd.io"

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ci_automation.impact.checks.crds import versions
-from ci_automation.impact.checks.crds.versions import Crd, CrdVersion, UnreadableCrds, crds, newest_first
+from ci_automation.impact.crds import versions
+from ci_automation.impact.crds.versions import Crd, CrdVersion, UnreadableCrds, crds, newest_first
 from tests.unit.impact.crds.definitions import components
 
 BUCKETS = "buckets.source.toolkit.fluxcd.io"

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.impact.checks.crds.manifests import PROSE
-from ci_automation.impact.checks.crds.scan import How, Use, uses
+from ci_automation.impact.crds.manifests import PROSE
+from ci_automation.impact.crds.scan import How, Use, uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ci_automation.artifact.tree import Tree
-    from ci_automation.impact.checks.crds.versions import Crd
+    from ci_automation.impact.crds.versions import Crd
 
 _FLUX = b".fluxcd.io"
 

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.impact.checks.crds.given_up import given_up
-from ci_automation.impact.checks.crds.managing import Managing
-from ci_automation.impact.checks.crds.manifests import GATE, Manifests
-from ci_automation.impact.checks.crds.remedies import SNAPSHOT, drop, out_of, stopovers
-from ci_automation.impact.checks.crds.versions import Crd, crds, newest_first
-from ci_automation.impact.checks.crds.words import all_of, some_of, within
-from ci_automation.impact.hazard import Certainty, Hazard, Place
+from ci_automation.artifact.tree import Tree
+from ci_automation.impact.check import Check, Seen
+from ci_automation.impact.crds.given_up import given_up
+from ci_automation.impact.crds.managing import Managing
+from ci_automation.impact.crds.manifests import GATE, Manifests
+from ci_automation.impact.crds.remedies import SNAPSHOT, drop, out_of, stopovers
+from ci_automation.impact.crds.versions import Crd, crds, newest_first
+from ci_automation.impact.hazard import Certainty, Hazard, Place, all_of, some_of, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ci_automation.artifact.tree import Tree
-    from ci_automation.impact.checks.crds.clusters import Clusters
-    from ci_automation.impact.checks.crds.snapshot import Snapshot
+    from ci_automation.impact.check import Applied, Known
+    from ci_automation.impact.clusters import Clusters
+    from ci_automation.impact.crds.snapshot import Snapshot
 
 _ORDER = list(reversed(Certainty))
 
@@ -163,3 +164,17 @@ class _Step(Struct, frozen=True, dict=True):
                     f"To keep them: `kubectl annotate crd {name} kustomize.toolkit.fluxcd.io/prune=disabled`.",
                 ),
             )
+
+
+def _look(before: Applied | None, after: Applied, known: Known) -> Seen:
+    old, former = (before.components, before.overlay) if before else ("", Tree(()))
+    return Seen(guard(old, after.components, known.clusters, after.overlay, former))
+
+
+def _clear(_after: Applied, known: Known) -> tuple[str, str]:
+    snapshots, files = len(known.clusters.snapshots), len(known.clusters.files)
+    looked_at = f"{snapshots} snapshots, {files} files of manifests, the overlay"
+    return "no version goes away that clusters may need", looked_at
+
+
+CHECK = Check(GATE, 1, _look, _clear)

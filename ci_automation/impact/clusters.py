@@ -1,14 +1,18 @@
-"""Versions of Kubernetes: which ones clusters have, as their owner states it."""
+"""What is known of the clusters that follow a channel: stated or given as files, since the program never asks them."""
 
 from __future__ import annotations
 
 import re
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
 from ci_automation.errors import UsageError
 
+if TYPE_CHECKING:
+    from ci_automation.impact.crds.snapshot import Snapshot
+
+ARTIFACTS = ("oci://", "layout:")
 _MINOR = r"v?1\.(\d{1,3})(?:\.\d{1,5})?"
 _RANGE = re.compile(rf"{_MINOR}(?:\s*-\s*{_MINOR})?")
 
@@ -42,3 +46,21 @@ class KubernetesRange(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"1.{self.lowest}" + (f"-1.{self.highest}" if self.highest != self.lowest else "")
+
+
+class GivenFile(Struct, frozen=True):
+    """A file of manifests to look at, by the name that the user knows it by.
+
+    A file in an artifact has the artifact's address before its path.
+    """
+
+    name: str
+    content: bytes
+
+
+class Clusters(Struct, frozen=True):
+    """Their versions of Kubernetes, which versions of custom resources they store, and their manifests."""
+
+    kubernetes: KubernetesRange | None = None
+    snapshots: tuple[Snapshot, ...] = ()
+    files: tuple[GivenFile, ...] = ()

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from ci_automation.impact.checks.crds.clusters import ARTIFACTS
-from ci_automation.impact.checks.crds.served import MINORS, Served, served
-from ci_automation.impact.checks.crds.versions import newest_first
-from ci_automation.impact.checks.crds.words import all_of, some_of
-from ci_automation.impact.hazard import in_shell
+from ci_automation.impact.clusters import ARTIFACTS
+from ci_automation.impact.crds.served import MINORS, Served, served
+from ci_automation.impact.crds.versions import newest_first
+from ci_automation.impact.hazard import all_of, in_shell, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ci_automation.impact.checks.crds.versions import Crd
+    from ci_automation.impact.crds.versions import Crd
 
 MIGRATE = "Run `flux migrate`, of the flux CLI 2.7.1 or later, on every cluster"  # 2.7.0 left the managedFields alone
 FOLLOWED = (  # it applies only what differs in the version that it reads, and there nothing does

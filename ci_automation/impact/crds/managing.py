@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.impact.checks.crds.manifests import GATE
-from ci_automation.impact.checks.crds.remedies import MIGRATE, TAKE, edit_first, forget_managers
-from ci_automation.impact.checks.crds.versions import newest_first
-from ci_automation.impact.checks.crds.words import some_of, within
-from ci_automation.impact.hazard import Certainty, Hazard, Place
+from ci_automation.impact.crds.manifests import GATE
+from ci_automation.impact.crds.remedies import MIGRATE, TAKE, edit_first, forget_managers
+from ci_automation.impact.crds.versions import newest_first
+from ci_automation.impact.hazard import Certainty, Hazard, Place, some_of, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ci_automation.impact.checks.crds.given_up import GivenUp
-    from ci_automation.impact.checks.crds.snapshot import Managed, Snapshot
-    from ci_automation.impact.checks.crds.versions import Crd
+    from ci_automation.impact.crds.given_up import GivenUp
+    from ci_automation.impact.crds.snapshot import Managed, Snapshot
+    from ci_automation.impact.crds.versions import Crd
 
 
 class Managing(Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct, field
 
 from ci_automation.errors import UsageError
-from ci_automation.impact.checks.crds.versions import CrdVersion
+from ci_automation.impact.crds.versions import CrdVersion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

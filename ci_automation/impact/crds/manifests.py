@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.impact.checks.crds.remedies import FOLLOWED, at_the_source, migrate_files, rewrite
-from ci_automation.impact.checks.crds.scan import How, Use, uses
-from ci_automation.impact.checks.crds.versions import newest_first
-from ci_automation.impact.checks.crds.words import all_of, some_of, within
-from ci_automation.impact.hazard import Certainty, Hazard, Place
+from ci_automation.impact.crds.remedies import FOLLOWED, at_the_source, migrate_files, rewrite
+from ci_automation.impact.crds.scan import How, Use, uses
+from ci_automation.impact.crds.versions import newest_first
+from ci_automation.impact.hazard import Certainty, Hazard, Place, all_of, some_of, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ci_automation.impact.checks.crds.versions import Crd
+    from ci_automation.impact.crds.versions import Crd
 
 GATE = "crds"
 PROSE = frozenset({".adoc", ".markdown", ".md", ".rst", ".txt"})

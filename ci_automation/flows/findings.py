@@ -1,0 +1,124 @@
+"""What a step does to clusters, and what the gates say of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ci_automation.flux.inventory import inventory
+from ci_automation.impact.assess import assess
+from ci_automation.impact.check import Applied, Known
+from ci_automation.policy.content import Content, content_verdicts
+from ci_automation.policy.gates import Situation
+from ci_automation.report.findings import Findings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ci_automation.artifact.tree import Tree
+    from ci_automation.flows.contents import Contents
+    from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flux.options import Options
+    from ci_automation.flux.release import Release
+    from ci_automation.flux.version import Version
+    from ci_automation.impact.assess import Impact
+
+_OF_TWO = frozenset({"removal", "proof", "options", "files", "edits"})  # gates that compare with what was there before
+
+
+class Side(Protocol):
+    """An artifact's content before a step, or after it: a base, a recipe, or what a channel has."""
+
+    @property
+    def version(self) -> Version:
+        """Return the version of its components."""
+
+    @property
+    def options(self) -> Options:
+        """Return the options that its components were made with."""
+
+    @property
+    def components(self) -> str:
+        """Return the text of its components file."""
+
+    @property
+    def path(self) -> str:
+        """Return where the components file is."""
+
+    @property
+    def overlay(self) -> Tree:
+        """Return all other files."""
+
+
+class Chosen(Protocol):
+    """How the components are made."""
+
+    @property
+    def options(self) -> Options:
+        """Return the options of `flux install`."""
+
+    @property
+    def pinned(self) -> bool:
+        """Return whether the images have digests behind their tags."""
+
+
+def impact_of(before: Side | None, after: Side, ports: Ports, intent: Intent, listed: Sequence[Release] = ()) -> Impact:
+    """Return what the step from `before` to `after` changes and can break; `listed` are the known releases."""
+    ports.say("comparing, and building the overlay" if before else "building the overlay")
+    known = Known(intent.clusters, listed, intent.now, ports.kustomize, ports.images, say=ports.say)
+    return assess(_applied(before) if before else None, _applied(after), known)
+
+
+def _applied(side: Side) -> Applied:
+    return Applied(side.components, side.version, side.overlay, side.path, side.options.registry)
+
+
+def findings(old: Contents, new: Contents, ports: Ports, intent: Intent) -> Findings:
+    """Return what changes for the clusters of a channel that goes from `old` to `new`, and what the gates say of it."""
+    impact = impact_of(old, new, ports, intent)
+    content = Content(
+        removed=tuple(sorted(inventory(old.components) - inventory(new.components))),
+        removal_allowed=intent.allow_removal,
+        options_changed=changed_flags(old, new),
+        overlay_changed=changed_files(old.overlay, new.overlay),
+        changes=impact.changes,
+        hazards=impact.hazards,
+        cleared=impact.cleared,
+    )
+    verdicts = content_verdicts(content, Situation(old.version, intent.policy, intent.now))
+    # The gate on the proof spoke where it was rendered.
+    gates = tuple(verdict for verdict in verdicts if verdict.gate != "proof")
+    return Findings(impact.changes, impact.hazards, impact.pruned, gates)
+
+
+def first_findings(new: Side, ports: Ports, intent: Intent) -> Findings:
+    """Return what can break in the clusters of a channel that gets its first digest, and what the gates say of it."""
+    impact = impact_of(None, new, ports, intent)
+    content = Content(hazards=impact.hazards, cleared=impact.cleared)
+    verdicts = content_verdicts(content, Situation(new.version, intent.policy, intent.now))
+    gates = tuple(verdict for verdict in verdicts if verdict.gate not in _OF_TWO)
+    return Findings(hazards=impact.hazards, gates=gates, nothing_before=True)
+
+
+def changed_flags(old: Chosen, new: Chosen) -> tuple[str, ...]:
+    """Return each flag that changes, with its value before and after."""
+    before, after = ({**each.options.flags(), "pin-images": each.pinned} for each in (old, new))
+    return tuple(
+        f"{flag} ({_value(before[flag])} -> {_value(after[flag])})" for flag in before if before[flag] != after[flag]
+    )
+
+
+def changed_files(old: Tree, new: Tree) -> tuple[str, ...]:
+    """Return each file that changes, and how."""
+    before, after = old.by_path, new.by_path
+    return tuple(
+        f"{path} ({'new' if path not in before else 'gone' if path not in after else 'changed'})"
+        for path in sorted(before.keys() | after.keys())
+        if before.get(path) != after.get(path)
+    )
+
+
+def _value(value: object) -> str:
+    """Return a flag's value as the command line takes it, and `none` for an empty one."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return (",".join(value) if isinstance(value, list) else str(value)) or "none"

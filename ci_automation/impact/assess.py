@@ -1,0 +1,46 @@
+"""What a step does to clusters: every change, and whatever a check finds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ci_automation.impact.checks import all_checks
+from ci_automation.impact.compare import changes
+from ci_automation.impact.files import overlay_changes
+
+if TYPE_CHECKING:
+    from ci_automation.impact.change import Change
+    from ci_automation.impact.check import Applied, Known
+    from ci_automation.impact.hazard import Hazard
+
+
+class Cleared(Struct, frozen=True):
+    """What the gate of a check says if there are no hazards of it, and what the check looked at."""
+
+    gate: str
+    reason: str
+    looked_at: str
+
+
+class Impact(Struct, frozen=True):
+    """What a step changes, what it can break, and what clusters that prune delete."""
+
+    changes: tuple[Change, ...] = ()
+    hazards: tuple[Hazard, ...] = ()
+    pruned: tuple[str, ...] = ()
+    cleared: tuple[Cleared, ...] = ()
+
+
+def assess(before: Applied | None, after: Applied, known: Known) -> Impact:
+    """Return what the step from `before` to `after` changes and can break; with nothing before, nothing changes."""
+    seen = [check.look(before, after, known) for check in all_checks()]
+    return Impact(
+        (*changes(before.components, after.components), *overlay_changes(before.overlay, after.overlay))
+        if before
+        else (),
+        tuple(hazard for each in seen for hazard in each.hazards),
+        tuple(str(name) for each in seen for name in each.pruned),
+        tuple(Cleared(check.gate, *check.clear(after, known)) for check in all_checks()),
+    )

@@ -1,0 +1,80 @@
+"""Whether a mirror has the controllers' images before clusters are pointed there."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from ci_automation.errors import RegistryError
+from ci_automation.flux.options import Options
+from ci_automation.flux.pins import image_names
+from ci_automation.impact.check import Check, Seen
+from ci_automation.impact.hazard import Certainty, Hazard, all_of, in_shell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.impact.check import Applied, Images, Known
+
+GATE = "images"
+_UPSTREAM = Options().registry
+_THREADS = 4
+
+
+def look_up(names: Sequence[str], images: Images) -> dict[str, Digest | RegistryError | None]:
+    """Return for each image its digest, None where it is not there, or why the registry cannot tell."""
+
+    def ask(name: str) -> Digest | RegistryError | None:
+        try:
+            return images.digest(name)
+        except RegistryError as error:
+            return error
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        return dict(zip(names, threads.map(ask, names), strict=True))
+
+
+def _look(_before: Applied | None, after: Applied, known: Known) -> Seen:
+    """Return which images of a components file its mirror lacks, so that clusters would meet ImagePullBackOff.
+
+    Flux's own registry is not asked: upstream publishes images before their release. Each image is asked for by its
+    digest if it is pinned, otherwise by its tag; the check does not compare the mirror's image with upstream's.
+    """
+    if known.images is None or after.registry == _UPSTREAM:
+        return Seen()
+    names = image_names(after.components)
+    known.say(f"looking for {len(names)} images in {after.registry}")
+    found = look_up(names, known.images)
+    unknown: dict[str, list[str]] = {}
+    for name, answer in found.items():
+        if isinstance(answer, RegistryError):
+            unknown.setdefault(str(answer), []).append(name)
+    missing = (_missing(name, after.registry) for name, answer in found.items() if answer is None)
+    return Seen((*missing, *(_unknown(images, reason) for reason, images in unknown.items())))
+
+
+def _missing(image: str, registry: str) -> Hazard:
+    name, _, digest = image.partition("@")
+    original = f"{_UPSTREAM}{name.removeprefix(registry)}"
+    source = f"{original.rpartition(':')[0]}@{digest}" if digest else original
+    return Hazard(
+        GATE,
+        Certainty.CERTAIN,
+        image,
+        f"{image} is not there: clusters would meet ImagePullBackOff",
+        remedies=(in_shell("crane", "copy", source, name),),
+    )
+
+
+def _unknown(images: Sequence[str], reason: str) -> Hazard:
+    subject = f"nobody can tell whether {all_of(images)} {'is' if len(images) == 1 else 'are'} there"
+    return Hazard(GATE, Certainty.UNCHECKED, ", ".join(images), f"{subject}: {reason}")
+
+
+def _clear(after: Applied, _known: Known) -> tuple[str, str]:
+    reason = "they are Flux's own" if after.registry == _UPSTREAM else "every image is there"
+    return reason, f"the images in {after.registry}"
+
+
+CHECK = Check(GATE, 4, _look, _clear)

@@ -1,0 +1,196 @@
+"""The checks as a family: every one is found, says what it looked at, and takes both sides and what is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.tree import File, Tree
+from ci_automation.errors import RegistryError
+from ci_automation.flux.version import Version
+from ci_automation.impact import checks
+from ci_automation.impact.assess import Impact, assess
+from ci_automation.impact.check import Applied, Known
+from ci_automation.impact.checks import all_checks, compatibility, images, overlay
+from ci_automation.impact.clusters import Clusters, KubernetesRange
+from ci_automation.impact.hazard import Certainty
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MIRROR = "mirror.example/fluxcd"
+PATH = "flux-system/gotk-components.yaml"
+HERE = Path(checks.__file__).parent
+GATES = (Path(__file__).parents[3] / "docs" / "gates.md").read_text()
+
+
+def deployment(*names: str) -> str:
+    """Return a components file with the images of these names and tags."""
+    lines = "".join(f"      - image: {MIRROR}/{name}\n" for name in names)
+    return f"---\nkind: Deployment\nspec:\n{lines}"
+
+
+class Registry:
+    """What a mirror answers; a name that it does not know is not there."""
+
+    def __init__(self, answers: Mapping[str, Digest | RegistryError]) -> None:
+        self._answers = answers
+
+    def digest(self, image: str) -> Digest | None:
+        answer = self._answers.get(image.removeprefix(f"{MIRROR}/"))
+        if isinstance(answer, RegistryError):
+            raise answer
+        return answer
+
+
+def test_every_module_of_the_folder_is_a_check() -> None:
+    modules = {path.stem for path in HERE.glob("[!_]*.py")}
+    assert {check.look.__module__.rpartition(".")[2] for check in all_checks()} == modules
+
+
+def test_they_run_in_the_order_in_which_people_read_them() -> None:
+    assert [check.gate for check in all_checks()] == ["crds", "overlay", "compatibility", "images"]
+
+
+@pytest.mark.parametrize("gate", [check.gate for check in all_checks()])
+def test_each_has_a_row_in_the_docs(gate: str) -> None:
+    assert f"\n| `{gate}` |" in GATES
+
+
+@pytest.mark.parametrize(
+    ("known", "registry", "cleared"),
+    [
+        pytest.param(
+            Known(),
+            "ghcr.io/fluxcd",
+            [
+                ("no version goes away that clusters may need", "0 snapshots, 0 files of manifests, the overlay"),
+                ("the overlay builds, and hits what it hit", "no kustomize, and nothing that needs it"),
+                ("nothing stands against it", "clusters.kubernetes: not stated"),
+                ("they are Flux's own", "the images in ghcr.io/fluxcd"),
+            ],
+            id="nothing is known",
+        ),
+        pytest.param(
+            Known(Clusters(KubernetesRange(34, 35)), kustomize=object()),  # type: ignore[arg-type]
+            MIRROR,
+            [
+                ("no version goes away that clusters may need", "0 snapshots, 0 files of manifests, the overlay"),
+                ("the overlay builds, and hits what it hit", "kustomize"),
+                ("nothing stands against it", "clusters.kubernetes: 1.34-1.35"),
+                ("every image is there", f"the images in {MIRROR}"),
+            ],
+            id="clusters, a builder and a mirror are known",
+        ),
+    ],
+)
+def test_each_says_what_it_looked_at(known: Known, registry: str, cleared: list[tuple[str, str]]) -> None:
+    after = Applied("", registry=registry)
+    assert [check.clear(after, known) for check in all_checks()] == cleared
+
+
+@pytest.mark.parametrize(
+    ("registry", "text", "answers", "found"),
+    [
+        pytest.param("ghcr.io/fluxcd", deployment("a:v1"), {}, [], id="Flux's own registry is not asked"),
+        pytest.param(MIRROR, deployment("a:v1"), None, [], id="no registry can be asked"),
+        pytest.param(MIRROR, deployment("a:v1"), {"a:v1": Digest.of(b"")}, [], id="the mirror has it"),
+        pytest.param(
+            MIRROR,
+            deployment("a:v1"),
+            {},
+            [
+                (
+                    Certainty.CERTAIN,
+                    f"{MIRROR}/a:v1 is not there: clusters would meet ImagePullBackOff",
+                    (f"`crane copy ghcr.io/fluxcd/a:v1 {MIRROR}/a:v1`",),
+                )
+            ],
+            id="the mirror lacks it",
+        ),
+        pytest.param(
+            MIRROR,
+            deployment(f"a:v1@{Digest.of(b'')}"),
+            {},
+            [
+                (
+                    Certainty.CERTAIN,
+                    f"{MIRROR}/a:v1@{Digest.of(b'')} is not there: clusters would meet ImagePullBackOff",
+                    (f"`crane copy ghcr.io/fluxcd/a@{Digest.of(b'')} {MIRROR}/a:v1`",),
+                )
+            ],
+            id="a pinned image is asked for by its digest",
+        ),
+        pytest.param(
+            MIRROR,
+            deployment("a:v1", "b:v1"),
+            {"a:v1": RegistryError("it is down"), "b:v1": RegistryError("it is down")},
+            [
+                (
+                    Certainty.UNCHECKED,
+                    f"nobody can tell whether {MIRROR}/a:v1 and {MIRROR}/b:v1 are there: it is down",
+                    (),
+                )
+            ],
+            id="the mirror is down, which is told once",
+        ),
+        pytest.param(
+            MIRROR,
+            deployment("a:v1"),
+            {"a:v1": RegistryError("it is down")},
+            [(Certainty.UNCHECKED, f"nobody can tell whether {MIRROR}/a:v1 is there: it is down", ())],
+            id="the mirror does not answer for one",
+        ),
+    ],
+)
+def test_images(
+    registry: str,
+    text: str,
+    answers: dict[str, Digest | RegistryError] | None,
+    found: list[tuple[Certainty, str, tuple[str, ...]]],
+) -> None:
+    known = Known(images=None if answers is None else Registry(answers))
+    seen = images.CHECK.look(None, Applied(text, registry=registry), known)
+    assert [(it.certainty, it.sentence, it.remedies) for it in seen.hazards] == found
+    assert {it.gate for it in seen.hazards} <= {"images"}
+
+
+@pytest.mark.parametrize(
+    ("stated", "sentences"),
+    [
+        pytest.param(None, [], id="no Kubernetes is stated"),
+        pytest.param(
+            KubernetesRange(34, 34),
+            ["nobody knows which Flux x.yaml has, and whether it fits Kubernetes 1.34"],
+            id="one is",
+        ),
+    ],
+)
+def test_a_flux_of_an_unknown_version(stated: KubernetesRange | None, sentences: list[str]) -> None:
+    seen = compatibility.CHECK.look(None, Applied("", name="x.yaml"), Known(Clusters(stated)))
+    assert [it.sentence for it in seen.hazards] == sentences
+
+
+def test_an_overlay_that_is_not_to_be_built_is_not_looked_at() -> None:
+    after = Applied("", overlay=Tree((File("kustomization.yaml", b"resources: [gone.yaml]\n"),)), path=PATH)
+    assert overlay.CHECK.look(None, after, Known()).hazards
+    assert not overlay.CHECK.look(None, after, Known(build=False)).hazards
+
+
+def test_with_nothing_before_nothing_changes() -> None:
+    found = assess(None, Applied("", Version.parse("2.9.4"), path=PATH), Known())
+    assert (found.changes, found.hazards) == ((), ())
+    assert [it.gate for it in found.cleared] == ["crds", "overlay", "compatibility", "images"]
+
+
+def test_a_step_has_the_changes_of_its_components_and_of_its_files() -> None:
+    one, two = (
+        Applied(f"# Flux Version: v2.9.{patch}\n", overlay=Tree((File("notes.txt", bytes([patch])),)), path=PATH)
+        for patch in (3, 4)
+    )
+    found = assess(one, two, Known())
+    assert [str(it.belongs_to) for it in found.changes] == ["version", "overlay"]
+    assert isinstance(found, Impact)
