@@ -129,7 +129,7 @@ def _make_keys(key: Path, public: Path) -> None:
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-    from ci_automation.signing.keys.locations import PublicKey
+    from ci_automation.signing.keys.public import PublicKey
 
     private = ec.generate_private_key(ec.SECP256R1())
     key.touch(mode=0o600)

@@ -73,7 +73,7 @@ def _key(artifact: ArtifactConfig | None, given: Given) -> str:
 
 def _key_signer(location: str) -> Signer:
     from ci_automation.signing.keys.kms import is_kms
-    from ci_automation.signing.keys.locations import open_private_key
+    from ci_automation.signing.keys.private import open_private_key
     from ci_automation.signing.signer import KeySigner
 
     if is_kms(location):
@@ -109,7 +109,7 @@ def trusted(artifact: ArtifactConfig | None, given: Given, signing: Signer | Non
     said = VerifyConfig(given.public_key, given.identity, given.identity_regexp, given.issuer)
     verify = said if said != VerifyConfig() else artifact.verify if artifact else said
     if verify.public_keys:
-        from ci_automation.signing.keys.locations import load_public_key
+        from ci_automation.signing.keys.private import load_public_key
         from ci_automation.signing.trust import TrustedKeys
 
         return TrustedKeys(tuple(load_public_key(location, os.environ, Path()) for location in verify.public_keys))
@@ -152,7 +152,7 @@ def _signs_as(artifact: ArtifactConfig | None, given: Given) -> Trusted | None:
         signing = signer(artifact, given)
         return signing.trusted if signing else None
     from ci_automation.signing.keys.kms import is_kms
-    from ci_automation.signing.keys.locations import load_public_half
+    from ci_automation.signing.keys.private import load_public_half
     from ci_automation.signing.trust import TrustedKeys
 
     if is_kms(location := _key(artifact, given)):

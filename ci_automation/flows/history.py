@@ -13,8 +13,7 @@ from ci_automation.errors import VerificationFailed
 from ci_automation.flux.artifact import immutable_version, stated_version
 from ci_automation.flux.version import Version
 from ci_automation.records.ledger import holds_in, records_in
-from ci_automation.signing.evidence import gather
-from ci_automation.signing.verify import Unsigned, verify
+from ci_automation.signing.verify import Unsigned, gather, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

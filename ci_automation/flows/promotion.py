@@ -20,9 +20,8 @@ from ci_automation.policy.promotion import Candidate, Goal, promotion_verdicts
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry.port import NotFound
 from ci_automation.report.findings import Findings
-from ci_automation.signing.evidence import examine, gather
 from ci_automation.signing.trust import NobodyTrusted, TrustedIdentities
-from ci_automation.signing.verify import ForeignSignature, verify
+from ci_automation.signing.verify import ForeignSignature, examine, gather, verify
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -40,9 +40,8 @@ from ci_automation.records.ledger import Ledger
 from ci_automation.records.publication import Record
 from ci_automation.report.findings import Findings
 from ci_automation.report.rollback import Rollback
-from ci_automation.signing.evidence import examine, gather
 from ci_automation.signing.trust import NobodyTrusted
-from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
+from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, examine, gather, verify
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -12,9 +12,8 @@ from ci_automation.flows.observe import look_at, observe
 from ci_automation.flows.publication.placement import as_mirrored, placement_of, problem_of
 from ci_automation.flux.artifact import immutable_version
 from ci_automation.signing.cluster import judge, table
-from ci_automation.signing.evidence import examine, gather
 from ci_automation.signing.trust import NobodyTrusted
-from ci_automation.signing.verify import refusal
+from ci_automation.signing.verify import examine, gather, refusal
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest

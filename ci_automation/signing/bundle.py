@@ -14,9 +14,7 @@ from ci_automation.artifact.gojson import unique
 from ci_automation.artifact.manifest import Descriptor, InvalidManifest, Manifest, NoLayers, parse_document
 from ci_automation.registry.port import ContentMismatch, NotAnIndex, NotFound
 from ci_automation.signing.bundle_format import PAYLOAD_TYPE, Bundle, Envelope, member
-from ci_automation.signing.finding import Finding, distrust
-from ci_automation.signing.sigstore.certified import Rejected
-from ci_automation.signing.trust import TrustedKeys
+from ci_automation.signing.trust import Finding, Rejected, TrustedKeys, distrust
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +22,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.registry.port import Registry
-    from ci_automation.signing.signer import PrivateKey
-    from ci_automation.signing.trust import Identity, Trusted, TrustedIdentities
+    from ci_automation.signing.trust import Identity, PrivateKey, Trusted, TrustedIdentities
 
 __all__ = [
     "BUNDLE_TYPE",

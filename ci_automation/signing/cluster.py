@@ -15,15 +15,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.flux.version import Version
-from ci_automation.signing.evidence import examine
 from ci_automation.signing.trust import TrustedIdentities
+from ci_automation.signing.verify import examine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ci_automation.signing.evidence import Evidence, Findings
-    from ci_automation.signing.finding import Finding
-    from ci_automation.signing.trust import Trusted
+    from ci_automation.signing.trust import Finding, Trusted
+    from ci_automation.signing.verify import Evidence, Findings
 
 _READS_BUNDLES = Version.parse("2.8.0")
 _READS_REKOR_2 = Version.parse("2.8.6")

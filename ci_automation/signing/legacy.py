@@ -19,9 +19,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, MAX_LAYERS, Descriptor,
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.errors import VerificationFailed
 from ci_automation.registry.port import ContentMismatch, NotFound
-from ci_automation.signing.finding import Finding, distrust
-from ci_automation.signing.sigstore.certified import Rejected
-from ci_automation.signing.trust import TrustedKeys
+from ci_automation.signing.trust import Finding, Rejected, TrustedKeys, distrust
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

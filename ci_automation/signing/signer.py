@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.signing.keys.locations import PublicKey
-    from ci_automation.signing.trust import Identity, Trusted
+    from ci_automation.signing.trust import Identity, PrivateKey, Trusted
 
 
 class SignatureUnusable(SigningError):
@@ -30,23 +29,6 @@ class SignatureUnusable(SigningError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the new signature does not verify: {reason}")
-
-
-class PrivateKey(Protocol):
-    """The private half of a key pair: in memory (`SigningKey`), or in a KMS or HSM that signs for us."""
-
-    @property
-    def public(self) -> PublicKey:
-        """Return the half that verifies."""
-        ...
-
-    def sign(self, message: bytes) -> bytes:
-        """Return the signature over `message` that `PublicKey.accepts` accepts.
-
-        Raises:
-            SigningError: the KMS refuses, or cannot be reached.
-        """
-        ...
 
 
 class Signer(Protocol):

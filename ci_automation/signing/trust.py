@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from msgspec import Struct
 
-from ci_automation.errors import UsageError
+from ci_automation.errors import UsageError, VerificationFailed
 from ci_automation.policy.patterns import is_found, require_re2
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ci_automation.artifact.digest import Digest
-    from ci_automation.signing.keys.locations import PublicKey
-    from ci_automation.signing.sigstore.root import TrustRoot
 
 _SPECIAL, _ESCAPED = re.compile(r"[\\.+*?()|\[\]{}^$]"), r"\\\g<0>"  # what Go's regexp.QuoteMeta quotes
 
@@ -84,10 +84,84 @@ class IdentityMatch(Struct, frozen=True):
         return f"{self.subject} (issuer {self.issuer})"
 
 
+class VerifyingKey(Protocol):
+    """The public half of a key pair (`keys`)."""
+
+    @property
+    def fingerprint(self) -> Digest:
+        """Return the digest of the key, by which two keys are told apart."""
+        ...
+
+    def accepts(self, signature: bytes, message: bytes) -> bool:
+        """Return whether `signature` is this key's over `message`."""
+        ...
+
+    def to_pem(self) -> str:
+        """Return the key as PEM, as a cluster's Secret wants it."""
+        ...
+
+
+class PrivateKey(Protocol):
+    """The private half of a key pair: in memory, or in a KMS or HSM that signs for us (`keys`)."""
+
+    @property
+    def public(self) -> VerifyingKey:
+        """Return the half that verifies."""
+        ...
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature over `message` that the public half accepts.
+
+        Raises:
+            SigningError: the KMS refuses, or cannot be reached.
+        """
+        ...
+
+
+class Rejected(VerificationFailed):
+    """A signature by certificate does not hold, whoever made it."""
+
+    hint = "Nothing of it is believed. If it should hold, check that the Sigstore instance (--trust-config) is its own."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the signature by certificate is rejected: {reason}")
+        self.reason = reason
+
+
+class Certified(Struct, frozen=True):
+    """What somebody signed with a certificate of a Sigstore instance; whether they are trusted is judged elsewhere."""
+
+    identity: Identity
+    statement: bytes
+    rekor: int | None = None  # the version of the log's API that the entry came from
+    logged_at: datetime | None = None
+    payload_type: str = ""  # of the DSSE envelope; empty if there was none
+
+
+class CertificateRoot(Protocol):
+    """The roots of a Sigstore instance (`sigstore`), and what signatures prove by them.
+
+    Its methods raise `Rejected` where a signature proves nothing.
+    """
+
+    @property
+    def custom(self) -> bool:
+        """Return whether this is another instance than the public one, so that a cluster has to be told its roots."""
+        ...
+
+    def verify_bundle(self, raw: bytes) -> Certified:
+        """Return what a Sigstore bundle v0.3 with a certificate and a DSSE envelope proves."""
+        ...
+
+    def verify_detached(self, message: bytes, signature: bytes, certificate_pem: str, entry_json: str) -> Certified:
+        """Return what a signature, its certificate and its `dev.sigstore.cosign/bundle` prove."""
+        ...
+
+
 class TrustedKeys(Struct, frozen=True):
     """Keys of which any one may have signed, as the `*.pub` entries of the Secret that `verify.secretRef` names."""
 
-    keys: tuple[PublicKey, ...]
+    keys: tuple[VerifyingKey, ...]
 
     def __post_init__(self) -> None:
         if not self.keys:
@@ -105,7 +179,7 @@ class TrustedIdentities(Struct, frozen=True):
     """Identities of which any one may have signed, and the Sigstore instance whose word for it counts."""
 
     matches: tuple[IdentityMatch, ...]
-    root: TrustRoot
+    root: CertificateRoot
 
     def __post_init__(self) -> None:
         if not self.matches:
@@ -127,3 +201,31 @@ class Verified(Struct, frozen=True):
 
     digest: Digest
     by: Digest | Identity
+
+
+class Finding(Struct, frozen=True):
+    """What one signature is worth to whoever trusts certain keys or identities.
+
+    `by` is who has made it, proven but perhaps not trusted; `problem` is why Flux would not take it from somebody who
+    is trusted, None if it would; `left_out` is what is wrong with it and Flux does not look at. An attestation says
+    something else than that the artifact is signed.
+    """
+
+    by: Digest | Identity | None
+    problem: str | None
+    left_out: str | None = None
+    attestation: bool = False
+    only_rekor_2: bool = False
+    envelope_in_rekor_2: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Return whether somebody trusted has signed this very digest."""
+        return self.problem is None and self.left_out is None
+
+
+def distrust(trusted: TrustedIdentities, identity: Identity) -> str | None:
+    """Return why a signature that `identity` has made is not one of those who are trusted; None if it is."""
+    if trusted.names(identity):
+        return None
+    return f"{identity} made it, who is not trusted"

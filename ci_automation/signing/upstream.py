@@ -14,8 +14,7 @@ from msgspec import Struct
 
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.checksums import checksums_name
-from ci_automation.signing.sigstore.certified import Rejected
-from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
+from ci_automation.signing.trust import Identity, IdentityMatch, Rejected, TrustedIdentities
 
 if TYPE_CHECKING:
     from ci_automation.flux.checksums import ReleaseFiles

@@ -13,10 +13,9 @@ from ci_automation.flows.init import init
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.update import update
 from ci_automation.records.ledger import Ledger
-from ci_automation.signing.evidence import gather
 from ci_automation.signing.signer import SignatureUnusable
 from ci_automation.signing.trust import TrustedKeys
-from ci_automation.signing.verify import verify
+from ci_automation.signing.verify import gather, verify
 from tests.contract.interference import Killed, interfere, names
 from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent, made_once, signing_key
 
@@ -167,7 +166,7 @@ def void(_: object) -> None:
 def test_nothing_is_tagged_where_the_signature_does_not_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     world = at_oldest()
     before = names(world)
-    monkeypatch.setattr("ci_automation.signing.keys.locations.SigningKey.sign", lambda *_: b"not a signature")
+    monkeypatch.setattr("ci_automation.signing.keys.private.SigningKey.sign", lambda *_: b"not a signature")
     with pytest.raises(SignatureUnusable):
         run_update(world)
     assert {tag: digest for tag, digest in names(world).items() if not tag.endswith(".sig")} == {

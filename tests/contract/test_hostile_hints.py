@@ -35,10 +35,9 @@ from ci_automation.report.changes import Line
 from ci_automation.report.findings import Findings
 from ci_automation.report.rollback import Rollback, rollback_parts
 from ci_automation.report.text import approval_commands
-from ci_automation.signing.finding import Finding
 from ci_automation.signing.keys.public import KeyUnreadable
 from ci_automation.signing.signer import LateSigner
-from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
+from ci_automation.signing.trust import Finding, Identity, IdentityMatch, TrustedIdentities
 from ci_automation.signing.verify import ForeignSignature
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent
 from tests.unit.impact.crds.definitions import components

@@ -14,7 +14,8 @@ from ci_automation.errors import Error
 from ci_automation.net.waiting import watched
 from ci_automation.signing.keys import kms
 from ci_automation.signing.keys.kms import KmsClientMissing, KmsFailed, KmsKeyUnsuitable, KmsLocationInvalid, is_kms
-from ci_automation.signing.keys.locations import KeyFileMissing, KeyKind, SigningKey, UnsupportedKey, open_private_key
+from ci_automation.signing.keys.private import KeyFileMissing, SigningKey, open_private_key
+from ci_automation.signing.keys.public import KeyKind, UnsupportedKey
 from tests.fakes.keys import self_signed
 from tests.fakes.kms import CANARY, REGION, FakeAws, FakeVault, Fault
 from tests.fakes.world import key_pem
@@ -22,7 +23,7 @@ from tests.fakes.world import key_pem
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ci_automation.signing.signer import PrivateKey
+    from ci_automation.signing.keys.kms import KmsKey
 
 MESSAGE = b"what is signed" * 1000
 NAME = "alias/flux"
@@ -41,7 +42,7 @@ def rsa_2048() -> rsa.RSAPrivateKey:
     return rsa.generate_private_key(65537, 2048)
 
 
-def opened(location: str, **environment: str) -> PrivateKey:
+def opened(location: str, **environment: str) -> SigningKey | KmsKey:
     return open_private_key(location, environment, NO_FOLDER)
 
 

@@ -11,13 +11,12 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.cluster import table
-from ci_automation.signing.evidence import gather
 from ci_automation.signing.sigstore.exchange import RekorFailed
 from ci_automation.signing.sigstore.keyless import KeylessSigner
 from ci_automation.signing.sigstore.oidc import ambient
 from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
-from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
+from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, gather, verify
 from tests.fakes.registry import InMemoryRegistry
 from tests.fakes.sigstore import GITHUB, WORKFLOW, Fault, LocalSigstore, faults
 from tests.fakes.world import CHANNEL

@@ -5,21 +5,20 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ci_automation.signing import legacy
 from ci_automation.signing.bundle import BUNDLE_TYPE, PAYLOAD_TYPE
-from ci_automation.signing.sigstore.certified import Certified, Rejected
-from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
+from ci_automation.signing.trust import Certified, Identity, IdentityMatch, Rejected, TrustedIdentities
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.registry.port import Registry
-    from ci_automation.signing.sigstore.root import TrustRoot
+    from ci_automation.signing.trust import CertificateRoot
 
 US = Identity("https://token.example", "https://git.example/acme/fleet/.github/workflows/flux.yaml@refs/heads/main")
 THEM = Identity("https://token.example", "https://git.example/evil/fleet/.github/workflows/flux.yaml@refs/heads/main")
@@ -64,7 +63,7 @@ def _written(identity: Identity | None) -> str:
 
 def trust(*identities: Identity, custom: bool = False) -> TrustedIdentities:
     """Return the trust in exactly these identities."""
-    root = cast("TrustRoot", WrittenRoot(custom))
+    root = WrittenRoot(custom)
     return TrustedIdentities(tuple(IdentityMatch.exact(identity) for identity in identities), root)
 
 
@@ -122,7 +121,7 @@ class WrittenSigner:
         return bundle(statement, None if self.broken else self.identity, dsseEnvelope=envelope)
 
 
-def signed_by(registry: Registry, reference: Reference, digest: Digest, root: TrustRoot) -> tuple[Identity, ...]:
+def signed_by(registry: Registry, reference: Reference, digest: Digest, root: CertificateRoot) -> tuple[Identity, ...]:
     """Return who is told to have signed, where none of them is trusted."""
     nobody = TrustedIdentities((IdentityMatch("^$", "^$"),), root)
     with pytest.raises((Unsigned, ForeignSignature)) as refusal:

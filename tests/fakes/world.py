@@ -20,7 +20,7 @@ from ci_automation.flux.bundle import Bundle
 from ci_automation.flux.checksums import ReleaseFiles
 from ci_automation.flux.release import FetchedRelease, Release, ReleaseNotFound
 from ci_automation.flux.version import Version
-from ci_automation.signing.keys.locations import SigningKey
+from ci_automation.signing.keys.private import SigningKey
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from tests.canaries import hide_key

@@ -24,7 +24,7 @@ from ci_automation.impact.crds.snapshot import Snapshot
 from ci_automation.policy.model import STEPS, Action, Policy
 from ci_automation.policy.ranges import Range
 from ci_automation.registry import open_registry
-from ci_automation.signing.keys.locations import SigningKey
+from ci_automation.signing.keys.private import SigningKey
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from tests.real.peers import peer

@@ -26,7 +26,7 @@ from ci_automation.registry import open_registry
 from ci_automation.report.secret import secret_yaml
 from ci_automation.report.sync import NoSingleIdentity
 from ci_automation.signing import bundle, legacy
-from ci_automation.signing.keys.locations import SigningKey
+from ci_automation.signing.keys.private import SigningKey
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.sigstore.keyless import KeylessSigner
 from ci_automation.signing.sigstore.oidc import ambient

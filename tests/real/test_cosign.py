@@ -18,13 +18,12 @@ from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.cluster import table
-from ci_automation.signing.evidence import gather
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.sigstore.keyless import KeylessSigner
 from ci_automation.signing.sigstore.oidc import ambient
 from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
-from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, verify
+from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, gather, verify
 from tests.fakes.sigstore import GITHUB, WORKFLOW, Fault, LocalSigstore
 from tests.fakes.trust import signed_by
 from tests.real import cosign, program

@@ -22,8 +22,8 @@ from ci_automation.flux.version import Version
 from ci_automation.records import attached
 from ci_automation.signing import bundle
 from ci_automation.signing.cluster import table
-from ci_automation.signing.evidence import gather
 from ci_automation.signing.trust import Identity, IdentityMatch
+from ci_automation.signing.verify import gather
 from tests.fakes.sigstore import GITHUB, WORKFLOW, Fault, LocalSigstore, faults
 from tests.real import cosign, program
 from tests.real.cluster import AT_WORK, START, condition, manifest

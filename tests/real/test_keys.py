@@ -17,7 +17,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
 from ci_automation.signing.keys.kms import KmsFailed
-from ci_automation.signing.keys.locations import load_public_key, open_private_key
+from ci_automation.signing.keys.private import load_public_key, open_private_key
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, ensure_signed, verify
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.registry.port import Registry
-    from ci_automation.signing.signer import PrivateKey
+    from ci_automation.signing.keys.kms import KmsKey
+    from ci_automation.signing.keys.private import SigningKey
+    from ci_automation.signing.trust import PrivateKey
     from tests.real.registries import RealRegistry
 
     KmsDouble = Callable[[ec.EllipticCurvePrivateKey, Path], AbstractContextManager[tuple[str, Mapping[str, str]]]]
@@ -59,7 +61,7 @@ class Files:
     public: Path
 
     @property
-    def key(self) -> PrivateKey:
+    def key(self) -> SigningKey | KmsKey:
         return open_private_key(str(self.private), {"COSIGN_PASSWORD": PASSWORD}, Path())
 
 

@@ -12,9 +12,8 @@ from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
 from ci_automation.registry.credentials import DockerConfig
 from ci_automation.signing.cluster import table
-from ci_automation.signing.evidence import gather
 from ci_automation.signing.signer import KeySigner
-from ci_automation.signing.verify import ensure_signed, verify
+from ci_automation.signing.verify import ensure_signed, gather, verify
 from tests.real import program
 from tests.real.registries import RealRegistry, distribution, docker_config
 from tests.real.tokens import PATH, READER, WRITER, User

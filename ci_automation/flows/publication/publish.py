@@ -18,10 +18,8 @@ from ci_automation.flows.publication.recording import attest_publication, sign_p
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing.cluster import judge
-from ci_automation.signing.evidence import examine, gather
-from ci_automation.signing.finding import Finding
-from ci_automation.signing.trust import TrustedIdentities
-from ci_automation.signing.verify import ensure_signed
+from ci_automation.signing.trust import Finding, TrustedIdentities
+from ci_automation.signing.verify import ensure_signed, examine, gather
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,9 +35,9 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
     from ci_automation.records.publication import Approval
-    from ci_automation.signing.evidence import Findings
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
+    from ci_automation.signing.verify import Findings
 
 _ACCEPT = "--accept-identity-change"
 

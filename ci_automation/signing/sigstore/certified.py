@@ -9,12 +9,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct
-
 from ci_automation.artifact.digest import Digest
-from ci_automation.errors import VerificationFailed
 from ci_automation.signing.sigstore.rekor import LogEntry, UnreadableEntry, decoded
-from ci_automation.signing.trust import Identity
+from ci_automation.signing.trust import Certified, Identity, Rejected
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -24,26 +21,6 @@ _ISSUER_V1, _OTHER_NAME, _ISSUER_V2 = (f"1.3.6.1.4.1.57264.1.{number}" for numbe
 _UTF8_STRING = 0x0C
 _SHORT_LENGTHS = 0x80
 _MAX_PEM_BYTES = 64 << 10
-
-
-class Rejected(VerificationFailed):
-    """A signature by certificate does not hold, whoever made it."""
-
-    hint = "Nothing of it is believed. If it should hold, check that the Sigstore instance (--trust-config) is its own."
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"the signature by certificate is rejected: {reason}")
-        self.reason = reason
-
-
-class Certified(Struct, frozen=True):
-    """What somebody signed with a certificate of a Sigstore instance; whether they are trusted is judged elsewhere."""
-
-    identity: Identity
-    statement: bytes
-    rekor: int | None = None  # the version of the log's API that the entry came from
-    logged_at: datetime | None = None
-    payload_type: str = ""  # of the DSSE envelope; empty if there was none
 
 
 class Authorities(Protocol):

@@ -10,9 +10,10 @@ from msgspec import Struct
 from ci_automation.errors import SigningError
 from ci_automation.hiding import Hiding
 from ci_automation.net.values import parsed_json
-from ci_automation.signing.sigstore.certified import Rejected, certificate_of_pem, identity_of
+from ci_automation.signing.sigstore.certified import certificate_of_pem, identity_of
 from ci_automation.signing.sigstore.exchange import JSON, Call, FulcioFailed, require_done
 from ci_automation.signing.sigstore.rekor import compact, encoded
+from ci_automation.signing.trust import Rejected
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -18,10 +18,10 @@ from msgspec import Struct
 from ci_automation.errors import SigningError
 from ci_automation.signing.bundle import Envelope
 from ci_automation.signing.sigstore import certified
-from ci_automation.signing.sigstore.certified import Certified, Rejected
 from ci_automation.signing.sigstore.rekor import decoded, encoded
 from ci_automation.signing.sigstore.trust_config import SIGNING_TYPE, Term, TrustConfigUnreadable, config, roots_in
 from ci_automation.signing.sigstore.tuf import PUBLIC_TUF
+from ci_automation.signing.trust import Certified, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -21,7 +21,6 @@ from ci_automation.signing.legacy import (
     SIGNATURE_ANNOTATION,
 )
 from ci_automation.signing.signer import SignatureUnusable
-from ci_automation.signing.sigstore.certified import Rejected
 from ci_automation.signing.sigstore.exchange import (
     JSON,
     Call,
@@ -43,18 +42,17 @@ from ci_automation.signing.sigstore.rekor import (
     hashedrekord_proposal,
     v2_proposal,
 )
-from ci_automation.signing.trust import IdentityMatch, TrustedIdentities
+from ci_automation.signing.trust import IdentityMatch, Rejected, TrustedIdentities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ci_automation.net.values import Answer
-    from ci_automation.signing.sigstore.certified import Certified
     from ci_automation.signing.sigstore.fulcio import Certificate
     from ci_automation.signing.sigstore.instance import Services
     from ci_automation.signing.sigstore.oidc import Tokens
     from ci_automation.signing.sigstore.root import TrustRoot
-    from ci_automation.signing.trust import Identity
+    from ci_automation.signing.trust import Certified, Identity
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from msgspec import Struct, field
 from ci_automation.hiding import Hiding
 from ci_automation.net.network import Network
 from ci_automation.signing.sigstore import certified
-from ci_automation.signing.sigstore.certified import Certified, Rejected
 from ci_automation.signing.sigstore.trust_config import MAX_CONFIG_BYTES, TrustConfigUnreadable, config, roots_in
+from ci_automation.signing.trust import Certified, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

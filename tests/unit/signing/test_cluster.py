@@ -11,8 +11,8 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.flux.version import Version
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.cluster import judge, table
-from ci_automation.signing.evidence import Evidence, examine
 from ci_automation.signing.trust import TrustedKeys
+from ci_automation.signing.verify import Evidence, examine
 from tests.fakes.trust import THEM, US, sig_annotations, trust
 from tests.fakes.trust import bundle as keyless_bundle
 from tests.fakes.world import CHANNEL, signing_key

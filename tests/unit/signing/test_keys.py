@@ -20,18 +20,15 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import SigningError
-from ci_automation.signing.keys.locations import (
+from ci_automation.signing.keys.private import (
     PASSWORD_VARIABLE,
     KeyFileMissing,
-    KeyKind,
-    KeyUnreadable,
-    PublicKey,
     SigningKey,
-    UnsupportedKey,
     WrongPassword,
     load_public_key,
     load_signing_key,
 )
+from ci_automation.signing.keys.public import KeyKind, KeyUnreadable, PublicKey, UnsupportedKey
 from tests.fakes.keys import armoured, cosign_key, envelope
 from tests.fakes.world import key_pem, signing_key
 

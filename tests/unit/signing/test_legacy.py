@@ -23,7 +23,7 @@ from tests.fakes.trust import THEM, US, WrittenSigner, sig_annotations, trust
 from tests.fakes.world import CHANNEL, signing_key
 
 if TYPE_CHECKING:
-    from ci_automation.signing.keys.locations import SigningKey
+    from ci_automation.signing.keys.private import SigningKey
     from ci_automation.signing.trust import Trusted, Verified
 
 OURS, THEIRS = signing_key(), signing_key("theirs")

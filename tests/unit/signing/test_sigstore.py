@@ -20,17 +20,11 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.errors import UsageError
 from ci_automation.net.network import Network
 from ci_automation.signing.bundle import PAYLOAD_TYPE, Envelope
-from ci_automation.signing.sigstore.certified import (
-    Certified,
-    Rejected,
-    identity_of,
-    require_code_signing,
-    require_signed,
-)
+from ci_automation.signing.sigstore.certified import identity_of, require_code_signing, require_signed
 from ci_automation.signing.sigstore.instance import NoSigningServices, Services
 from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.sigstore.trust_config import TrustConfigUnreadable
-from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities
+from ci_automation.signing.trust import Certified, Identity, IdentityMatch, Rejected, TrustedIdentities
 from tests.fakes.sigstore import WORKFLOW, Fault, LocalSigstore
 from tests.fakes.sigstore.ca import pem
 from tests.fakes.sigstore.der import text as utf8

@@ -8,10 +8,9 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing import bundle, legacy
-from ci_automation.signing.evidence import examine, gather
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import Identity, NobodyTrusted, TrustedIdentities, TrustedKeys
-from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, refusal, verify
+from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, examine, gather, refusal, verify
 from tests.fakes.registry import InMemoryRegistry
 from tests.fakes.trust import THEM, US, WrittenSigner, signed_by, trust
 from tests.fakes.world import CHANNEL, signing_key
