@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.approval.desk import Granted, NotCounted
 from ci_automation.approval.people import People
+from ci_automation.approval.port import Granted, NotCounted
 from ci_automation.records.publication import Approval
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
-from ci_automation.approval.desk import Asked, AskedState
+from ci_automation.approval.port import Asked, AskedState
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
-    from ci_automation.approval.desk import Granted, Question
+    from ci_automation.approval.port import Granted, Question
     from ci_automation.github.model import Run
     from ci_automation.github.runs import Runs
 
@@ -182,8 +182,8 @@ class Delivery(Struct, frozen=True):
     remark: str = ""
 
 
-class RepositoryDispatchDesk:
-    """The desk of a fleet that decides elsewhere: another repository is told what is wanted, and answers nothing."""
+class DispatchApprovals:
+    """Approvals of a fleet that decides elsewhere: another repository is told what is wanted, and answers nothing."""
 
     def __init__(
         self,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ci_automation.approval.desk import Granted, NotCounted
 from ci_automation.approval.lock import InvalidLock, Lock
+from ci_automation.approval.port import Granted, NotCounted
 from ci_automation.github.model import PullState
 from ci_automation.records.publication import Approval
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.approval.desk import Asked, AskedState
 from ci_automation.approval.judge import claimed, judge, merge_of, merge_to_judge, witnesses
 from ci_automation.approval.lock import LOCK_FILE, Entry, Lock
 from ci_automation.approval.people import People
+from ci_automation.approval.port import Asked, AskedState
 from ci_automation.approval.request import Request
 from ci_automation.approval.work import Trace, Work
 from ci_automation.github.commits import branch_name
@@ -25,7 +25,7 @@ from ci_automation.report.quote import one_line
 from ci_automation.report.request import Mark, MarkState, Page, superseded, withdrawn
 
 if TYPE_CHECKING:
-    from ci_automation.approval.desk import Granted, NotCounted, Question
+    from ci_automation.approval.port import Granted, NotCounted, Question
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
@@ -54,8 +54,8 @@ class _Wish(Struct, frozen=True):
         return replace(self.mark, state=MarkState.OPENED).put(self.page.body)
 
 
-class PullRequestDesk:
-    """The desk for one artifact in one repository; for one run, which looks for approvals before it asks for any."""
+class PullRequestApprovals:
+    """Approvals of one artifact in one repository; for one run, which looks for approvals before it asks for any."""
 
     def __init__(
         self,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.approval.approved_run import how_to_protect, unprotected
-from ci_automation.approval.desk import Asked, AskedState
 from ci_automation.approval.dispatch import MOST_RUNS, midnight
+from ci_automation.approval.port import Asked, AskedState
 from ci_automation.approval.request import Request
 from ci_automation.errors import ReleaseSourceError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import datetime
 
-    from ci_automation.approval.desk import Granted, Question
+    from ci_automation.approval.port import Granted, Question
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
@@ -103,8 +103,8 @@ def _key(title: str, channel: Reference) -> str | None:
     return match["key"] if match else None
 
 
-class WorkflowDesk(Struct, frozen=True):
-    """The desk whose requests are runs of a workflow; the yes is given and judged in the run alone."""
+class WorkflowApprovals(Struct, frozen=True):
+    """Approvals whose requests are runs of a workflow; the yes is given and judged in the run alone."""
 
     runs: Runs
     server: str

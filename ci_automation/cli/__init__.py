@@ -47,6 +47,8 @@ COMMANDS = {
     "action": "Do the work of the GitHub Action, whose inputs are the options.",
 }
 
+_MODULES = {"action": "ci_automation.action.main"}  # of commands that are in another room
+
 
 class Commands(click.Group):
     """A group whose commands are imported when they are needed."""
@@ -59,7 +61,7 @@ class Commands(click.Group):
         """Return one command; a broken import is not hidden as an unknown command."""
         if name not in COMMANDS:
             return None
-        module = importlib.import_module(f"ci_automation.cli.{name.replace('-', '_')}")
+        module = importlib.import_module(_MODULES.get(name) or f"ci_automation.cli.{name.replace('-', '_')}")
         command: click.Command = module.command
         return command
 

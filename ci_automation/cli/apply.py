@@ -9,11 +9,11 @@ import click
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli import options as shared
-from ci_automation.cli.given import Given
+from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_aside
-from ci_automation.cli.rendered import rendered
 from ci_automation.cli.results import Result, finish
-from ci_automation.cli.target import plan_target
+from ci_automation.cli.target import rendered
+from ci_automation.cli.wiring import plan_target
 from ci_automation.flows.apply import apply
 from ci_automation.flows.files import read_plan_file
 
@@ -39,7 +39,7 @@ def command(plan_file: str, approve: tuple[str, ...], *, exit_code: bool, **opti
     \b
     flux-manifests apply plan.json --approve sha256:... --signing key --key cosign.key
     """
-    given = Given.of(options)
+    given = Arguments.of(options)
     approved = frozenset(Digest.parse(text) for text in approve)
     plan = read_plan_file(Path(plan_file))
     (goal,) = rendered((plan_target(plan, given),), print_aside)

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.cli import options as shared
-from ci_automation.cli.given import Given
+from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_aside
-from ci_automation.cli.rendered import rendered
 from ci_automation.cli.results import finish, for_each
-from ci_automation.cli.target import targets
+from ci_automation.cli.target import rendered
+from ci_automation.cli.wiring import targets
 from ci_automation.flows.heal import plan_healed
 from ci_automation.flows.observe import Trust
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.update import Outcome
 
 if TYPE_CHECKING:
-    from ci_automation.cli.prepared import Target
+    from ci_automation.cli.target import Target
 
 
 @click.command("check")
@@ -44,7 +44,7 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, **options: Any
     \b
     flux-manifests check oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
     """
-    given = Given.of(options)
+    given = Arguments.of(options)
 
     def look(goal: Target) -> Outcome:
         if heal:

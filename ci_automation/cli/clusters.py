@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.artifact.tree import Tree
-    from ci_automation.cli.given import Given
+    from ci_automation.cli.arguments import Arguments
     from ci_automation.impact.clusters import Clusters
 
 
-def clusters(configured: ClustersConfig | None, given: Given, open_artifact: Callable[[str], Tree]) -> Clusters:
+def clusters(configured: ClustersConfig | None, given: Arguments, open_artifact: Callable[[str], Tree]) -> Clusters:
     """Return it: --kubernetes is over what is configured; snapshots and objects are looked at besides those.
 
     Raises:

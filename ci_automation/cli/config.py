@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ci_automation.cli import options as shared
-from ci_automation.cli.given import Given
+from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_aside, print_json, print_text
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.load import load
@@ -35,7 +35,7 @@ def validate(**options: Any) -> None:
     \b
     flux-manifests config validate --config fleet.yaml
     """
-    given = Given.of(options)
+    given = Arguments.of(options)
     path = Path(given.config) if given.config else DEFAULT_PATH
     config = load(path)
     names = [artifact.name for artifact in config.artifacts]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.cli import options as shared
+from ci_automation.cli.arguments import Arguments, configuration, release_source
 from ci_automation.cli.clusters import clusters
-from ci_automation.cli.given import Given, configuration, release_source
 from ci_automation.cli.output import print_json, print_parts, print_text, progress
-from ci_automation.cli.target import reading, reading_files
 from ci_automation.cli.upstream import upstream
+from ci_automation.cli.wiring import reading, reading_files
 from ci_automation.config.model import UnknownArtifact
 from ci_automation.errors import UsageError
 from ci_automation.flows.diff import Difference, Side, compare, of_artifact, of_file, of_folder, of_release
@@ -64,7 +64,7 @@ def command(old: str, new: str, **options: Any) -> None:
     flux-manifests diff oci://ghcr.io/acme/flux:production oci://ghcr.io/acme/flux:staging
     flux-manifests diff v2.9.3 v2.9.4 --components-extra source-watcher --output json
     """
-    given = Given.of(options)
+    given = Arguments.of(options)
     config = configuration(given)
     before, after = (_side(text, config, given) for text in (old, new))
     known = clusters(_follow(old, config), given, lambda text: reading_files(text, given))
@@ -78,7 +78,7 @@ def command(old: str, new: str, **options: Any) -> None:
         print_parts(text_parts(found.found, every=given.verbose))
 
 
-def _side(text: str, config: Config | None, given: Given) -> Side:
+def _side(text: str, config: Config | None, given: Arguments) -> Side:
     """Return what a text names: an address, a release, a path, or an artifact of the configuration, in this order."""
     named = {it.name for it in config.artifacts} if config else set()
     if text.startswith(("oci://", "layout:")):
@@ -102,7 +102,7 @@ def _follow(old: str, config: Config | None) -> ClustersConfig | None:
         return None
 
 
-def _for_releases(config: Config | None, given: Given) -> Ports:
+def _for_releases(config: Config | None, given: Arguments) -> Ports:
     proof = upstream(given, config)
     assert proof.registry is not None  # noqa: S101  # for the type checker: the command line always names a place
     say = progress(verbose=given.verbose, text=given.output == "text")

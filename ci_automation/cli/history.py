@@ -10,9 +10,9 @@ import click
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.cli import options as shared
-from ci_automation.cli.given import Given
+from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_json, print_table, print_text
-from ci_automation.cli.target import reading
+from ci_automation.cli.wiring import reading
 from ci_automation.flows.history import history
 from ci_automation.records.publication import format_time
 from ci_automation.report.text import Table, plain_text
@@ -41,7 +41,7 @@ def command(artifact: str, **options: Any) -> None:
     \b
     flux-manifests history oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
     """
-    given = Given.of(options)
+    given = Arguments.of(options)
     reference, ports = reading(artifact, given)
     found = history(reference, ports)
     if given.output == "json":

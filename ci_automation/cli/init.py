@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from ci_automation.cli import options as shared
-from ci_automation.cli.given import Given
+from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_aside, print_json, print_parts, print_text
-from ci_automation.cli.rendered import rendered
-from ci_automation.cli.target import target
+from ci_automation.cli.target import rendered
+from ci_automation.cli.wiring import target
 from ci_automation.flows.init import init
 from ci_automation.flux.version import Version
 from ci_automation.report.changes import text_parts
@@ -43,7 +43,7 @@ def command(artifact: str, flux_version: str, **options: Any) -> None:
     flux-manifests init oci://ghcr.io/acme/flux-manifests:production --flux-version v2.9.4 \\
       --overlay ./overlay --signing key --key cosign.key
     """
-    given = Given.of(options)
+    given = Arguments.of(options)
     version = Version.parse(flux_version)
     (goal,) = rendered((target(artifact, given),), print_aside)
     result = init(goal.channel, version, goal.ports, goal.intent)

@@ -9,7 +9,7 @@ import click
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import options as shared
-from ci_automation.cli.given import Given, configuration, release_source
+from ci_automation.cli.arguments import Arguments, configuration, release_source
 from ci_automation.cli.output import print_json, print_table, print_text, progress
 from ci_automation.cli.upstream import upstream
 from ci_automation.flows.mirror import Place, mirror
@@ -41,7 +41,7 @@ def command(folder: str, flux_version: tuple[str, ...], *, with_programs: bool, 
     flux-manifests mirror ./releases
     flux-manifests update oci://registry.edge.example/flux:stable --releases ./releases
     """
-    given = Given.of(options)
+    given = Arguments.of(options)
     config = configuration(given)
     artifacts = Reference.parse(f"layout:{Path(folder) / 'flux-manifests'}")
     ports = Ports(

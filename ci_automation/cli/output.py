@@ -14,7 +14,7 @@ from ci_automation.report.text import plain_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ci_automation.cli.given import Given
+    from ci_automation.cli.arguments import Arguments
     from ci_automation.report.adoption import Adoption
     from ci_automation.report.changes import Part
     from ci_automation.report.text import Table
@@ -45,7 +45,7 @@ def progress(*, verbose: bool, text: bool) -> Callable[[str], None]:
     return lambda _: None
 
 
-def confirmation(given: Given) -> Callable[[Adoption], bool]:
+def confirmation(given: Arguments) -> Callable[[Adoption], bool]:
     """Return who is asked whether to adopt: the person at the terminal; --yes has answered, and nobody else can."""
 
     def ask(adoption: Adoption) -> bool:

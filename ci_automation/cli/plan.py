@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from ci_automation.cli import options as shared
-from ci_automation.cli.given import Given
+from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_aside, print_text
-from ci_automation.cli.rendered import rendered
 from ci_automation.cli.results import Result, finish
-from ci_automation.cli.target import target
+from ci_automation.cli.target import rendered
+from ci_automation.cli.wiring import target
 from ci_automation.flows.files import write_file
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.update import Outcome
@@ -41,7 +41,7 @@ def command(artifact: str, out: str | None, *, exit_code: bool, **options: Any) 
     flux-manifests plan oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub --out plan.json
     flux-manifests plan production --cluster-snapshot production-crds.json --objects apps
     """
-    given = Given.of(options)
+    given = Arguments.of(options)
     (goal,) = rendered((target(artifact, given, signs=False),), print_aside)
     planned = make_plan(goal.channel, goal.ports, goal.intent)
     if out is not None:

@@ -10,9 +10,9 @@ import click
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli import options as shared
-from ci_automation.cli.again import repeated, signed
+from ci_automation.cli.arguments import Arguments, ContradictingOptions
 from ci_automation.cli.codes import code_of
-from ci_automation.cli.given import ContradictingOptions, Given
+from ci_automation.cli.follow_up import repeated, signed
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
 from ci_automation.cli.promotions import Planned, all_waves, one
 from ci_automation.errors import Error
@@ -27,7 +27,7 @@ from ci_automation.report.text import plain_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_automation.cli.prepared import Target
+    from ci_automation.cli.target import Target
     from ci_automation.flows.promote import Promoted
 
 
@@ -59,7 +59,7 @@ def command(source: str | None, to: str | None, after: str | None, *, exit_code:
     flux-manifests promote --from staging --to production --after 72h
     """
     approved = frozenset(Digest.parse(text) for text in options.pop("approve"))
-    given = Given.of(options)
+    given = Arguments.of(options)
     if to is not None:
         return _one(one(source, to, duration(after) if after else timedelta(), given), approved, given)
     if source or after or approved:
@@ -67,7 +67,7 @@ def command(source: str | None, to: str | None, after: str | None, *, exit_code:
     return _waves(given, exit_code=exit_code)
 
 
-def _one(planned: Planned, approved: frozenset[Digest], given: Given) -> int:
+def _one(planned: Planned, approved: frozenset[Digest], given: Arguments) -> int:
     """Promote to one channel, which somebody asked for: what keeps it from being done is an error."""
     done = promote(planned.promotion, approved)
     shown = as_shown(planned.name, done)
@@ -80,7 +80,7 @@ def _one(planned: Planned, approved: frozenset[Digest], given: Given) -> int:
     return 0
 
 
-def _waves(given: Given, *, exit_code: bool) -> int:
+def _waves(given: Arguments, *, exit_code: bool) -> int:
     """Promote all that happens by itself; one that fails keeps none of the others from being done."""
     values: list[dict[str, Any]] = []
     shown: list[PromotionShown] = []

@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
-from ci_automation.cli.given import GITHUB_API, configuration, github
-from ci_automation.cli.target import NothingNamed, reading, target
+from ci_automation.cli.arguments import GITHUB_API, configuration, github
+from ci_automation.cli.wiring import NothingNamed, reading, target
 from ci_automation.config.model import UnknownArtifact
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.evidence import Address, CommitStatus, Report
@@ -25,8 +25,8 @@ from ci_automation.net.waiting import Patience
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.cli.given import Given
-    from ci_automation.cli.prepared import Target
+    from ci_automation.cli.arguments import Arguments
+    from ci_automation.cli.target import Target
     from ci_automation.config.model import Config, EvidenceConfig, PromoteConfig
     from ci_automation.flows.evidence import Evidence
     from ci_automation.flows.ports import Ports
@@ -96,7 +96,7 @@ class Planned(Struct, frozen=True):
         return self.goal.channel
 
 
-def one(source: str | None, to: str, after: timedelta, given: Given) -> Planned:
+def one(source: str | None, to: str, after: timedelta, given: Arguments) -> Planned:
     """Return the promotion to one channel; the configuration's evidence counts, and of two waiting times the longer.
 
     Raises:
@@ -114,7 +114,7 @@ def one(source: str | None, to: str, after: timedelta, given: Given) -> Planned:
     return _planned(goal, wanted, max(after, configured.after) if configured else after, configured, given)
 
 
-def all_waves(given: Given, to: str | None = None) -> tuple[tuple[Planned, ...], ...]:
+def all_waves(given: Arguments, to: str | None = None) -> tuple[tuple[Planned, ...], ...]:
     """Return the promotions that the configuration has, or the one `to` an artifact of it, wave by wave.
 
     Raises:
@@ -136,7 +136,9 @@ def promoted(config: Config) -> tuple[str, ...]:
     return tuple(artifact.name for artifact in config.artifacts if artifact.promote)
 
 
-def _planned(goal: Target, source: str, after: timedelta, configured: PromoteConfig | None, given: Given) -> Planned:
+def _planned(
+    goal: Target, source: str, after: timedelta, configured: PromoteConfig | None, given: Arguments
+) -> Planned:
     reference = _address(source, given)
     try:
         evidence = tuple(_evidence(each, given) for each in configured.evidence) if configured else ()
@@ -147,7 +149,7 @@ def _planned(goal: Target, source: str, after: timedelta, configured: PromoteCon
     return Planned(goal.name, goal, reference, wish, _name(reference, given))
 
 
-def _origin(source: str, goal: Ports, given: Given) -> Ports:
+def _origin(source: str, goal: Ports, given: Arguments) -> Ports:
     """Return the world of a source.
 
     Where nobody is known whom to trust there, it is whom the target trusts, who has to have signed it in any case.
@@ -156,12 +158,12 @@ def _origin(source: str, goal: Ports, given: Given) -> Ports:
     return ports if ports.trusted else replace(ports, trusted=goal.trusted)
 
 
-def _name(channel: Reference, given: Given) -> str:
+def _name(channel: Reference, given: Arguments) -> str:
     config = configuration(given)
     return next((it.name for it in config.artifacts if it.channel == channel), "") if config else ""
 
 
-def _address(name: str, given: Given) -> Reference:
+def _address(name: str, given: Arguments) -> Reference:
     config = configuration(given)
     try:
         return config.find(name).channel if config else Reference.parse_channel(name)
@@ -171,7 +173,7 @@ def _address(name: str, given: Given) -> Reference:
         raise
 
 
-def _evidence(of: EvidenceConfig, given: Given) -> Evidence:
+def _evidence(of: EvidenceConfig, given: Arguments) -> Evidence:
     if of.url is not None:
         exchange = Exchange(Network.from_environment(os.environ), Patience(seconds=_SECONDS))
         return Address(of.url, of.field or "", of.equals or "", exchange)

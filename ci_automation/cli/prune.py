@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.cli import options as shared
-from ci_automation.cli.given import Given
+from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_json, print_table, print_text
-from ci_automation.cli.target import reading
+from ci_automation.cli.wiring import reading
 from ci_automation.flows.prune import prune, survey
 from ci_automation.policy.model import duration
 from ci_automation.policy.retention import Window
@@ -39,7 +39,7 @@ def command(artifact: str, *, keep_last: int, keep_for: str | None, apply: bool,
     \b
     flux-manifests prune oci://ghcr.io/acme/flux-manifests --keep-last 10 --keep-for 90d --public-key cosign.pub
     """
-    given = Given.of(options)
+    given = Arguments.of(options)
     window = Window(keep_last, duration(keep_for) if keep_for else None)
     reference, ports = reading(artifact, given)
     found = survey(reference, window, ports, datetime.now(UTC))

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from ci_automation.cli import options as shared
-from ci_automation.cli.given import Given
+from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_json, print_text
-from ci_automation.cli.target import reading
+from ci_automation.cli.wiring import reading
 from ci_automation.flows.files import write_tree
 from ci_automation.flows.verify import pull
 
@@ -30,7 +30,7 @@ def command(artifact: str, folder: str, **options: Any) -> None:
     \b
     flux-manifests pull oci://ghcr.io/acme/flux-manifests:production ./out --public-key cosign.pub
     """
-    given = Given.of(options)
+    given = Arguments.of(options)
     reference, ports = reading(artifact, given)
     tree, digest, trust = pull(reference, ports)
     write_tree(tree, Path(folder))

@@ -11,14 +11,14 @@ from ci_automation.registry import open_registry
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
-    from ci_automation.cli.given import Given
+    from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import ArtifactConfig
     from ci_automation.impact.check import Images
     from ci_automation.registry.credentials import CredentialSource
     from ci_automation.registry.port import Registry
 
 
-def registry(reference: Reference, artifact: ArtifactConfig | None, given: Given) -> Registry:
+def registry(reference: Reference, artifact: ArtifactConfig | None, given: Arguments) -> Registry:
     """Return the registry, with credentials from named variables, the job's logins, or docker's configuration."""
     if not isinstance(reference.repository, OciRepository):
         return open_registry(reference)
@@ -27,7 +27,7 @@ def registry(reference: Reference, artifact: ArtifactConfig | None, given: Given
     return open_registry(reference, _credentials(reference, artifact, given), Network.from_environment(os.environ))
 
 
-def images(reference: Reference, artifact: ArtifactConfig | None, given: Given) -> Images:
+def images(reference: Reference, artifact: ArtifactConfig | None, given: Arguments) -> Images:
     """Return the registries of the controllers' images; what is configured for the artifact's host counts there too."""
     from ci_automation.net.network import Network
     from ci_automation.registry.images import ImageRegistries
@@ -35,7 +35,7 @@ def images(reference: Reference, artifact: ArtifactConfig | None, given: Given) 
     return ImageRegistries(_credentials(reference, artifact, given), Network.from_environment(os.environ))
 
 
-def _credentials(reference: Reference, artifact: ArtifactConfig | None, given: Given) -> CredentialSource:
+def _credentials(reference: Reference, artifact: ArtifactConfig | None, given: Arguments) -> CredentialSource:
     """Return where credentials are: nothing is read before a registry asks for them."""
     from ci_automation.config.model import CredentialsConfig
     from ci_automation.registry.credentials import DockerConfig, NamedVariables, Variables

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ci_automation.cli import options as shared
-from ci_automation.cli.given import Given, configuration, release_source
+from ci_automation.cli.arguments import Arguments, configuration, release_source
 from ci_automation.cli.output import print_json, progress
 from ci_automation.cli.upstream import upstream
 from ci_automation.flows.ports import Ports
@@ -31,7 +31,7 @@ def command(flux_version: str, **options: Any) -> None:
     \b
     flux-manifests render --flux-version v2.9.4 --components-extra source-watcher > gotk-components.yaml
     """
-    given = Given.of(options)
+    given = Arguments.of(options)
     wanted = Options().with_flags(given.flags)
     version = Version.parse(flux_version)
     config = configuration(given)

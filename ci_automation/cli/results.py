@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from ci_automation.cli.again import flags, planned, repeated, signed
 from ci_automation.cli.codes import code_of
+from ci_automation.cli.follow_up import flags, planned, repeated, signed
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
 from ci_automation.errors import Error
 from ci_automation.policy.decision import Decision
@@ -20,8 +20,8 @@ from ci_automation.report.text import approval_commands, plain_text, plan_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from ci_automation.cli.given import Given
-    from ci_automation.cli.prepared import Target
+    from ci_automation.cli.arguments import Arguments
+    from ci_automation.cli.target import Target
     from ci_automation.flows.update import Outcome
     from ci_automation.policy.plan import PlannedStep
 
@@ -78,7 +78,7 @@ def for_each(targets: tuple[Target, ...], flow: Callable[[Target], Outcome]) -> 
 
 def finish(
     results: list[Result],
-    given: Given,
+    given: Arguments,
     *,
     exit_code: bool,
     details: Collection[Decision] = EVERY,
@@ -96,7 +96,7 @@ def finish(
 
 
 def _print_result(
-    result: Result, given: Given, *, details: Collection[Decision], several: bool, plan_file: str | None
+    result: Result, given: Arguments, *, details: Collection[Decision], several: bool, plan_file: str | None
 ) -> None:
     if several:
         print_text(f"\n{result.target.name}  {result.target.channel}")
@@ -127,14 +127,14 @@ def _print_result(
         print_text(f"To approve:\n{commands}")
 
 
-def _print_step(step: PlannedStep, outcome: Outcome, given: Given) -> None:
+def _print_step(step: PlannedStep, outcome: Outcome, given: Arguments) -> None:
     print_parts((Line(""), *step_parts(step, every=given.verbose)))
     said = notes(outcome.releases, step.old_version, step.new_version)
     if shown := notes_text(said) if given.verbose else notes_hint(said):
         print_text(shown)
 
 
-def _remarks(result: Result, outcome: Outcome, given: Given) -> Iterator[str]:
+def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str]:
     """Yield what a person must not miss besides the steps."""
     if outcome.trust == "not checked":
         yield f"Nothing was verified: {result.target.ports.why_nobody}."

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.cli import options as shared
-from ci_automation.cli.again import lifting
-from ci_automation.cli.given import ContradictingOptions, Given
+from ci_automation.cli.arguments import Arguments, ContradictingOptions
+from ci_automation.cli.follow_up import lifting
 from ci_automation.cli.output import confirmed, done_with_progress, print_json, print_parts, print_text
-from ci_automation.cli.target import target
+from ci_automation.cli.wiring import target
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.rollback import RollbackRefused, Wish, propose, roll_back
 from ci_automation.policy.decision import Decision
@@ -20,7 +20,7 @@ from ci_automation.report.changes import Line
 from ci_automation.report.rollback import hold_json, rollback_parts
 
 if TYPE_CHECKING:
-    from ci_automation.cli.prepared import Target
+    from ci_automation.cli.target import Target
     from ci_automation.flows.rollback import Proposal
     from ci_automation.report.rollback import Rollback
 
@@ -81,7 +81,7 @@ def command(artifact: str, *, lift: bool, yes: bool, **options: Any) -> None:
     flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --to v2.8.8 --reason "webhooks time out"
     flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --lift --reason "fixed on our side"
     """
-    given = Given.of(options)
+    given = Arguments.of(options)
     if not is_fit(options["reason"]):
         raise UnfitReason
     if contradiction := _contradiction(options, lifts=lift):
@@ -115,7 +115,7 @@ def _contradiction(options: dict[str, Any], *, lifts: bool) -> str:
     return f"--lift moves nothing, so --{others[0].replace('_', '-')} does not go with it" if others else ""
 
 
-def _lift(goal: Target, reason: str, given: Given) -> None:
+def _lift(goal: Target, reason: str, given: Arguments) -> None:
     """End the holds of a channel, and print them."""
     from ci_automation.flows.lift import lift
 
@@ -135,7 +135,7 @@ def _asks(proposal: Proposal) -> bool:
     return not proposal.shown.is_there or bool(proposal.holds)
 
 
-def _show(shown: Rollback, goal: Target, given: Given) -> None:
+def _show(shown: Rollback, goal: Target, given: Arguments) -> None:
     """Print what is proposed: where the output is for programs, on standard error."""
     parts = rollback_parts(shown, lifting(goal, given), every=given.verbose)
     if given.output == "text":

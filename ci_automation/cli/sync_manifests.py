@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from ci_automation.cli import options as shared
-from ci_automation.cli.given import Given
+from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_json, print_text
-from ci_automation.cli.target import reading
+from ci_automation.cli.wiring import reading
 from ci_automation.flows.sync import sync
 
 
@@ -32,7 +32,7 @@ def command(artifact: str, name: str, secret: str | None, interval: str, **optio
     \b
     flux-manifests sync-manifests oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
     """
-    given = Given.of(options)
+    given = Arguments.of(options)
     reference, ports = reading(artifact, given)
     found = sync(reference, ports, name=name, interval=interval, secret=secret, components_file=given.components_file)
     if given.output == "json":

@@ -9,7 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci_automation.actions.commands import hide
+from ci_automation.action.workflow_commands import hide
 from ci_automation.config.model import (
     SigningConfig,
     SigningMode,
@@ -19,7 +19,7 @@ from ci_automation.errors import SigningError, UsageError
 from ci_automation.signing.trust import NOBODY_NAMED
 
 if TYPE_CHECKING:
-    from ci_automation.cli.given import Given
+    from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import ArtifactConfig
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.sigstore.root import TrustRoot
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TOKENS = ("SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL")
 
 
-def signing_mode(artifact: ArtifactConfig | None, given: Given) -> SigningMode | None:
+def signing_mode(artifact: ArtifactConfig | None, given: Arguments) -> SigningMode | None:
     """Return how this run signs: as the options say, else the configuration, else keyless where there is a token."""
     configured = artifact.signing if artifact else SigningConfig()
     if given.signing or given.key:
@@ -38,7 +38,7 @@ def signing_mode(artifact: ArtifactConfig | None, given: Given) -> SigningMode |
     return SigningMode.KEYLESS if any(os.environ.get(variable) for variable in _TOKENS) else None
 
 
-def signer(artifact: ArtifactConfig | None, given: Given) -> Signer | None:
+def signer(artifact: ArtifactConfig | None, given: Arguments) -> Signer | None:
     """Return who signs, or None where nobody does; a key is opened when it is needed.
 
     Raises:
@@ -65,7 +65,7 @@ def signer(artifact: ArtifactConfig | None, given: Given) -> Signer | None:
             return LateSigner(partial(_key_signer, _key(artifact, given)))
 
 
-def _key(artifact: ArtifactConfig | None, given: Given) -> str:
+def _key(artifact: ArtifactConfig | None, given: Arguments) -> str:
     location = given.key or (artifact.signing.key if artifact else None)
     assert location is not None  # noqa: S101  # for the type checker: checked where it was given
     return location
@@ -98,7 +98,7 @@ def _mask(secret: str) -> None:
     hide(secret, runner=os.environ.get("GITHUB_ACTIONS") == "true")
 
 
-def trusted(artifact: ArtifactConfig | None, given: Given, signing: Signer | None) -> Trusted | None:
+def trusted(artifact: ArtifactConfig | None, given: Arguments, signing: Signer | None) -> Trusted | None:
     """Return who is trusted: as the options say, else the configuration, else whoever this run signs as.
 
     Raises:
@@ -126,7 +126,7 @@ def trusted(artifact: ArtifactConfig | None, given: Given, signing: Signer | Non
     return signing.trusted if signing else None
 
 
-def readers_trust(artifact: ArtifactConfig | None, given: Given, *, as_job: bool) -> tuple[Trusted | None, str]:
+def readers_trust(artifact: ArtifactConfig | None, given: Arguments, *, as_job: bool) -> tuple[Trusted | None, str]:
     """Return whom a run trusts that only reads, or why nobody is known. It needs no secret.
 
     That is whom the options or the configuration name, else the public half of --key; else what the configuration signs
@@ -146,7 +146,7 @@ def readers_trust(artifact: ArtifactConfig | None, given: Given, *, as_job: bool
         return None, str(error)
 
 
-def _signs_as(artifact: ArtifactConfig | None, given: Given) -> Trusted | None:
+def _signs_as(artifact: ArtifactConfig | None, given: Arguments) -> Trusted | None:
     """Return what is trusted where nobody else is named: what the run would sign as, of a key its public half."""
     if signing_mode(artifact, given) not in {SigningMode.KEY, SigningMode.KMS}:
         signing = signer(artifact, given)
@@ -160,7 +160,7 @@ def _signs_as(artifact: ArtifactConfig | None, given: Given) -> Trusted | None:
     return TrustedKeys((load_public_half(location, os.environ, Path()),))
 
 
-def trust_root(artifact: ArtifactConfig | None, given: Given) -> TrustRoot:
+def trust_root(artifact: ArtifactConfig | None, given: Arguments) -> TrustRoot:
     """Return the Sigstore instance whose certificates count: one's own, or the public one."""
     from ci_automation.signing.sigstore.root import TrustRoot
 

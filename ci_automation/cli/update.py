@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from ci_automation.cli import options as shared
-from ci_automation.cli.given import Given
+from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_aside
-from ci_automation.cli.rendered import rendered
 from ci_automation.cli.results import EVERY, finish, for_each
-from ci_automation.cli.target import targets
+from ci_automation.cli.target import rendered
+from ci_automation.cli.wiring import targets
 from ci_automation.flows.update import update
 from ci_automation.policy.decision import Decision
 
@@ -38,7 +38,7 @@ def command(artifact: str | None, *, exit_code: bool, **options: Any) -> int:
     \b
     flux-manifests update oci://ghcr.io/acme/flux-manifests:production --signing key --key cosign.key
     """
-    given = Given.of(options)
+    given = Arguments.of(options)
     goals = rendered(targets(artifact, given), print_aside)
     results = for_each(goals, lambda goal: update(goal.channel, goal.ports, goal.intent))
     return finish(results, given, exit_code=exit_code, details=EVERY - {Decision.HOLD})  # `plan` has the rest

@@ -11,13 +11,13 @@ from ci_automation.flows.ports import Upstream
 from ci_automation.signing.sigstore.root import TrustRoot
 
 if TYPE_CHECKING:
-    from ci_automation.cli.given import Given
+    from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import Config
 
 _FLUX_MANIFESTS = "oci://ghcr.io/fluxcd/flux-manifests:latest"
 
 
-def upstream(given: Given, config: Config | None) -> Upstream:
+def upstream(given: Arguments, config: Config | None) -> Upstream:
     """Return what proves that releases are Flux's own; GitHub's must carry a signature, those of a directory may."""
     said = config.upstream if config else None
     verify, place, location = (said.verify, said.manifests, said.trust_config) if said else (None, None, None)
@@ -31,7 +31,7 @@ def upstream(given: Given, config: Config | None) -> Upstream:
     return Upstream(root, verify != "if-available", place, registry(place, None, given))
 
 
-def _directory(given: Given, config: Config | None) -> Path | None:
+def _directory(given: Arguments, config: Config | None) -> Path | None:
     """Return the directory that releases come from, if it is one."""
     if given.releases:
         return Path(given.releases)

@@ -8,9 +8,9 @@ import click
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli import options as shared
-from ci_automation.cli.given import Given
+from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_json, print_table, print_text
-from ci_automation.cli.target import reading, reading_intent
+from ci_automation.cli.wiring import reading, reading_intent
 from ci_automation.flows.rendering.rederive import rederive
 from ci_automation.flows.verify import verify
 from ci_automation.report.text import Table, plain_text
@@ -44,7 +44,7 @@ def command(artifact: str, *, again: bool, **options: Any) -> None:
       --identity https://github.com/acme/fleet/.github/workflows/flux.yaml@refs/heads/main \\
       --issuer https://token.actions.githubusercontent.com
     """
-    given = Given.of(options)
+    given = Arguments.of(options)
     reference, ports = reading(artifact, given)
     found = verify(reference, ports, reading_intent(given))
     if given.output == "text":

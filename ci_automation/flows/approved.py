@@ -19,7 +19,7 @@ from ci_automation.flows.update import Outcome
 from ci_automation.policy.plan import Plan
 
 if TYPE_CHECKING:
-    from ci_automation.approval.desk import Granted
+    from ci_automation.approval.port import Granted
     from ci_automation.approval.request import Request
     from ci_automation.artifact.digest import Digest
     from ci_automation.flows.base import Base

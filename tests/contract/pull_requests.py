@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.approval.lock import LOCK_FILE, Entry, Lock
-from ci_automation.approval.pull_request import PullRequestDesk
+from ci_automation.approval.pull_request import PullRequestApprovals
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.github.commits import Commits
 from ci_automation.github.pulls import Pulls
 from ci_automation.github.repository import Repository
-from tests.contract.desks import CHANNEL, client, question
+from tests.contract.approval_doubles import CHANNEL, client, question
 from tests.fakes.forge import Forge, Pull
 
 if TYPE_CHECKING:
-    from ci_automation.approval.desk import Desk, Question
+    from ci_automation.approval.port import Approvals, Question
     from ci_automation.artifact.reference import Reference
     from tests.fakes.forge import Repository as Fleet
 FLEET = "acme/fleet"
@@ -46,10 +46,10 @@ def world(forge: Forge | None = None) -> Forge:
 
 def desk(
     forge: Forge, settings: ApprovalConfig = PLAIN, *, channel: Reference = CHANNEL, name: str = "production"
-) -> Desk:
+) -> Approvals:
     """Return the desk of a run that begins now."""
     github = client(forge, {**PERMISSIONS, "members": "read"}, FLEET)
-    return PullRequestDesk(
+    return PullRequestApprovals(
         Repository(github, FLEET), Commits(github, FLEET), Pulls(github, FLEET), name, channel, settings
     )
 

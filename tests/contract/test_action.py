@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from ci_automation.approval.desk import Asked, AskedState, Desk, Granted, NotCounted, Question
 from ci_automation.approval.dispatch import Dispatch, Sender
+from ci_automation.approval.port import Approvals, Asked, AskedState, Granted, NotCounted, Question
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
@@ -42,7 +42,7 @@ HOSTILE = "x\n::error::owned\n##[error]owned\r::set-output name=changed::true\n@
 
 
 @dataclass
-class FakeDesk:
+class FakeApprovals:
     """A desk whose answers a test says, and which remembers what it was asked."""
 
     grants: Callable[[Digest], Granted | NotCounted | None] = lambda _: None
@@ -98,13 +98,13 @@ def publish(channel: str, version: str = "v2.98.5") -> None:
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch) -> FakeDesk:
-    made = FakeDesk()
+def desk(monkeypatch: pytest.MonkeyPatch) -> FakeApprovals:
+    made = FakeApprovals()
 
-    def found(*_: object) -> Desk:
+    def found(*_: object) -> Approvals:
         return made
 
-    monkeypatch.setattr("ci_automation.cli.errands.desk", found)
+    monkeypatch.setattr("ci_automation.action.commands.approvals_of", found)
     return made
 
 
@@ -163,12 +163,12 @@ def test_at_a_terminal_releases_come_from_where_every_command_takes_them(
     def unreachable(*_: object, **__: object) -> NoReturn:
         raise ReleaseSourceError("GitHub cannot be reached")
 
-    monkeypatch.setattr("ci_automation.cli.given.github", unreachable)
+    monkeypatch.setattr("ci_automation.cli.arguments.github", unreachable)
     runner.variables.update(GITHUB_ACTIONS=github, FLUX_RELEASES="releases")
     assert runner.run(**{name: value for name, value in OWN.items() if name != "releases"}).code == code
 
 
-def test_what_waits_is_asked_at_the_desk(runner: Runner, desk: FakeDesk) -> None:
+def test_a_person_is_asked_about_what_waits(runner: Runner, desk: FakeApprovals) -> None:
     ran = runner.run(**OWN)
     assert [str(question.step.new_version) for question in desk.asked] == ["v2.99.4"]
     assert ran.outputs["approval-url"] == "https://github.com/acme/fleet/pull/7"
@@ -190,7 +190,7 @@ def granting(runner: Runner) -> Callable[[Digest], Granted]:
 
 
 @pytest.mark.parametrize("command", ["update", "apply"])
-def test_what_was_approved_is_published(runner: Runner, desk: FakeDesk, command: str) -> None:
+def test_what_was_approved_is_published(runner: Runner, desk: FakeApprovals, command: str) -> None:
     desk.grants = granting(runner)
     ran = runner.run(**OWN, command=command)
     assert (ran.code, ran.outputs["changed"], ran.outputs["decision"]) == (0, "true", "approval")
@@ -199,7 +199,7 @@ def test_what_was_approved_is_published(runner: Runner, desk: FakeDesk, command:
     assert "Approved by octocat: [pull request](<https://github.com/acme/fleet/pull/7>)." in ran.summary
 
 
-def test_apply_publishes_nothing_by_itself(runner: Runner, desk: FakeDesk) -> None:
+def test_apply_publishes_nothing_by_itself(runner: Runner, desk: FakeApprovals) -> None:
     ran = runner.run(**OWN, command="apply")
     assert (ran.code, ran.outputs["changed"], ran.outputs["digest"]) == (0, "false", "")
     assert desk.asked == []
@@ -207,7 +207,7 @@ def test_apply_publishes_nothing_by_itself(runner: Runner, desk: FakeDesk) -> No
 
 
 def test_an_approval_that_does_not_count_is_a_warning_for_update_and_an_error_for_apply(
-    runner: Runner, desk: FakeDesk
+    runner: Runner, desk: FakeApprovals
 ) -> None:
     request = Request(Reference.parse_channel(CHANNEL), Version.parse("v2.99.4"), OTHER, OTHER)
     desk.grants = lambda _: NotCounted(request, "it was merged by a bot")
@@ -219,7 +219,7 @@ def test_an_approval_that_does_not_count_is_a_warning_for_update_and_an_error_fo
     assert "it was merged by a bot" in ran.said("error")[0]
 
 
-def test_hostile_text_is_neither_a_command_nor_an_output_nor_a_mention(runner: Runner, desk: FakeDesk) -> None:
+def test_hostile_text_is_neither_a_command_nor_an_output_nor_a_mention(runner: Runner, desk: FakeApprovals) -> None:
     request = Request(Reference.parse_channel(CHANNEL), Version.parse("v2.99.4"), OTHER, OTHER)
     desk.grants = lambda _: NotCounted(request, HOSTILE)
     desk.answer = Asked(f"https://e.example/{HOSTILE}", AskedState.KEPT, HOSTILE)
@@ -234,7 +234,7 @@ def test_hostile_text_is_neither_a_command_nor_an_output_nor_a_mention(runner: R
     assert [{line.count("|") for line in each.splitlines()} for each in tables] == [{5}, {6}, {5}, {6}, {6}, {5}]
 
 
-def test_what_was_published_is_told_where_asking_for_the_rest_fails(runner: Runner, desk: FakeDesk) -> None:
+def test_what_was_published_is_told_where_asking_for_the_rest_fails(runner: Runner, desk: FakeApprovals) -> None:
     desk.failure = GitHubUnreachable("GitHub does not answer")
     ran = runner.run(**OWN)
     assert ran.code == 21
@@ -250,7 +250,7 @@ def test_hostile_text_in_an_error_is_no_command(runner: Runner, monkeypatch: pyt
         print(HOSTILE, file=sys.stderr)
         raise LookupError(HOSTILE)
 
-    monkeypatch.setattr("ci_automation.cli.errands.tend", fail)
+    monkeypatch.setattr("ci_automation.action.commands.update_and_ask", fail)
     ran = runner.run(**OWN)
     assert ran.code == 1
     assert [each.name for each in ran.commands] == ["error"]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.desk import AskedState, Granted, NotCounted
 from ci_automation.approval.lock import LOCK_FILE
+from ci_automation.approval.port import AskedState, Granted, NotCounted
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse
 from ci_automation.errors import Error
 from ci_automation.github.client import GitHub
 from ci_automation.github.exchange import Patience
-from tests.contract.desks import SOME, question
+from tests.contract.approval_doubles import SOME, question
 from tests.contract.pull_requests import (
     BASE,
     BRANCH,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.artifact.tree import File, Tree
+from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.clusters import clusters
-from ci_automation.cli.given import Given
 from ci_automation.config.model import ClustersConfig
 from ci_automation.flows.clusters import UnreadablePlace
 from ci_automation.impact.clusters import InvalidKubernetes, KubernetesRange
@@ -56,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def read(configured: ClustersConfig | None = None, artifact: Tree = ARTIFACT, **options: Any) -> Clusters:
-    return clusters(configured, Given(**options), lambda _: artifact)
+    return clusters(configured, Arguments(**options), lambda _: artifact)
 
 
 def names(found: Clusters) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.desk import Asked, AskedState, Granted, NotCounted, Question
+from ci_automation.approval.port import Asked, AskedState, Granted, NotCounted, Question
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
 from ci_automation.flows.apply import StepRefused
@@ -18,7 +18,7 @@ from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.publication.publish import NoSigner
-from ci_automation.flows.tend import ApprovalNotCounted, Tended, take_up, tend
+from ci_automation.flows.update_and_ask import ApprovalNotCounted, Progress, apply_approved, update_and_ask
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Action, Policy
 from ci_automation.records.publication import Approval
@@ -55,8 +55,8 @@ def version_of(world: World) -> Version:
 
 
 @dataclass
-class PaperDesk:
-    """A desk with what lies on it, and what was done at it."""
+class PaperApprovals:
+    """A approvals with what lies on it, and what was done at it."""
 
     answer: Granted | NotCounted | None = None
     asked: list[Question] = field(default_factory=list)
@@ -171,57 +171,57 @@ class TestOnce:
 
 class TestTend:
     def test_what_waits_is_asked_for_with_what_upstream_says(self, world: World) -> None:
-        desk = PaperDesk()
-        tended = tend(CHANNEL, world.ports(), intent(), desk)
-        (question,) = desk.asked
+        approvals = PaperApprovals()
+        progress = update_and_ask(CHANNEL, world.ports(), intent(), approvals)
+        (question,) = approvals.asked
         assert (question.step.new_version, question.step.base) == (MINOR, question.plan.current)
-        assert tended.asked is not None
-        assert not tended.changed
-        assert desk.withdrawn == []
+        assert progress.asked is not None
+        assert not progress.changed
+        assert approvals.withdrawn == []
 
     def test_a_patch_is_published_first_and_the_minor_asked_for_from_there(self) -> None:
-        world, desk = World(), PaperDesk()
+        world, approvals = World(), PaperApprovals()
         init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
-        tended = tend(CHANNEL, world.ports(), intent(), desk)
-        assert tended.changed
-        assert str(desk.asked[0].step.base) == world.channel_digest()
+        progress = update_and_ask(CHANNEL, world.ports(), intent(), approvals)
+        assert progress.changed
+        assert str(approvals.asked[0].step.base) == world.channel_digest()
 
     def test_what_was_approved_is_taken_up_before_all_else(self, world: World) -> None:
         request = wanted(world)
-        desk = PaperDesk(yes(request))
-        tended = tend(CHANNEL, world.ports(), intent(), desk)
+        approvals = PaperApprovals(yes(request))
+        progress = update_and_ask(CHANNEL, world.ports(), intent(), approvals)
         assert world.channel_digest() == str(request.target)
-        assert tended.applied is not None
-        assert (tended.changed, desk.asked) == (True, [])
-        assert desk.withdrawn == [f"{CHANNEL} is at {request.target} now, and nothing waits for an approval"]
+        assert progress.applied is not None
+        assert (progress.changed, approvals.asked) == (True, [])
+        assert approvals.withdrawn == [f"{CHANNEL} is at {request.target} now, and nothing waits for an approval"]
 
     def test_a_yes_that_does_not_count_is_told_and_asked_for_again(self, world: World) -> None:
         found = NotCounted(wanted(world), "mallory may not write")
-        desk = PaperDesk(found)
-        tended = tend(CHANNEL, world.ports(), intent(), desk)
-        assert tended.refused == found
+        approvals = PaperApprovals(found)
+        progress = update_and_ask(CHANNEL, world.ports(), intent(), approvals)
+        assert progress.refused == found
         assert world.channel_digest() == str(found.request.base)
-        assert len(desk.asked) == 1
+        assert len(approvals.asked) == 1
 
     def test_a_yes_that_cannot_be_done_any_more_is_told_and_the_rest_is_done(self, world: World) -> None:
-        desk = PaperDesk(yes(replace(wanted(world), target=NOBODY)))
-        tended = tend(CHANNEL, world.ports(), intent(), desk)
-        assert tended.refused is not None
-        assert str(NOBODY) in tended.refused.reason
-        assert len(desk.asked) == 1
+        approvals = PaperApprovals(yes(replace(wanted(world), target=NOBODY)))
+        progress = update_and_ask(CHANNEL, world.ports(), intent(), approvals)
+        assert progress.refused is not None
+        assert str(NOBODY) in progress.refused.reason
+        assert len(approvals.asked) == 1
 
     @pytest.mark.parametrize("thorough", [True, False])
     def test_where_nothing_happens_nothing_is_withdrawn_unless_a_person_asks(
         self, world: World, *, thorough: bool
     ) -> None:
         apply_granted(yes(wanted(world)), world.ports(), intent())
-        desk = PaperDesk()
-        tend(CHANNEL, world.ports(), intent(), desk, thorough=thorough)
-        assert len(desk.withdrawn) == thorough
+        approvals = PaperApprovals()
+        update_and_ask(CHANNEL, world.ports(), intent(), approvals, thorough=thorough)
+        assert len(approvals.withdrawn) == thorough
 
-    def test_without_a_desk_it_is_an_update(self, world: World) -> None:
-        tended = tend(CHANNEL, world.ports(), intent(), None)
-        assert tended.asked is None
+    def test_with_nobody_to_ask_it_is_an_update(self, world: World) -> None:
+        progress = update_and_ask(CHANNEL, world.ports(), intent(), None)
+        assert progress.asked is None
         assert version_of(world) == PATCH
 
 
@@ -230,16 +230,16 @@ class TestTakeUp:
         world = World()
         init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
         before = world.channel_digest()
-        assert take_up(CHANNEL, world.ports(), intent(), PaperDesk()) == Tended()
+        assert apply_approved(CHANNEL, world.ports(), intent(), PaperApprovals()) == Progress()
         assert world.channel_digest() == before
 
     def test_what_was_approved_is_published(self, world: World) -> None:
         request = wanted(world)
-        tended = take_up(CHANNEL, world.ports(), intent(), PaperDesk(yes(request)))
-        assert tended.changed
+        progress = apply_approved(CHANNEL, world.ports(), intent(), PaperApprovals(yes(request)))
+        assert progress.changed
         assert world.channel_digest() == str(request.target)
 
     def test_a_yes_that_does_not_count_is_an_error(self, world: World) -> None:
-        desk = PaperDesk(NotCounted(wanted(world), "it comes from a fork"))
+        approvals = PaperApprovals(NotCounted(wanted(world), "it comes from a fork"))
         with pytest.raises(ApprovalNotCounted, match="it comes from a fork"):
-            take_up(CHANNEL, world.ports(), intent(), desk)
+            apply_approved(CHANNEL, world.ports(), intent(), approvals)

@@ -12,9 +12,9 @@ import pytest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import DOCKER_LIST, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST
 from ci_automation.artifact.reference import Reference
-from ci_automation.cli.given import Given
+from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.registries import images as image_registries
-from ci_automation.cli.target import targets
+from ci_automation.cli.wiring import targets
 from ci_automation.flux.bundle import Bundle
 from ci_automation.flux.options import Options
 from ci_automation.flux.pins import image_names, pin
@@ -159,7 +159,7 @@ class TestDigest:
             auth = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
             (tmp_path / "config.json").write_text(json.dumps({"auths": {own.host: {"auth": auth}}}))
             monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-            found = image_registries(Reference.parse("layout:r:production"), None, Given())
+            found = image_registries(Reference.parse("layout:r:production"), None, Arguments())
             for server in (own, other):
                 assert found.digest(f"{server.host}/fluxcd/a:v1") is None
         asked = [next(seen for seen in server.seen if seen.path.startswith("/token")) for server in (own, other)]
@@ -171,7 +171,7 @@ class TestDigest:
         with HostileRegistry(Wall().answer) as server:
             (tmp_path / "config.json").write_text(json.dumps({"credHelpers": {server.host: "nowhere"}}))
             monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-            found = image_registries(Reference.parse("layout:r:production"), None, Given())
+            found = image_registries(Reference.parse("layout:r:production"), None, Arguments())
             with pytest.raises(Unreachable, match="is not installed"):
                 found.digest(f"{server.host}/fluxcd/a:v1")
 
@@ -189,7 +189,7 @@ class TestDigest:
                 "  pinImages: true\n  signing: {mode: unsafe-unsigned}\n"
                 "  credentials: {pull: {usernameVariable: PULL_USER, passwordVariable: PULL_PASSWORD}}\n"
             )
-            (target,) = targets("a", Given(config="c.yaml"))
+            (target,) = targets("a", Arguments(config="c.yaml"))
             assert target.intent.pin_images
             assert target.ports.images is not None
             assert own.seen == other.seen == []

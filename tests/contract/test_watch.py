@@ -12,7 +12,7 @@ from ci_automation.flows.watch import LABEL, Watched, judge, mark, succeeded, wa
 from ci_automation.github.issues import Issues
 from ci_automation.github.model import Run
 from ci_automation.github.runs import Runs
-from tests.contract.desks import NOW, client, die_everywhere
+from tests.contract.approval_doubles import NOW, client, die_everywhere
 from tests.fakes.forge.forge import Forge
 
 if TYPE_CHECKING:

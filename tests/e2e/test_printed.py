@@ -34,7 +34,7 @@ PRINTED = {
     ("cli/promote.py", "promote"): (
         "tests/contract/test_promote_command.py::test_the_command_that_approves_does_what_this_one_would"
     ),
-    ("cli/errands.py", "promote"): (
+    ("action/commands.py", "promote"): (
         "tests/contract/test_promote_command.py::test_what_waits_is_approved_by_a_command_that_is_said"
     ),
     ("report/sync.py", "public-key"): "tests/e2e/test_printed.py::test_the_secret",

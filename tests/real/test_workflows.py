@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from ci_automation.actions.inputs import COMMANDS, INPUTS, OUTPUTS
+from ci_automation.action.inputs import COMMANDS, INPUTS, OUTPUTS
 from ci_automation.approval.dispatch import EventType
 from ci_automation.approval.request import Request
 from ci_automation.approval.workflow_run import inputs, run_title

@@ -8,7 +8,7 @@ import pytest
 
 from ci_automation.github.pulls import Pulls
 from ci_automation.github.repository import Repository as Door
-from tests.contract.desks import client
+from tests.contract.approval_doubles import client
 from tests.fakes.forge import ACTIONS, Forge
 from tests.fakes.forge.routes import ROUTES, Answer, Route
 from tests.fakes.forge.state import Refused

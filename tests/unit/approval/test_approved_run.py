@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.approved_run import RunFacts, judge_run
-from ci_automation.approval.desk import Granted, NotCounted
 from ci_automation.approval.people import People
+from ci_automation.approval.port import Granted, NotCounted
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.desk import Granted, NotCounted
 from ci_automation.approval.judge import claimed, judge, merge_of, witnesses
 from ci_automation.approval.lock import Entry, InvalidLock, Lock
 from ci_automation.approval.people import People
+from ci_automation.approval.port import Granted, NotCounted
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference

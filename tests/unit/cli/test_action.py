@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.actions.commands import Log
-from ci_automation.actions.job import Job
-from ci_automation.actions.subject import SharedSubject
-from ci_automation.actions.values import Inputs
+from ci_automation.action.github import Hub, NoReceiver, NoRepository, NoToken, approvals_of
+from ci_automation.action.job import Job
+from ci_automation.action.logins import Logins, OneLoginForSeveralRegistries, logins, secrets_in
+from ci_automation.action.run import ActionRun, _require_own_subjects, trouble
+from ci_automation.action.subject import SharedSubject
+from ci_automation.action.values import Inputs
+from ci_automation.action.workflow_commands import Log
+from ci_automation.approval.checkout import CheckoutFirst
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.cli.desk import Checkout, Hub, NoReceiver, NoRepository, NoToken, desk
-from ci_automation.cli.given import Given, _github_token
-from ci_automation.cli.logins import Logins, OneLoginForSeveralRegistries, logins, secrets_in
-from ci_automation.cli.prepared import Prepared, Target
-from ci_automation.cli.step import Step, _require_own_subjects, trouble
+from ci_automation.cli.arguments import Arguments, _github_token
+from ci_automation.cli.target import Prepared, Target
 from ci_automation.config.model import ApprovalConfig, ApprovalVia, ArtifactConfig
 from ci_automation.flows.ports import Intent
 from ci_automation.registry.credentials import Anonymous, Credential, Credentials, InvalidRegistryConfig
@@ -32,7 +33,7 @@ from tests.fakes.world import NOW, World
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ci_automation.approval.desk import Asked, Granted, NotCounted, Question
+    from ci_automation.approval.port import Asked, Granted, NotCounted, Question
 
 GHCR, OTHER = (Reference.parse_channel(f"oci://{host}/acme/flux:p") for host in ("ghcr.io", "registry.example"))
 ECR = Reference.parse_channel("oci://123456789012.dkr.ecr.eu-central-1.amazonaws.com/flux:p")
@@ -151,7 +152,7 @@ def test_a_damaged_docker_configuration_is_named_without_what_is_in_it() -> None
 
 def test_logins_are_in_no_repr() -> None:
     made = logins(Inputs.parse(TOKEN | LOGIN), JOB, [GHCR], lambda _: None)
-    given = Given(logins=made, github_token="canary-token")
+    given = Arguments(logins=made, github_token="canary-token")
     source = made.before(Anonymous(), {"X": "canary-x"})
     assert "canary-" not in f"{made!r} {given!r} {source!r}"
     assert Logins().before(Anonymous(), {}).for_host("ghcr.io") == Credentials()
@@ -160,10 +161,10 @@ def test_logins_are_in_no_repr() -> None:
 def test_the_token_goes_to_the_api_that_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_API_URL", "https://github.example/api/v3")
     monkeypatch.setenv("GITHUB_TOKEN", "canary-other")
-    given = Given(github_token="canary-token")
+    given = Arguments(github_token="canary-token")
     assert _github_token("https://api.github.com", given) is None
     assert _github_token("https://github.example/api/v3/", given) == "canary-token"
-    assert _github_token("https://github.example/api/v3", Given()) == "canary-other"
+    assert _github_token("https://github.example/api/v3", Arguments()) == "canary-other"
 
 
 @dataclass
@@ -173,7 +174,7 @@ class Signs:
 
 def test_a_shared_subject_is_refused_unless_it_is_accepted() -> None:
     subject = "https://github.com/acme/ci-automation/.github/workflows/update.yaml@refs/tags/v1"
-    given = Given()
+    given = Arguments()
     given.keyless[cast("Any", "root")] = cast("Any", Signs(Identity("https://issuer.example", subject)))
     with pytest.raises(SharedSubject):
         _require_own_subjects(Inputs.parse({}), given, JOB)
@@ -229,7 +230,7 @@ def test_github_is_asked_for_approvals_where_the_checkout_has_a_claim(
         (tmp_path / ".github").mkdir()
         (tmp_path / ".github/flux-manifests.lock.yaml").write_text(lock)
     counting = Counting()
-    assert Checkout(counting, tmp_path, GHCR).granted(HERE) is None
+    assert CheckoutFirst(counting, tmp_path, GHCR).granted(HERE) is None
     assert counting.looked == looked
 
 
@@ -243,14 +244,14 @@ def goal(settings: ApprovalConfig | None = None) -> Target:
 
 
 def test_the_configuration_says_where_to_ask_and_else_the_input() -> None:
-    assert desk(goal(), hub(approval="none")) is None
-    assert desk(goal(ApprovalConfig(ApprovalVia.NONE)), hub()) is None
+    assert approvals_of(goal(), hub(approval="none")) is None
+    assert approvals_of(goal(ApprovalConfig(ApprovalVia.NONE)), hub()) is None
     with pytest.raises(NoToken):
-        desk(goal(ApprovalConfig()), hub())
+        approvals_of(goal(ApprovalConfig()), hub())
     with pytest.raises(NoReceiver):
-        desk(goal(ApprovalConfig(ApprovalVia.REPOSITORY_DISPATCH)), hub(github_token="canary-token"))
+        approvals_of(goal(ApprovalConfig(ApprovalVia.REPOSITORY_DISPATCH)), hub(github_token="canary-token"))
     with pytest.raises(NoRepository):
-        desk(goal(), hub(Job(), github_token="canary-token"))
+        approvals_of(goal(), hub(Job(), github_token="canary-token"))
 
 
 def test_the_default_branch_is_what_the_runner_wrote(tmp_path: Path) -> None:
@@ -262,7 +263,7 @@ def test_the_default_branch_is_what_the_runner_wrote(tmp_path: Path) -> None:
 
 def test_a_step_says_things_in_the_log_and_on_the_page() -> None:
     out = io.StringIO()
-    step = Step(JOB, Log(out, runner=True))
+    step = ActionRun(JOB, Log(out, runner=True))
     step.tell("warning", "a\x1b\nb", "title")
     step.say("::error::x")
     assert out.getvalue() == "::warning title=title::a\N{REPLACEMENT CHARACTER}%0Ab\n| ::error::x\n"

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import options as shared
-from ci_automation.cli.given import ContradictingOptions, Given, release_source
+from ci_automation.cli.arguments import Arguments, ContradictingOptions, release_source
 from ci_automation.cli.output import progress
-from ci_automation.cli.target import NothingNamed, TrustUnclear, reading, targets
 from ci_automation.cli.trust import _mask
+from ci_automation.cli.wiring import NothingNamed, TrustUnclear, reading, targets
 from ci_automation.flux.options import Options
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.registry.layout import LayoutRegistry
@@ -78,7 +78,7 @@ def test_a_repeated_list_is_one_list_for_the_options() -> None:
 )
 def test_options_that_contradict_each_other_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ContradictingOptions, match=message):
-        Given.of(options)
+        Arguments.of(options)
 
 
 def fingerprints(ports: Ports) -> list[Digest]:
@@ -99,23 +99,23 @@ class TestTargets:
 
     def test_nothing_named_is_a_mistake(self) -> None:
         with pytest.raises(NothingNamed):
-            targets(None, Given())
+            targets(None, Arguments())
 
     def test_the_key_that_signs_is_the_key_that_is_trusted_unless_another_is_named(self) -> None:
-        (target,) = targets("layout:r:production", Given(key="a.key"))
+        (target,) = targets("layout:r:production", Arguments(key="a.key"))
         assert target.channel == Reference.parse("layout:r:production")
         assert isinstance(target.ports.registry, LayoutRegistry)
         assert target.ports.signer is not None
         assert target.ports.signer.who == signing_key().public.fingerprint
         assert fingerprints(target.ports) == [signing_key().public.fingerprint]
-        (target,) = targets("layout:r:production", Given(key="a.key", public_key=("b.pub",)))
+        (target,) = targets("layout:r:production", Arguments(key="a.key", public_key=("b.pub",)))
         assert fingerprints(target.ports) == [signing_key("theirs").public.fingerprint]
         Path("a.pub").write_text(signing_key().public.to_pem())
-        (target,) = targets("layout:r:production", Given(public_key=("b.pub", "a.pub")))
+        (target,) = targets("layout:r:production", Arguments(public_key=("b.pub", "a.pub")))
         assert fingerprints(target.ports) == [signing_key(who).public.fingerprint for who in ("theirs", "ours")]
 
     def test_a_signer_does_not_show_its_key(self) -> None:
-        (target,) = targets("layout:r:production", Given(key="a.key"))
+        (target,) = targets("layout:r:production", Arguments(key="a.key"))
         assert target.ports.signer is not None
         search("a repr", repr(target))
         search("a repr", repr(target.ports.signer))
@@ -126,10 +126,10 @@ class TestTargets:
             "version: 1\nartifacts:\n- name: a\n  url: layout:r:production\n"
             "  flags: {log-level: debug, namespace: fleet}\n  signing: {mode: unsafe-unsigned}\n"
         )
-        (target,) = targets("a", Given(config="c.yaml", flags={"log-level": "error"}))
+        (target,) = targets("a", Arguments(config="c.yaml", flags={"log-level": "error"}))
         assert target.intent.flags == {"log-level": "error", "namespace": "fleet"}
         assert target.intent.unsafe_unsigned
-        (target,) = targets("a", Given(config="c.yaml", key="a.key"))
+        (target,) = targets("a", Arguments(config="c.yaml", key="a.key"))
         assert not target.intent.unsafe_unsigned
 
     def test_who_only_reads_trusts_the_configured_key_and_needs_no_private_one(self) -> None:
@@ -137,11 +137,11 @@ class TestTargets:
             "version: 1\nartifacts:\n- name: a\n  url: layout:r:production\n"
             "  signing: {mode: key, key: not-here.key}\n  verify: {publicKey: b.pub}\n"
         )
-        _, ports = reading("layout:r:v2.9.4-1a2b3c4d5e6f", Given(config="c.yaml"))
+        _, ports = reading("layout:r:v2.9.4-1a2b3c4d5e6f", Arguments(config="c.yaml"))
         assert ports.signer is None
         assert fingerprints(ports) == [signing_key("theirs").public.fingerprint]
-        assert reading("layout:other:x", Given(config="c.yaml"))[1].trusted is None
-        assert reading("a", Given(config="c.yaml"))[0] == Reference.parse("layout:r:production")
+        assert reading("layout:other:x", Arguments(config="c.yaml"))[1].trusted is None
+        assert reading("a", Arguments(config="c.yaml"))[0] == Reference.parse("layout:r:production")
 
     def test_two_artifacts_in_one_repository_may_trust_different_people(self) -> None:
         Path("a.pub").write_text(signing_key().public.to_pem())
@@ -150,13 +150,13 @@ class TestTargets:
             "- {name: edge, url: 'layout:r:edge', verify: {publicKey: a.pub}}\n"
             "- {name: production, url: 'layout:r:production', verify: {publicKey: b.pub}}\n"
         )
-        config = Given(config="c.yaml")
+        config = Arguments(config="c.yaml")
         ours, theirs = ([signing_key(owner).public.fingerprint] for owner in ("ours", "theirs"))
         for named, trusted in (("edge", ours), ("production", theirs), ("layout:r:production", theirs)):
             assert fingerprints(reading(named, config)[1]) == trusted
         with pytest.raises(TrustUnclear, match="edge or production"):
             reading("layout:r:v2.9.4-1a2b3c4d5e6f", config)
-        said = Given(config="c.yaml", public_key=("a.pub",))
+        said = Arguments(config="c.yaml", public_key=("a.pub",))
         assert fingerprints(reading("layout:r:v2.9.4-1a2b3c4d5e6f", said)[1]) == ours
 
     @pytest.mark.parametrize("variable", ["true", ""], ids=["in GitHub Actions", "elsewhere"])
@@ -170,13 +170,13 @@ class TestTargets:
 
     def test_releases_come_from_the_option_or_else_from_the_configuration(self) -> None:
         Path("c.yaml").write_text("version: 1\nsource: dir:there\nartifacts:\n- {name: a, url: 'layout:r:p'}\n")
-        (target,) = targets("a", Given(config="c.yaml"))
+        (target,) = targets("a", Arguments(config="c.yaml"))
         assert isinstance(target.ports.releases, DirectorySource)
         assert target.ports.releases._path == Path("there")
-        (target,) = targets("a", Given(config="c.yaml", releases="here"))
+        (target,) = targets("a", Arguments(config="c.yaml", releases="here"))
         assert isinstance(target.ports.releases, DirectorySource)
         assert target.ports.releases._path == Path("here")
-        assert not isinstance(release_source(Given(), None), DirectorySource)
+        assert not isinstance(release_source(Arguments(), None), DirectorySource)
 
 
 def test_progress_is_silent_where_nobody_asked_for_it(capsys: pytest.CaptureFixture[str]) -> None:

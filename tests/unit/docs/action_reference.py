@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ci_automation.actions.inputs import INPUTS, OUTPUTS, Input, Kind
+from ci_automation.action.inputs import INPUTS, OUTPUTS, Input, Kind
 from ci_automation.report.markdown import table
 
 ROOT = Path(__file__).parents[3]
 ACTION, REFERENCE = ROOT / "action.yml", ROOT / "README.md"
-_BEGIN, _END = "inputs and outputs: made from ci_automation/actions/inputs.py", "end of inputs and outputs"
+_BEGIN, _END = "inputs and outputs: made from ci_automation/action/inputs.py", "end of inputs and outputs"
 
 
 def action_section() -> str:

@@ -9,8 +9,8 @@ import click
 import pytest
 import yaml
 
-from ci_automation.actions.inputs import INPUTS, OUTPUTS, Kind
-from ci_automation.actions.values import Inputs
+from ci_automation.action.inputs import INPUTS, OUTPUTS, Kind
+from ci_automation.action.values import Inputs
 from ci_automation.cli import cli
 from ci_automation.report.account import Account, outputs
 from tests.fakes.world import CHANNEL

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.desk import AskedState, Granted, NotCounted, Question
 from ci_automation.approval.lock import LOCK_FILE, Entry, InvalidLock, Lock
+from ci_automation.approval.port import AskedState, Granted, NotCounted, Question
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.errors import Conflict, ReleaseSourceError
 from ci_automation.github.commits import branch_name
-from tests.contract.desks import SOME, die_everywhere, question
+from tests.contract.approval_doubles import SOME, die_everywhere, question
 from tests.contract.pull_requests import (
     BASE,
     BRANCH,

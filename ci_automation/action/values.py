@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
-from ci_automation.actions.inputs import INPUTS, Input, Kind
+from ci_automation.action.inputs import INPUTS, Input, Kind
 from ci_automation.errors import UsageError
 from ci_automation.hiding import Hiding
 

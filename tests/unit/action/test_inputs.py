@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ci_automation.actions.inputs import INPUTS, OF_ALL, OUTPUTS, Kind
-from ci_automation.actions.values import FALSE, TRUE, Inputs, InvalidInput
+from ci_automation.action.inputs import INPUTS, OF_ALL, OUTPUTS, Kind
+from ci_automation.action.values import FALSE, TRUE, Inputs, InvalidInput
 
 APPROVE = {"command": "approve", "artifact": "production", "base": "b", "target": "t", "version": "v"}
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.actions.commands import (
+from ci_automation.action.workflow_commands import (
     Log,
     annotation,
     command,

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from ci_automation.action.announcement import announced
+from ci_automation.action.github import Hub, approvals_of, now, settings_of
+from ci_automation.action.run import given_by, goals, promotions, trouble_of
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
-from ci_automation.cli.again import repeated, signed
-from ci_automation.cli.announcement import announced
+from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.codes import code_of
-from ci_automation.cli.desk import Hub, desk, now, settings_of
-from ci_automation.cli.given import Given, configuration
+from ci_automation.cli.follow_up import repeated, signed
 from ci_automation.cli.output import print_parts, print_table
-from ci_automation.cli.rendered import rendered
-from ci_automation.cli.step import given_by, goals, promotions, trouble_of
+from ci_automation.cli.target import rendered
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.approved import apply_granted
 from ci_automation.flows.base import read_base
 from ci_automation.flows.observe import observe
-from ci_automation.flows.tend import ApprovalNotCounted, Tended, take_up, tend
+from ci_automation.flows.update_and_ask import ApprovalNotCounted, Progress, apply_approved, update_and_ask
 from ci_automation.flux.version import Version
 from ci_automation.impact.hazard import in_shell
 from ci_automation.policy.decision import Decision
@@ -35,10 +35,10 @@ from ci_automation.signing.trust import NOBODY_NAMED, NobodyTrusted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ci_automation.actions.commands import Level
-    from ci_automation.actions.values import Inputs
-    from ci_automation.cli.prepared import Target
-    from ci_automation.cli.step import Step
+    from ci_automation.action.run import ActionRun
+    from ci_automation.action.values import Inputs
+    from ci_automation.action.workflow_commands import Level
+    from ci_automation.cli.target import Target
     from ci_automation.flows.update import Outcome
     from ci_automation.github.client import GitHub
 
@@ -60,44 +60,44 @@ class CheckSilent(PolicyRefused):
         self.hint = f"See {issue}"
 
 
-def update(inputs: Inputs, step: Step) -> int:
+def _update(inputs: Inputs, run: ActionRun) -> int:
     """Take up what was approved, publish what happens by itself, and ask for what waits."""
-    hub = _hub(inputs, step)
+    hub = _hub(inputs, run)
 
     def flow(goal: Target) -> Account:
         # A re-run finishes what the attempt before had no time for; to look each hour would cost a request.
-        thorough = step.job.event != "schedule" or step.job.attempt > 1
-        tended = tend(goal.channel, goal.ports, goal.intent, desk(goal, hub), thorough=thorough)
-        return announced(_account(goal, tended, step), hub, goal, step)
+        thorough = run.job.event != "schedule" or run.job.attempt > 1
+        progress = update_and_ask(goal.channel, goal.ports, goal.intent, approvals_of(goal, hub), thorough=thorough)
+        return announced(_account(goal, progress, run), hub, goal, run)
 
-    return _for_each(flow, inputs, step)
+    return _for_each(flow, inputs, run)
 
 
-def apply(inputs: Inputs, step: Step) -> int:
+def _apply(inputs: Inputs, run: ActionRun) -> int:
     """Take up what was approved, and do nothing else."""
-    hub = _hub(inputs, step)
+    hub = _hub(inputs, run)
 
     def flow(goal: Target) -> Account:
-        asking = desk(goal, hub)
-        tended = take_up(goal.channel, goal.ports, goal.intent, asking) if asking else Tended()
-        return announced(_account(goal, tended, step), hub, goal, step)
+        asking = approvals_of(goal, hub)
+        progress = apply_approved(goal.channel, goal.ports, goal.intent, asking) if asking else Progress()
+        return announced(_account(goal, progress, run), hub, goal, run)
 
-    return _for_each(flow, inputs, step)
+    return _for_each(flow, inputs, run)
 
 
-def approve(inputs: Inputs, step: Step) -> int:
+def _approve(inputs: Inputs, run: ActionRun) -> int:
     """Publish what the inputs name, if the run that this job is in was approved."""
-    hub = _hub(inputs, step)
+    hub = _hub(inputs, run)
 
     def flow(goal: Target) -> Account:
         from ci_automation.approval.approved_run import JobFacts, approved_run
-        from ci_automation.approval.desk import NotCounted
+        from ci_automation.approval.port import NotCounted
         from ci_automation.github.repository import Repository
         from ci_automation.github.runs import Runs
 
         version, base, target = Version.parse(inputs.version), Digest.parse(inputs.base), Digest.parse(inputs.target)
         request = Request(goal.channel, version, base, target)
-        job = JobFacts(int(step.job.run_id or 0), step.job.event, step.job.ref, hub.default_branch())
+        job = JobFacts(int(run.job.run_id or 0), run.job.event, run.job.ref, hub.default_branch())
         settings = settings_of(goal)
         rights = {"actions": "read"} | ({"members": "read"} if settings.team else {})
         client = hub.client(**rights)
@@ -106,19 +106,19 @@ def approve(inputs: Inputs, step: Step) -> int:
         if isinstance(found, NotCounted):
             raise ApprovalNotCounted(found)
         done = apply_granted(found, goal.ports, goal.intent)
-        return announced(_account(goal, Tended(granted=found, applied=done), step), hub, goal, step)
+        return announced(_account(goal, Progress(granted=found, applied=done), run), hub, goal, run)
 
-    return _for_each(flow, inputs, step)
+    return _for_each(flow, inputs, run)
 
 
-def promote(inputs: Inputs, step: Step) -> int:
+def _promote(inputs: Inputs, run: ActionRun) -> int:
     """Do the promotions of the configuration that happen by themselves, wave by wave."""
     from ci_automation.cli.promote import as_shown, nothing_yet
     from ci_automation.flows.promote import promote as carry_out
     from ci_automation.flows.promotion import SourceEmpty
     from ci_automation.report.promotion import promotion_parts, promotions_table
 
-    planned = {it.name: it for it in promotions(inputs, step)}
+    planned = {it.name: it for it in promotions(inputs, run)}
 
     def flow(goal: Target) -> Account:
         try:
@@ -127,7 +127,7 @@ def promote(inputs: Inputs, step: Step) -> int:
             if inputs.artifact or not planned[goal.name].source_name:
                 raise
             (remark,) = nothing_yet(planned[goal.name]).reasons
-            step.tell("notice", f"{goal.name}: {remark}")
+            run.tell("notice", f"{goal.name}: {remark}")
             return Account(goal.name, goal.channel, remarks=(remark,))
         shown, found = as_shown(goal.name, done), done.considered
         print_table(promotions_table((shown,)))
@@ -143,27 +143,27 @@ def promote(inputs: Inputs, step: Step) -> int:
             command = ("flux-manifests", "promote", "--to", goal.name, "--approve", str(found.digest), *again)
             remarks.append(f"whoever approves it runs {in_shell(*command)}")
         for remark in remarks:
-            step.tell("notice", f"{goal.name}: {remark}")
+            run.tell("notice", f"{goal.name}: {remark}")
         had = Standing(found.old_version, found.before.digest) if found.before and found.old_version else None
         now_at = Standing(found.version, found.digest) if done.done else None
         left = None if done.done else found.decision
         account = Account(goal.name, goal.channel, before=had, promoted=now_at, left=left, signed=True)
         return replace(account, remarks=tuple(remarks))
 
-    return _each(tuple(it.goal for it in planned.values()), flow, inputs, step)
+    return _each(tuple(it.goal for it in planned.values()), flow, inputs, run)
 
 
-def consumers(inputs: Inputs, step: Step) -> int:
+def _consumers(inputs: Inputs, run: ActionRun) -> int:
     """Open pull requests in the repositories that pin what the channels have, if it is signed by somebody trusted."""
     from ci_automation.consumers.model import Published
     from ci_automation.flows.consumers import update_consumers
     from ci_automation.report.consumers import summary
 
-    hub = _hub(inputs, step)
+    hub = _hub(inputs, run)
     codes = [0]
 
     def connect(name: str) -> GitHub:
-        step.say(f"looking into {name}")
+        run.say(f"looking into {name}")
         return hub.client(name, contents="write", pull_requests="write")
 
     def flow(goal: Target) -> Account:
@@ -175,17 +175,17 @@ def consumers(inputs: Inputs, step: Step) -> int:
         report = update_consumers(Published(goal.name, goal.channel, version, observed.digest), places, connect)
         for outcome in report.repositories:
             level: Level = "error" if outcome.exit_code else "notice"
-            step.tell(level, f"{outcome.repository}: {outcome.state} {outcome.url} {outcome.remark}".strip())
+            run.tell(level, f"{outcome.repository}: {outcome.state} {outcome.url} {outcome.remark}".strip())
         codes.append(report.exit_code)
-        step.more.append(summary(report))
+        run.more.append(summary(report))
         if goal.ports.trusted is None:
-            step.tell("warning", f"{goal.name}: nothing was verified: {goal.ports.why_nobody}")
+            run.tell("warning", f"{goal.name}: nothing was verified: {goal.ports.why_nobody}")
         return Account(goal.name, goal.channel, Standing(version, observed.digest), signed=observed.trust == "verified")
 
-    return max(_for_each(flow, inputs, step, publishes=False), *codes)
+    return max(_for_each(flow, inputs, run, publishes=False), *codes)
 
 
-def watch(inputs: Inputs, step: Step) -> int:
+def _watch(inputs: Inputs, run: ActionRun) -> int:
     """Look whether the scheduled check still runs, and fail where it does not.
 
     Raises:
@@ -195,69 +195,69 @@ def watch(inputs: Inputs, step: Step) -> int:
     from ci_automation.github.issues import Issues
     from ci_automation.github.runs import Runs
 
-    hub = _hub(inputs, step)
+    hub = _hub(inputs, run)
     client = hub.client(actions="write", issues="write")
     runs, issues = Runs(client, hub.repository), Issues(client, hub.repository)
     watched = look(runs, issues, inputs.workflow, hub.default_branch(), timedelta(days=inputs.max_age_days), now())
     if watched.enabled:
-        step.tell("warning", f"{inputs.workflow} had been switched off for inactivity, and is switched on again")
+        run.tell("warning", f"{inputs.workflow} had been switched off for inactivity, and is switched on again")
     if watched.failed:
         raise CheckSilent(watched.problem, watched.issue)
-    step.say(f"{inputs.workflow} succeeded within the last {inputs.max_age_days} days")
+    run.say(f"{inputs.workflow} succeeded within the last {inputs.max_age_days} days")
     return 0
 
 
-def matrix(inputs: Inputs, step: Step) -> int:
+def _matrix(inputs: Inputs, run: ActionRun) -> int:
     """Hand over the names and addresses of the configured artifacts, for a matrix of jobs.
 
     Raises:
         NoConfiguration: nothing is configured.
     """
-    config = configuration(Given(config=inputs.config or None))
+    config = configuration(Arguments(config=inputs.config or None))
     if config is None:
         raise NoConfiguration
     found = (config.find(inputs.artifact),) if inputs.artifact else config.artifacts
     found = tuple(artifact for artifact in found if not artifact.promote)  # `promote` takes those all together
-    step.matrix = json.dumps([{"name": artifact.name, "artifact": str(artifact.channel)} for artifact in found])
-    step.say(f"the artifacts: {', '.join(artifact.name for artifact in found)}")
+    run.matrix = json.dumps([{"name": artifact.name, "artifact": str(artifact.channel)} for artifact in found])
+    run.say(f"the artifacts: {', '.join(artifact.name for artifact in found)}")
     return 0
 
 
-ERRANDS: dict[str, Callable[[Inputs, Step], int]] = {
-    "update": update,
-    "apply": apply,
-    "approve": approve,
-    "promote": promote,
-    "consumers": consumers,
-    "watch": watch,
-    "matrix": matrix,
+ACTION_COMMANDS: dict[str, Callable[[Inputs, ActionRun], int]] = {
+    "update": _update,
+    "apply": _apply,
+    "approve": _approve,
+    "promote": _promote,
+    "consumers": _consumers,
+    "watch": _watch,
+    "matrix": _matrix,
 }
 
 
-def _hub(inputs: Inputs, step: Step) -> Hub:
-    return Hub(inputs, step.job, step.say, step.hide)
+def _hub(inputs: Inputs, run: ActionRun) -> Hub:
+    return Hub(inputs, run.job, run.say, run.hide)
 
 
-def _for_each(flow: Callable[[Target], Account], inputs: Inputs, step: Step, *, publishes: bool = True) -> int:
-    found = goals(inputs, step, signs=publishes)
-    return _each(rendered(found, step.say) if publishes else found, flow, inputs, step)
+def _for_each(flow: Callable[[Target], Account], inputs: Inputs, run: ActionRun, *, publishes: bool = True) -> int:
+    found = goals(inputs, run, signs=publishes)
+    return _each(rendered(found, run.say) if publishes else found, flow, inputs, run)
 
 
-def _each(found: tuple[Target, ...], flow: Callable[[Target], Account], inputs: Inputs, step: Step) -> int:
+def _each(found: tuple[Target, ...], flow: Callable[[Target], Account], inputs: Inputs, run: ActionRun) -> int:
     """Run a flow on each artifact, and return the highest code."""
-    code = step.each(found, flow)
-    return max([code, *(code_of(None, it.left, wanted=inputs.exit_code) for it in step.accounts)])
+    code = run.each(found, flow)
+    return max([code, *(code_of(None, it.left, wanted=inputs.exit_code) for it in run.accounts)])
 
 
-def _account(goal: Target, tended: Tended, step: Step) -> Account:
+def _account(goal: Target, progress: Progress, run: ActionRun) -> Account:
     """Return what became of an artifact, after the log was told."""
-    outcomes = [outcome for outcome in (tended.applied, tended.outcome) if outcome is not None]
+    outcomes = [outcome for outcome in (progress.applied, progress.outcome) if outcome is not None]
     for outcome in outcomes:
         print_table(plan_table(outcome.plan, outcome.done, outcome.start))
-    remarks = tuple(_remarks(goal, tended, outcomes))
+    remarks = tuple(_remarks(goal, progress, outcomes))
     for remark in remarks:
-        step.tell("warning", f"{goal.name}: {remark}")
-    approval = tended.granted.approval if tended.granted and tended.applied else None
+        run.tell("warning", f"{goal.name}: {remark}")
+    approval = progress.granted.approval if progress.granted and progress.applied else None
     published = tuple(step for it in outcomes for step in it.plan.steps[it.start : it.done])
     account = Account(
         goal.name,
@@ -269,16 +269,16 @@ def _account(goal: Target, tended: Tended, step: Step) -> Account:
         left=outcomes[-1].left if outcomes else None,
         approved_by=approval.by if approval else "",
         approved_how=approval.how if approval else "",
-        approval_url=tended.asked.url if tended.asked else "",
+        approval_url=progress.asked.url if progress.asked else "",
         signed=_signed(goal, outcomes, published=bool(published)),
         healed=any(outcome.healed for outcome in outcomes),
         remarks=remarks,
-        trouble=trouble_of(tended.failed) if tended.failed else None,
+        trouble=trouble_of(progress.failed) if progress.failed else None,
     )
     if account.approval_url and account.pending:
-        step.tell("notice", f"{goal.name}: {account.pending.new_version} waits for approval at {account.approval_url}")
+        run.tell("notice", f"{goal.name}: {account.pending.new_version} waits for approval at {account.approval_url}")
     elif not (published or account.pending):
-        step.say(f"{goal.name}: nothing to do")
+        run.say(f"{goal.name}: nothing to do")
     return account
 
 
@@ -289,17 +289,17 @@ def _signed(goal: Target, outcomes: list[Outcome], *, published: bool) -> bool:
     return any(outcome.healed or outcome.trust in {"verified", "adopted"} for outcome in outcomes)
 
 
-def _remarks(goal: Target, tended: Tended, outcomes: list[Outcome]) -> Iterator[str]:
+def _remarks(goal: Target, progress: Progress, outcomes: list[Outcome]) -> Iterator[str]:
     """Yield what a person must not miss besides the steps."""
-    if tended.refused:
-        yield f"the approval of {tended.refused.request.version} does not count: {tended.refused.reason}"
-    if tended.asked and tended.asked.remark:
-        yield tended.asked.remark
+    if progress.refused:
+        yield f"the approval of {progress.refused.request.version} does not count: {progress.refused.reason}"
+    if progress.asked and progress.asked.remark:
+        yield progress.asked.remark
     if goal.intent.adopt and any(outcome.trust == "verified" for outcome in outcomes):
         yield "there is nothing to adopt: leave adopt out, or a channel that is moved back to that digest is believed"
     if any(outcome.trust == "not checked" for outcome in outcomes):
         yield f"nothing was verified: {goal.ports.why_nobody}"
     if outcomes:
         yield from idle_acknowledgements(goal.intent.policy.acknowledge, outcomes[-1].plan.steps, goal.intent.now)
-    if tended.changed and goal.intent.unsafe_unsigned:
+    if progress.changed and goal.intent.unsafe_unsigned:
         yield "it was published unsigned: clusters that verify will refuse it"

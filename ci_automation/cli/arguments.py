@@ -15,7 +15,7 @@ from ci_automation.hiding import Hiding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_automation.cli.logins import Logins
+    from ci_automation.action.logins import Logins
     from ci_automation.config.model import Config
     from ci_automation.flux.release import ReleaseSource
     from ci_automation.github.client import GitHub
@@ -31,7 +31,7 @@ class ContradictingOptions(UsageError):
     hint = "See the command's --help."
 
 
-class Given(Hiding, Struct, frozen=True):
+class Arguments(Hiding, Struct, frozen=True):
     """The shared options as they were given on the command line; a command has some of them."""
 
     hides = ("logins", "github_token", "keyless")
@@ -77,7 +77,7 @@ class Given(Hiding, Struct, frozen=True):
         return given
 
 
-def _contradictions(given: Given) -> Iterator[str]:
+def _contradictions(given: Arguments) -> Iterator[str]:
     """Yield what does not go together."""
     if given.signing in {"key", "kms"} and not given.key:
         yield f"--signing {given.signing} needs --key"
@@ -94,7 +94,7 @@ def _contradictions(given: Given) -> Iterator[str]:
         yield "--public-key and an identity exclude each other"
 
 
-def configuration(given: Given) -> Config | None:
+def configuration(given: Arguments) -> Config | None:
     """Return the configuration that is named, or the one at its usual place, if there is one.
 
     Raises:
@@ -108,7 +108,7 @@ def configuration(given: Given) -> Config | None:
     return load(path)
 
 
-def release_source(given: Given, config: Config | None) -> ReleaseSource:
+def release_source(given: Arguments, config: Config | None) -> ReleaseSource:
     """Return where releases come from: --releases, the configuration's source, or Flux's own repository on GitHub."""
     from ci_automation.flux.sources.directory import DirectorySource
 
@@ -126,7 +126,7 @@ def release_source(given: Given, config: Config | None) -> ReleaseSource:
     return GitHubSource(github(api, given), f"{place.owner}/{place.repository}")
 
 
-def github(api: str, given: Given) -> GitHub:
+def github(api: str, given: Arguments) -> GitHub:
     """Return a client for the GitHub at `api`, with the token that is meant for it, if there is one."""
     from ci_automation.github.client import GitHub
 
@@ -149,7 +149,7 @@ def _say_aloud(text: str) -> None:
     click.echo(plain_text(text), err=True)
 
 
-def _github_token(api: str, given: Given) -> str | None:
+def _github_token(api: str, given: Arguments) -> str | None:
     """Return the token for `api`, if the one that is there is meant for it: one of an enterprise server stays there."""
     if os.environ.get("GITHUB_API_URL", GITHUB_API).rstrip("/") != api.rstrip("/"):
         return None

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ci_automation.actions.commands import annotation, group, hide
-from ci_automation.actions.files import append, output_text, room_for_summary
-from ci_automation.actions.inputs import INPUTS, OUTPUTS
+from ci_automation.action.files import append, output_text, room_for_summary
+from ci_automation.action.inputs import INPUTS, OUTPUTS
+from ci_automation.action.logins import logins
+from ci_automation.action.workflow_commands import annotation, group, hide
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.cli.given import Given, configuration
-from ci_automation.cli.logins import logins
+from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.promotions import all_waves
-from ci_automation.cli.target import NothingNamed, targets
+from ci_automation.cli.wiring import NothingNamed, targets
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import Error, UsageError
 from ci_automation.report.account import Account, Trouble, outputs
@@ -27,11 +27,11 @@ from ci_automation.report.text import plain_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ci_automation.actions.commands import Level, Log
-    from ci_automation.actions.job import Job
-    from ci_automation.actions.values import Inputs
-    from ci_automation.cli.prepared import Target
+    from ci_automation.action.job import Job
+    from ci_automation.action.values import Inputs
+    from ci_automation.action.workflow_commands import Level, Log
     from ci_automation.cli.promotions import Planned
+    from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.report.adoption import Adoption
 
@@ -39,7 +39,7 @@ PLANS = "flux-manifests-plans"
 _OPTION = re.compile(r"--([a-z](?:[a-z-]*[a-z])?)")
 _NAMES = frozenset(each.name for each in INPUTS)
 _SECRET_VARIABLES = ("COSIGN_PASSWORD", "VAULT_TOKEN")
-_MAX_VALUE = 100 << 10  # a later step may put it into a variable, and Linux takes 128 KiB of one (`execve`)
+_MAX_VALUE = 100 << 10  # a later run may put it into a variable, and Linux takes 128 KiB of one (`execve`)
 
 
 class NotOurArtifact(UsageError):
@@ -51,7 +51,7 @@ class NotOurArtifact(UsageError):
         super().__init__(f"the event that started this run is about {named}, which is none of the artifacts here")
 
 
-class Step(Struct):
+class ActionRun(Struct):
     """One run of the action, and what is known of it so far."""
 
     job: Job
@@ -128,7 +128,7 @@ class Step(Struct):
             file = f"{slug}.json" if len(self.accounts) == 1 else f"{number}-{slug}.json"
             try:
                 folder.mkdir(exist_ok=True)
-                (folder / ".gitignore").write_text("*\n")  # no later step commits it by accident
+                (folder / ".gitignore").write_text("*\n")  # no later run commits it by accident
                 write_file(folder / file, account.plan.to_text().encode())
             except (OSError, Error) as error:
                 self.tell("warning", f"the plan of {account.name} cannot be written: {error}")
@@ -147,7 +147,7 @@ def trouble(message: str, code: str, hint: str, exit_code: int) -> Trouble:
     return Trouble(message, code, hint, exit_code)
 
 
-def goals(inputs: Inputs, step: Step, *, signs: bool = True) -> tuple[Target, ...]:
+def goals(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[Target, ...]:
     """Return the artifacts that the run is about: the one that is named, the one that an event asks for, or all.
 
     A run that does not sign needs no key.
@@ -158,17 +158,17 @@ def goals(inputs: Inputs, step: Step, *, signs: bool = True) -> tuple[Target, ..
     given = given_by(inputs)
     config = configuration(given)
     for secret in _secrets_of_the_job(inputs, config):
-        step.hide(secret)
+        run.hide(secret)
     if inputs.command == "approve":
         _require_ours(Reference.parse_channel(inputs.artifact) if ":" in inputs.artifact else None, config)
-    artifact = _asked_for(inputs.artifact, config, step.job) or inputs.artifact or None
-    given = replace(given, logins=logins(inputs, step.job, _channels(artifact, config), step.hide))
+    artifact = _asked_for(inputs.artifact, config, run.job) or inputs.artifact or None
+    given = replace(given, logins=logins(inputs, run.job, _channels(artifact, config), run.hide))
     found = targets(artifact, given, signs=signs)
-    _require_own_subjects(inputs, given, step.job)
-    return tuple(goal.speaking(step.say, _adopts(inputs, step)) for goal in found)
+    _require_own_subjects(inputs, given, run.job)
+    return tuple(goal.speaking(run.say, _adopts(inputs, run)) for goal in found)
 
 
-def promotions(inputs: Inputs, step: Step) -> tuple[Planned, ...]:
+def promotions(inputs: Inputs, run: ActionRun) -> tuple[Planned, ...]:
     """Return the promotions of the configuration, or the one to the artifact that is named, in the order of the waves.
 
     Raises:
@@ -179,11 +179,11 @@ def promotions(inputs: Inputs, step: Step) -> tuple[Planned, ...]:
     if config is None:
         raise NothingNamed
     for secret in _secrets_of_the_job(inputs, config):
-        step.hide(secret)
-    given = replace(given, logins=logins(inputs, step.job, _ends(config), step.hide))
+        run.hide(secret)
+    given = replace(given, logins=logins(inputs, run.job, _ends(config), run.hide))
     waves = all_waves(given, config.find(inputs.artifact).name if inputs.artifact else None)
-    _require_own_subjects(inputs, given, step.job)
-    return tuple(planned.saying(step.say) for wave in waves for planned in wave)
+    _require_own_subjects(inputs, given, run.job)
+    return tuple(planned.saying(run.say) for wave in waves for planned in wave)
 
 
 def _ends(config: Config) -> tuple[Reference, ...]:
@@ -205,11 +205,11 @@ def _secrets_of_the_job(inputs: Inputs, config: Config | None) -> Iterator[str]:
     yield from filter(None, map(os.environ.get, dict.fromkeys(names)))
 
 
-def given_by(inputs: Inputs) -> Given:
+def given_by(inputs: Inputs) -> Arguments:
     """Return the options that the inputs are."""
     names = ("attestations", "accept_identity_change", "public_key", "identity", "identity_regexp", "verbose")
     texts = ("config", "signing", "key", "signature_format", "issuer", "trust_config", "components_file", "releases")
-    return Given.of(
+    return Arguments.of(
         {name: getattr(inputs, name) for name in names}
         | {name: getattr(inputs, name) or None for name in texts}
         | ({"config": None} if inputs.config == str(DEFAULT_PATH) else {})  # said or not: it is read if it is there
@@ -265,23 +265,23 @@ def _artifacts(config: Config | None) -> tuple[ArtifactConfig, ...]:
     return config.artifacts if config else ()
 
 
-def _require_own_subjects(inputs: Inputs, given: Given, job: Job) -> None:
+def _require_own_subjects(inputs: Inputs, given: Arguments, job: Job) -> None:
     """Check under which name this run signs keyless, before anything is done."""
     if inputs.accept_shared_subject:
         return
-    from ci_automation.actions.subject import require_own_subject
+    from ci_automation.action.subject import require_own_subject
 
     for signer in given.keyless.values():
         require_own_subject(signer.who.subject, job)
 
 
-def _adopts(inputs: Inputs, step: Step) -> Callable[[Adoption], bool]:
+def _adopts(inputs: Inputs, run: ActionRun) -> Callable[[Adoption], bool]:
     """Return who answers whether to adopt: the input did, for one digest."""
 
     def ask(adoption: Adoption) -> bool:
         from ci_automation.report.adoption import adoption_text
 
-        step.say(adoption_text(adoption))
+        run.say(adoption_text(adoption))
         return adoption.digest == Digest.parse(inputs.adopt)
 
     return ask

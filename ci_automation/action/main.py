@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ci_automation.actions.commands import annotation, logging_to
-from ci_automation.actions.inputs import INPUTS, Kind
-from ci_automation.actions.job import Job
+from ci_automation.action.inputs import INPUTS, Kind
+from ci_automation.action.job import Job
+from ci_automation.action.workflow_commands import annotation, logging_to
 from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.cli.step import Step
+    from ci_automation.action.run import ActionRun
     from ci_automation.report.account import Trouble
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-_MOST_ANNOTATIONS = 10  # GitHub shows no more of one step
+_MOST_ANNOTATIONS = 10  # GitHub shows no more of one run
 _METAVARS = {Kind.TEXT: "TEXT", Kind.LIST: "LINES", Kind.SECRET: "SECRET", Kind.SWITCH: "true|false", Kind.NUMBER: "N"}
 
 
@@ -49,57 +49,57 @@ def command(**given: str | None) -> int:
     \b
     flux-manifests action --command update --artifact oci://ghcr.io/acme/flux-manifests:production
     """
-    from ci_automation.cli.step import Step
+    from ci_automation.action.run import ActionRun
 
     job = Job.of(os.environ)
     if not job.runner:  # a job names it in its inputs; at a terminal it is what all commands read
         given["releases"] = given["releases"] or os.environ.get("FLUX_RELEASES")
     with logging_to(sys.stdout, runner=job.runner) as log:
-        step = Step(job, log)
-        code = _guarded(step, partial(_run, given, step), verbose=given["verbose"] in {"true", "True", "TRUE"})
-        return max(code, _guarded(step, partial(_hand_over, step), verbose=False))
+        run = ActionRun(job, log)
+        code = _guarded(run, partial(_run, given, run), verbose=given["verbose"] in {"true", "True", "TRUE"})
+        return max(code, _guarded(run, partial(_hand_over, run), verbose=False))
 
 
-def _run(given: dict[str, str | None], step: Step) -> int:
+def _run(given: dict[str, str | None], run: ActionRun) -> int:
     """Do what the inputs say."""
-    from ci_automation.actions.values import Inputs
-    from ci_automation.cli.errands import ERRANDS
+    from ci_automation.action.commands import ACTION_COMMANDS
+    from ci_automation.action.values import Inputs
 
     inputs = Inputs.parse(given)
     for secret in inputs.secrets:
-        step.hide(secret)
-    return ERRANDS[inputs.command](inputs, step)
+        run.hide(secret)
+    return ACTION_COMMANDS[inputs.command](inputs, run)
 
 
-def _hand_over(step: Step) -> int:
-    step.hand_over()
+def _hand_over(run: ActionRun) -> int:
+    run.hand_over()
     return 0
 
 
-def _guarded(step: Step, work: Callable[[], int], *, verbose: bool) -> int:
+def _guarded(run: ActionRun, work: Callable[[], int], *, verbose: bool) -> int:
     """Return the code of `work`; whatever it ends with is told, and nothing of that is a command."""
+    from ci_automation.action.run import trouble
     from ci_automation.cli import failure_of
-    from ci_automation.cli.step import trouble
 
     try:
         return work()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # the last line of defence
         failure = failure_of(error, verbose=verbose)
-        step.ended_by = trouble(failure.message, failure.code, failure.hint, failure.exit_code)
-        _tell(step, error, step.ended_by)
+        run.ended_by = trouble(failure.message, failure.code, failure.hint, failure.exit_code)
+        _tell(run, error, run.ended_by)
         return failure.exit_code
 
 
-def _tell(step: Step, error: BaseException, why: Trouble) -> None:
+def _tell(run: ActionRun, error: BaseException, why: Trouble) -> None:
     """Tell what ended the run: what is wrong in a file beside its line, all else on the page of the run."""
     from ci_automation.config.document import InvalidConfig
 
     if not isinstance(error, InvalidConfig):
-        step.fail(why)
+        run.fail(why)
         return
     for problem in error.problems[:_MOST_ANNOTATIONS]:
         what = f"{problem.key}: {problem.what}" if problem.key else problem.what
         title = "flux-manifests: configuration"
         file, line, column = problem.file, problem.line, problem.column
-        step.log.command(annotation("error", plain_text(what), title=title, file=file, line=line, col=column))
-    step.say(f"error: {why.message}\n  hint: {why.hint}")
+        run.log.command(annotation("error", plain_text(what), title=title, file=file, line=line, col=column))
+    run.say(f"error: {why.message}\n  hint: {why.hint}")

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.desk import Asked, AskedState, Desk
 from ci_automation.approval.dispatch import (
     Delivery,
     Dispatch,
+    DispatchApprovals,
     EventType,
-    RepositoryDispatchDesk,
     Sender,
     Told,
     announce,
 )
+from ci_automation.approval.port import Approvals, Asked, AskedState
 from ci_automation.approval.request import Request
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.github.errors import InvalidToken
 from ci_automation.github.runs import Runs
-from tests.contract.desks import NOW, client, die_everywhere, question
+from tests.contract.approval_doubles import NOW, client, die_everywhere, question
 from tests.fakes.forge.faults import LOST, nth
 from tests.fakes.forge.forge import Forge
 
@@ -69,7 +69,7 @@ def ask(forge: Forge, permissions: dict[str, str] | None = None, slept: list[flo
     """Ask, as a check of its own."""
     waits = slept if slept is not None else []
     to = receiver(forge, permissions=permissions)
-    return RepositoryDispatchDesk(to, SERVER, SENDER, lambda: NOW, waits.append).ask(question())
+    return DispatchApprovals(to, SERVER, SENDER, lambda: NOW, waits.append).ask(question())
 
 
 def sent(forge: Forge) -> list[tuple[str, str, str]]:
@@ -133,7 +133,7 @@ class TestAsking:
             assert "`client_payload.key`" in asked.remark
 
     def test_a_receiver_that_is_not_there_is_an_error(self, forge: Forge) -> None:
-        desk = RepositoryDispatchDesk(receiver(forge, "acme/nothing"), SERVER, SENDER, lambda: NOW, lambda _: None)
+        desk = DispatchApprovals(receiver(forge, "acme/nothing"), SERVER, SENDER, lambda: NOW, lambda _: None)
         with pytest.raises(ReleaseSourceError):
             desk.ask(question())
 
@@ -152,7 +152,7 @@ class TestAsking:
         assert ask(forge).state is AskedState.OPENED
 
     def test_nothing_that_comes_back_approves_and_nothing_is_called_back(self, forge: Forge) -> None:
-        desk: Desk = RepositoryDispatchDesk(receiver(forge), SERVER, SENDER, lambda: NOW, lambda _: None)
+        desk: Approvals = DispatchApprovals(receiver(forge), SERVER, SENDER, lambda: NOW, lambda _: None)
         assert desk.granted(REQUEST.base) is None
         desk.withdraw("it is paused")
         assert not forge.requests

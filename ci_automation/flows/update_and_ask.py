@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.approval.desk import Granted, NotCounted, Question
+from ci_automation.approval.port import Granted, NotCounted, Question
 from ci_automation.errors import Conflict, Error, PolicyRefused
 from ci_automation.flows.approved import apply_granted
 from ci_automation.flows.update import update
@@ -15,7 +15,7 @@ from ci_automation.policy.decision import Decision
 from ci_automation.report.notes import notes
 
 if TYPE_CHECKING:
-    from ci_automation.approval.desk import Asked, Desk
+    from ci_automation.approval.port import Approvals, Asked
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.update import Outcome
@@ -31,7 +31,7 @@ class ApprovalNotCounted(PolicyRefused):
         super().__init__(f"the approval of {request.version} for {request.artifact} does not count: {found.reason}")
 
 
-class Tended(Struct, frozen=True):
+class Progress(Struct, frozen=True):
     """What became of one artifact: of what was approved, of what happens by itself, and of what was asked."""
 
     outcome: Outcome | None = None
@@ -47,68 +47,70 @@ class Tended(Struct, frozen=True):
         return any(did is not None and did.done > did.start for did in (self.applied, self.outcome))
 
 
-def tend(channel: Reference, ports: Ports, intent: Intent, desk: Desk | None, *, thorough: bool = False) -> Tended:
+def update_and_ask(
+    channel: Reference, ports: Ports, intent: Intent, approvals: Approvals | None, *, thorough: bool = False
+) -> Progress:
     """Bring `channel` as far as policy and approvals allow, and ask for the next step that waits for a person.
 
     An approval that does not count, or not any more, keeps nothing from being done: it is told in `refused`. What goes
     wrong after something is known, or was done, is in `failed`. Where nothing waits, what was asked before is withdrawn
     if something was published, or if the run is `thorough`.
     """
-    tended = _take_up(channel, ports, intent, desk) if desk is not None else Tended()
+    progress = _apply_what_counts(channel, ports, intent, approvals) if approvals is not None else Progress()
     try:
-        tended = replace(tended, outcome=update(channel, ports, intent))
-        return _asked(channel, ports, tended, desk, thorough=thorough) if desk is not None else tended
+        progress = replace(progress, outcome=update(channel, ports, intent))
+        return _asked(channel, ports, progress, approvals, thorough=thorough) if approvals is not None else progress
     except Error as error:
-        if tended == Tended():
+        if progress == Progress():
             raise
-        return replace(tended, failed=error)
+        return replace(progress, failed=error)
 
 
-def _asked(channel: Reference, ports: Ports, tended: Tended, desk: Desk, *, thorough: bool) -> Tended:
+def _asked(channel: Reference, ports: Ports, progress: Progress, approvals: Approvals, *, thorough: bool) -> Progress:
     """Ask for the next step that waits, or take back what was asked."""
-    outcome = tended.outcome
+    outcome = progress.outcome
     assert outcome is not None  # noqa: S101  # for the type checker: it was just done
     waiting = next((step for step in outcome.waiting if step.decision is Decision.APPROVAL), None)
     if waiting is not None:
         ports.say(f"asking for the approval of {waiting.new_version}")
         said = notes(outcome.releases, waiting.old_version, waiting.new_version)
-        return replace(tended, asked=desk.ask(Question(outcome.plan, waiting, said)))
-    if tended.changed or thorough:
-        desk.withdraw(f"{channel} is at {outcome.digest} now, and nothing waits for an approval")
-    return tended
+        return replace(progress, asked=approvals.ask(Question(outcome.plan, waiting, said)))
+    if progress.changed or thorough:
+        approvals.withdraw(f"{channel} is at {outcome.digest} now, and nothing waits for an approval")
+    return progress
 
 
-def take_up(channel: Reference, ports: Ports, intent: Intent, desk: Desk) -> Tended:
+def apply_approved(channel: Reference, ports: Ports, intent: Intent, approvals: Approvals) -> Progress:
     """Publish what was approved, if anything was, and nothing else.
 
     Raises:
         ApprovalNotCounted: what was found is no approval.
         PolicyRefused, Conflict: see `apply_granted`.
     """
-    match _granted(channel, ports, desk):
+    match _granted(channel, ports, approvals):
         case NotCounted() as found:
             raise ApprovalNotCounted(found)
         case Granted() as granted:
-            return Tended(granted=granted, applied=apply_granted(granted, ports, intent))
+            return Progress(granted=granted, applied=apply_granted(granted, ports, intent))
         case _:
-            return Tended()
+            return Progress()
 
 
-def _take_up(channel: Reference, ports: Ports, intent: Intent, desk: Desk) -> Tended:
+def _apply_what_counts(channel: Reference, ports: Ports, intent: Intent, approvals: Approvals) -> Progress:
     """Publish what was approved; what does not count, or cannot be done any more, is a value here."""
-    match _granted(channel, ports, desk):
+    match _granted(channel, ports, approvals):
         case NotCounted() as found:
-            return Tended(refused=found)
+            return Progress(refused=found)
         case Granted() as granted:
             try:
-                return Tended(granted=granted, applied=apply_granted(granted, ports, intent))
+                return Progress(granted=granted, applied=apply_granted(granted, ports, intent))
             except (PolicyRefused, Conflict) as error:
-                return Tended(refused=NotCounted(granted.request, str(error)))
+                return Progress(refused=NotCounted(granted.request, str(error)))
         case _:
-            return Tended()
+            return Progress()
 
 
-def _granted(channel: Reference, ports: Ports, desk: Desk) -> Granted | NotCounted | None:
+def _granted(channel: Reference, ports: Ports, approvals: Approvals) -> Granted | NotCounted | None:
     ports.say("looking for an approval")
     base = ports.registry.resolve(channel)
-    return None if base is None else desk.granted(base)
+    return None if base is None else approvals.granted(base)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ci_automation.actions.job import Job
-from ci_automation.actions.subject import SharedSubject, require_own_subject
+from ci_automation.action.job import Job
+from ci_automation.action.subject import SharedSubject, require_own_subject
 
 CALLER = "acme/fleet/.github/workflows/flux.yaml@refs/heads/main"
 CALLED = "https://github.com/acme/ci-automation/.github/workflows/update.yaml@refs/tags/v1"

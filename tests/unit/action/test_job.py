@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.actions.job import Job, UnreadableEvent
+from ci_automation.action.job import Job, UnreadableEvent
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ci_automation.errors import SigningError
 
 if TYPE_CHECKING:
-    from ci_automation.actions.job import Job
+    from ci_automation.action.job import Job
 
 _WORKFLOWS = "/.github/workflows/"
 

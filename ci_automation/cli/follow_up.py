@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from ci_automation.cli.trust import signing_mode
 
 if TYPE_CHECKING:
-    from ci_automation.cli.given import Given
-    from ci_automation.cli.prepared import Target
+    from ci_automation.cli.arguments import Arguments
+    from ci_automation.cli.target import Target
 
 
-def repeated(given: Given, *, begun: bool = False) -> tuple[str, ...]:
+def repeated(given: Arguments, *, begun: bool = False) -> tuple[str, ...]:
     """Return the options that each command has to repeat; `begun` says that something was published in this run."""
     values = _valued(given, "config", "registry_config", "releases", "overlay", "components_file")
     # What was published in this run is signed and unedited: there is nothing left to adopt or to accept.
@@ -28,21 +28,21 @@ def repeated(given: Given, *, begun: bool = False) -> tuple[str, ...]:
     return (*values, *known, *pins, *allowed)
 
 
-def flags(given: Given) -> tuple[str, ...]:
+def flags(given: Arguments) -> tuple[str, ...]:
     """Return the flags of `flux install` that the plan has to repeat."""
     return tuple(
         f"--{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in given.flags.items()
     )
 
 
-def trusted(given: Given) -> tuple[str, ...]:
+def trusted(given: Arguments) -> tuple[str, ...]:
     """Return whom both commands of an approval have to trust."""
     several = ("public_key", "identity", "identity_regexp")
     values = [item for name in several for value in getattr(given, name) for item in (_option(name), value)]
     return (*values, *_valued(given, "issuer", "trust_config"))
 
 
-def planned(target: Target, given: Given) -> tuple[str, ...]:
+def planned(target: Target, given: Arguments) -> tuple[str, ...]:
     """Return whom the plan for an approval has to trust: who signs it, where nobody else is known."""
     told = trusted(given)
     if given.key and not given.public_key and not given.issuer:
@@ -56,7 +56,7 @@ def planned(target: Target, given: Given) -> tuple[str, ...]:
 _GUESSED = ("--signing", "key", "--key", "cosign.key")
 
 
-def signed(target: Target, given: Given) -> tuple[str, ...]:
+def signed(target: Target, given: Arguments) -> tuple[str, ...]:
     """Return how the approved step will be signed: as now, or else as most do."""
     if given.signing == "unsafe-unsigned":
         return ("--signing", "unsafe-unsigned", *trusted(given))
@@ -70,12 +70,12 @@ def signed(target: Target, given: Given) -> tuple[str, ...]:
     return (*key, *form, *attested, *trusted(given))
 
 
-def lifting(target: Target, given: Given) -> tuple[str, ...]:
+def lifting(target: Target, given: Arguments) -> tuple[str, ...]:
     """Return what the command has to repeat that lifts the hold of this rollback: it signs as this one."""
     return (*signed(target, given), *_valued(given, "config", "registry_config"))
 
 
-def _valued(given: Given, *names: str) -> tuple[str, ...]:
+def _valued(given: Arguments, *names: str) -> tuple[str, ...]:
     """Return the options of these names that have a value, each with it."""
     return tuple(item for name in names if (value := getattr(given, name)) for item in (_option(name), value))
 

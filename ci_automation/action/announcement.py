@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from ci_automation.action.github import now
 from ci_automation.approval.request import Request
-from ci_automation.cli.desk import now
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from ci_automation.cli.desk import Hub
-    from ci_automation.cli.prepared import Target
-    from ci_automation.cli.step import Step
+    from ci_automation.action.github import Hub
+    from ci_automation.action.run import ActionRun
+    from ci_automation.cli.target import Target
     from ci_automation.github.runs import Runs
     from ci_automation.report.account import Account
 
 
-def announced(account: Account, hub: Hub, goal: Target, step: Step) -> Account:
+def announced(account: Account, hub: Hub, goal: Target, run: ActionRun) -> Account:
     """Tell the configured repositories of what was published; one that cannot be told fails nothing."""
     repositories = goal.configured.announce if goal.configured else ()
-    if not repositories or (told := _publication(account, goal, step)) is None:
+    if not repositories or (told := _publication(account, goal, run)) is None:
         return account
     from ci_automation.approval.dispatch import Dispatch, Told, announce
     from ci_automation.github.runs import Runs
@@ -35,14 +35,14 @@ def announced(account: Account, hub: Hub, goal: Target, step: Step) -> Account:
     remarks = []
     for delivery in announce(dispatch, repositories, receiver, hub.job.server, now()):
         text = f"{delivery.repository} {words[delivery.told]}. {delivery.remark}".strip()
-        step.tell("warning" if delivery.told is Told.FAILED else "notice", f"{goal.name}: {text}")
+        run.tell("warning" if delivery.told is Told.FAILED else "notice", f"{goal.name}: {text}")
         remarks.append(text)
     return replace(account, remarks=(*account.remarks, *remarks))
 
 
-def _publication(account: Account, goal: Target, step: Step) -> tuple[Request, datetime] | None:
+def _publication(account: Account, goal: Target, run: ActionRun) -> tuple[Request, datetime] | None:
     """Return what this run published last and when, by its record: a re-run tells what it had no time to tell."""
-    if not (account.published or step.job.attempt > 1):
+    if not (account.published or run.job.attempt > 1):
         return None
     digest = account.after.digest if account.after else goal.ports.registry.resolve(goal.channel)
     if digest is None:
@@ -51,7 +51,7 @@ def _publication(account: Account, goal: Target, step: Step) -> tuple[Request, d
         last = account.published[-1] if account.published else None
         return (Request(goal.channel, last.new_version, last.base, last.target), now()) if last else None
     for record in reversed(ledger.records(digest)):
-        if account.published or record.run == step.job.url:
+        if account.published or record.run == run.job.url:
             base = record.previous or record.digest
             return Request(goal.channel, record.version, base, record.digest), record.at
     return None

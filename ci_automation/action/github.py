@@ -1,4 +1,4 @@
-"""This GitHub as a job sees it, and the desk at which the approvals of one artifact are asked for."""
+"""This GitHub as a job sees it, and the way in which approvals of one artifact are asked for."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.cli.given import certificates
+from ci_automation.cli.arguments import certificates
 from ci_automation.config.model import ApprovalConfig, ApprovalVia
-from ci_automation.errors import Error, UsageError
+from ci_automation.errors import UsageError
 from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from ci_automation.actions.job import Job
-    from ci_automation.actions.values import Inputs
-    from ci_automation.approval.desk import Asked, Desk, Granted, NotCounted, Question
+    from ci_automation.action.job import Job
+    from ci_automation.action.values import Inputs
     from ci_automation.approval.dispatch import Sender
-    from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
-    from ci_automation.cli.prepared import Target
+    from ci_automation.approval.port import Approvals
+    from ci_automation.cli.target import Target
     from ci_automation.github.app import AppTokens
     from ci_automation.github.client import GitHub
     from ci_automation.github.waiting import Spent
@@ -146,46 +143,13 @@ class Hub(Hiding, Struct):
         raise UnexpectedGitHubAnswer(f"GitHub does not say what the default branch of {self.repository} is")
 
 
-class Checkout(Struct, frozen=True):
-    """A desk that GitHub is asked about only where the checked out lock file lets the channel be moved.
-
-    What is merged after the checkout is found by the next run, or by the one that the merge starts.
-    """
-
-    desk: Desk
-    workspace: Path
-    channel: Reference
-
-    def granted(self, base: Digest) -> Granted | NotCounted | None:
-        """Return the yes that somebody gave to a step from `base`; what the file says is never believed."""
-        from ci_automation.approval.lock import LOCK_FILE, Lock
-
-        if (self.workspace / ".git/info/sparse-checkout").exists() or not (self.workspace / ".git").exists():
-            return self.desk.granted(base)
-        try:
-            entry = Lock.parse((self.workspace / LOCK_FILE).read_text(encoding="utf-8")).find(self.channel)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, Error):
-            return self.desk.granted(base)  # which says what is wrong with it
-        return self.desk.granted(base) if entry and entry.request.base == base else None
-
-    def ask(self, question: Question) -> Asked:
-        """Ask."""
-        return self.desk.ask(question)
-
-    def withdraw(self, reason: str) -> None:
-        """Close what is still asked."""
-        self.desk.withdraw(reason)
-
-
 def settings_of(goal: Target) -> ApprovalConfig:
     """Return what is configured about the approvals of an artifact."""
     return goal.configured.approval if goal.configured else ApprovalConfig()
 
 
-def desk(goal: Target, hub: Hub) -> Desk | None:
-    """Return the desk of an artifact: as the configuration says, else the input, or none.
+def approvals_of(goal: Target, hub: Hub) -> Approvals | None:
+    """Return the way to ask for approvals of an artifact: as the configuration says, else the input, or none.
 
     Raises:
         UsageError: it is not known of which repository, as whom, or where.
@@ -198,7 +162,8 @@ def desk(goal: Target, hub: Hub) -> Desk | None:
         case ApprovalVia.NONE:
             return None
         case ApprovalVia.PULL_REQUEST:
-            from ci_automation.approval.pull_request import PullRequestDesk
+            from ci_automation.approval.checkout import CheckoutFirst
+            from ci_automation.approval.pull_request import PullRequestApprovals
             from ci_automation.github.commits import Commits
             from ci_automation.github.pulls import Pulls
             from ci_automation.github.repository import Repository
@@ -206,18 +171,18 @@ def desk(goal: Target, hub: Hub) -> Desk | None:
             rights = {"contents": "write", "pull_requests": "write"} | ({"members": "read"} if settings.team else {})
             client, name = hub.client(**rights), hub.repository
             places = Repository(client, name), Commits(client, name), Pulls(client, name)
-            asking = PullRequestDesk(*places, goal.name, goal.channel, settings)
+            asking = PullRequestApprovals(*places, goal.name, goal.channel, settings)
             place = hub.job.workspace if hub.inputs.command == "update" else None
-            return Checkout(asking, place, goal.channel) if place else asking
+            return CheckoutFirst(asking, place, goal.channel) if place else asking
         case ApprovalVia.WORKFLOW_DISPATCH:
-            from ci_automation.approval.workflow_run import WorkflowDesk
+            from ci_automation.approval.workflow_run import WorkflowApprovals
 
             runs = Runs(hub.client(actions="write"), hub.repository)
-            return WorkflowDesk(runs, hub.job.server, hub.default_branch(), goal.channel, settings, now)
+            return WorkflowApprovals(runs, hub.job.server, hub.default_branch(), goal.channel, settings, now)
         case ApprovalVia.REPOSITORY_DISPATCH:
-            from ci_automation.approval.dispatch import RepositoryDispatchDesk
+            from ci_automation.approval.dispatch import DispatchApprovals
 
             if settings.repository is None:
                 raise NoReceiver
             receiver = Runs(hub.client(settings.repository, contents="write", actions="read"), settings.repository)
-            return RepositoryDispatchDesk(receiver, hub.job.server, hub.sender, now)
+            return DispatchApprovals(receiver, hub.job.server, hub.sender, now)

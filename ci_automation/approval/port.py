@@ -1,4 +1,4 @@
-"""The desk where approvals are asked for and found: what flows know of pull requests, runs and dispatches."""
+"""The port by which flows ask for approvals and find them: all that they know of pull requests, runs and dispatches."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class NotCounted(Struct, frozen=True):
     reason: str
 
 
-class Desk(Protocol):
+class Approvals(Protocol):
     """A way to ask people about one artifact. Every method may raise a `ReleaseSourceError` of GitHub's."""
 
     def granted(self, base: Digest) -> Granted | NotCounted | None:

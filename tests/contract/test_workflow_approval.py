@@ -10,15 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.approved_run import JobFacts, approved_run
-from ci_automation.approval.desk import Asked, AskedState, Desk, Granted, NotCounted, Question
+from ci_automation.approval.port import Approvals, Asked, AskedState, Granted, NotCounted, Question
 from ci_automation.approval.request import Request
-from ci_automation.approval.workflow_run import UnprotectedEnvironment, WorkflowDesk, inputs, run_title
+from ci_automation.approval.workflow_run import UnprotectedEnvironment, WorkflowApprovals, inputs, run_title
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.github.repository import Repository
 from ci_automation.github.runs import Runs
-from tests.contract.desks import CHANNEL, NOW, client, die_everywhere, question
+from tests.contract.approval_doubles import CHANNEL, NOW, client, die_everywhere, question
 from tests.fakes.forge.faults import LOST, nth
 from tests.fakes.forge.forge import Forge
 
@@ -64,10 +64,10 @@ class Scene:
         """The repository."""
         return self.forge.repositories[FLEET]
 
-    def desk(self, channel: Reference = CHANNEL, settings: ApprovalConfig = SETTINGS) -> Desk:
+    def desk(self, channel: Reference = CHANNEL, settings: ApprovalConfig = SETTINGS) -> Approvals:
         """Return the desk of a check that begins now."""
         runs = Runs(client(self.forge, PERMISSIONS, FLEET), FLEET)
-        return WorkflowDesk(runs, "https://github.com", "main", channel, settings, lambda: NOW, self.slept.append)
+        return WorkflowApprovals(runs, "https://github.com", "main", channel, settings, lambda: NOW, self.slept.append)
 
     def ask(self, asked: Question | None = None) -> Asked:
         """Ask, as a check of its own."""
@@ -290,7 +290,7 @@ class TestWithdrawing:
         scene.desk().withdraw("the artifact is paused")
         assert [request.method for request in scene.forge.requests] == ["GET"]
 
-    def test_nothing_is_granted_at_the_desk(self, scene: Scene) -> None:
+    def test_nothing_is_granted(self, scene: Scene) -> None:
         scene.ask()
         scene.forge.approve(scene.fleet.runs[0].id, "alice")
         assert scene.desk().granted(question().step.base) is None

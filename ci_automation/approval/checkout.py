@@ -1,0 +1,48 @@
+"""Whether GitHub has to be asked for an approval: the checkout of a scheduled run says it without a request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ci_automation.approval.lock import LOCK_FILE, Lock
+from ci_automation.errors import Error
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ci_automation.approval.port import Approvals, Asked, Granted, NotCounted, Question
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+
+
+class CheckoutFirst(Struct, frozen=True):
+    """Approvals that are looked for on GitHub only if the checked out lock file has one for the channel's digest.
+
+    What is merged after the checkout is found by the next run, or by the one that the merge starts.
+    """
+
+    approvals: Approvals
+    workspace: Path
+    channel: Reference
+
+    def granted(self, base: Digest) -> Granted | NotCounted | None:
+        """Return the yes that somebody gave to a step from `base`; what the file says is never believed."""
+        if (self.workspace / ".git/info/sparse-checkout").exists() or not (self.workspace / ".git").exists():
+            return self.approvals.granted(base)
+        try:
+            entry = Lock.parse((self.workspace / LOCK_FILE).read_text(encoding="utf-8")).find(self.channel)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, Error):
+            return self.approvals.granted(base)  # which says what is wrong with it
+        return self.approvals.granted(base) if entry and entry.request.base == base else None
+
+    def ask(self, question: Question) -> Asked:
+        """Ask."""
+        return self.approvals.ask(question)
+
+    def withdraw(self, reason: str) -> None:
+        """Close what is still asked."""
+        self.approvals.withdraw(reason)

@@ -1,0 +1,266 @@
+"""From options, configuration and environment to what a flow is given."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci_automation.action.job import Job
+from ci_automation.artifact.reference import InvalidReference, Reference
+from ci_automation.cli.arguments import configuration, release_source
+from ci_automation.cli.clusters import clusters
+from ci_automation.cli.output import confirmation, progress
+from ci_automation.cli.registries import images, registry
+from ci_automation.cli.target import Prepared, Target
+from ci_automation.cli.trust import readers_trust, signer, signing_mode, trusted
+from ci_automation.cli.upstream import upstream
+from ci_automation.config import DEFAULT_PATH
+from ci_automation.config.model import FIRST_WITH_BUNDLES, SigningMode, UnknownArtifact
+from ci_automation.errors import Error, UsageError
+from ci_automation.flows.files import read_overlay
+from ci_automation.flows.kustomize import find_kustomize
+from ci_automation.flows.ports import Intent, Ports, Run
+from ci_automation.flows.verify import pull
+from ci_automation.flux.options import Options
+from ci_automation.policy.model import Policy, SignatureFormat
+from ci_automation.signing.signer import LateSigner
+from ci_automation.signing.trust import NOBODY_NAMED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ci_automation.artifact.tree import Tree
+    from ci_automation.cli.arguments import Arguments
+    from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.policy.plan import Plan
+    from ci_automation.signing.signer import Signer
+    from ci_automation.signing.trust import Trusted
+
+    Who = Callable[[ArtifactConfig | None, Arguments], tuple[Signer | None, Trusted | None, str]]
+
+
+class NothingNamed(UsageError):
+    """No artifact is named, and no configuration names any."""
+
+    hint = f"Name an artifact, such as oci://ghcr.io/acme/flux-manifests:production, or write {DEFAULT_PATH}."
+
+    def __init__(self) -> None:
+        super().__init__("no artifact is named")
+
+
+class TrustUnclear(UsageError):
+    """A reference is in the repository of several artifacts, whose configuration trusts different people."""
+
+    def __init__(self, reference: Reference, names: list[str]) -> None:
+        super().__init__(f"{reference} may belong to {' or '.join(names)}, which trust different people")
+        self.hint = "Name the artifact, or say who is trusted: --public-key, or --identity with --issuer."
+
+
+def targets(artifact: str | None, given: Arguments, *, signs: bool = True) -> tuple[Target, ...]:
+    """Return the artifact that is named, or else all that the configuration has.
+
+    A run that does not sign needs no key.
+
+    Raises:
+        NothingNamed: neither names one.
+        UsageError: an option or the configuration cannot be used, or whatever keeps every artifact from its work.
+    """
+    config = configuration(given)
+    if artifact is not None:
+        found: tuple[Target, ...] = (target(artifact, given, signs=signs),)
+    elif config is None:
+        raise NothingNamed
+    else:
+        found = tuple(_target(each, config, given, signs=signs) for each in config.artifacts)
+    failed = [each.prepared for each in found if isinstance(each.prepared, Error)]
+    if len(failed) == len(found) and len({str(error) for error in failed}) == 1:
+        raise failed[0]
+    return found
+
+
+def _configured(artifact: str, config: Config | None) -> ArtifactConfig | None:
+    """Return the configuration's artifact of that name or address; an address that it lacks is none.
+
+    Raises:
+        UnknownArtifact: the configuration has none of that name.
+        InvalidReference: it is no address, and there is no configuration.
+    """
+    is_address = artifact.startswith(("oci://", "layout:"))
+    if config is None and not {":", "/"} & set(artifact):
+        reason = f"it does not begin with oci:// or layout:, and no {DEFAULT_PATH} is here that has names of artifacts"
+        raise InvalidReference(artifact, reason)
+    try:
+        return config.find(artifact) if config else None
+    except UnknownArtifact:
+        if is_address:
+            return None
+        raise
+
+
+def target(artifact: str, given: Arguments, *, signs: bool = True) -> Target:
+    """Return the one artifact that is named."""
+    config = configuration(given)
+    what = _configured(artifact, config) or Reference.parse_channel(artifact)
+    return _target(what, config, given, signs=signs)
+
+
+def reading(artifact: str, given: Arguments) -> tuple[Reference, Ports]:
+    """Return any reference, also one by digest or a configured name, with what is configured for its repository.
+
+    The key that signs is left alone: whoever only reads need not have it.
+    """
+    config = configuration(given)
+    named = _configured(artifact, config)
+    reference = named.channel if named else Reference.parse(artifact)
+    return reference, _ports(
+        reference, named or _same_repository(reference, config, given), config, given, partial(_reads, as_job=False)
+    )
+
+
+def _same_repository(reference: Reference, config: Config | None, given: Arguments) -> ArtifactConfig | None:
+    """Return what is configured for the repository of a reference that is no channel of the configuration.
+
+    Raises:
+        TrustUnclear: there are several, which trust different people.
+    """
+    artifacts = config.artifacts if config else ()
+    same = [artifact for artifact in artifacts if artifact.channel.repository == reference.repository]
+    told = given.public_key or given.issuer
+    if not told and any((it.verify, it.trust_config) != (same[0].verify, same[0].trust_config) for it in same):
+        raise TrustUnclear(reference, [artifact.name for artifact in same])
+    return same[0] if same else None
+
+
+def reading_intent(given: Arguments) -> Intent:
+    """Return what somebody wants who only reads: an artifact's components as the given flags say."""
+    return Intent(now=datetime.now(UTC), components_file=given.components_file, flags=given.flags)
+
+
+def _target(what: ArtifactConfig | Reference, config: Config | None, given: Arguments, *, signs: bool = True) -> Target:
+    artifact = None if isinstance(what, Reference) else what
+    channel = what if isinstance(what, Reference) else what.channel
+    try:
+        prepared: Prepared | Error = _prepared(channel, artifact, config, given, signs=signs)
+    except Error as error:
+        prepared = error
+    return Target(artifact.name if artifact else str(channel), channel, prepared, artifact)
+
+
+def _prepared(
+    channel: Reference, artifact: ArtifactConfig | None, config: Config | None, given: Arguments, *, signs: bool
+) -> Prepared:
+    flags = {**(artifact.flags if artifact else {}), **given.flags}
+    Options().with_flags(flags)  # a flag or value that Flux does not know is told before anything is fetched
+    ports = _ports(channel, artifact, config, given, _signs if signs else partial(_reads, as_job=True))
+    intent = Intent(
+        now=datetime.now(UTC),
+        policy=artifact.policy if artifact else Policy(),
+        components_file=given.components_file or (artifact.components_file if artifact else None),
+        flags=flags,
+        overlay=read_overlay(Path(given.overlay)) if given.overlay else None,
+        paused=artifact.paused if artifact else False,
+        allow_removal=given.allow_removal,
+        accept_edits=given.accept_edits,
+        accept_identity_change=given.accept_identity_change,
+        adopt=given.adopt,
+        unsafe_unproven_rendering=given.unsafe_unproven_rendering,
+        unsafe_unsigned=signing_mode(artifact, given) is SigningMode.UNSAFE_UNSIGNED,
+        signature_format=_signature_format(artifact, given),
+        attestations=given.attestations or (artifact is not None and artifact.attestations),
+        clusters=clusters(artifact.clusters if artifact else None, given, lambda text: reading_files(text, given)),
+        pin_images=artifact.pin_images if artifact and given.pin_images is None else given.pin_images,
+        config_digest=config.digest if config else None,
+        run=this_run(os.environ),
+    )
+    return Prepared(ports, intent)
+
+
+def reading_files(text: str, given: Arguments) -> Tree:
+    """Return the files of an artifact that somebody wants looked at, verified where it is known who is trusted."""
+    return pull(*reading(text, given))[0]
+
+
+def _ports(
+    reference: Reference, artifact: ArtifactConfig | None, config: Config | None, given: Arguments, who: Who
+) -> Ports:
+    from concurrent.futures import ThreadPoolExecutor
+
+    # Opening an encrypted key takes a fifth of a second, and so does loading the HTTP stack: they go side by side.
+    with ThreadPoolExecutor(1) as beside:
+        found = beside.submit(who, artifact, given)
+        place = registry(reference, artifact, given)
+        releases, proof = release_source(given, config), upstream(given, config)
+        signing, trusting, why_nobody = found.result()
+    return Ports(
+        registry=place,
+        releases=releases,
+        signer=signing,
+        trusted=trusting,
+        why_nobody=why_nobody,
+        upstream=proof,
+        kustomize=find_kustomize(os.environ),
+        images=images(reference, artifact, given),
+        confirm=confirmation(given),
+        say=progress(verbose=given.verbose, text=given.output == "text"),
+    )
+
+
+def _reads(artifact: ArtifactConfig | None, given: Arguments, *, as_job: bool) -> tuple[None, Trusted | None, str]:
+    """Return that nobody signs, who is trusted, and why nobody is."""
+    return (None, *readers_trust(artifact, given, as_job=as_job))
+
+
+def _signs(artifact: ArtifactConfig | None, given: Arguments) -> tuple[Signer | None, Trusted | None, str]:
+    """Return who signs, who is trusted, and why nobody is."""
+    signing = signer(artifact, given)
+    if isinstance(signing, LateSigner):
+        signing.prepare()
+    return signing, trusted(artifact, given, signing), NOBODY_NAMED
+
+
+class TooEarlyForBundles(UsageError):
+    """Bundles alone are to be written, and nothing says that every cluster can read them."""
+
+    hint = "Set minimumFlux: 2.8.6 in the configuration if that is so, or use --signature-format both."
+
+    def __init__(self) -> None:
+        super().__init__("the signature format bundle needs clusters with Flux 2.8.6 or later")
+
+
+def _signature_format(artifact: ArtifactConfig | None, given: Arguments) -> SignatureFormat:
+    wanted = SignatureFormat(given.signature_format or (artifact.signing.format if artifact else "legacy"))
+    known = artifact.minimum_flux if artifact else None
+    if wanted is SignatureFormat.BUNDLE and (known is None or known < FIRST_WITH_BUNDLES):
+        raise TooEarlyForBundles
+    return wanted
+
+
+def this_run(environment: Mapping[str, str]) -> Run:
+    """Return which run of GitHub Actions this is, by the variables that the runner sets; elsewhere an empty one."""
+    job = Job.of(environment)
+    return Run(job.url, job.actor)
+
+
+class PlanForAnotherArtifact(UsageError):
+    """A plan is for an artifact that the configuration does not have."""
+
+    hint = "Check that plan and configuration belong together, or give the right --config."
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(f"the plan is for {plan.artifact}, which the configuration does not have")
+
+
+def plan_target(plan: Plan, given: Arguments) -> Target:
+    """Return the artifact that a plan is for.
+
+    Raises:
+        PlanForAnotherArtifact: there is a configuration, and it does not have that artifact.
+    """
+    config = configuration(given)
+    found = _configured(str(plan.artifact), config)
+    if config and found is None:
+        raise PlanForAnotherArtifact(plan)
+    return _target(found or plan.artifact, config, given)
