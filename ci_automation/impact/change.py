@@ -18,7 +18,9 @@ class ChangeClass(enum.StrEnum):
     IMAGE = "image"
     VERSION = "version"  # labels that name the release, and nothing else
     RBAC = "rbac"
+    RBAC_NARROWED = "rbacNarrowed"
     NETWORK_POLICY = "networkPolicy"
+    NETWORK_POLICY_NARROWED = "networkPolicyNarrowed"
     SECURITY_CONTEXT = "securityContext"
     ARGUMENTS = "arguments"
     ENVIRONMENT = "environment"
@@ -43,126 +45,71 @@ class ChangeClass(enum.StrEnum):
 
 
 class ChangeKind(enum.StrEnum):
-    """What exactly changed."""
+    """What exactly changed, and the class that policies know it by."""
 
-    IMAGE = "image"
-    VERSION_LABEL = "version-label"
-    ROLE_ADDED = "role-added"
-    ROLE_REMOVED = "role-removed"
-    RULE_ADDED = "rule-added"
-    RULE_REMOVED = "rule-removed"
-    RULE_WIDENED = "rule-widened"
-    RULE_NARROWED = "rule-narrowed"
-    BINDING_ADDED = "binding-added"
-    BINDING_REMOVED = "binding-removed"
-    SUBJECT_ADDED = "subject-added"
-    SUBJECT_REMOVED = "subject-removed"
-    ROLE_REFERENCE = "role-reference"
-    NETWORK_POLICY_ADDED = "network-policy-added"
-    NETWORK_POLICY_REMOVED = "network-policy-removed"
-    NETWORK_OPENED = "network-opened"
-    NETWORK_NARROWED = "network-narrowed"
-    SECURITY_LOWERED = "security-lowered"
-    SECURITY_RAISED = "security-raised"
-    CAPABILITY_ADDED = "capability-added"
-    CAPABILITY_REMOVED = "capability-removed"
-    HOST_ACCESS_ADDED = "host-access-added"
-    HOST_ACCESS_REMOVED = "host-access-removed"
-    ARGUMENT_ADDED = "argument-added"
-    ARGUMENT_REMOVED = "argument-removed"
-    ARGUMENT_CHANGED = "argument-changed"
-    FEATURE_GATE = "feature-gate"
-    ENVIRONMENT = "environment"
-    RESOURCES = "resources"
-    PROBE = "probe"
-    WORKLOAD_ADDED = "workload-added"
-    WORKLOAD_REMOVED = "workload-removed"
-    SERVICE = "service"
-    SERVICE_ACCOUNT = "service-account"
-    QUOTA = "quota"
-    PRIORITY_CLASS = "priority-class"
-    CRD_ADDED = "crd-added"
-    CRD_REMOVED = "crd-removed"
-    VERSION_ADDED = "version-added"
-    VERSION_DEPRECATED = "version-deprecated"
-    VERSION_NOT_SERVED = "version-not-served"
-    VERSION_REMOVED = "version-removed"
-    STORAGE_MOVED = "storage-moved"
-    VALIDATION_TIGHTENED = "validation-tightened"
-    VALIDATION_LOOSENED = "validation-loosened"
-    FIELD_ADDED = "field-added"
-    FIELD_REMOVED = "field-removed"
-    DEFAULT_CHANGED = "default-changed"
-    PRINTER_COLUMNS = "printer-columns"
-    TEXT = "text"
-    METADATA = "metadata"
-    RECONCILIATION = "reconciliation"
-    OVERLAY_FILE = "overlay-file"
-    OTHER = "other"
+    belongs_to: ChangeClass
 
-    @property
-    def belongs_to(self) -> ChangeClass:
-        """Return the class that policies know it by."""
-        return _CLASSES[self]
+    def __new__(cls, name: str, belongs_to: ChangeClass = ChangeClass.OTHER) -> Self:
+        """Return the kind of this name."""
+        kind = str.__new__(cls, name)
+        kind._value_ = name
+        kind.belongs_to = belongs_to
+        return kind
 
-
-_MEMBERS: dict[ChangeClass, tuple[ChangeKind, ...]] = {
-    ChangeClass.IMAGE: (ChangeKind.IMAGE,),
-    ChangeClass.VERSION: (ChangeKind.VERSION_LABEL,),
-    ChangeClass.RBAC: (
-        ChangeKind.ROLE_ADDED,
-        ChangeKind.ROLE_REMOVED,
-        ChangeKind.RULE_ADDED,
-        ChangeKind.RULE_REMOVED,
-        ChangeKind.RULE_WIDENED,
-        ChangeKind.RULE_NARROWED,
-        ChangeKind.BINDING_ADDED,
-        ChangeKind.BINDING_REMOVED,
-        ChangeKind.SUBJECT_ADDED,
-        ChangeKind.SUBJECT_REMOVED,
-        ChangeKind.ROLE_REFERENCE,
-    ),
-    ChangeClass.NETWORK_POLICY: (
-        ChangeKind.NETWORK_POLICY_ADDED,
-        ChangeKind.NETWORK_POLICY_REMOVED,
-        ChangeKind.NETWORK_OPENED,
-        ChangeKind.NETWORK_NARROWED,
-    ),
-    ChangeClass.SECURITY_CONTEXT: (
-        ChangeKind.SECURITY_LOWERED,
-        ChangeKind.SECURITY_RAISED,
-        ChangeKind.CAPABILITY_ADDED,
-        ChangeKind.CAPABILITY_REMOVED,
-        ChangeKind.HOST_ACCESS_ADDED,
-        ChangeKind.HOST_ACCESS_REMOVED,
-    ),
-    ChangeClass.ARGUMENTS: (
-        ChangeKind.ARGUMENT_ADDED,
-        ChangeKind.ARGUMENT_REMOVED,
-        ChangeKind.ARGUMENT_CHANGED,
-        ChangeKind.FEATURE_GATE,
-    ),
-    ChangeClass.ENVIRONMENT: (ChangeKind.ENVIRONMENT,),
-    ChangeClass.RESOURCES: (ChangeKind.RESOURCES,),
-    ChangeClass.PROBES: (ChangeKind.PROBE,),
-    ChangeClass.NEW_WORKLOAD: (ChangeKind.WORKLOAD_ADDED,),
-    ChangeClass.REMOVED_WORKLOAD: (ChangeKind.WORKLOAD_REMOVED,),
-    ChangeClass.SERVICE: (ChangeKind.SERVICE,),
-    ChangeClass.SERVICE_ACCOUNT: (ChangeKind.SERVICE_ACCOUNT,),
-    ChangeClass.QUOTA: (ChangeKind.QUOTA,),
-    ChangeClass.PRIORITY_CLASS: (ChangeKind.PRIORITY_CLASS,),
-    ChangeClass.CRD_ADDED: (ChangeKind.CRD_ADDED,),
-    ChangeClass.CRD_REMOVAL: (ChangeKind.CRD_REMOVED, ChangeKind.VERSION_REMOVED, ChangeKind.VERSION_NOT_SERVED),
-    ChangeClass.CRD_VERSION: (ChangeKind.VERSION_ADDED, ChangeKind.VERSION_DEPRECATED, ChangeKind.STORAGE_MOVED),
-    ChangeClass.CRD_TIGHTENED: (ChangeKind.VALIDATION_TIGHTENED, ChangeKind.FIELD_REMOVED),
-    ChangeClass.CRD_LOOSENED: (ChangeKind.VALIDATION_LOOSENED, ChangeKind.FIELD_ADDED),
-    ChangeClass.CRD_DEFAULT: (ChangeKind.DEFAULT_CHANGED,),
-    ChangeClass.CRD_TEXT: (ChangeKind.PRINTER_COLUMNS, ChangeKind.TEXT),
-    ChangeClass.METADATA: (ChangeKind.METADATA, ChangeKind.RECONCILIATION),
-    ChangeClass.OVERLAY: (ChangeKind.OVERLAY_FILE,),
-    ChangeClass.OTHER: (ChangeKind.OTHER,),
-}
-_CLASSES = {kind: group for group, kinds in _MEMBERS.items() for kind in kinds}
+    IMAGE = "image", ChangeClass.IMAGE
+    VERSION_LABEL = "version-label", ChangeClass.VERSION
+    ROLE_ADDED = "role-added", ChangeClass.RBAC
+    ROLE_REMOVED = "role-removed", ChangeClass.RBAC_NARROWED
+    RULE_ADDED = "rule-added", ChangeClass.RBAC
+    RULE_REMOVED = "rule-removed", ChangeClass.RBAC_NARROWED
+    RULE_WIDENED = "rule-widened", ChangeClass.RBAC
+    RULE_NARROWED = "rule-narrowed", ChangeClass.RBAC_NARROWED
+    BINDING_ADDED = "binding-added", ChangeClass.RBAC
+    BINDING_REMOVED = "binding-removed", ChangeClass.RBAC_NARROWED
+    SUBJECT_ADDED = "subject-added", ChangeClass.RBAC
+    SUBJECT_REMOVED = "subject-removed", ChangeClass.RBAC_NARROWED
+    ROLE_REFERENCE = "role-reference", ChangeClass.RBAC
+    NETWORK_POLICY_ADDED = "network-policy-added", ChangeClass.NETWORK_POLICY
+    NETWORK_POLICY_REMOVED = "network-policy-removed", ChangeClass.NETWORK_POLICY
+    NETWORK_OPENED = "network-opened", ChangeClass.NETWORK_POLICY
+    NETWORK_NARROWED = "network-narrowed", ChangeClass.NETWORK_POLICY_NARROWED
+    SECURITY_LOWERED = "security-lowered", ChangeClass.SECURITY_CONTEXT
+    SECURITY_RAISED = "security-raised", ChangeClass.SECURITY_CONTEXT
+    CAPABILITY_ADDED = "capability-added", ChangeClass.SECURITY_CONTEXT
+    CAPABILITY_REMOVED = "capability-removed", ChangeClass.SECURITY_CONTEXT
+    HOST_ACCESS_ADDED = "host-access-added", ChangeClass.SECURITY_CONTEXT
+    HOST_ACCESS_REMOVED = "host-access-removed", ChangeClass.SECURITY_CONTEXT
+    ARGUMENT_ADDED = "argument-added", ChangeClass.ARGUMENTS
+    ARGUMENT_REMOVED = "argument-removed", ChangeClass.ARGUMENTS
+    ARGUMENT_CHANGED = "argument-changed", ChangeClass.ARGUMENTS
+    FEATURE_GATE = "feature-gate", ChangeClass.ARGUMENTS
+    ENVIRONMENT = "environment", ChangeClass.ENVIRONMENT
+    RESOURCES = "resources", ChangeClass.RESOURCES
+    PROBE = "probe", ChangeClass.PROBES
+    WORKLOAD_ADDED = "workload-added", ChangeClass.NEW_WORKLOAD
+    WORKLOAD_REMOVED = "workload-removed", ChangeClass.REMOVED_WORKLOAD
+    SERVICE = "service", ChangeClass.SERVICE
+    SERVICE_ACCOUNT = "service-account", ChangeClass.SERVICE_ACCOUNT
+    QUOTA = "quota", ChangeClass.QUOTA
+    PRIORITY_CLASS = "priority-class", ChangeClass.PRIORITY_CLASS
+    CRD_ADDED = "crd-added", ChangeClass.CRD_ADDED
+    CRD_REMOVED = "crd-removed", ChangeClass.CRD_REMOVAL
+    VERSION_ADDED = "version-added", ChangeClass.CRD_VERSION
+    VERSION_DEPRECATED = "version-deprecated", ChangeClass.CRD_VERSION
+    VERSION_NOT_SERVED = "version-not-served", ChangeClass.CRD_REMOVAL
+    VERSION_REMOVED = "version-removed", ChangeClass.CRD_REMOVAL
+    STORAGE_MOVED = "storage-moved", ChangeClass.CRD_VERSION
+    VALIDATION_TIGHTENED = "validation-tightened", ChangeClass.CRD_TIGHTENED
+    VALIDATION_LOOSENED = "validation-loosened", ChangeClass.CRD_LOOSENED
+    FIELD_ADDED = "field-added", ChangeClass.CRD_LOOSENED
+    FIELD_REMOVED = "field-removed", ChangeClass.CRD_TIGHTENED
+    DEFAULT_CHANGED = "default-changed", ChangeClass.CRD_DEFAULT
+    PRINTER_COLUMNS = "printer-columns", ChangeClass.CRD_TEXT
+    TEXT = "text", ChangeClass.CRD_TEXT
+    METADATA = "metadata", ChangeClass.METADATA
+    RECONCILIATION = "reconciliation", ChangeClass.METADATA
+    OVERLAY_FILE = "overlay-file", ChangeClass.OVERLAY
+    OTHER = "other", ChangeClass.OTHER
 
 
 class Severity(enum.StrEnum):

@@ -76,7 +76,7 @@ CAME_WITH: dict[str, set[ChangeClass]] = {
     "v2.8.6": {C.CRD_TEXT},
     "v2.9.0": {C.METADATA, C.CRD_REMOVAL, C.CRD_TIGHTENED, C.CRD_LOOSENED, C.CRD_TEXT},  # controller-gen 0.21
     "v2.9.3": {C.METADATA, C.CRD_TEXT},  # an annotation
-    "v2.9.4": {C.NETWORK_POLICY, C.CRD_TIGHTENED, C.CRD_TEXT},  # port 9292
+    "v2.9.4": {C.NETWORK_POLICY_NARROWED, C.CRD_TIGHTENED, C.CRD_TEXT},  # port 9292
 }
 
 

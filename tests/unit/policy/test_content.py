@@ -69,6 +69,28 @@ class TestChanges:
         asks = decide(verdicts([change(kind)])) is Decision.APPROVAL
         assert asks == (kind.belongs_to in ESCALATE)
 
+    @pytest.mark.parametrize(
+        ("kinds", "decision"),
+        [
+            pytest.param([ChangeKind.ROLE_REMOVED], Decision.AUTO, id="a role is gone"),
+            pytest.param([ChangeKind.RULE_REMOVED], Decision.AUTO, id="a rule is gone"),
+            pytest.param([ChangeKind.RULE_NARROWED], Decision.AUTO, id="a rule permits less"),
+            pytest.param([ChangeKind.BINDING_REMOVED], Decision.AUTO, id="a binding is gone"),
+            pytest.param([ChangeKind.SUBJECT_REMOVED], Decision.AUTO, id="a subject is gone"),
+            pytest.param([ChangeKind.NETWORK_NARROWED], Decision.AUTO, id="a policy allows less"),
+            pytest.param([ChangeKind.RULE_WIDENED], Decision.APPROVAL, id="a rule permits more"),
+            pytest.param([ChangeKind.ROLE_REFERENCE], Decision.APPROVAL, id="a binding gives another role"),
+            pytest.param([ChangeKind.NETWORK_OPENED], Decision.APPROVAL, id="a policy allows more"),
+            pytest.param([ChangeKind.NETWORK_POLICY_ADDED], Decision.APPROVAL, id="a new policy, which adds to others"),
+            pytest.param([ChangeKind.NETWORK_POLICY_REMOVED], Decision.APPROVAL, id="a policy is gone"),
+            pytest.param(
+                [ChangeKind.RULE_REMOVED, ChangeKind.RULE_ADDED], Decision.APPROVAL, id="one rule for another"
+            ),
+        ],
+    )
+    def test_a_patch_that_only_narrows_stays_automatic(self, kinds: list[ChangeKind], decision: Decision) -> None:
+        assert decide(verdicts(map(change, kinds))) is decision
+
     @pytest.mark.parametrize("kind", sorted(ChangeKind))
     def test_any_class_can_be_let_through_asked_for_or_refused(self, kind: ChangeKind) -> None:
         name = kind.belongs_to
