@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.cli.arguments import certificates
 from ci_automation.config.model import ApprovalConfig, ApprovalVia
 from ci_automation.errors import UsageError
 from ci_automation.hiding import Hiding
@@ -99,7 +98,7 @@ class Hub(Hiding, Struct):
 
         if self._app is None:
             app = App(str(self.inputs.app_id), self.inputs.app_private_key)
-            self._app = AppTokens(app, self.job.api, mask=self.hide, say=self.say, ca_bundle=certificates())
+            self._app = AppTokens(app, self.job.api, mask=self.hide, say=self.say)
         return self._open(self._app.token(name, permissions), "the GitHub App")
 
     def _open(self, token: str, name: str) -> GitHub:
@@ -107,8 +106,7 @@ class Hub(Hiding, Struct):
         from ci_automation.github.waiting import Spent
 
         self._spent = self._spent or Spent()
-        ca = certificates()
-        return GitHub(token, self.job.api, token_name=name, say=self.say, ca_bundle=ca, spent=self._spent)
+        return GitHub(token, self.job.api, token_name=name, say=self.say, spent=self._spent)
 
     @property
     def sender(self) -> Sender:

@@ -130,14 +130,7 @@ def github(api: str, given: Arguments) -> GitHub:
     """Return a client for the GitHub at `api`, with the token that is meant for it, if there is one."""
     from ci_automation.github.client import GitHub
 
-    return GitHub(_github_token(api, given), api, say=_say_aloud, ca_bundle=certificates())
-
-
-def certificates() -> str | None:
-    """Return the file of the certificates to trust in place of the usual ones, if the environment names one."""
-    from ci_automation.net.network import Network
-
-    return Network.from_environment(os.environ).ca_bundle
+    return GitHub(_github_token(api, given), api, say=_say_aloud)
 
 
 def _say_aloud(text: str) -> None:

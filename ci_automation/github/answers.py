@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -14,12 +15,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ci_automation.github.client import GitHub
+    from ci_automation.net.values import Answer
 
 _Kind = TypeVar("_Kind")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}/(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
 _OID = re.compile(r"[0-9a-f]{40}")
 _BOT = "[bot]"
 _PAGE = 100  # as many as there can be
+
+
+def document(reply: Answer, what: str) -> Any:  # noqa: ANN401  # whatever JSON has
+    """Return the value that an answer stands for.
+
+    Raises:
+        UnexpectedGitHubAnswer: it is not JSON.
+    """
+    try:
+        return json.loads(reply.body)
+    except (ValueError, RecursionError):
+        raise UnexpectedGitHubAnswer(f"{what} was answered with {reply.status} and something else than JSON") from None
 
 
 class Fields:

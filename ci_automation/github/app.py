@@ -24,13 +24,14 @@ from ci_automation.github.errors import (
     InvalidAppKey,
     NotOnGitHub,
 )
-from ci_automation.github.exchange import PATIENCE
+from ci_automation.github.waiting import PATIENCE
 from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ci_automation.github.exchange import Patience
+    from ci_automation.github.waiting import GitHubPatience
+    from ci_automation.net.network import Network
 
 _SPARE = timedelta(minutes=5)  # a token lives for an hour; one that is about to end is not handed out again
 
@@ -64,13 +65,13 @@ class AppTokens:
         api_url: str = PUBLIC_API,
         *,
         mask: Callable[[str], None],
-        patience: Patience = PATIENCE,
+        patience: GitHubPatience = PATIENCE,
         say: Callable[[str], None] = lambda _: None,
-        ca_bundle: str | None = None,
+        network: Network | None = None,
     ) -> None:
         self._app, self._mask, self._patience = app, mask, patience
         name = "the GitHub App"
-        self._open = partial(GitHub, api_url=api_url, token_name=name, patience=patience, say=say, ca_bundle=ca_bundle)
+        self._open = partial(GitHub, api_url=api_url, token_name=name, patience=patience, say=say, network=network)
         self._kept: dict[tuple[str, frozenset[tuple[str, str]]], tuple[str, datetime]] = {}
 
     def token(self, repository: str, permissions: Mapping[str, str]) -> str:
@@ -85,7 +86,7 @@ class AppTokens:
         """
         wanted = (require_name(repository), frozenset(permissions.items()))
         kept = self._kept.get(wanted)
-        if kept is None or kept[1] - datetime.fromtimestamp(self._patience.now(), UTC) <= _SPARE:
+        if kept is None or kept[1] - datetime.fromtimestamp(self._patience.clock.now(), UTC) <= _SPARE:
             kept = self._kept[wanted] = self._ask(repository, permissions)
         return kept[0]
 

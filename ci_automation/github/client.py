@@ -1,12 +1,14 @@
 """The one client to GitHub, on PyGithub: few verbs, and answers that are what they were asked to be.
 
-PyGithub brings authentication and the addresses; the connection under it is ours (`exchange`), and so is the waiting
-(`waiting`): PyGithub would send a POST up to eleven times, and sleep in silence until a limit is over. A client is for
-one thread.
+PyGithub brings authentication and the addresses. The session under it is `net`'s, and the waiting is ours (`waiting`):
+PyGithub buffers answers of any size, sends a POST up to eleven times, and sleeps in silence until a limit is over (ADR
+0010). A client is for one thread.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 from functools import partial
 from http import HTTPStatus
@@ -17,29 +19,43 @@ import github  # noqa: TID251  # this is the module that may
 from github.Requester import HTTPRequestsConnectionClass, RequestsResponse  # noqa: TID251  # same
 from msgspec import Struct
 
-from ci_automation.github.errors import GitHubDenied, InvalidApiUrl, InvalidToken, UnexpectedGitHubAnswer
-from ci_automation.github.exchange import PATIENCE, TIMEOUT, USER_AGENT, Origin, Patience, Reply, receive, session
+from ci_automation.github.answers import document
+from ci_automation.github.errors import (
+    GitHubAnswerTooLarge,
+    GitHubDenied,
+    InvalidApiUrl,
+    InvalidToken,
+    UnexpectedGitHubAnswer,
+)
 from ci_automation.github.graphql import mutated, queried
-from ci_automation.github.refusals import REDIRECTS, Asker
-from ci_automation.github.waiting import Waiting
+from ci_automation.github.refusals import REDIRECTS, Asker, said_in
+from ci_automation.github.waiting import PATIENCE, Waiting
+from ci_automation.net.network import Network, Origin, UnsafeAddress
+from ci_automation.net.session import Session
+from ci_automation.net.values import Call, TooLong
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import requests
-
-    from ci_automation.github.waiting import Spent
+    from ci_automation.github.waiting import GitHubPatience, Spent
+    from ci_automation.net.values import Answer
+    from ci_automation.net.waiting import Deadline
 
 PUBLIC_API = "https://api.github.com"
 _MAX_ANSWER_BYTES = 32 << 20  # a page of a hundred releases with their notes has 5 MB
 _MAXREDIRECTS = 5
+_USER_AGENT = "flux-manifests"
 _TOKEN = re.compile(r"[!-~]{1,4096}")
 _DONE = frozenset({200, 201, 202, 204})
 _JWT = re.compile(r"eyJ[\w-]+(?:\.[\w-]+){2}")  # what an App is itself; its installations' tokens look otherwise
 _MUTATION = re.compile(r"\{\s*(\w+)")
 
 
-class Answer(Struct, frozen=True):
+# At DEBUG, PyGithub prints whole answers, tokens in them included.
+logging.getLogger("github").setLevel(logging.WARNING)
+
+
+class GitHubValue(Struct, frozen=True):
     """What was answered: the value, None where there is none, and whether a further page follows it."""
 
     value: Any
@@ -49,30 +65,26 @@ class Answer(Struct, frozen=True):
 class _Connection(HTTPRequestsConnectionClass):
     """The connection that PyGithub's requests go over: streamed, capped, and redirected nowhere."""
 
-    def __init__(self, origin: Origin, shared: requests.Session) -> None:
-        super().__init__(origin.host, origin.port, timeout=TIMEOUT, retry=0)
+    deadline: Deadline  # of the next request
+
+    def __init__(self, origin: Origin, session: Session) -> None:
+        super().__init__(origin.name, origin.port, retry=0)
         self.session.close()
-        self.session = shared
-        self._base = f"{origin.scheme}://{origin}"
+        self.session: Session = session
+        self._base = f"{origin.scheme}://{origin.host}"
 
     def getresponse(self) -> RequestsResponse:
         """Send the request that PyGithub prepared, and return its answer in the form that PyGithub wants."""
-        response = self.session.request(
-            self.verb,
-            self._base + self.url,
-            headers=self.headers,
-            data=self.input,
-            timeout=self.timeout,
-            allow_redirects=False,
-            stream=True,
-        )
-        raise _Received(receive(response, _MAX_ANSWER_BYTES, f"{self.verb} {urlsplit(self.url).path}"))
+        body: str | None = self.input  # PyGithub declares less than it gives
+        headers = {**self.headers, "Accept-Encoding": "gzip"}
+        call = Call(self.verb, self._base + self.url, headers, body.encode() if body else None, _MAX_ANSWER_BYTES)
+        raise _Received(self.session.answer(call, self.deadline))
 
 
 class _Received(Exception):  # not an error: it carries an answer past what PyGithub would make of it
     """PyGithub calls 3xx a success, follows 301 without its query, and fails on errors that are not JSON objects."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: Answer) -> None:
         super().__init__()
         self.reply = reply
 
@@ -80,9 +92,9 @@ class _Received(Exception):  # not an error: it carries an answer past what PyGi
 class GitHub:
     """GitHub as one user, as an App, or as nobody; reads are remembered with their ETag as long as the client lives.
 
-    The token is of any kind; an App's own (a JWT) is sent as one. Waits are told through `say`. `ca_bundle` is a file
-    of certificates that TLS shall trust instead of the usual ones, or those of REQUESTS_CA_BUNDLE. Clients that have
-    one `spent` wait no longer together than one would, and write no faster.
+    The token is of any kind; an App's own (a JWT) is sent as one. Waits are told through `say`. Without a
+    `network` the environment says which proxy and which certificates to use. Clients that have one `spent` wait no
+    longer together than one would, and write no faster.
     """
 
     def __init__(
@@ -91,27 +103,29 @@ class GitHub:
         api_url: str = PUBLIC_API,
         *,
         token_name: str = "GITHUB_TOKEN",  # noqa: S107  # the name of a variable
-        patience: Patience = PATIENCE,
+        patience: GitHubPatience = PATIENCE,
         say: Callable[[str], None] = lambda _: None,
-        ca_bundle: str | None = None,
+        network: Network | None = None,
         spent: Spent | None = None,
     ) -> None:
         if token is not None and not _TOKEN.fullmatch(token):
             raise InvalidToken(token_name)
         if urlsplit(api_url).query or urlsplit(api_url).fragment:
             raise InvalidApiUrl(api_url)
-        self._origin = Origin.of(api_url)
+        try:
+            self._origin = Origin.secure(api_url)
+        except UnsafeAddress:
+            raise InvalidApiUrl(api_url.rsplit("@", maxsplit=1)[-1]) from None
         self._base = api_url.rstrip("/")
         self._asker = Asker(token, token_name)
         self._waiting = Waiting(patience, self.host, self._hint, say, spent)
-        self._remembered: dict[str, tuple[str, Answer]] = {}
-        self._session = session(self._origin, ca_bundle)
+        self._remembered: dict[str, tuple[str, GitHubValue]] = {}
+        self._session = Session(network or Network.from_environment(os.environ))
         self._connection = _Connection(self._origin, self._session)
         self._requester = github.Github(
             auth=_credential(token),
             base_url=self._base,
-            timeout=TIMEOUT,
-            user_agent=USER_AGENT,
+            user_agent=_USER_AGENT,
             retry=0,
             seconds_between_requests=None,
             seconds_between_writes=None,
@@ -121,7 +135,7 @@ class GitHub:
     @property
     def host(self) -> str:
         """Return the host that is spoken to, with its port where that is an unusual one."""
-        return str(self._origin)
+        return self._origin.host
 
     @property
     def authenticated(self) -> bool:
@@ -132,7 +146,7 @@ class GitHub:
         """Close the connections."""
         self._session.close()
 
-    def get(self, path: str) -> Answer | None:
+    def get(self, path: str) -> GitHubValue | None:
         """Return what GitHub has at `path`, or None where it has nothing; asked again, only whether it changed.
 
         Raises:
@@ -146,7 +160,7 @@ class GitHub:
         if reply.status == HTTPStatus.NOT_FOUND:
             return None
         self._require_ok(reply, what)
-        answer = Answer(reply.json(what), 'rel="next"' in reply.headers.get("link", ""))
+        answer = GitHubValue(document(reply, what), 'rel="next"' in reply.headers.get("link", ""))
         if etag := reply.headers.get("etag", ""):
             self._remembered[path] = (etag, answer)
         return answer
@@ -181,7 +195,7 @@ class GitHub:
 
     def send(
         self, verb: str, path: str, body: Mapping[str, object] | None = None, *, expect: frozenset[int] = _DONE
-    ) -> Answer:
+    ) -> GitHubValue:
         """Return what GitHub answers to a POST, which is sent once, or to a PUT, PATCH or DELETE, which are repeated.
 
         Raises:
@@ -195,7 +209,7 @@ class GitHub:
         reply = self._call(verb, path, what, {}, None if body is None else dict(body), once=verb == "POST")
         if reply.status not in expect:
             raise self._asker.refused(reply, what)
-        return Answer(reply.json(what) if reply.body else None, has_next=False)
+        return GitHubValue(document(reply, what) if reply.body else None, has_next=False)
 
     def asset(self, repository: str, identity: int, limit: int) -> bytes:
         """Return the bytes of a release's asset, at most `limit`; the token goes to the API's host alone.
@@ -214,26 +228,28 @@ class GitHub:
             url = self._redirected(url, reply, what)
         raise UnexpectedGitHubAnswer(f"{what} was redirected more than {_MAXREDIRECTS} times")
 
-    def _download(self, url: str, limit: int, what: str) -> Reply:
-        headers = {"Accept": "application/octet-stream", "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
+    def _download(self, url: str, limit: int, what: str, deadline: Deadline) -> Answer:
+        headers = {"Accept": "application/octet-stream"}
         if self._asker.token and Origin.of(url) == self._origin:
             headers["Authorization"] = f"token {self._asker.token}"
-        response = self._session.get(url, headers=headers, timeout=TIMEOUT, allow_redirects=False, stream=True)
-        reply = receive(response, limit, what)
+        try:
+            reply = self._session.answer(Call("GET", url, headers, cap=limit), deadline)
+        except TooLong as longer:
+            raise _too_large(longer, what) from None
         return reply if reply.status == HTTPStatus.OK else self._asker.unheard(reply)
 
-    def _redirected(self, url: str, reply: Reply, what: str) -> str:
+    def _redirected(self, url: str, reply: Answer, what: str) -> str:
         """Return where an answer sends a download to: over TLS, unless GitHub itself is on this machine."""
         try:
             target = urljoin(url, reply.headers.get("location", ""))
-            origin = Origin.of(target)
-        except (ValueError, InvalidApiUrl):
+            origin = Origin.secure(target)
+        except ValueError:
             raise UnexpectedGitHubAnswer(f"{what} was redirected to an address that is not https://") from None
         if origin.is_loopback and not self._origin.is_loopback:
             raise UnexpectedGitHubAnswer(f"{what} was redirected to this machine")
         return target
 
-    def _ask(self, document: str, variables: Mapping[str, object], what: str, *, once: bool = False) -> Reply:
+    def _ask(self, document: str, variables: Mapping[str, object], what: str, *, once: bool = False) -> Answer:
         body = {"query": document, "variables": dict(variables)}
         return self._call("POST", self._requester.graphql_url, what, {}, body, once=once)
 
@@ -243,12 +259,15 @@ class GitHub:
 
     def _call(
         self, verb: str, url: str, what: str, headers: dict[str, str], body: object = None, *, once: bool = False
-    ) -> Reply:
-        def send() -> Reply:
+    ) -> Answer:
+        def send(deadline: Deadline) -> Answer:
+            self._connection.deadline = deadline
             try:
                 self._requester.requestJson(verb, url, None, {**headers}, body, self._connection)
             except _Received as received:
                 return self._asker.unheard(received.reply)
+            except TooLong as longer:
+                raise _too_large(longer, what) from None
             except (github.GithubException, AssertionError) as error:
                 raise UnexpectedGitHubAnswer(f"{what} cannot be asked: {type(error).__name__}") from None
             raise AssertionError("the connection always raises")
@@ -262,14 +281,18 @@ class GitHub:
             return "Run again after that."
         return f"Set {self._asker.token_name}: with a token GitHub takes many more requests. Or run again after that."
 
-    def _require_ok(self, reply: Reply, what: str, *, of_api: bool = True) -> None:
+    def _require_ok(self, reply: Answer, what: str, *, of_api: bool = True) -> None:
         if reply.status == HTTPStatus.OK:
             return
         if of_api and reply.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            raise self._asker.denied(reply, what, reply.message)
+            raise self._asker.denied(reply, what, said_in(reply))
         if reply.status in REDIRECTS:
             raise UnexpectedGitHubAnswer(f"{what} was redirected ({reply.status}): the repository may have a new name")
-        raise UnexpectedGitHubAnswer(f"{what} was answered with {reply.status}: {reply.message}")
+        raise UnexpectedGitHubAnswer(f"{what} was answered with {reply.status}: {said_in(reply)}")
+
+
+def _too_large(longer: TooLong, what: str) -> GitHubAnswerTooLarge:
+    return GitHubAnswerTooLarge(what if longer.begun else f"the header of {what}", longer.limit)
 
 
 def _credential(token: str | None) -> github.Auth.Auth | None:

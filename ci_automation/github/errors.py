@@ -46,15 +46,6 @@ class InvalidAppKey(UsageError):
         super().__init__("the private key of the GitHub App cannot be used")
 
 
-class CertificatesMissing(UsageError):
-    """The file of certificates that TLS shall trust is not there."""
-
-    hint = "Correct REQUESTS_CA_BUNDLE or SSL_CERT_FILE, or unset it to trust the usual authorities."
-
-    def __init__(self, path: str) -> None:
-        super().__init__(f"there are no certificates in {path}")
-
-
 class GitHubUnreachable(ReleaseSourceError):
     """GitHub could not be spoken to: its name, its certificate, the network, or a time-out."""
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ci_automation.github.answers import document
 from ci_automation.github.errors import GitHubRefused, NotOnGitHub, UnexpectedGitHubAnswer
-from ci_automation.github.exchange import printable
+from ci_automation.net.values import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_automation.github.exchange import Reply
     from ci_automation.github.refusals import Asker
     from ci_automation.github.waiting import Waiting
+    from ci_automation.net.values import Answer
 
 _DENIALS = frozenset({"FORBIDDEN", "INSUFFICIENT_SCOPES", "UNAUTHORIZED", "UNAUTHENTICATED"})
 _MISSING = "NOT_FOUND"
 _LIMITED = "RATE_LIMITED"
 
 
-def queried(reply: Reply, what: str, asker: Asker, waiting: Waiting) -> Any:  # noqa: ANN401  # whatever was asked for
+def queried(reply: Answer, what: str, asker: Asker, waiting: Waiting) -> Any:  # noqa: ANN401  # whatever was asked for
     """Return the data that answers a query; what is not there is None in it.
 
     Raises:
@@ -36,7 +37,7 @@ def queried(reply: Reply, what: str, asker: Asker, waiting: Waiting) -> Any:  # 
     return _data(answer, what)
 
 
-def mutated(reply: Reply, what: str, asker: Asker, waiting: Waiting) -> Any:  # noqa: ANN401  # same
+def mutated(reply: Answer, what: str, asker: Asker, waiting: Waiting) -> Any:  # noqa: ANN401  # same
     """Return the data that answers a mutation, all of which was done.
 
     Raises:
@@ -52,8 +53,8 @@ def mutated(reply: Reply, what: str, asker: Asker, waiting: Waiting) -> Any:  # 
     return _data(answer, what)
 
 
-def _answer(reply: Reply, what: str) -> dict[str, Any]:
-    answer = reply.json(what)
+def _answer(reply: Answer, what: str) -> dict[str, Any]:
+    answer = document(reply, what)
     if not isinstance(answer, dict):
         raise UnexpectedGitHubAnswer(f"{what} was answered without data")
     return answer
@@ -64,7 +65,7 @@ def _errors(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     errors = answer.get("errors") or []
     for error in errors if isinstance(errors, list) else [errors]:
         known = error if isinstance(error, dict) else {}
-        yield printable(known.get("message", "without a word")), str(known.get("type") or "")
+        yield printable(str(known.get("message", "without a word")), 200), str(known.get("type") or "")
 
 
 def _data(answer: dict[str, Any], what: str) -> Any:  # noqa: ANN401  # whatever was asked for

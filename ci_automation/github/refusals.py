@@ -19,13 +19,14 @@ from ci_automation.github.errors import (
     RepositoryRenamed,
     UnexpectedGitHubAnswer,
 )
-from ci_automation.github.exchange import printable
 from ci_automation.hiding import Hiding
+from ci_automation.net.values import parsed_json, printable
 
 if TYPE_CHECKING:
     from ci_automation.errors import Error
-    from ci_automation.github.exchange import Reply
+    from ci_automation.net.values import Answer
 
+_MANY_REASONS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _UNDERSTOOD = frozenset({400, 405, 409, 410, 412, 413, 422})
 _OTHERS_PULLS = "not permitted to create or approve pull requests"
@@ -55,14 +56,14 @@ class Asker(Hiding, Struct, frozen=True):
     token: str | None
     token_name: str
 
-    def unheard(self, reply: Reply) -> Reply:
+    def unheard(self, reply: Answer) -> Answer:
         """Return an answer without the token, which a server, or something between, may repeat anywhere in it."""
         if self.token is None:
             return reply
         headers = {name: text.replace(self.token, "***") for name, text in reply.headers.items()}
         return replace(reply, headers=headers, body=reply.body.replace(self.token.encode(), b"***"))
 
-    def denied(self, reply: Reply, what: str, said: str) -> GitHubDenied:
+    def denied(self, reply: Answer, what: str, said: str) -> GitHubDenied:
         """Return the error for a read that was refused."""
         if self.token is None:
             return GitHubDenied(
@@ -70,16 +71,16 @@ class Asker(Hiding, Struct, frozen=True):
                 f"Set {self.token_name} to a token that may read the repository's contents.",
             )
         wanted = reply.headers.get("x-accepted-github-permissions") or reply.headers.get("x-accepted-oauth-scopes")
-        rights = printable(wanted) if wanted else _known(what, "read")
+        rights = printable(wanted, 200) if wanted else _known(what, "read")
         return GitHubDenied(
             f"{what} was refused with the token of {self.token_name}: {said}",
             f"It may have expired, be of another host, or lack rights; it needs {rights}. {_line(reply, what, 'read')} "
             f"A public repository is read without a token too: unset {self.token_name} for that.",
         )
 
-    def refused(self, reply: Reply, what: str) -> Error:
+    def refused(self, reply: Answer, what: str) -> Error:
         """Return the error for a write that was not done, named `what` with its path in it."""
-        said = reply.message
+        said = said_in(reply)
         if reply.status in REDIRECTS:
             return RepositoryRenamed(what, reply.status)
         if reply.status == HTTPStatus.UNAUTHORIZED:
@@ -96,7 +97,7 @@ class Asker(Hiding, Struct, frozen=True):
             return GitHubRefused(what, said)
         return UnexpectedGitHubAnswer(f"{what} was answered with {reply.status}: {said}")
 
-    def forbidden(self, reply: Reply, what: str, said: str) -> GitHubDenied:
+    def forbidden(self, reply: Answer, what: str, said: str) -> GitHubDenied:
         """Return the error for a write that the token has no right to."""
         if _OTHERS_PULLS in said:
             return PullRequestsForbidden(what)
@@ -105,7 +106,30 @@ class Asker(Hiding, Struct, frozen=True):
         return PermissionMissing(f"{what} was refused with the token of {self.token_name}: {said}", _line(reply, what))
 
 
-def _line(reply: Reply, what: str, level: str = "write") -> str:
+def said_in(reply: Answer) -> str:
+    """Return what GitHub says about a failure, fit for a terminal, with the details that it gives."""
+    match parsed_json(reply.body):
+        case {"message": message, **rest}:
+            pass
+        case _:
+            return "without a word"
+    errors = rest.get("errors")
+    said = [message]
+    for error in errors if isinstance(errors, list) else [errors] if isinstance(errors, str) else []:
+        named = [error] if isinstance(error, str) else _details(error)
+        said += [text for text in named if text not in said]
+    return "; ".join(printable(str(text), 200) for text in said[:_MANY_REASONS])
+
+
+def _details(error: object) -> list[str]:
+    """Return one entry of GitHub's `errors`: its message, or else the field and what is wrong with it."""
+    if not isinstance(error, dict):
+        return []
+    parts = [error.get("message")] if error.get("message") else [error.get(name) for name in ("field", "code")]
+    return [" ".join(str(part) for part in parts if part)] if any(parts) else []
+
+
+def _line(reply: Answer, what: str, level: str = "write") -> str:
     """Return what to add to a job, after what GitHub says (`X-Accepted-GitHub-Permissions`), or else what we know.
 
     GitHub separates what is needed together by commas, and what does as well by semicolons.

@@ -6,6 +6,7 @@ cookies, has no limit for the length of an answer, and its time limits are for e
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 from contextlib import closing
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS, READ_SECONDS = 5.0, 30.0
 _CHUNK = 64 << 10
+logging.getLogger("urllib3").setLevel(logging.WARNING)  # at DEBUG it prints the signed addresses of downloads
 _HEADERS = {
     "User-Agent": "flux-manifests",
     "Accept": "*/*",

@@ -98,7 +98,7 @@ class Answer(Hiding, Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     body: bytes
-    url: str
+    url: str = ""
     secrets: frozenset[str] = frozenset()
 
     @property

@@ -14,7 +14,8 @@ from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.github.client import GitHub
-from ci_automation.github.exchange import Patience
+from ci_automation.github.waiting import GitHubPatience
+from ci_automation.net.waiting import Clock
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.plan import Plan, PlannedStep
 from ci_automation.report.notes import ReleaseNotes
@@ -44,7 +45,7 @@ def question(version: str = "v2.9.4", channel: Reference = CHANNEL) -> Question:
 def client(forge: Forge, permissions: dict[str, str], repository: str | None = None, **token: Any) -> GitHub:
     """Return a client with a token of these permissions alone, which waits for nothing."""
     text = forge.token(token.pop("kind", "actions"), repository, permissions, **token)
-    return GitHub(text, forge.url, patience=Patience(attempts=2, sleep=lambda _: None))
+    return GitHub(text, forge.url, patience=GitHubPatience(attempts=2, clock=Clock(sleep=lambda _: None)))
 
 
 def dying(number: int, fault: Fault) -> Faults:

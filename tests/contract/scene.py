@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from ci_automation.cli import run
 from ci_automation.demo.samples import write_samples
 from ci_automation.github.client import GitHub
-from ci_automation.github.exchange import Patience
+from ci_automation.github.waiting import GitHubPatience
+from ci_automation.net.waiting import Clock
 from tests.fakes.forge import Forge
 from tests.fakes.runner import Ran, Runner
 from tests.fakes.world import key_pem
@@ -197,7 +198,11 @@ def staged(
         patch.setenv("HOME", str(folder))
         patch.setenv("PATH", str(folder / "no programs"))
         patch.chdir(folder / "workspace")
-        patch.setattr(GitHub.__init__, "__kwdefaults__", {**_DEFAULTS, "patience": Patience(sleep=lambda _: None)})
+        patch.setattr(
+            GitHub.__init__,
+            "__kwdefaults__",
+            {**_DEFAULTS, "patience": GitHubPatience(clock=Clock(sleep=lambda _: None))},
+        )
         patch.setattr("ci_automation.approval.dispatch._WAITS", (0.0,))
         files = {".github/workflows/approve.yaml": APPROVE, ".github/workflows/flux.yaml": CHECK}
         fleet = forge.repository(NAME, files)

@@ -13,7 +13,8 @@ from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse
 from ci_automation.errors import Error
 from ci_automation.github.client import GitHub
-from ci_automation.github.exchange import Patience
+from ci_automation.github.waiting import GitHubPatience
+from ci_automation.net.waiting import Clock
 from tests.contract.approval_doubles import SOME, question
 from tests.contract.pull_requests import (
     BASE,
@@ -116,7 +117,7 @@ def test_a_token_that_the_server_repeats_is_repeated_to_nobody(forge: Forge, sta
     words = {"message": f"no {token}", "errors": [{"message": f"no {token}", "type": "FORBIDDEN"}]}
     fault = Fault(status, words, {"x-accepted-github-permissions": f"contents=write; {token}", "location": token})
     forge.faults.append(lambda *_: fault)
-    github = GitHub(token, forge.url, patience=Patience(attempts=1, sleep=lambda _: None))
+    github = GitHub(token, forge.url, patience=GitHubPatience(attempts=1, clock=Clock(sleep=lambda _: None)))
     asks = (
         lambda: github.graphql("query { viewer { login } }", {}),
         lambda: github.mutate("mutation { x }", {}),

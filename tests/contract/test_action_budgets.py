@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.github.client import GitHub
-from ci_automation.github.exchange import Patience
+from ci_automation.github.waiting import GitHubPatience
+from ci_automation.net.waiting import Clock
 from tests.contract.scene import EVERYTHING, LOCK, MINOR, PATCH, PINS, Scene
 from tests.fakes.forge import Fault, times
 
@@ -98,7 +99,10 @@ def test_many_repositories_are_written_to_at_a_pace_that_github_takes(
         pauses.append(seconds)
         clock[0] += seconds
 
-    patient = {**(GitHub.__init__.__kwdefaults__ or {}), "patience": Patience(sleep=sleep, now=lambda: clock[0])}
+    patient = {
+        **(GitHub.__init__.__kwdefaults__ or {}),
+        "patience": GitHubPatience(clock=Clock(sleep=sleep, now=lambda: clock[0])),
+    }
     monkeypatch.setattr(GitHub.__init__, "__kwdefaults__", patient)
     names = [f"acme/r{number}" for number in range(8)]
     for name in names:

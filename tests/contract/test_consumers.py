@@ -18,7 +18,8 @@ from ci_automation.flows.consumers import update_consumers
 from ci_automation.flux.version import Version
 from ci_automation.github.client import GitHub
 from ci_automation.github.commits import branch_name
-from ci_automation.github.exchange import Patience
+from ci_automation.github.waiting import GitHubPatience
+from ci_automation.net.waiting import Clock
 from tests.fakes.forge.faults import LOST, RESET, Fault, after, nth
 from tests.fakes.forge.forge import Forge
 from tests.fakes.forge.objects import Leaf
@@ -86,7 +87,9 @@ def east(forge: Forge) -> Repository:
 def connect(forge: Forge, name: str, attempts: int = 4, rights: dict[str, str] | None = None) -> GitHub:
     """Return a client with a token for one repository, as a job's."""
     token = forge.token("app", name, RIGHTS if rights is None else rights)
-    return GitHub(token, forge.url, patience=Patience(attempts=attempts, pace=0, sleep=lambda _: None))
+    return GitHub(
+        token, forge.url, patience=GitHubPatience(attempts=attempts, pace=0, clock=Clock(sleep=lambda _: None))
+    )
 
 
 def run(forge: Forge, published: Published, *names: str, attempts: int = 4) -> ConsumersReport:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.github.client import GitHub
-from ci_automation.github.exchange import Patience
+from ci_automation.github.waiting import GitHubPatience
+from ci_automation.net.waiting import Clock
 from tests.fakes.forge import Forge
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def connect(forge: Forge, fleet: Repository, said: list[str], waited: list[float
 
     def to(permissions: Mapping[str, str] = ALL, token: str | None = None) -> GitHub:
         text = token or forge.token("actions", fleet.full_name, permissions)
-        patience = Patience(sleep=waited.append, now=lambda: forge.now().timestamp() + sum(waited))
+        patience = GitHubPatience(clock=Clock(sleep=waited.append, now=lambda: forge.now().timestamp() + sum(waited)))
         opened.append(GitHub(text, forge.url, patience=patience, say=said.append))
         return opened[-1]
 

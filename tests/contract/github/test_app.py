@@ -10,8 +10,9 @@ import pytest
 
 from ci_automation.github.app import App, AppTokens
 from ci_automation.github.errors import AppLacksRights, AppNotInstalled, AppNotLetIn, InvalidAppKey
-from ci_automation.github.exchange import Patience
 from ci_automation.github.repository import Repository
+from ci_automation.github.waiting import GitHubPatience
+from ci_automation.net.waiting import Clock
 from tests.contract.github.conftest import BRANCH, FLEET, LOCK
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ class Site:
     def tokens(self, identity: str | None = None, key: str | None = None) -> AppTokens:
         """Return the App's tokens."""
         app = App(str(self.app.id) if identity is None else identity, self.app.key if key is None else key)
-        patience = Patience(sleep=lambda _: None, now=lambda: self.forge.now().timestamp() + self.late)
+        patience = GitHubPatience(
+            clock=Clock(sleep=lambda _: None, now=lambda: self.forge.now().timestamp() + self.late)
+        )
         return AppTokens(app, self.forge.url, mask=self.masked.append, patience=patience)
 
 

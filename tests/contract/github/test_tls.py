@@ -15,8 +15,10 @@ from cryptography.x509.oid import NameOID
 
 from ci_automation.github.client import GitHub
 from ci_automation.github.commits import Commits
-from ci_automation.github.errors import AnswerLost, CertificatesMissing, GitHubUnreachable
-from ci_automation.github.exchange import Patience
+from ci_automation.github.errors import AnswerLost, GitHubUnreachable
+from ci_automation.github.waiting import GitHubPatience
+from ci_automation.net.network import MissingCertificates, Network
+from ci_automation.net.waiting import Clock
 from tests.contract.github.conftest import ALL, BRANCH, FLEET
 from tests.fakes.forge import Forge
 
@@ -75,14 +77,14 @@ def server(certificate: Path) -> Iterator[Forge]:
         yield running
 
 
-def opened(server: Forge, ca_bundle: str | None) -> GitHub:
-    patience = Patience(sleep=lambda _: None)
+def opened(server: Forge, network: Network | None) -> GitHub:
+    patience = GitHubPatience(clock=Clock(sleep=lambda _: None))
     url = server.url.replace("http:", "https:")
-    return GitHub(server.token("actions", FLEET, ALL), url, patience=patience, ca_bundle=ca_bundle)
+    return GitHub(server.token("actions", FLEET, ALL), url, patience=patience, network=network)
 
 
 def test_its_authority_can_be_trusted(server: Forge, certificate: Path) -> None:
-    client = opened(server, str(certificate))
+    client = opened(server, Network(ca_bundle=str(certificate)))
     Commits(client, FLEET).create_branch(BRANCH, server.repositories[FLEET].head)
     client.close()
     assert BRANCH in server.repositories[FLEET].branches
@@ -102,9 +104,7 @@ def test_the_environment_does_not_come_before_what_was_given(
     server: Forge, certificate: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "/nowhere/ca.pem")
-    client = opened(server, str(certificate))
-    client._session.trust_env = True
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    client = opened(server, Network(ca_bundle=str(certificate)))
     assert client.get(f"/repos/{FLEET}/git/commits/{server.repositories[FLEET].head}")
     client.close()
 
@@ -113,16 +113,12 @@ def test_without_it_that_of_the_environment_counts(
     server: Forge, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     client = opened(server, None)
-    client._session.trust_env = True
     assert client.get(f"/repos/{FLEET}/git/commits/{server.repositories[FLEET].head}")
     client.close()
 
 
 def test_a_file_that_is_not_there_is_an_error(server: Forge, tmp_path: Path) -> None:
-    client = opened(server, str(tmp_path / "other.pem"))
-    with pytest.raises(CertificatesMissing, match=r"other\.pem"):
-        client.get("/rate_limit")
-    client.close()
+    with pytest.raises(MissingCertificates, match=r"other\.pem"):
+        opened(server, Network(ca_bundle=str(tmp_path / "other.pem")))
     assert server.requests == []

@@ -9,7 +9,8 @@ import pytest
 
 from ci_automation.flux.sources.github import GitHubSource
 from ci_automation.github.client import GitHub
-from ci_automation.github.exchange import Patience
+from ci_automation.github.waiting import GitHubPatience
+from ci_automation.net.waiting import Clock
 from tests.fakes.github import NOW, TOKEN, FakeGitHub
 from tests.fakes.releases import SampleRelease, write_releases
 
@@ -42,7 +43,7 @@ def source(github: FakeGitHub, waited: list[float]) -> Iterator[Open]:
     clients = []
 
     def opened(token: str | None = TOKEN, url: str | None = None, repository: str = "fluxcd/flux2") -> GitHubSource:
-        patience = Patience(sleep=waited.append, now=lambda: NOW)
+        patience = GitHubPatience(clock=Clock(sleep=waited.append, now=lambda: NOW))
         clients.append(GitHub(token, url or github.url(), patience=patience))
         return GitHubSource(clients[-1], repository)
 

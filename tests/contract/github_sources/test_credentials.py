@@ -11,12 +11,13 @@ import requests
 from ci_automation.flux.release import InvalidReleaseList
 from ci_automation.flux.sources.github import InvalidRepository, RepositoryNotFound
 from ci_automation.flux.version import Version
-from ci_automation.github import exchange
 from ci_automation.github.client import GitHub
 from ci_automation.github.errors import (
     InvalidApiUrl,
     InvalidToken,
 )
+from ci_automation.net.network import Network
+from ci_automation.net.session import Session
 from tests.fakes.github import TOKEN, FakeGitHub, Response, times
 
 if TYPE_CHECKING:
@@ -45,9 +46,8 @@ def test_netrc_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     netrc.write_text("default login someone password canary-netrc\n")
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
-    with exchange.session(exchange.Origin.of("https://api.github.example")) as session:
+    with Session(Network.from_environment({})) as session:
         request = session.prepare_request(requests.Request("GET", "https://api.github.example/"))
-    assert session.trust_env
     assert "Authorization" not in request.headers
 
 

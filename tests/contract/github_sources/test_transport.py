@@ -7,17 +7,18 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-import requests
 
 from ci_automation.flux.version import Version
 from ci_automation.github import client as client_module
-from ci_automation.github import exchange
+from ci_automation.github import waiting
 from ci_automation.github.client import GitHub
 from ci_automation.github.errors import (
     GitHubAnswerTooLarge,
     GitHubUnreachable,
     UnexpectedGitHubAnswer,
 )
+from ci_automation.net import session
+from ci_automation.net.values import Answer
 from tests.fakes.github import RESET, TOKEN, FakeGitHub, Response, times
 
 if TYPE_CHECKING:
@@ -50,16 +51,18 @@ def test_a_redirect_without_end_is_not_read_to_its_end(github: FakeGitHub, sourc
 
 
 def test_an_answer_that_drips_is_given_up(source: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "LONGEST_ANSWER", -1.0)
-    with pytest.raises(GitHubUnreachable, match="still being answered"):
+    monkeypatch.setattr(waiting, "LONGEST_ANSWER", -1.0)
+    with pytest.raises(GitHubUnreachable, match="took longer than is allowed"):
         source(None).list()
 
 
-def test_a_server_that_says_nothing_is_given_up(source: Open, waited: list[float]) -> None:
+def test_a_server_that_says_nothing_is_given_up(
+    source: Open, waited: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "READ_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         releases = source(None, f"http://127.0.0.1:{mute.getsockname()[1]}")
-        releases._client._connection.timeout = 0.05  # type: ignore[assignment]
-        with pytest.raises(GitHubUnreachable, match="took more than"):
+        with pytest.raises(GitHubUnreachable, match="it does not answer in time"):
             releases.list()
     assert len(waited) == 3
 
@@ -67,7 +70,7 @@ def test_a_server_that_says_nothing_is_given_up(source: Open, waited: list[float
 def test_a_server_that_is_not_there_is_said_so(source: Open) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    with pytest.raises(GitHubUnreachable, match="refused"):
+    with pytest.raises(GitHubUnreachable, match="nothing listens there"):
         source(None, f"http://127.0.0.1:{port}").list()
 
 
@@ -99,7 +102,7 @@ def test_a_download_does_not_follow_a_redirect_anywhere(
 
 def test_a_real_github_cannot_redirect_a_download_to_this_machine() -> None:
     client = GitHub(TOKEN, "https://api.github.com")
-    reply = exchange.Reply(302, {"location": "https://127.0.0.1/secret"}, b"")
+    reply = Answer(302, {"location": "https://127.0.0.1/secret"}, b"")
     with pytest.raises(UnexpectedGitHubAnswer, match="this machine"):
         client._redirected("https://api.github.com/x", reply, "the download")
 
@@ -145,15 +148,14 @@ def test_a_proxy_that_is_not_there_is_said_so(source: Open, monkeypatch: pytest.
     monkeypatch.setenv("https_proxy", proxy)
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    with pytest.raises(GitHubUnreachable, match="the proxy failed"):
+    with pytest.raises(GitHubUnreachable, match="the proxy on the way to it fails"):
         source(url="https://api.github.example").list()
 
 
 def test_a_name_that_is_none_is_said_so(source: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     def unresolved(*_: object, **__: object) -> None:
-        raise requests.ConnectionError("NameResolutionError: api.github.example?sig=canary-store")
+        raise socket.gaierror(socket.EAI_NONAME, "api.github.example?sig=canary-store")
 
-    releases = source(url="https://api.github.example")
-    monkeypatch.setattr(releases._client._session, "request", unresolved)
-    with pytest.raises(GitHubUnreachable, match=r"name cannot be resolved$"):
-        releases.list()
+    monkeypatch.setattr(socket, "getaddrinfo", unresolved)
+    with pytest.raises(GitHubUnreachable, match=r"its name is unknown$"):
+        source(url="https://api.github.example").list()

@@ -20,24 +20,25 @@ from ci_automation.github.errors import (
     RepositoryRenamed,
     UnexpectedGitHubAnswer,
 )
-from ci_automation.github.exchange import Patience, Reply
 from ci_automation.github.graphql import mutated, queried
 from ci_automation.github.refusals import Asker
-from ci_automation.github.waiting import Waiting
+from ci_automation.github.waiting import GitHubPatience, Waiting
+from ci_automation.net.values import Answer
+from ci_automation.net.waiting import Clock
 
 if TYPE_CHECKING:
     from ci_automation.errors import Error
 
 TOKEN = "ghs_canary-refused"
 ASKER = Asker(TOKEN, "GITHUB_TOKEN")
-WAITING = Waiting(Patience(now=lambda: 0.0), "api.github.com", "Wait.", lambda _: None)
+WAITING = Waiting(GitHubPatience(clock=Clock(now=lambda: 0.0)), "api.github.com", "Wait.", lambda _: None)
 PULLS = "POST api.github.com/repos/acme/fleet/pulls"
 
 
-def reply(status: int, message: str = "", needs: str = "", **more: object) -> Reply:
+def reply(status: int, message: str = "", needs: str = "", **more: object) -> Answer:
     """Return a refusal of GitHub's."""
     headers = {"x-accepted-github-permissions": needs} if needs else {}
-    return Reply(status, headers, json.dumps({"message": message, **more}).encode())
+    return Answer(status, headers, json.dumps({"message": message, **more}).encode())
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def reply(status: int, message: str = "", needs: str = "", **more: object) -> Re
         pytest.param(reply(200), UnexpectedGitHubAnswer, id="200, where something else is done"),
     ],
 )
-def test_each_answer_has_its_error(answer: Reply, kind: type[Error]) -> None:
+def test_each_answer_has_its_error(answer: Answer, kind: type[Error]) -> None:
     error = ASKER.refused(answer, PULLS)
     assert type(error) is kind
     assert PULLS in str(error)
@@ -158,8 +159,8 @@ def test_github_s_details_are_told() -> None:
 
 
 class TestGraphQL:
-    def answer(self, *errors: object, data: object = None) -> Reply:
-        return Reply(200, {}, json.dumps({"data": data, "errors": list(errors)}).encode())
+    def answer(self, *errors: object, data: object = None) -> Answer:
+        return Answer(200, {}, json.dumps({"data": data, "errors": list(errors)}).encode())
 
     @pytest.mark.parametrize(
         ("kind", "error"),
@@ -185,10 +186,10 @@ class TestGraphQL:
     @pytest.mark.parametrize("body", [b"[]", b"{}", b'{"data": null}', b'{"data": [], "errors": null}', b"<html>"])
     def test_an_answer_without_data_is_none(self, judge: type[object], body: bytes) -> None:
         with pytest.raises(UnexpectedGitHubAnswer):
-            judge(Reply(200, {}, body), "a query", ASKER, WAITING)  # type: ignore[call-arg]
+            judge(Answer(200, {}, body), "a query", ASKER, WAITING)  # type: ignore[call-arg]
 
     @pytest.mark.parametrize("judge", [queried, mutated])
     def test_errors_that_are_no_list_are_errors_too(self, judge: type[object]) -> None:
         body = json.dumps({"data": {}, "errors": "no"}).encode()
         with pytest.raises((UnexpectedGitHubAnswer, GitHubRefused)):
-            judge(Reply(200, {}, body), "a query", ASKER, WAITING)  # type: ignore[call-arg]
+            judge(Answer(200, {}, body), "a query", ASKER, WAITING)  # type: ignore[call-arg]
