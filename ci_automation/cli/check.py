@@ -12,10 +12,10 @@ from ci_automation.cli.output import print_aside
 from ci_automation.cli.results import finish, for_each
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import targets
-from ci_automation.flows.heal import plan_healed
-from ci_automation.flows.observe import Trust
+from ci_automation.flows.observe import Placed, Trust
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.update import Outcome
+from ci_automation.flows.update import heal as healed
 
 if TYPE_CHECKING:
     from ci_automation.cli.target import Target
@@ -48,12 +48,10 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, **options: Any
 
     def look(goal: Target) -> Outcome:
         if heal:
-            healed = plan_healed(goal.channel, goal.ports, goal.intent)
-            planned, trust = healed.planned, str(healed.observed.trust)
-            return Outcome(planned.plan, 0, trust, healed=healed.signed, unmade=planned.unmade)
+            return healed(goal.channel, goal.ports, goal.intent)
         planned = make_plan(goal.channel, goal.ports, goal.intent)
         trusted = planned.observed.trust
-        placed = planned.placement is not None or trusted is not Trust.VERIFIED
+        placed = isinstance(planned.observed, Placed) or trusted is not Trust.VERIFIED
         return Outcome(planned.plan, 0, str(trusted), placed=placed, unmade=planned.unmade)
 
     goals = rendered(targets(artifact, given, signs=heal), print_aside)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.base import read_base
-from ci_automation.flows.carry_out import carry_out, finish_interrupted, repeat, take_over
+from ci_automation.flows.carry_out import Owed, carry_out
 from ci_automation.flows.contents import present_version
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.publication.adopt import observe_or_adopt
@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.reference import Reference
     from ci_automation.flows.base import Base
-    from ci_automation.flows.observe import Observed
+    from ci_automation.flows.observe import Placed
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.publication.placement import Placement
     from ci_automation.flows.step import Rendered
     from ci_automation.impact.hazard import Hazard
     from ci_automation.policy.plan import Plan, PlannedStep
@@ -130,17 +128,13 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
     observed = observe_or_adopt(plan.artifact, ports, intent)
     start = _first_to_do(plan, observed.digest)
     version = present_version(observed, ports, intent)
-    observed, placement = in_place(observed, version, ports, intent, approved=observed.digest in approved)
-    ports = ports.later_than(placement.last)
-    doing = _Doing(plan.artifact, approved, ports, intent)
-    steps = doing.rendered(observed, placement, plan.steps[start:])
-    adopted = take_over(observed, ports, intent)
-    if start and placement.record is None:  # an earlier run of this plan came so far, and not to its record
-        repeat(observed, plan.steps[start - 1].base, partial(doing.again, plan.steps[start - 1]), ports, intent)
-    else:
-        finish_interrupted(observed, placement, ports, intent)
-    carry_out(observed, placement, steps, ports, intent)
-    return Outcome(plan, start + len(steps), str(observed.trust), start, healed=adopted)
+    placed = in_place(observed, version, ports, intent, approved=observed.digest in approved)
+    doing = _Doing(approved, ports.later_than(placed.last), intent)
+    steps = doing.rendered(placed, plan.steps[start:])
+    before = plan.steps[start - 1] if start else None
+    owed = Owed(before.base, partial(doing.again, before)) if before else None  # by an earlier run of this plan
+    adopted = carry_out(placed, steps, ports, intent, owed)
+    return Outcome(plan, start + len(steps), str(placed.trust), start, healed=adopted)
 
 
 def _first_to_do(plan: Plan, present: Digest) -> int:
@@ -158,16 +152,13 @@ def _first_to_do(plan: Plan, present: Digest) -> int:
 
 
 class _Doing(Struct, frozen=True):
-    """What the steps of a plan are done with: the channel, the digests that a person approved, the world outside."""
+    """What the steps of a plan are done with: the digests that a person approved, the world outside."""
 
-    channel: Reference
     approved: Collection[Digest]
     ports: Ports
     intent: Intent
 
-    def rendered(
-        self, observed: Observed, placement: Placement, steps: Sequence[PlannedStep]
-    ) -> list[tuple[Rendered, Approval | None]]:
+    def rendered(self, placed: Placed, steps: Sequence[PlannedStep]) -> list[tuple[Rendered, Approval | None]]:
         """Return the steps up to the first that must not be done, each rendered and decided again.
 
         Raises:
@@ -178,8 +169,8 @@ class _Doing(Struct, frozen=True):
         if not steps:
             return done
         # An option that left no trace in the components file is in the plan; the annotation says whether it is the one.
-        base = read_base(observed, self.ports, replace(self.intent, flags=steps[0].options.differing()))
-        base = replace(base, holds=placement.holds)
+        base = read_base(placed, self.ports, replace(self.intent, flags=steps[0].options.differing()))
+        base = replace(base, holds=placed.holds)
         for step in steps:
             try:
                 done.append(self.again(step, base))

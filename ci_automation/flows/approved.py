@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.base import read_base
-from ci_automation.flows.carry_out import carry_out, repeat, take_over
+from ci_automation.flows.carry_out import Owed, carry_out
 from ci_automation.flows.contents import present_version
 from ci_automation.flows.publication.adopt import observe_or_adopt
 from ci_automation.flows.publication.placement import in_place
@@ -77,31 +77,21 @@ def apply_granted(granted: Granted, ports: Ports, intent: Intent) -> Outcome:
         raise ApprovalOutdated(request, observed.digest)
     _refuse_used(granted, ports)
     base = read_base(observed, ports, intent)
-    observed, placement = in_place(observed, base.version, ports, intent)
-    ports = ports.later_than(placement.last)
-    rendered = _render(granted, replace(base, holds=placement.holds), ports, intent)
-    take_over(observed, ports, intent)
-    carry_out(observed, placement, [(rendered, granted.approval)], ports, intent)
+    placed = in_place(observed, base.version, ports, intent)
+    rendered = _render(granted, replace(base, holds=placed.holds), ports, intent)
+    carry_out(placed, [(rendered, granted.approval)], ports, intent)
     plan = Plan(request.artifact, base.version, base.digest, (rendered.step,))
-    return Outcome(plan, 1, str(observed.trust))
+    return Outcome(plan, 1, str(placed.trust))
 
 
 def _finish(granted: Granted, observed: Observed, ports: Ports, intent: Intent) -> Outcome:
     """Return that what was approved is there, after writing the record that an interrupted run owes for it."""
     request = granted.request
     version = present_version(observed, ports, intent)
-    observed, placement = in_place(observed, version, ports, intent, approved=True)
-    ports = ports.later_than(placement.last)
-    take_over(observed, ports, intent)
-    if placement.record is None:
-        repeat(
-            observed,
-            request.base,
-            lambda base: (_render(granted, base, ports, intent), granted.approval),
-            ports,
-            intent,
-        )
-    return Outcome(Plan(request.artifact, request.version, request.target, ()), 0, str(observed.trust))
+    placed = in_place(observed, version, ports, intent, approved=True)
+    owed = Owed(request.base, lambda base: (_render(granted, base, ports, intent), granted.approval))
+    carry_out(placed, (), ports, intent, owed)
+    return Outcome(Plan(request.artifact, request.version, request.target, ()), 0, str(placed.trust))
 
 
 def _render(granted: Granted, base: Base, ports: Ports, intent: Intent) -> Rendered:

@@ -121,10 +121,10 @@ def _finish(publication: Publication, ports: Ports, intent: Intent) -> bool:
         ChannelMovedBack: signed statements say that the channel had left it.
     """
     observed = observe(publication.channel, ports)
-    observed, placement = in_place(observed, publication.version, ports, intent, approved=True)
-    signed = observed.trust is Trust.VERIFIED
-    if signed and placement.record is None:
-        publish(publication, ports.later_than(placement.last), intent)
+    placed = in_place(observed, publication.version, ports, intent, approved=True)
+    signed = placed.trust is Trust.VERIFIED
+    if signed and placed.record is None:
+        publish(publication, ports.later_than(placed.last), intent)
     return signed
 
 

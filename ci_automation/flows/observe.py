@@ -17,12 +17,15 @@ from ci_automation.signing.verify import ForeignSignature, verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
+    from ci_automation.policy.hold import Hold
+    from ci_automation.records.publication import Record
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
 
@@ -58,6 +61,28 @@ class Observed(Struct, frozen=True):
     def digest(self) -> Digest:
         """Return what the channel points at."""
         return self.manifest.digest
+
+
+class Placed(Observed, frozen=True):
+    """A channel as it is now, and what trusted signers said of the digest that it has.
+
+    `record` is the newest record of this channel about it, `others` the channels that it was published to if there is
+    none. `rolled_back` is the newest hold on it if no record of the channel is as new: its rollback wrote no record.
+    `left` is when a rollback moved the channel away from it, if no record is newer. `tags` are the repository's.
+    """
+
+    record: Record | None = None
+    others: tuple[str, ...] = ()
+    rolled_back: Hold | None = None
+    left: datetime | None = None
+    holds: tuple[Hold, ...] = ()
+    tags: tuple[str, ...] = ()
+
+    @property
+    def last(self) -> datetime | None:
+        """Return when the channel was last said to come to the digest, or to leave it."""
+        own = (self.record.at if self.record else None, self.left, *(hold.since for hold in self.holds))
+        return max((at for at in own if at is not None), default=None)
 
 
 def look_at(channel: Reference, ports: Ports) -> Observed:

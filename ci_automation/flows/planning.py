@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ci_automation.flows.base import read_base
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.images import ImageMissing
+from ci_automation.flows.observe import Placed
 from ci_automation.flows.publication.adopt import observe_or_adopt
 from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.step import Wanted, render_step, situation_of, wants_pins
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.base import Base
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.publication.placement import Placement
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.release import Release
     from ci_automation.policy.select import Candidate
@@ -39,7 +39,7 @@ _CANNOT_BE_MADE = (ComponentMissing, TemplateMismatch, UpstreamUnsigned, ImageMi
 class Planned(Struct, frozen=True):
     """A plan, what it was made on, the rendered artifacts of its steps, in order, and the releases that were listed.
 
-    `placement` is None if nothing is to be built on the base, so that its records were not read.
+    What it was made on is `Placed`, unless nothing is to be built on it, so that its records were not read.
     """
 
     observed: Observed
@@ -47,7 +47,12 @@ class Planned(Struct, frozen=True):
     rendered: tuple[Rendered, ...]
     releases: tuple[Release, ...] = ()
     unmade: bool = False  # among the passed over is a step that the policy chose, and that is refused or cannot be made
-    placement: Placement | None = None
+
+    def placed(self, ports: Ports, intent: Intent) -> Placed:
+        """Return what the plan was made on, if it is where it belongs; see `in_place`."""
+        if isinstance(self.observed, Placed):
+            return self.observed
+        return in_place(self.observed, self.plan.current_version, ports, intent)
 
 
 def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
@@ -76,11 +81,11 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
         plan = Plan(channel, current, observed.digest, (), tuple(_passed_over(selection)))
         return Planned(observed, plan, (), releases)
     base = base or read_base(observed, ports, intent)
-    observed, placement = in_place(observed, base.version, ports, intent)
-    base = replace(base, holds=placement.holds)
+    placed = in_place(observed, base.version, ports, intent)
+    base = replace(base, holds=placed.holds)
     if base.holds:
         selection = select(situation_of(current, intent, base.holds), releases)
-    return replace(_plan_from(base, Found(observed, selection, releases), ports, intent), placement=placement)
+    return _plan_from(base, Found(placed, selection, releases), ports, intent)
 
 
 def _asks_for_content(intent: Intent) -> bool:
@@ -91,7 +96,7 @@ def _asks_for_content(intent: Intent) -> bool:
 class Found(Struct, frozen=True):
     """What a plan is made on: the channel, the releases that there are, and those to go to."""
 
-    observed: Observed
+    observed: Placed
     selection: Selection
     releases: tuple[Release, ...]
 

@@ -12,7 +12,7 @@ from ci_automation.errors import RegistryError, VerificationFailed
 from ci_automation.flows.contents import only_layer, present_version, read_contents
 from ci_automation.flows.findings import findings, first_findings
 from ci_automation.flows.observe import Trust, accept_both, look_at, observe
-from ci_automation.flows.publication.placement import in_place, placement_of, problem_of, require_still_there
+from ci_automation.flows.publication.placement import in_place, place, problem_of, require_still_there
 from ci_automation.flows.publication.publish import NoSigner, require_accepted
 from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.hold import Offered, hold_verdict
@@ -161,7 +161,7 @@ def consider(promotion: Promotion) -> Considered:
     considered = Considered(promotion, observed, before, contents.version, old.version if old else None)
     in_place(observed, considered.version, promotion.origin, promotion.intent)
     if before is not None and old is not None and not interrupted:
-        last = in_place(before, old.version, promotion.ports, promotion.intent)[1].last
+        last = in_place(before, old.version, promotion.ports, promotion.intent).last
     require_signed_for_target(considered, promotion.origin.registry, promotion.source)
     moves = Ledger(promotion.origin.registry, promotion.source, believed).records(observed.digest)
     there = Ledger(promotion.ports.registry, promotion.target, _trusted(promotion.ports))
@@ -178,11 +178,11 @@ def _owes_record(before: Observed, version: Version, promotion: Promotion) -> bo
     Raises:
         ChannelMovedBack: signed statements say that the target had left this digest.
     """
-    placement = placement_of(before, promotion.ports)
-    if problem := problem_of(before, version, replace(placement, others=()), promotion.ports):
+    placed = place(before, promotion.ports)
+    if problem := problem_of(replace(placed, others=()), version, promotion.ports):
         require_still_there(before, promotion.ports)
         raise problem
-    return bool(placement.others)
+    return bool(placed.others)
 
 
 def _last_recorded(promotion: Promotion) -> tuple[Observed, datetime] | tuple[None, None]:

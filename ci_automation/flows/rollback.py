@@ -19,7 +19,7 @@ from ci_automation.flows.contents import read_contents, read_shown, stated_optio
 from ci_automation.flows.findings import findings
 from ci_automation.flows.observe import ChannelMoved, Trust, look_at
 from ci_automation.flows.publication import past
-from ci_automation.flows.publication.placement import placement_of
+from ci_automation.flows.publication.placement import place
 from ci_automation.flows.publication.publish import (
     NoSigner,
     move,
@@ -262,10 +262,10 @@ def roll_back(proposal: Proposal, ports: Ports, intent: Intent) -> None:
     writer = ports.writer(channel, signer, intent.run)
     writer.keep(manifest, proposal.holds)
     if shown.is_there:
-        placement = placement_of(proposal.target, ports)
-        if placement.rolled_back is not None:
-            contents, ports = read_contents(proposal.target, ports, intent), ports.later_than(placement.last)
-            record_rollback(proposal.target, contents, placement.rolled_back, signer, ports, intent)
+        placed = place(proposal.target, ports)
+        if placed.rolled_back is not None:
+            contents, ports = read_contents(placed, ports, intent), ports.later_than(placed.last)
+            record_rollback(placed, contents, placed.rolled_back, signer, ports, intent)
         return
     signed_record = writer.sign(_record(proposal, signer, ports, intent))
     move(channel, shown.base, manifest, ports)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.flows.carry_out import automatic, carry_out, finish_interrupted
-from ci_automation.flows.heal import plan_healed
+from ci_automation.flows.carry_out import automatic, carry_out, take_over
+from ci_automation.flows.planning import plan_on
+from ci_automation.flows.publication.placement import observe_or_heal
 from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
@@ -59,11 +60,23 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
             not adopted.
         Conflict: somebody else published at the same time.
     """
-    healed = plan_healed(channel, ports, intent)
-    planned, observed, placement = healed.planned, healed.observed, healed.placement
-    ports = ports.later_than(placement.last)
-    finish_interrupted(observed, placement, ports, intent)
-    steps = [(rendered, None) for rendered in automatic(planned)]
-    carry_out(observed, placement, steps, ports, intent)
-    trust, releases = str(observed.trust), planned.releases
-    return Outcome(planned.plan, len(steps), trust, healed=healed.signed, releases=releases, unmade=planned.unmade)
+    observed, signed = observe_or_heal(channel, ports, intent)
+    planned = plan_on(observed, ports, intent)
+    placed = planned.placed(ports, intent)
+    steps = automatic(planned)
+    signed |= carry_out(placed, [(rendered, None) for rendered in steps], ports, intent)
+    trust, releases = str(placed.trust), planned.releases
+    return Outcome(planned.plan, len(steps), trust, healed=signed, releases=releases, unmade=planned.unmade)
+
+
+def heal(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
+    """Return the plan for `channel`, after signing again what it has, or taking over what a person adopts.
+
+    Raises:
+        VerificationFailed: see `update`.
+    """
+    observed, signed = observe_or_heal(channel, ports, intent)
+    planned = plan_on(observed, ports, intent)
+    placed = planned.placed(ports, intent)
+    signed |= take_over(placed, ports.later_than(placed.last), intent)
+    return Outcome(planned.plan, 0, str(placed.trust), healed=signed, unmade=planned.unmade)

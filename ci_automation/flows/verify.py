@@ -9,7 +9,7 @@ from msgspec import Struct
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.contents import present_version, read_tree
 from ci_automation.flows.observe import look_at, observe
-from ci_automation.flows.publication.placement import as_mirrored, placement_of, problem_of
+from ci_automation.flows.publication.placement import as_mirrored, place, problem_of
 from ci_automation.flux.artifact import immutable_version
 from ci_automation.signing.cluster import judge, table
 from ci_automation.signing.trust import NobodyTrusted
@@ -76,7 +76,7 @@ def _verify(reference: Reference, trusted: Trusted, ports: Ports, intent: Intent
         problem = ClusterRefuses(at, observed.version, judgement.reason)
     elif reference.tag is not None and not immutable_version(reference.tag):
         version = present_version(observed, ports, intent)
-        problem = problem_of(observed, version, as_mirrored(placement_of(observed, ports), observed, ports), ports)
+        problem = problem_of(as_mirrored(place(observed, ports), ports), version, ports)
     return Verification(observed.digest, observed.version, by, table(evidence, trusted), problem)
 
 

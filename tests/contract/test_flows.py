@@ -20,10 +20,10 @@ from ci_automation.flows.apply import (
 )
 from ci_automation.flows.base import OptionsUnclear
 from ci_automation.flows.findings import impact_of
-from ci_automation.flows.heal import NotOurs
 from ci_automation.flows.history import history
 from ci_automation.flows.init import ChannelExists, init
 from ci_automation.flows.planning import make_plan
+from ci_automation.flows.publication.placement import NotOurs
 from ci_automation.flows.publication.publish import ImmutableTagTaken, NoSigner
 from ci_automation.flows.render import render_release
 from ci_automation.flows.rendering.proof import UnprovenRendering

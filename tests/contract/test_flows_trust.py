@@ -11,15 +11,14 @@ from msgspec.structs import replace
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.tree import File, Tree
 from ci_automation.flows.apply import apply
-from ci_automation.flows.heal import NotOurs, plan_healed
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.publication.adopt import NotAdopted
-from ci_automation.flows.publication.placement import ChannelMovedBack
+from ci_automation.flows.publication.placement import ChannelMovedBack, NotOurs
 from ci_automation.flows.publication.publish import ClusterWouldRefuse
 from ci_automation.flows.rollback import Wish, propose, roll_back
-from ci_automation.flows.update import update
+from ci_automation.flows.update import heal, update
 from ci_automation.flows.verify import verify
 from ci_automation.flux.artifact import Composed, compose
 from ci_automation.flux.options import Options
@@ -81,7 +80,7 @@ class TestHealing:
         with pytest.raises(Exception, match="is not signed"):
             make_plan(CHANNEL, world.ports(), intent())
         assert world.contents() == before
-        assert plan_healed(CHANNEL, world.ports(), intent()).signed
+        assert heal(CHANNEL, world.ports(), intent()).healed
         assert verify(CHANNEL, world.ports(), intent()).problem is None
 
     @pytest.mark.parametrize("paused", [False, True])

@@ -14,7 +14,6 @@ from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.artifact.reference import Reference
 from ci_automation.artifact.tree import File, Tree
 from ci_automation.flows.apply import apply
-from ci_automation.flows.heal import NotOurs, plan_healed
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.lift import lift
@@ -22,9 +21,9 @@ from ci_automation.flows.planning import make_plan
 from ci_automation.flows.promote import promote
 from ci_automation.flows.promotion import Promotion
 from ci_automation.flows.publication.copy import copy
-from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
+from ci_automation.flows.publication.placement import ChannelMovedBack, NotOurs, PublishedElsewhere
 from ci_automation.flows.rollback import Wish, propose, roll_back
-from ci_automation.flows.update import update
+from ci_automation.flows.update import heal, update
 from ci_automation.flows.verify import verify
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import Version
@@ -179,7 +178,7 @@ class TestAdoption:
             assert update(CHANNEL, later(killed, 3), intent(policy=EVERY)).trust == "verified"
 
     def test_by_check_and_heal_leaves_all_three_too(self, world: World, planted: Digest) -> None:
-        assert plan_healed(CHANNEL, later(world, 1), intent(adopt=True, policy=EVERY)).signed
+        assert heal(CHANNEL, later(world, 1), intent(adopt=True, policy=EVERY)).healed
         (record,) = Ledger(world.registry, CHANNEL, OURS).all_records(planted)
         assert record.adopted
         assert world.registry.resolve(CHANNEL.at_tag(immutable_tag(PATCH, planted))) == planted

@@ -54,11 +54,13 @@ def observe_or_adopt(channel: Reference, ports: Ports, intent: Intent) -> Observ
     except (Unsigned, ForeignSignature) as error:
         if not intent.adopt:
             raise
-        return adopt(look_at(channel, ports), str(error), ports, intent)
+        observed = look_at(channel, ports)
+        confirm(observed, str(error), ports, intent)
+        return replace(observed, trust=Trust.ADOPTED)
 
 
-def adopt(observed: Observed, problem: str, ports: Ports, intent: Intent) -> Observed:
-    """Return what a channel has as adopted, if a person who saw the problem and every file says yes.
+def confirm(observed: Observed, problem: str, ports: Ports, intent: Intent) -> None:
+    """Show a person the problem and every file of what a channel has, and ask whether to adopt it.
 
     Raises:
         NotAdopted: the person did not.
@@ -66,7 +68,6 @@ def adopt(observed: Observed, problem: str, ports: Ports, intent: Intent) -> Obs
     """
     if not ports.confirm(_adoption(observed, problem, ports, intent)):
         raise NotAdopted(observed.channel) from None
-    return replace(observed, trust=Trust.ADOPTED)
 
 
 def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) -> Adoption:

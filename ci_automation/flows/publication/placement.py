@@ -1,20 +1,22 @@
-"""Whether a channel is where it belongs: what signed records and holds say of the digest that it has."""
+"""Whether a channel is signed and where it belongs, by what signed records and holds say of the digest it has."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.observe import ChannelMoved, Trust
-from ci_automation.flows.publication.adopt import adopt
+from ci_automation.flows.observe import ChannelMoved, Placed, Trust, look_at, observe
+from ci_automation.flows.publication.adopt import confirm, observe_or_adopt
+from ci_automation.flows.publication.publish import require_signer, vouch_for
 from ci_automation.records.attached import channel_name
 from ci_automation.records.ledger import Position, holds_on, left_at, records_in
+from ci_automation.signing.verify import Unsigned
 
 if TYPE_CHECKING:
+    from ci_automation.artifact.reference import Reference
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
@@ -56,45 +58,74 @@ class PublishedElsewhere(VerificationFailed):
         )
 
 
-class Placement(Struct, frozen=True):
-    """What trusted signers said of the digest that a channel has.
+class NotOurs(VerificationFailed):
+    """A channel is not signed, and no signed record says that we published what it has."""
 
-    `record` is the newest record of this channel about it, `others` the channels that it was published to if there is
-    none. `rolled_back` is the newest hold on it if no record of the channel is as new: its rollback wrote no record.
-    `left` is when a rollback moved the channel away from it, if no record is newer. `tags` are the repository's.
+    hint = (
+        "Nothing was signed. Find out who wrote it: `history` lists what is signed. "
+        "If it is yours, take it over with --adopt, which shows every file first."
+    )
+
+    def __init__(self, observed: Observed) -> None:
+        super().__init__(
+            f"{observed.channel} is not signed, and no signed record says that {observed.digest} was published to it"
+        )
+
+
+def observe_or_heal(channel: Reference, ports: Ports, intent: Intent) -> tuple[Observed, bool]:
+    """Return what `channel` has now, and whether it had lost its signature and this run signed it again (ADR 0005).
+
+    Raises:
+        NotOurs: it is not signed, and the channel's newest record is not about it.
+        ForeignSignature: another signer signed it.
+        NotAdopted: a person was asked, and did not say yes.
     """
-
-    record: Record | None = None
-    others: tuple[str, ...] = ()
-    rolled_back: Hold | None = None
-    left: datetime | None = None
-    holds: tuple[Hold, ...] = ()
-    tags: tuple[str, ...] = ()
-
-    @property
-    def last(self) -> datetime | None:
-        """Return when the channel was last said to come to the digest, or to leave it."""
-        own = (self.record.at if self.record else None, self.left, *(hold.since for hold in self.holds))
-        return max((at for at in own if at is not None), default=None)
+    require_signer(ports, intent)
+    try:
+        return observe_or_adopt(channel, ports, intent), False
+    except Unsigned:
+        observed = look_at(channel, ports)
+        record = _record_of(observed, ports)
+        if ports.signer is None or record is None:
+            raise NotOurs(observed) from None
+        vouch_for(observed, record.version, ports.signer, ports, intent)
+        return observe(channel, ports), True
 
 
-def placement_of(observed: Observed, ports: Ports) -> Placement:
-    """Return what trusted signers said of the digest that a channel has; nothing if nobody is trusted.
+def _record_of(observed: Observed, ports: Ports) -> Record | None:
+    """Return the channel's newest record, if it is about what the channel has.
+
+    Signing a digest that no record covers would publish it, past every gate. A directory without an identity has
+    records that may be those of another directory.
+    """
+    ledger = ports.ledger(observed.channel)
+    if ledger is None or ports.registry.identity(observed.channel) is None:
+        return None
+    placed = place(observed, ports)
+    if placed.record is None or placed.left is not None:
+        return None
+    last = ledger.newest()
+    return last if last is not None and last.digest == observed.digest else None
+
+
+def place(observed: Observed, ports: Ports) -> Placed:
+    """Return a channel with what trusted signers said of the digest that it has; nothing if nobody is trusted.
 
     Raises:
         NotAnIndex, TooManyRecords: an attacker hides some of it.
     """
+    placed = Placed(observed.channel, observed.manifest, observed.trust, observed.version)
     if (ledger := ports.ledger(observed.channel)) is None:
-        return Placement()
+        return placed
     said, name = ledger.said(observed.digest), ledger.name
     found = records_in(said)
     own = [record for record in found if record.channel == name]
     record = own[-1] if own else None
-    others = () if own else tuple(sorted({record.channel for record in found}))
     held, left = holds_on(said, name), left_at(said, name)
-    return Placement(
+    return replace(
+        placed,
         record=record,
-        others=others,
+        others=() if own else tuple(sorted({record.channel for record in found})),
         rolled_back=_unrecorded(ledger, held, record),
         left=left if left and not (record and record.at > left) else None,
         holds=held,
@@ -115,34 +146,31 @@ def _unrecorded(ledger: Ledger, held: tuple[Hold, ...], record: Record | None) -
     return hold if last is None or last.at < hold.since else None
 
 
-def as_mirrored(placement: Placement, observed: Observed, ports: Ports) -> Placement:
-    """Return the placement without the channels of other repositories: a mirror copies the records of its source."""
-    here = channel_name(ports.registry, observed.channel).rpartition(":")[0]
-    return replace(placement, others=tuple(name for name in placement.others if name.rpartition(":")[0] == here))
+def as_mirrored(placed: Placed, ports: Ports) -> Placed:
+    """Return it without the channels of other repositories: a mirror copies the records of its source."""
+    here = channel_name(ports.registry, placed.channel).rpartition(":")[0]
+    return replace(placed, others=tuple(name for name in placed.others if name.rpartition(":")[0] == here))
 
 
-def problem_of(observed: Observed, version: Version, placement: Placement, ports: Ports) -> VerificationFailed | None:
+def problem_of(placed: Placed, version: Version, ports: Ports) -> VerificationFailed | None:
     """Return why a channel, which has `version`, is not where it belongs; None if nothing speaks against it.
 
     Raises:
         ImmutableTagMoved, NotAnIndex, TooManyRecords: an attacker hides a part of the channel's past.
     """
-    if (ledger := ports.ledger(observed.channel)) is None:
+    if (ledger := ports.ledger(placed.channel)) is None:
         return None
-    if placement.others:
-        return PublishedElsewhere(observed, placement.others)
-    if placement.left is not None:
-        return ChannelMovedBack(observed, placement.left)
-    hold = max(placement.holds, key=lambda hold: hold.since, default=None)
-    position = Position(observed.digest, version, placement.record, hold)
-    later = ledger.superseded_by(position, placement.tags)
-    return ChannelMovedBack(observed, later) if later else None
+    if placed.others:
+        return PublishedElsewhere(placed, placed.others)
+    if placed.left is not None:
+        return ChannelMovedBack(placed, placed.left)
+    hold = max(placed.holds, key=lambda hold: hold.since, default=None)
+    later = ledger.superseded_by(Position(placed.digest, version, placed.record, hold), placed.tags)
+    return ChannelMovedBack(placed, later) if later else None
 
 
-def in_place(
-    observed: Observed, version: Version, ports: Ports, intent: Intent, *, approved: bool = False
-) -> tuple[Observed, Placement]:
-    """Return a channel, which has `version`, with its placement, if it is where it belongs or a person adopts it.
+def in_place(observed: Observed, version: Version, ports: Ports, intent: Intent, *, approved: bool = False) -> Placed:
+    """Return a channel, which has `version`, if it is where it belongs or a person adopts it.
 
     A person who `approved` this very digest for this channel is word enough that it belongs there.
 
@@ -151,18 +179,18 @@ def in_place(
         PublishedElsewhere: signed records say that the digest is another channel's.
         NotAdopted: a person was asked, and did not say yes.
     """
-    placement = placement_of(observed, ports)
-    if observed.trust is Trust.ADOPTED:
-        return observed, placement
+    placed = place(observed, ports)
+    if placed.trust is Trust.ADOPTED:
+        return placed
     if approved:
-        placement = replace(placement, others=())
-    problem = problem_of(observed, version, placement, ports)
-    if problem is None:
-        return observed, placement
-    require_still_there(observed, ports)
+        placed = replace(placed, others=())
+    if (problem := problem_of(placed, version, ports)) is None:
+        return placed
+    require_still_there(placed, ports)
     if not intent.adopt:
         raise problem
-    return adopt(observed, str(problem), ports, intent), replace(placement, others=())
+    confirm(placed, str(problem), ports, intent)
+    return replace(placed, trust=Trust.ADOPTED, others=())
 
 
 def require_still_there(observed: Observed, ports: Ports) -> None:

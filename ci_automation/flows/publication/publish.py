@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import Conflict, SigningError, VerificationFailed
+from ci_automation.flows.contents import read_shown
 from ci_automation.flows.observe import ChannelMoved, accept_both
 from ci_automation.flows.publication.recording import attest_publication, sign_publication
 from ci_automation.flux.artifact import immutable_tag
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.artifact import Composed
@@ -209,6 +211,19 @@ def tag_for_ever(channel: Reference, version: Version, manifest: Manifest, ports
         ports.registry.put_manifest(tag, manifest)
     elif present != manifest.digest:
         raise ImmutableTagTaken(tag, present)
+
+
+def vouch_for(observed: Observed, version: Version, signer: Signer, ports: Ports, intent: Intent) -> None:
+    """Sign what a channel has, and give it an immutable tag.
+
+    Raises:
+        VerificationFailed: clusters could find something else in it than its list of files shows.
+    """
+    read_shown(observed, ports)
+    ports.say(f"signing {observed.digest}")
+    ports.registry.put_blob(observed.channel, CONFIG_BLOB)  # what another tool published may lack it
+    ensure_signed(ports.registry, observed.channel, observed.digest, signer, intent.signature_format)
+    tag_for_ever(observed.channel, version, observed.manifest, ports)
 
 
 def _check_clusters(publication: Publication, signer: Signer, ports: Ports, intent: Intent) -> None:
