@@ -28,7 +28,7 @@ from ci_automation.flux.version import Version
 from ci_automation.impact.hazard import in_shell
 from ci_automation.policy.decision import Decision
 from ci_automation.report.account import Account, Standing
-from ci_automation.report.acknowledge import idle_acknowledgements
+from ci_automation.report.findings import idle_acknowledgements
 from ci_automation.report.text import plan_table
 from ci_automation.signing.trust import NOBODY_NAMED, NobodyTrusted
 

@@ -21,7 +21,7 @@ from ci_automation.approval.work import Trace, Work
 from ci_automation.github.commits import branch_name
 from ci_automation.github.errors import HeadMoved
 from ci_automation.github.model import Making, PullState
-from ci_automation.report.quote import one_line
+from ci_automation.report.markdown import one_line
 from ci_automation.report.request import Mark, MarkState, Page, superseded, withdrawn
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""Image manifests and descriptors (OCI image spec v1.1), as Flux writes and reads them."""
+"""Image manifests, indexes and descriptors (OCI image spec v1.1), as Flux writes and reads them."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from msgspec import Struct, field
 
@@ -36,6 +36,7 @@ _NAMES = frozenset(
 )
 MAX_LAYERS = 1000  # as many signatures as cosign reads (`pkg/oci/remote/signatures.go`)
 _MAX_SIZE = (1 << 63) - 1  # Go keeps it in an int64
+MAX_ENTRIES = 10_000
 
 
 class InvalidManifest(VerificationFailed):
@@ -226,3 +227,65 @@ def _artifact_type(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value or None
     raise InvalidManifest("an artifact type is not a text")
+
+
+class InvalidIndex(VerificationFailed):
+    """What should be a list of manifests is none that Flux would read."""
+
+    hint = "Find out what wrote it. The entries of an image index have a media type, a sha256 digest and a size each."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the image index is invalid: {reason}")
+        self.reason = reason
+
+
+class Index(Struct, frozen=True):
+    """One image index: the bytes as they are stored, and the manifests that they list."""
+
+    media_type: ClassVar[str] = OCI_INDEX
+
+    raw: bytes
+    manifests: tuple[Descriptor, ...]
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Self:
+        """Return the index in `raw`; as in Go, one bad entry spoils it.
+
+        Raises:
+            InvalidIndex: it is not JSON, read otherwise by Go, no OCI image index, has too many entries, or one that is
+                no descriptor.
+        """
+        try:
+            value = parse_document(raw)
+        except ValueError as error:
+            raise InvalidIndex(str(error)) from None
+        if value.get("mediaType", OCI_INDEX) != OCI_INDEX or repr(value.get("schemaVersion")) != "2":
+            raise InvalidIndex("it is not an OCI image index of schema version 2")
+        entries = value.get("manifests", ...)
+        if entries is not None and (not isinstance(entries, list) or len(entries) > MAX_ENTRIES):
+            raise InvalidIndex("it has no list of manifests, or too long a one")
+        try:
+            return cls(raw, tuple(map(Descriptor.from_json, entries or ())))
+        except InvalidManifest as error:
+            raise InvalidIndex(error.reason) from None
+
+    @classmethod
+    def build(cls, manifests: tuple[Descriptor, ...] = ()) -> Self:
+        """Return the index that lists these manifests."""
+        value = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry.to_json() for entry in manifests]}
+        return cls(gojson.written(value), manifests)
+
+    @property
+    def digest(self) -> Digest:
+        """Return the digest of the index's bytes."""
+        return Digest.of(self.raw)
+
+    def lists(self, digest: Digest) -> bool:
+        """Return whether the manifest of that digest is among those listed."""
+        return any(entry.digest == digest for entry in self.manifests)
+
+    def with_entry(self, entry: Descriptor) -> Self:
+        """Return the index with `entry` at its end; all else in it stays, also what is not understood here."""
+        value = {"schemaVersion": 2, "mediaType": OCI_INDEX, **parse_document(self.raw)}
+        value["manifests"] = [*(value["manifests"] or ()), entry.to_json()]
+        return type(self)(gojson.written(value), (*self.manifests, entry))

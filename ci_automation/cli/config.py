@@ -14,7 +14,7 @@ from ci_automation.cli.output import print_aside, print_json, print_text
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.load import load
 from ci_automation.config.load import schema as schema_of_config
-from ci_automation.report.acknowledge import ended
+from ci_automation.report.findings import ended
 from ci_automation.report.text import plain_text
 
 

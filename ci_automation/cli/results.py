@@ -12,8 +12,8 @@ from ci_automation.cli.follow_up import flags, planned, repeated, signed
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
 from ci_automation.errors import Error
 from ci_automation.policy.decision import Decision
-from ci_automation.report.acknowledge import idle_acknowledgements
 from ci_automation.report.changes import Line, step_parts
+from ci_automation.report.findings import idle_acknowledgements
 from ci_automation.report.notes import notes, notes_hint, notes_text
 from ci_automation.report.text import approval_commands, plain_text, plan_table
 

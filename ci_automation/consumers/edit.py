@@ -8,9 +8,8 @@ import yaml
 from msgspec import Struct
 
 from ci_automation.artifact.yaml_events import Unreadable, events
-from ci_automation.consumers.find import find
+from ci_automation.consumers.find import MARK, find, requested, setters
 from ci_automation.consumers.model import Finding, Kind
-from ci_automation.consumers.setters import MARK, requested, setters
 from ci_automation.consumers.tree import decoded, parse, span
 
 if TYPE_CHECKING:

@@ -1,18 +1,24 @@
-"""Which objects of a file name the artifact, and what each of them should say instead.
+"""Objects and setter comments of a file that name the artifact, and what each of them should say instead.
 
 An `OCIRepository` is looked for wherever it stands, in a list or among the resources of a ResourceSet too. Of what
 its `spec.ref` has, the digest outweighs the range, and the range the tag (source-controller, `OCIRepositoryRef`). The
 inputs of a ResourceSet have no schema, so they count only where one mapping has both the address and the pin.
+
+A setter comment stands beside any value of any file: `digest: sha256:... # {"$flux-manifests": "production:digest"}`.
+It looks like those of Flux's image automation (`# {"$imagepolicy": ...}`): the value before it, on the same line,
+becomes the artifact's `digest`, `tag` (the immutable one) or `version`.
 """
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from ci_automation.consumers.model import Finding, Kind, is_digest
-from ci_automation.consumers.tree import Mapping, Scalar, mappings, resolved
+from ci_automation.consumers.tree import Alias, Mapping, Scalar, mappings, resolved
 from ci_automation.flux.artifact import immutable_version
 
 if TYPE_CHECKING:
@@ -26,6 +32,11 @@ _OPERATOR = "fluxcd.controlplane.io/"
 _PINS = ("digest", "semver", "tag")
 _ADDRESSES = ("url", "repository")
 _MERGE = "<<"
+MARK = b"$flux-manifests"
+_SETTER = re.compile(
+    r'#[ \t]*\{[ \t]*"\$flux-manifests"[ \t]*:[ \t]*"(?P<name>[^":\r\n]*):(?P<field>[^"\r\n]*)"[ \t]*\}'
+)
+_LINE_BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")  # as YAML 1.1 has them
 
 
 def find(file: File, text: str, published: Published, governed: Container[Node | None]) -> tuple[Finding, ...]:
@@ -153,3 +164,61 @@ def _name(mapping: Mapping) -> str:
         return ""
     namespace, name = metadata.text("namespace"), metadata.text("name")
     return f"{namespace}/{name}" if namespace else name
+
+
+class Setter(Struct, frozen=True):
+    """One setter comment: whose `field` it asks for, and the value that it stands beside, or why there is none."""
+
+    line: int
+    name: str
+    field: str
+    value: Scalar | None
+    reason: str = ""
+
+
+def setters(file: File, text: str) -> tuple[Setter, ...]:
+    """Return the setter comments in `text`, which `file` was read from; one that is commented out is none."""
+    starts = [0, *(match.end() for match in _LINE_BREAK.finditer(text))]
+    ends = [leaf.end for leaf in file.leaves]
+    found = []
+    for match in _SETTER.finditer(text):
+        at, line = match.start(), bisect_right(starts, match.start())
+        begin, ended = starts[line - 1], bisect_right(ends, at)
+        value, reason = None, ""
+        if ended < len(ends) and file.leaves[ended].start < at:
+            reason = "it is inside of a text"
+        elif ended and (leaf := file.leaves[ended - 1]).end > begin:
+            between = text[leaf.end : at]
+            if "#" in between:
+                continue
+            value, reason = _value(leaf, between)
+        elif "#" in text[begin:at]:
+            continue
+        else:
+            reason = "there is no value before it on its line"
+        found.append(Setter(line, match["name"], match["field"], value, reason))
+    return tuple(found)
+
+
+def _value(leaf: Scalar | Alias, between: str) -> tuple[Scalar | None, str]:
+    if isinstance(leaf, Alias):
+        return None, "it stands beside an alias"
+    if leaf.is_key or between.strip(" \t") not in ("", ","):
+        return None, "it does not stand right behind a value"
+    return leaf, ""
+
+
+def requested(setter: Setter, text: str, published: Published) -> Finding:
+    """Return what is to be done about a setter comment that names the artifact."""
+    what = f"setter comment {setter.name}:{setter.field}"
+    if setter.value is None:
+        return Finding(setter.line, what, Kind.LEFT, reason=setter.reason)
+    old = setter.value.text
+    wanted = {
+        "digest": str(published.digest),
+        "tag": published.tag,
+        "version": str(published.version).removeprefix("v" if old[:1].isdecimal() else ""),
+    }.get(setter.field)
+    if wanted is None:
+        return Finding(setter.line, what, Kind.LEFT, old, reason="it asks for neither digest, tag nor version")
+    return replacement(setter.value, text, what, wanted)

@@ -12,7 +12,7 @@ from ci_automation.flows.contents import read_contents
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import stated_options_digest
-from ci_automation.flux.pins import unpin
+from ci_automation.flux.components import unpin
 from ci_automation.flux.recover import Recovered, prove
 from ci_automation.flux.render import render
 from ci_automation.flux.text import TemplateMismatch

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.consumers.edit import MAX_BYTES, Edited, edit
-from ci_automation.consumers.model import Finding, Kind, Published
-from ci_automation.consumers.outcome import ConsumersReport, FileOutcome, RepositoryOutcome, State
+from ci_automation.consumers.model import (
+    ConsumersReport,
+    FileOutcome,
+    Finding,
+    Kind,
+    Published,
+    RepositoryOutcome,
+    State,
+)
 from ci_automation.errors import Error, UsageError
 from ci_automation.github.commits import Commits, branch_name
 from ci_automation.github.errors import RateLimited

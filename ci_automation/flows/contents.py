@@ -10,7 +10,7 @@ from ci_automation.artifact.archive import HiddenContent, read_archive
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, InvalidManifest
 from ci_automation.flux.artifact import stated_options_digest
-from ci_automation.flux.pins import unpin
+from ci_automation.flux.components import unpin
 from ci_automation.flux.recover import recover
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ci_automation.errors import UsageError
 from ci_automation.flows.files import read_file, read_folder
 from ci_automation.flows.render import render_release
 from ci_automation.flows.verify import pull
-from ci_automation.flux.pins import unpin
+from ci_automation.flux.components import unpin
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import recover
 from ci_automation.impact.assess import assess

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from ci_automation.flux.inventory import inventory
+from ci_automation.flux.components import inventory
 from ci_automation.impact.assess import assess
 from ci_automation.impact.check import Applied, Known
 from ci_automation.policy.content import Content, content_verdicts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import PolicyRefused, RegistryError, VerificationFailed
-from ci_automation.flux.pins import image_names, pin
+from ci_automation.flux.components import image_names, pin
 from ci_automation.impact.checks.images import look_up
 from ci_automation.impact.hazard import all_of
 

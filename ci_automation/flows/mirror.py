@@ -19,7 +19,7 @@ from ci_automation.flows.files import Unwritable, write_file
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.rendering.delegate import MAX_ARCHIVE_BYTES
 from ci_automation.flows.rendering.upstream import fetch, find_artifact, verify_artifact
-from ci_automation.flux.checksums import BUNDLE, MAX_PROOF_BYTES, checksums_name, parse_checksums, proof_names
+from ci_automation.flux.bundle import BUNDLE, MAX_PROOF_BYTES, checksums_name, parse_checksums, proof_names
 from ci_automation.flux.release import read_version
 from ci_automation.flux.sources.directory import DirectorySource, UnreadableDirectory
 from ci_automation.registry.port import NotFound

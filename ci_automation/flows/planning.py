@@ -18,8 +18,8 @@ from ci_automation.flows.step import Wanted, render_step, situation_of, wants_pi
 from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.flux.text import TemplateMismatch
 from ci_automation.policy.decision import Decision, reasons
+from ci_automation.policy.gates import Selection, select
 from ci_automation.policy.plan import PassedOver, Plan
-from ci_automation.policy.select import Selection, select
 from ci_automation.signing.upstream import UpstreamUnsigned
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.release import Release
-    from ci_automation.policy.select import Candidate
+    from ci_automation.policy.gates import Candidate
 
 _CANNOT_BE_MADE = (ComponentMissing, TemplateMismatch, UpstreamUnsigned, ImageMissing)
 

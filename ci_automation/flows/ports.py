@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.artifact.tree import Tree
-    from ci_automation.flux.checksums import ReleaseFiles
+    from ci_automation.flux.bundle import ReleaseFiles
     from ci_automation.flux.release import ReleaseSource
     from ci_automation.flux.version import Version
     from ci_automation.impact.check import Images

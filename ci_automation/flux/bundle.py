@@ -1,8 +1,12 @@
-"""The manifests bundle of a release, `manifests.tar.gz`: one YAML file a component, rbac.yaml and policies.yaml."""
+"""The files of a release: the manifests bundle, the checksums that name it, and the proof of who wrote those.
+
+The bundle, `manifests.tar.gz`, has one YAML file for each component, rbac.yaml and policies.yaml.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -16,9 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.artifact.tree import Tree
+    from ci_automation.flux.version import Version
 
 LIMITS = Limits(entries=64, total_bytes=16 << 20, compressed_bytes=4 << 20)
 _COMMON = frozenset({"rbac.yaml", "policies.yaml"})
+BUNDLE = "manifests.tar.gz"
+MAX_CHECKSUMS_BYTES = 64 << 10  # upstream's have 2 KB
+MAX_PROOF_BYTES = 64 << 10  # upstream's certificate, the largest of the proof's parts, has 4 KB
+_CHECKSUM_LINE = re.compile(r"(?P<sha256>[0-9a-f]{64})(?:  | \*)(?P<name>[!-~]{1,255})")
 
 
 class BadBundle(ReleaseSourceError):
@@ -88,3 +97,95 @@ class Bundle(Struct, frozen=True):
         """Return the digest over contents and names, the same for a bundle that was packed again (design 5.1)."""
         lines = (f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n" for name, text in sorted(self.files.items()))
         return Digest.of("".join(lines).encode())
+
+
+class InvalidChecksums(ReleaseSourceError):
+    """A checksums file is not lines of a sha256 and a file name, or does not name the bundle."""
+
+    hint = "Nothing of the release was used. Compare the file with the release on GitHub."
+
+    def __init__(self, version: Version, problem: str) -> None:
+        super().__init__(f"{checksums_name(version)} of {version} is not usable: {problem}")
+
+
+class ChecksumMismatch(ReleaseSourceError):
+    """A bundle is not the one that the release's checksums file names."""
+
+    hint = "Nothing of it was used: the download, a mirror or the release itself is damaged or was tampered with."
+
+    def __init__(self, version: Version, expected: str, found: str) -> None:
+        super().__init__(f"{BUNDLE} of {version} has the sha256 {found}, and its checksums file says {expected}")
+
+
+class ReleaseFiles(Struct, frozen=True):
+    """The files of one release that are downloaded, as they came.
+
+    Signature, certificate and log entry are the proof that upstream wrote the checksums. Upstream publishes the first
+    two; the third is what a mirror keeps, and GitHub does not have.
+    """
+
+    checksums: bytes
+    bundle: bytes
+    signature: bytes | None = None
+    certificate: bytes | None = None
+    log_entry: bytes | None = None
+
+    @property
+    def is_signed(self) -> bool:
+        """Return whether they carry any part of a signature, good or not."""
+        return self.signature is not None or self.certificate is not None
+
+
+def checksums_name(version: Version) -> str:
+    """Return the name of a release's checksums file; it has no leading ``v`` (upstream's `.goreleaser.yml`)."""
+    return f"flux_{version.semver}_checksums.txt"
+
+
+class ProofNames(Struct, frozen=True):
+    """The names of the files that prove who wrote a release's checksums."""
+
+    signature: str
+    certificate: str
+    log_entry: str  # ours: upstream publishes none
+
+
+def proof_names(version: Version) -> ProofNames:
+    """Return the names of the proof of a release's checksums, the first two upstream's (its `.goreleaser.yml`)."""
+    checksums = checksums_name(version)
+    return ProofNames(f"{checksums}.sig", f"{checksums}.pem", f"{checksums}.rekor.json")
+
+
+def parse_checksums(version: Version, data: bytes) -> Mapping[str, str]:
+    """Return the sha256 of each file that a checksums file names.
+
+    Raises:
+        InvalidChecksums: a line is not `sha256  name` or `sha256 *name`, or a name is there twice.
+    """
+    if len(data) > MAX_CHECKSUMS_BYTES:
+        raise InvalidChecksums(version, f"it has more than {MAX_CHECKSUMS_BYTES} bytes")
+    checksums: dict[str, str] = {}
+    for number, line in enumerate(data.decode("ascii", "replace").removesuffix("\n").split("\n"), 1):
+        if not (match := _CHECKSUM_LINE.fullmatch(line)):
+            raise InvalidChecksums(version, f"line {number} is not a sha256 and a file name")
+        if match["name"] in checksums:
+            raise InvalidChecksums(version, f"line {number} names {match['name']} again")
+        checksums[match["name"]] = match["sha256"]
+    return checksums
+
+
+def verify_checksums(version: Version, files: ReleaseFiles) -> None:
+    """Prove that every byte of the bundle is the one that the release's checksums name.
+
+    All that says whether a download is what it is called goes through here. Who wrote the checksums is not proven by
+    it: that is for `ci_automation.signing.upstream`.
+
+    Raises:
+        InvalidChecksums: the checksums file is broken, or does not name the bundle.
+        ChecksumMismatch: the bundle is another.
+    """
+    expected = parse_checksums(version, files.checksums).get(BUNDLE)
+    if expected is None:
+        raise InvalidChecksums(version, f"it does not name {BUNDLE}")
+    found = hashlib.sha256(files.bundle).hexdigest()
+    if found != expected:
+        raise ChecksumMismatch(version, expected, found)

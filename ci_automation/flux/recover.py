@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 
 from ci_automation.errors import PolicyRefused, UsageError
-from ci_automation.flux.inventory import difference, images
+from ci_automation.flux.components import difference, images
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import GENERATED
 from ci_automation.flux.text import SEPARATOR, documents

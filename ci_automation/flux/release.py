@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from ci_automation.errors import ReleaseSourceError
-from ci_automation.flux.bundle import Bundle
-from ci_automation.flux.checksums import BUNDLE, ReleaseFiles, checksums_name, verify_checksums
+from ci_automation.flux.bundle import BUNDLE, Bundle, ReleaseFiles, checksums_name, verify_checksums
 from ci_automation.flux.version import InvalidVersion, Version
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Rendering: what `flux install --export` prints, from a release's manifests bundle and the options, text to text.
 
 Upstream's templates are in `pkg/manifestgen/install/templates.go`; the differences between versions are in the table
-`TEMPLATE_CHANGES` below. That the result has the same bytes is proven release by release (`flux/known.py`), not argued.
+`TEMPLATE_CHANGES` below. That the result has the same bytes is proven release by release (`flux/proof.py`), not argued.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.flux.inventory import inventory
+from ci_automation.flux.components import inventory
 from ci_automation.impact.change import fingerprint
 from ci_automation.impact.hazard import Certainty, Hazard, Place, in_shell
 from ci_automation.impact.objects import read_objects

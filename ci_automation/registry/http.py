@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.index import MAX_ENTRIES, Index, InvalidIndex
-from ci_automation.artifact.manifest import DOCKER_LIST, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST, Manifest
+from ci_automation.artifact.manifest import (
+    DOCKER_LIST,
+    DOCKER_MANIFEST,
+    MAX_ENTRIES,
+    OCI_INDEX,
+    OCI_MANIFEST,
+    Index,
+    InvalidIndex,
+    Manifest,
+)
 from ci_automation.artifact.reference import InvalidReference
 from ci_automation.net.values import parsed_json
 from ci_automation.registry.port import (

@@ -9,8 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from ci_automation.artifact.index import Index, InvalidIndex
-from ci_automation.artifact.manifest import OCI_INDEX
+from ci_automation.artifact.manifest import OCI_INDEX, Index, InvalidIndex
 from ci_automation.registry.port import ReferrerLost, TagMoved
 from ci_automation.registry.wire import unexpected
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.flux.inventory import hunks
+from ci_automation.flux.components import hunks
 from ci_automation.report.text import Table, plain_text
 
 if TYPE_CHECKING:

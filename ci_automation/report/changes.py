@@ -12,8 +12,7 @@ from msgspec import Struct
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.change import Severity
 from ci_automation.policy.decision import Decision, decide
-from ci_automation.report.acknowledge import acknowledging
-from ci_automation.report.findings import CRD, Findings
+from ci_automation.report.findings import CRD, Findings, acknowledging
 from ci_automation.report.text import Table, plain_text, shortened
 
 if TYPE_CHECKING:

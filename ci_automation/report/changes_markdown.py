@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 from ci_automation.impact.change import Severity
 from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.decision import Decision
-from ci_automation.report.acknowledge import acknowledging
 from ci_automation.report.changes import ALL_NEW, NOTHING, WITH_ALL, meaning, words
-from ci_automation.report.findings import CRD, Findings
-from ci_automation.report.markdown import code, command, folded, table
-from ci_automation.report.quote import inline, one_line
+from ci_automation.report.findings import CRD, Findings, acknowledging
+from ci_automation.report.markdown import code, command, folded, inline, one_line, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

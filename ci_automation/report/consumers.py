@@ -6,17 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.consumers.model import Kind, is_digest
-from ci_automation.consumers.outcome import State
+from ci_automation.consumers.model import Kind, State, is_digest
 from ci_automation.flux.artifact import immutable_version
-from ci_automation.report.markdown import code, link, table
-from ci_automation.report.quote import inline
+from ci_automation.report.markdown import code, inline, link, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ci_automation.consumers.model import Finding, Published
-    from ci_automation.consumers.outcome import ConsumersReport, FileOutcome, RepositoryOutcome
+    from ci_automation.consumers.model import ConsumersReport, FileOutcome, Finding, Published, RepositoryOutcome
 
 _MOST_ROWS = 100  # of the summary
 _MOST_EDITS, _MOST_LEFT = 30, 15  # of a pull request: its text has at most 65536 characters

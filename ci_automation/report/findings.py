@@ -1,4 +1,4 @@
-"""All that is known of a step besides its version, in the order in which people should see it: the gravest first."""
+"""Changes, hazards, pruned objects and verdicts of a step, the gravest first, and how a person acknowledges them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from msgspec import Struct
 from ci_automation.impact.change import ChangeClass, Severity
 from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.decision import Decision, decide
+from ci_automation.report.markdown import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from ci_automation.impact.change import Change
     from ci_automation.impact.hazard import Hazard
     from ci_automation.policy.decision import Verdict
+    from ci_automation.policy.model import Acknowledgement
     from ci_automation.policy.plan import PlannedStep
 
 ACKNOWLEDGED = "acknowledged"  # the gate of what a person has acknowledged
@@ -33,6 +36,8 @@ _SEVERITIES = tuple(Severity)
 _CERTAINTIES = tuple(Certainty)
 _CLASSES = tuple(ChangeClass)
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+_MAX_COMMENT = 100
+_DIGITS = frozenset("0123456789e")
 
 
 class Taken(Struct, frozen=True):
@@ -158,3 +163,40 @@ class Findings(Struct, frozen=True):
 
 def _needs_look(change: Change, taken: Taken) -> bool:
     return change.severity is not Severity.INFO or taken.change(change) in _STOPS
+
+
+def acknowledging(known: Sequence[tuple[str, str]], rows: int) -> str:
+    """Return what is to be put into the configuration; the date and the reason are a person's to say."""
+    lines = [
+        f"  - {{fingerprint: {_scalar(each)}, until: DATE, reason: WHY}}  # {one_line(what, _MAX_COMMENT)}"
+        for each, what in known[:rows]
+    ]
+    more = [f"  # and {len(known) - rows} more"] if len(known) > rows else []
+    return "\n".join(["acknowledge:", *lines, *more])
+
+
+def _scalar(each: str) -> str:
+    """Return a fingerprint as YAML that reads as a text; of digits alone, or with an exponent, it would be a number."""
+    return f'"{each}"' if set(each) <= _DIGITS else each
+
+
+def idle_acknowledgements(
+    given: Iterable[Acknowledgement], steps: Sequence[PlannedStep], now: datetime
+) -> Iterator[str]:
+    """Yield a sentence on each acknowledgement without effect on the steps of a plan; nothing where it has none."""
+    found = {change.fingerprint for step in steps for change in step.changes}
+    found |= {hazard.fingerprint for step in steps for hazard in step.hazards}
+    for each in given if steps else ():
+        if not each.is_on(now):
+            yield ended(each)
+        elif each.fingerprint not in found:
+            yield f"{_named(each)} matches nothing in the steps of this plan"
+
+
+def ended(given: Acknowledgement) -> str:
+    """Return that the date of an acknowledgement has passed."""
+    return f"{_named(given)} ended on {given.until:%Y-%m-%d}"
+
+
+def _named(given: Acknowledgement) -> str:
+    return f"the acknowledgement {given.fingerprint} ({given.reason})"

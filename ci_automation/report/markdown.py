@@ -1,11 +1,18 @@
 """Pieces of Markdown as GitHub reads it (GitHub Flavored Markdown), which no text in them can break.
 
-What people or other programs wrote comes in as code, or through `quote.inline`.
+Text of people and other programs comes in as code, or through `inline`, `one_line` or `quote`, and does nothing.
+
+GitHub looks for people, issues and addresses in a page after it rendered the Markdown, where neither a backslash nor an
+entity keeps them apart. Where a merge takes the description of a pull request for the commit's message, there is no
+Markdown at all, and `Fixes #1` closes an issue out of a fenced block too. So a blank, which a person sees, takes apart
+what GitHub would find, and it is fenced or escaped besides (GitHub Flavored Markdown, *Autolinks*; GitHub's
+*Autolinked references and URLs*, *Linking a pull request to an issue*, *Skipping workflow runs*).
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import TYPE_CHECKING
 
 from ci_automation.report.text import plain_text
@@ -17,6 +24,24 @@ _TYPED = re.compile(r"[^`\n]+")
 _SIMPLE = re.compile(r"[^`|\s](?:[^`|\n]*[^`|\s])?")
 _LETTERS = re.compile(r"[^A-Za-z0-9 ]")
 _URL = re.compile(r"https?://[A-Za-z0-9._~:/?#@!$&'*+,;=%-]{1,2000}")
+_SCHEME = re.compile(r"(?:https?|ftp)://", re.IGNORECASE)
+_APART = (
+    # People, teams and mail; but `image@sha256:` is no mention, and is to be copied.
+    (re.compile(r"(?<![A-Za-z0-9])@(?=[A-Za-z0-9])|@(?!sha256:)(?=[A-Za-z0-9])"), "@ "),
+    (re.compile(r"#(?=[0-9])"), "# "),  # issues
+    (re.compile(r"(?<![A-Za-z0-9])(gh)-(?=[0-9])", re.IGNORECASE), r"\1 -"),  # same
+    (re.compile(r"(?<![A-Za-z0-9])(www)\.", re.IGNORECASE), r"\1 ."),  # an address without its beginning
+    (re.compile(r"\[(?=(?:skip ci|ci skip|no ci|skip actions|actions skip)\])", re.IGNORECASE), "[ "),
+    (re.compile(r"^/(?=[a-z])", re.IGNORECASE | re.MULTILINE), " /"),  # what bots take for a command
+)
+_EMOJI = re.compile(r":(?=[A-Za-z0-9_+-]+:)")  # GitHub loads an image for some
+_UNSEEN = re.compile("[^\\S\n]|[\u115f\u1160\u2800\u3164\uffa0]")  # blanks of all widths, letters without a shape
+_MOST_MARKS = 2  # on one letter; a pile of them covers the lines around
+_MOST_BACKTICKS = 8
+_BACKTICKS = re.compile(r"`+")
+_MARKUP = re.compile(r"[\\`*_\[\]{}<>#|~&$!^=]")
+_BULLET = re.compile(r"^([0-9]*)([-+.)])")
+_CUT = "… (cut here)"
 
 
 def code(text: str) -> str:
@@ -65,3 +90,55 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
             raise ValueError("a row has as many cells as the head")
         lines.append(tuple(row))
     return "\n".join(f"| {' | '.join(cell(each) for each in line)} |" for line in lines)
+
+
+def quote(text: str, limit: int) -> str:
+    """Return a block of Markdown that shows `text`, in at most `limit` characters; nothing for no text.
+
+    Nothing in it is rendered, linked, loaded or mentioned, and nothing in it ends the block.
+    """
+    lines = _harmless(text[: limit + 1].replace("\r\n", "\n")).split("\n")
+    body = "\n".join(line.rstrip() for line in lines).strip("\n")
+    body = re.sub(rf"`{{{_MOST_BACKTICKS},}}", "`" * _MOST_BACKTICKS, body)
+    fence = "`" * max(3, 1 + max((len(run) for run in _BACKTICKS.findall(body)), default=0))
+    room = limit - len(f"{fence}text\n\n{fence}")
+    if not body or room <= len(_CUT):
+        return ""
+    if len(body) > room or len(text) > limit:
+        body = f"{body[: room - len(_CUT) - 1].rstrip()}\n{_CUT}"
+    return f"{fence}text\n{body}\n{fence}"
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """Return `text` as one line of at most `limit` characters, for where there is no Markdown, as in a title."""
+    words = " ".join(text.split())
+    line = " ".join(_harmless(words[: 2 * limit]).split())
+    return line if len(line) <= limit and len(words) <= 2 * limit else line[: limit - 1].rstrip() + "…"
+
+
+def inline(text: str, limit: int = 200) -> str:
+    """Return `text` as a part of a line or of a table's cell, at its beginning too, without any markup of its own.
+
+    What a reader sees of it has at most about `limit` characters.
+    """
+    line = _MARKUP.sub(r"\\\g<0>", _EMOJI.sub(": ", one_line(text, limit)))
+    return _BULLET.sub(r"\1\\\2", line)
+
+
+def _harmless(text: str) -> str:
+    """Return `text` without what cannot be seen or printed, and with what GitHub would find in it taken apart."""
+    text = _unpiled(_UNSEEN.sub(" ", plain_text(text.expandtabs(4))))
+    text = _SCHEME.sub(" ", _SCHEME.sub("", text))  # a second time: one may have been around another
+    for pattern, apart in _APART:
+        text = pattern.sub(apart, text)
+    return text
+
+
+def _unpiled(text: str) -> str:
+    """Return `text` with few marks on each letter."""
+    kept, pile = [], 0
+    for character in text:
+        pile = pile + 1 if unicodedata.category(character) in {"Mn", "Me"} else 0
+        if pile <= _MOST_MARKS:
+            kept.append(character)
+    return "".join(kept)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.report.quote import quote
+from ci_automation.report.markdown import quote
 from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:

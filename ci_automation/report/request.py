@@ -18,9 +18,8 @@ from ci_automation.flux.proof import Proof
 from ci_automation.impact.hazard import Certainty
 from ci_automation.report.changes_markdown import gates_markdown, markdown_sections
 from ci_automation.report.findings import Findings
-from ci_automation.report.markdown import code, folded, table
+from ci_automation.report.markdown import code, folded, inline, one_line, table
 from ci_automation.report.notes import notes_markdown, telling_markdown
-from ci_automation.report.quote import inline, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -8,8 +8,7 @@ from ci_automation.policy.decision import Decision
 from ci_automation.report.changes import step_title
 from ci_automation.report.changes_markdown import acknowledgement_markdown, gates_markdown, markdown_sections
 from ci_automation.report.findings import Findings
-from ci_automation.report.markdown import code, folded, link, table
-from ci_automation.report.quote import inline
+from ci_automation.report.markdown import code, folded, inline, link, table
 from ci_automation.report.text import MAX_REASON, main_reasons, passed_over_rows
 
 if TYPE_CHECKING:

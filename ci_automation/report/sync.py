@@ -1,5 +1,6 @@
-"""The objects by which a cluster follows a channel: an OCIRepository that verifies, and a Kustomization that applies.
+"""The objects by which a cluster follows a channel.
 
+An OCIRepository verifies, a Kustomization applies, and a Secret holds the public keys that the OCIRepository names.
 Nothing in them is secret. The facts about `verify` are those of source-controller (`internal/oci/cosign/cosign.go`): a
 second `matchOIDCIdentity` makes Flux 2.8 and later refuse every bundle, so there is exactly one.
 """
@@ -17,7 +18,7 @@ from ci_automation.errors import UsageError
 from ci_automation.flux.version import Version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _STABLE_SINCE = Version.parse("v2.6.0")  # OCIRepository in v1
@@ -29,6 +30,9 @@ _PLAIN = re.compile(
     r"|OCIRepository|Kustomization|([0-9]+(ms|s|m|h))+"
 )
 _PRINTABLE = re.compile(r"[ -!#-\[\]-~]")
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_NAMESPACE, _SECRET_NAME = re.compile(_LABEL), re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_MAX_NAME = 253
 
 
 class NotForClusters(UsageError):
@@ -230,3 +234,39 @@ def _escaped(character: str) -> str:
     if character in '"\\':
         return f"\\{character}"
     return f"\\U{ord(character):08x}"
+
+
+class InvalidObjectName(UsageError):
+    """A name is none that Kubernetes takes."""
+
+    hint = "Use lower-case letters, digits and hyphens, such as flux-manifests-keys."
+
+    def __init__(self, what: str, name: str) -> None:
+        super().__init__(f"{name[:_MAX_NAME]!r} cannot be the name of a {what}")
+
+
+def secret_yaml(name: str, namespace: str, keys: Sequence[str]) -> str:
+    """Return the Secret of public keys, each as PEM, that an OCIRepository's `verify.secretRef` names.
+
+    Flux tries each entry that ends in `.pub`, and one that fits is enough (source-controller, `ocirepositories.md`,
+    *Public keys verification*): with the old key and the new one in it, keys are changed without a gap.
+
+    Raises:
+        InvalidObjectName: Kubernetes takes no such name.
+    """
+    if len(name) > _MAX_NAME or not _SECRET_NAME.fullmatch(name):
+        raise InvalidObjectName("Secret", name)
+    if not _NAMESPACE.fullmatch(namespace):
+        raise InvalidObjectName("namespace", namespace)
+    lines = [
+        "apiVersion: v1",
+        "kind: Secret",
+        "metadata:",
+        f"  name: '{name}'",
+        f"  namespace: '{namespace}'",
+        "stringData:",
+    ]
+    for number, key in enumerate(keys, 1):
+        entry = "cosign.pub" if number == 1 else f"cosign-{number}.pub"
+        lines += [f"  {entry}: |", *(f"    {line}" for line in key.splitlines())]
+    return "\n".join(lines) + "\n"

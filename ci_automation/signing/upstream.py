@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flux.checksums import checksums_name
+from ci_automation.flux.bundle import checksums_name
 from ci_automation.signing.trust import Identity, IdentityMatch, Rejected, TrustedIdentities
 
 if TYPE_CHECKING:
-    from ci_automation.flux.checksums import ReleaseFiles
+    from ci_automation.flux.bundle import ReleaseFiles
     from ci_automation.flux.version import Version
     from ci_automation.signing.sigstore.lookup import Log
     from ci_automation.signing.sigstore.root import TrustRoot

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ConsumerConfig
-from ci_automation.consumers.model import Kind, Published
-from ci_automation.consumers.outcome import ConsumersReport, State
+from ci_automation.consumers.model import ConsumersReport, Kind, Published, State
 from ci_automation.flows import consumers as flow
 from ci_automation.flows.consumers import update_consumers
 from ci_automation.flux.version import Version

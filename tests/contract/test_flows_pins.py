@@ -26,8 +26,8 @@ from ci_automation.flows.rendering.rederive import rederive
 from ci_automation.flows.update import update
 from ci_automation.flows.verify import pull
 from ci_automation.flux.artifact import stated_options_digest
+from ci_automation.flux.components import image_names, pin, unpin
 from ci_automation.flux.options import Options
-from ci_automation.flux.pins import image_names, pin, unpin
 from ci_automation.flux.recover import EditedByHand
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Action, Policy

@@ -29,10 +29,9 @@ from ci_automation.overlay.preflight import preflight
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import Hold
 from ci_automation.policy.patterns import is_anchored
-from ci_automation.report.acknowledge import acknowledging
 from ci_automation.report.adoption import Adoption, adoption_text
 from ci_automation.report.changes import Line
-from ci_automation.report.findings import Findings
+from ci_automation.report.findings import Findings, acknowledging
 from ci_automation.report.rollback import Rollback, rollback_parts
 from ci_automation.report.text import approval_commands
 from ci_automation.signing.keys.public import KeyUnreadable

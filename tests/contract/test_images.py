@@ -16,8 +16,8 @@ from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.registries import images as image_registries
 from ci_automation.cli.wiring import targets
 from ci_automation.flux.bundle import Bundle
+from ci_automation.flux.components import image_names, pin
 from ci_automation.flux.options import Options
-from ci_automation.flux.pins import image_names, pin
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
 from ci_automation.impact.check import Applied, Known

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.index import Index
-from ci_automation.artifact.manifest import OCI_INDEX, OCI_MANIFEST, Descriptor
+from ci_automation.artifact.manifest import OCI_INDEX, OCI_MANIFEST, Descriptor, Index
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import Conflict, RegistryError
 from ci_automation.net.waiting import Clock, Patience

@@ -11,7 +11,7 @@ import pytest
 
 from ci_automation.artifact.archive import UnsafeArchive
 from ci_automation.errors import ReleaseSourceError
-from ci_automation.flux.checksums import ChecksumMismatch, InvalidChecksums
+from ci_automation.flux.bundle import ChecksumMismatch, InvalidChecksums
 from ci_automation.flux.release import (
     InvalidReleaseList,
     ReleaseIncomplete,

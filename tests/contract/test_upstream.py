@@ -19,7 +19,7 @@ from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.render import render_release
 from ci_automation.flows.rendering.upstream import fetch, find_artifact
 from ci_automation.flows.update import update
-from ci_automation.flux.checksums import ReleaseFiles, checksums_name, proof_names
+from ci_automation.flux.bundle import ReleaseFiles, checksums_name, proof_names
 from ci_automation.flux.options import Options
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.sources.github import GitHubSource

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ci_automation.flows.rendering import confined
-from ci_automation.flux.checksums import ReleaseFiles
+from ci_automation.flux.bundle import ReleaseFiles
 
 MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.index import Index, InvalidIndex
-from ci_automation.artifact.manifest import OCI_MANIFEST, Descriptor, InvalidManifest, Manifest
+from ci_automation.artifact.manifest import OCI_MANIFEST, Descriptor, Index, InvalidIndex, InvalidManifest, Manifest
 from ci_automation.artifact.reference import InvalidReference
 from ci_automation.net.waiting import Clock
 from ci_automation.registry.port import ContentMismatch, NotAnIndex, NotFound

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.archive import write_archive
 from ci_automation.artifact.tree import File, Tree
-from ci_automation.flux.checksums import checksums_name, proof_names
+from ci_automation.flux.bundle import checksums_name, proof_names
 from ci_automation.flux.version import Version
 from ci_automation.signing.upstream import upstream_identity
 

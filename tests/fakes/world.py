@@ -16,8 +16,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.artifact.tree import File, Tree
 from ci_automation.demo.samples import SAMPLES, Sample
 from ci_automation.flows.ports import Intent, Ports
-from ci_automation.flux.bundle import Bundle
-from ci_automation.flux.checksums import ReleaseFiles
+from ci_automation.flux.bundle import Bundle, ReleaseFiles
 from ci_automation.flux.release import FetchedRelease, Release, ReleaseNotFound
 from ci_automation.flux.version import Version
 from ci_automation.signing.keys.private import SigningKey

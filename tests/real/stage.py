@@ -23,8 +23,7 @@ from ci_automation.flux.options import Options
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
-from ci_automation.report.secret import secret_yaml
-from ci_automation.report.sync import NoSingleIdentity
+from ci_automation.report.sync import NoSingleIdentity, secret_yaml
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.keys.private import SigningKey
 from ci_automation.signing.signer import KeySigner

@@ -26,11 +26,9 @@ from ci_automation.flows.rendering.delegate import DelegationFailed
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flows.update import update
-from ci_automation.flux.bundle import Bundle
-from ci_automation.flux.checksums import checksums_name, proof_names
-from ci_automation.flux.known import is_known
+from ci_automation.flux.bundle import Bundle, checksums_name, proof_names
 from ci_automation.flux.options import COMPONENTS, Options
-from ci_automation.flux.proof import NotCalibrated, Proof, calibrate
+from ci_automation.flux.proof import NotCalibrated, Proof, calibrate, is_known
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import Policy

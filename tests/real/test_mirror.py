@@ -16,7 +16,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.flows.mirror import Place, mirror
 from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.rendering.upstream import fetch, find_artifact
-from ci_automation.flux.checksums import checksums_name
+from ci_automation.flux.bundle import checksums_name
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.sources.github import GitHubSource
 from ci_automation.flux.version import Version

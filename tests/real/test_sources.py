@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.flux.known import is_known
+from ci_automation.flux.proof import is_known
 from ci_automation.flux.render import render
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.sources.github import GitHubSource

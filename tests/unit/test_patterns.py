@@ -66,9 +66,9 @@ USES = {
     "registry.providers.aws.REGISTRY": "fullmatch",
     "registry.providers.azure.REGISTRY": "fullmatch",
     "registry.providers.google.REGISTRY": "fullmatch",
+    "report.markdown._APART": "search",
     "report.markdown._SIMPLE": "fullmatch",
     "report.markdown._TYPED": "fullmatch",
-    "report.quote._APART": "search",
     "signing.keys.kms._SERVICES": "fullmatch",
 }
 # Patterns that may cost more than so many steps a character, and how many characters the code lets through.
@@ -77,7 +77,7 @@ LONGEST = {
     "policy.ranges._ONE": ranges._MAX_LENGTH,
 }
 # Where a pattern is put together when it is used; what goes into it is ours.
-PUT_TOGETHER = {"approval.dispatch._started_by", "registry.providers.aws._element", "report.quote.quote"}
+PUT_TOGETHER = {"approval.dispatch._started_by", "registry.providers.aws._element", "report.markdown.quote"}
 _SEARCHES = frozenset({"search", "sub", "finditer", "findall", "split"})
 _CALLS = _SEARCHES | {"match", "fullmatch"}
 

@@ -9,9 +9,8 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.flows.contents import stated_options
 from ci_automation.flux.artifact import SOURCE, immutable_tag
-from ci_automation.flux.checksums import BUNDLE
-from ci_automation.flux.inventory import images
-from ci_automation.flux.pins import unpin
+from ci_automation.flux.bundle import BUNDLE
+from ci_automation.flux.components import images, unpin
 from ci_automation.records import provenance, sbom
 from ci_automation.records.attached import attest
 from ci_automation.records.publication import Approval, Record

@@ -23,7 +23,7 @@ from msgspec import Struct
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows import confinement
 from ci_automation.flows.rendering.confined import MAX_OUTPUT_BYTES
-from ci_automation.flux.checksums import parse_checksums
+from ci_automation.flux.bundle import parse_checksums
 from ci_automation.flux.render import header
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from ci_automation.artifact.archive import read_archive
 from ci_automation.errors import Error, VerificationFailed
 from ci_automation.flows.rendering.upstream import find_artifact
 from ci_automation.flux.bundle import LIMITS
-from ci_automation.flux.known import is_known
-from ci_automation.flux.proof import NotCalibrated, Proof, calibrate, unexercised
+from ci_automation.flux.proof import NotCalibrated, Proof, calibrate, is_known, unexercised
 from ci_automation.flux.render import render
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ci_automation.flows.observe import look_at
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import Recipe, compose
-from ci_automation.flux.pins import pin
+from ci_automation.flux.components import pin
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest

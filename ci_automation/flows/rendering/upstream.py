@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.flux.checksums import checksums_name
+from ci_automation.flux.bundle import checksums_name
 from ci_automation.registry.port import NotFound
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports, Upstream
-    from ci_automation.flux.checksums import ReleaseFiles
+    from ci_automation.flux.bundle import ReleaseFiles
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
     from ci_automation.registry.port import Registry

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import ReleaseSourceError
-from ci_automation.flux.bundle import LIMITS
-from ci_automation.flux.checksums import (
+from ci_automation.flux.bundle import (
     BUNDLE,
+    LIMITS,
     MAX_CHECKSUMS_BYTES,
     MAX_PROOF_BYTES,
     ReleaseFiles,

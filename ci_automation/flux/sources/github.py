@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ci_automation.errors import ReleaseSourceError, UsageError
-from ci_automation.flux.bundle import LIMITS
-from ci_automation.flux.checksums import (
+from ci_automation.flux.bundle import (
     BUNDLE,
+    LIMITS,
     MAX_CHECKSUMS_BYTES,
     MAX_PROOF_BYTES,
     ReleaseFiles,

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.index import MAX_ENTRIES, Index, InvalidIndex
-from ci_automation.artifact.manifest import DOCKER_LIST, OCI_INDEX, OCI_MANIFEST, Descriptor
+from ci_automation.artifact.manifest import (
+    DOCKER_LIST,
+    MAX_ENTRIES,
+    OCI_INDEX,
+    OCI_MANIFEST,
+    Descriptor,
+    Index,
+    InvalidIndex,
+)
 
 DIGEST = f"sha256:{'4' * 64}"
 ENTRY = Descriptor(OCI_MANIFEST, Digest("4" * 64), 5, {"a": "b"}, "application/vnd.example")

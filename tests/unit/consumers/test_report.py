@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.consumers.model import Finding, Kind
-from ci_automation.consumers.outcome import ConsumersReport, FileOutcome, RepositoryOutcome, State
+from ci_automation.consumers.model import ConsumersReport, FileOutcome, Finding, Kind, RepositoryOutcome, State
 from ci_automation.report.consumers import body, message, summary, title
 from tests.unit.consumers.subjects import DIGEST, NEW, OLD_DIGEST, OLD_TAG, TAG
 

@@ -14,8 +14,8 @@ import yaml
 from ci_automation.demo import samples
 from ci_automation.demo.samples import SAMPLES, Sample, write_samples
 from ci_automation.flux.bundle import Bundle
-from ci_automation.flux.known import is_known
 from ci_automation.flux.options import COMPONENTS
+from ci_automation.flux.proof import is_known
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Step, Version
 

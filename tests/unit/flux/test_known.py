@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.flux import known
+from ci_automation.flux import proof
 from ci_automation.flux.bundle import Bundle
-from ci_automation.flux.known import is_known
+from ci_automation.flux.proof import is_known
 from ci_automation.flux.version import Version
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ def table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     parts = {"releases": "{}", "samples": "{}", request.param: entry}
     text = ", ".join(f'"{part}": {entries}' for part, entries in parts.items())
     (tmp_path / "known.json").write_text(f"{{{text}}}")
-    monkeypatch.setattr(known, "files", lambda _: tmp_path)
-    known._proven.cache_clear()
+    monkeypatch.setattr(proof, "files", lambda _: tmp_path)
+    proof._proven.cache_clear()
     yield
-    known._proven.cache_clear()
+    proof._proven.cache_clear()
 
 
 @pytest.mark.usefixtures("table")
@@ -46,4 +46,4 @@ def test_known_is_what_was_proven(files: dict[str, str], version: str, proven: b
 
 
 def test_the_package_has_its_table() -> None:
-    assert len(known._proven()) >= 23
+    assert len(proof._proven()) >= 23

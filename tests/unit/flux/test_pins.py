@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from ci_automation.artifact.digest import Digest
 from ci_automation.demo.samples import SAMPLES, Sample
 from ci_automation.flux.bundle import Bundle
-from ci_automation.flux.inventory import images
+from ci_automation.flux.components import image_names, images, pin, unpin
 from ci_automation.flux.options import COMPONENTS, Options
-from ci_automation.flux.pins import image_names, pin, unpin
 from ci_automation.flux.recover import recover
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version

@@ -10,7 +10,7 @@ import pytest
 
 from ci_automation.demo.samples import SAMPLES
 from ci_automation.flux.bundle import Bundle
-from ci_automation.flux.inventory import difference, images, inventory
+from ci_automation.flux.components import difference, images, inventory
 from ci_automation.flux.options import COMPONENTS, InvalidOption, Options
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, UnreadableComponents, prove, recover
 from ci_automation.flux.render import render

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ci_automation.flux.checksums import (
+from ci_automation.flux.bundle import (
     MAX_CHECKSUMS_BYTES,
     ChecksumMismatch,
     InvalidChecksums,

@@ -13,10 +13,9 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.flux.release import Release
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
-from ci_automation.policy.gates import Situation, release_verdicts
+from ci_automation.policy.gates import Situation, release_verdicts, select
 from ci_automation.policy.hold import Hold, Offered, hold_verdict, still_on
 from ci_automation.policy.model import STEPS, Action, Policy
-from ci_automation.policy.select import select
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
 NOW, DAY = AT + timedelta(days=3), timedelta(days=1)

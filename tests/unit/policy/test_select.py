@@ -12,10 +12,9 @@ from ci_automation.flux.release import Release
 from ci_automation.flux.version import Step, Version
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.policy.freeze import Freeze
-from ci_automation.policy.gates import Situation, release_verdicts
+from ci_automation.policy.gates import Selection, Situation, release_verdicts, select
 from ci_automation.policy.model import Action, MinorStep, Policy
 from ci_automation.policy.ranges import Range
-from ci_automation.policy.select import Selection, select
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 OLD = NOW - timedelta(days=90)

@@ -7,7 +7,7 @@ import pytest
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.flux.bundle import Bundle
-from ci_automation.flux.inventory import images
+from ci_automation.flux.components import images
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version

@@ -23,7 +23,6 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Acknowledgement, Policy
 from ci_automation.policy.plan import PlannedStep
-from ci_automation.report.acknowledge import idle_acknowledgements
 from ci_automation.report.changes import Line, step_parts, step_title, text_parts
 from ci_automation.report.changes_markdown import (
     acknowledgement_markdown,
@@ -31,7 +30,7 @@ from ci_automation.report.changes_markdown import (
     gates_markdown,
     markdown_sections,
 )
-from ci_automation.report.findings import Findings
+from ci_automation.report.findings import Findings, idle_acknowledgements
 from ci_automation.report.text import Table
 
 SOURCE = ObjectId("apps", "Deployment", "flux-system", "source-controller")

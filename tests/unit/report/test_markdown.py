@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ci_automation.report.markdown import cell, code, command, folded, link, table
-from ci_automation.report.quote import inline
+from ci_automation.report.markdown import cell, code, command, folded, inline, link, table
 
 HOSTILE = st.text(alphabet=st.sampled_from(list("ab `|\\\n\r\t<>[]()!@#*_~:/.&;")), max_size=30)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ci_automation.report.quote import inline, one_line, quote
+from ci_automation.report.markdown import inline, one_line, quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,8 +17,8 @@ from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity
 from ci_automation.impact.hazard import Certainty, Hazard, Place
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import PlannedStep
+from ci_automation.report.markdown import inline
 from ci_automation.report.notes import ReleaseNotes
-from ci_automation.report.quote import inline
 from ci_automation.report.request import MAX_BODY, Mark, MarkState, Page, superseded, withdrawn
 
 BASE, TARGET, OTHER = (Digest.of(text) for text in (b"base", b"target", b"other"))

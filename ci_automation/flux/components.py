@@ -1,24 +1,78 @@
-"""What is in a components file, for comparing two of them: controllers, CRDs, images, lines."""
+"""The text of a components file: its controllers, CRDs and images, digests behind images, and differences.
+
+Flux itself writes no digest behind an image (`ghcr.io/fluxcd/source-controller:v1.9.4@sha256:...`). Ours are edits on
+the text, and taking them away again leaves Flux's own bytes.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
 from itertools import accumulate
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ci_automation.flux.text import documents
+from ci_automation.artifact.digest import Digest
+from ci_automation.flux.text import SEPARATOR, documents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+_DEPLOYMENT = "\nkind: Deployment\n"
+# A line of a container; each repetition ends at what cannot be in it.
+_IMAGE = re.compile(
+    r"^(?P<head> +(?:- )?image: )(?P<image>[^\s@]{1,512})(?:@(?P<digest>sha256:[0-9a-f]{64}))?$", re.MULTILINE
+)
 _KIND = re.compile(r"^kind: (Deployment|CustomResourceDefinition)$", re.MULTILINE)
 _NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: (\S+)$", re.MULTILINE)
-_IMAGE = re.compile(r"^ +(?:- )?image: (\S+)$", re.MULTILINE)
+_FIRST_IMAGE = re.compile(r"^ +(?:- )?image: (\S+)$", re.MULTILINE)
 _DIFF_LINES = 200
 _DIFF_WIDTH = 240
 _DIFF_CONTEXT = 2
 _DIFF_STEPS = 10_000_000  # two minor versions of Flux take 1.5 million
+
+
+def image_names(text: str) -> tuple[str, ...]:
+    """Return every image of the controllers in a components file as it is written there, sorted."""
+    found = (match for part in text.split(SEPARATOR) for match in _images(part))
+    return tuple(sorted({match[0].removeprefix(match["head"]) for match in found}))
+
+
+def pin(text: str, digests: Mapping[str, Digest]) -> str:
+    """Return a components file with a digest behind each image that `digests` has; those that have one keep theirs."""
+
+    def pinned(match: re.Match[str]) -> str:
+        digest = digests.get(match["image"])
+        return match[0] if digest is None or match["digest"] else f"{match[0]}@{digest}"
+
+    return SEPARATOR.join(_IMAGE.sub(pinned, part) if _DEPLOYMENT in part else part for part in text.split(SEPARATOR))
+
+
+def unpin(text: str) -> tuple[str, Mapping[str, Digest]]:
+    """Return a components file as Flux itself writes it, and the digests that were behind its images.
+
+    A file that no `pin` gives, with a digest at some of its images or with two for one, is returned as it is, and no
+    digests: it has been edited.
+    """
+    found: dict[str, Digest] = {}
+    bare = set[str]()
+    for part in text.split(SEPARATOR):
+        for match in _images(part):
+            digest = match["digest"] and Digest.parse(match["digest"])
+            if not digest:
+                bare.add(match["image"])
+            elif found.setdefault(match["image"], digest) != digest:
+                return text, MappingProxyType({})
+    if bare:
+        return text, MappingProxyType({})
+    plain = SEPARATOR.join(
+        _IMAGE.sub(r"\g<head>\g<image>", part) if _DEPLOYMENT in part else part for part in text.split(SEPARATOR)
+    )
+    return plain, MappingProxyType(found)
+
+
+def _images(part: str) -> list[re.Match[str]]:
+    return list(_IMAGE.finditer(part)) if _DEPLOYMENT in part else []
 
 
 def inventory(text: str) -> frozenset[str]:
@@ -36,7 +90,7 @@ def images(text: str) -> dict[str, str]:
     """Return the first image of each controller in a components file, by the controller's name."""
     found = {}
     for part in documents(text):
-        if "\nkind: Deployment\n" in part and (name := _NAME.search(part)) and (image := _IMAGE.search(part)):
+        if _DEPLOYMENT in part and (name := _NAME.search(part)) and (image := _FIRST_IMAGE.search(part)):
             found[name[1]] = image[1]
     return found
 
