@@ -18,13 +18,18 @@ if TYPE_CHECKING:
     from ci_automation.registry.port import Registry
 
 
-def registry(reference: Reference, artifact: ArtifactConfig | None, given: Arguments) -> Registry:
+def registry(
+    reference: Reference, artifact: ArtifactConfig | None, given: Arguments, *, writes: bool = False
+) -> Registry:
     """Return the registry, with credentials from named variables, the job's logins, or docker's configuration."""
     if not isinstance(reference.repository, OciRepository):
         return open_registry(reference)
     from ci_automation.net.network import Network
+    from ci_automation.registry.credentials import Writing
 
-    return open_registry(reference, _credentials(reference, artifact, given), Network.from_environment(os.environ))
+    credentials = _credentials(reference, artifact, given)
+    network = Network.from_environment(os.environ)
+    return open_registry(reference, Writing(credentials) if writes else credentials, network)
 
 
 def images(reference: Reference, artifact: ArtifactConfig | None, given: Arguments) -> Images:

@@ -191,7 +191,7 @@ def _ports(
     # Opening an encrypted key takes a fifth of a second, and so does loading the HTTP stack: they go side by side.
     with ThreadPoolExecutor(1) as beside:
         found = beside.submit(who, artifact, given)
-        place = registry(reference, artifact, given)
+        place = registry(reference, artifact, given, writes=who is _signs)
         releases, proof = release_source(given, config), upstream(given, config)
         signing, trusting, why_nobody = found.result()
     return Ports(

@@ -89,6 +89,7 @@ class Authorization:
         self._challenge: Challenge | None = None
         self._tokens: dict[_Key, _Token] = {}
         self._written: set[str] = set()
+        self._will_write = True  # where the credentials say so
         self._secrets: frozenset[str] = frozenset()
 
     def header(self, scope: Scope, deadline: Deadline) -> str | None:
@@ -142,15 +143,22 @@ class Authorization:
             return self._basic(credential)
         token = self._tokens.get(key)
         if token is None or token.expires <= self._clock.monotonic():
-            token = self._tokens[key] = self._token(self._challenge, key, credential, deadline)
+            try:
+                token = self._tokens[key] = self._token(self._challenge, key, credential, deadline)
+            except AccessDenied:
+                if scope.push or key.actions == "pull" or not self._will_write:
+                    raise
+                self._will_write = False  # a user who may only read still can
+                return self._header(scope, deadline)
         return token.header
 
     def _key(self, scope: Scope) -> _Key:
-        """Return which token serves `scope`: after the first write one for both, if both are the same user's."""
+        """Return which token serves `scope`: one for reads and writes where one user does both."""
         if scope.push:
             self._written.add(scope.repository)
         known = self._known()
-        push = scope.push or (scope.repository in self._written and known.pull == known.push)
+        writes = scope.repository in self._written or (known.writes and known.push is not None and self._will_write)
+        push = scope.push or (writes and known.pull == known.push)
         actions = "pull,push,delete" if scope.delete else "pull,push" if push else "pull"
         return _Key(scope.repository, actions, scope.source)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ci_automation.errors import UsageError
 from ci_automation.hiding import Hiding
@@ -80,12 +81,14 @@ class Credential(Hiding, Struct, frozen=True):
 class Credentials(Struct, frozen=True):
     """Whose credentials read from a registry and whose write to it; None is nobody's.
 
-    `token_host` is another host whose token server they may be shown to.
+    `token_host` is another host whose token server they may be shown to. `writes` says that this run writes, so that
+    one token is asked for, for reads and writes.
     """
 
     pull: Credential | None = None
     push: Credential | None = None
     token_host: str | None = None
+    writes: bool = False
 
     @classmethod
     def both(cls, pull: Credential | None, push: Credential | None = None) -> Self:
@@ -111,6 +114,16 @@ class Anonymous(Struct, frozen=True):
     def for_host(self, host: str) -> Credentials:  # noqa: ARG002 - the port's
         """Return none."""
         return Credentials()
+
+
+class Writing(Struct, frozen=True):
+    """The credentials of `source`, for a run that writes."""
+
+    source: CredentialSource
+
+    def for_host(self, host: str) -> Credentials:
+        """Return the credentials for the registry at `host`."""
+        return replace(self.source.for_host(host), writes=True)
 
 
 class Variables(Struct, frozen=True):

@@ -16,7 +16,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, Descriptor
 from ci_automation.artifact.reference import Reference
 from ci_automation.net.waiting import Clock, Patience
-from ci_automation.registry.credentials import Credential
+from ci_automation.registry.credentials import Credential, Writing
 from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.port import AccessDenied, NotFound, UnexpectedAnswer, Unreachable
 from tests.contract.hostile_registry import (
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_automation.net.network import Network
+    from ci_automation.registry.credentials import CredentialSource
 
 BASIC = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 DATA = b"the bytes of a layer"
@@ -58,7 +59,7 @@ def opened(seconds: list[float]) -> Iterator[Callable[..., HttpRegistry]]:
     """Return the function that opens a registry."""
     with ExitStack() as stack:
 
-        def open_one(host: str, source: Source | None = None, network: Network | None = None) -> HttpRegistry:
+        def open_one(host: str, source: CredentialSource | None = None, network: Network | None = None) -> HttpRegistry:
             clock = Clock(lambda: seconds[0], lambda: 0.0, lambda _: None)
             registry = HttpRegistry(host, source or Source(), network, Patience(clock=clock))
             stack.callback(registry.close)
@@ -281,6 +282,38 @@ class TestKept:
         registry.manifest(channel(server))
         assert wall.issued == issued
         assert list(wall.current) == ["repository:acme/flux:pull,push", "repository:acme/flux:pull"][:issued]
+
+    @pytest.mark.parametrize(
+        ("writer", "asked"),
+        [
+            pytest.param(None, ["pull,push"], id="one user, one token"),
+            pytest.param(Credential("writer", "w"), ["pull", "pull,push"], id="two users"),
+        ],
+    )
+    def test_a_run_that_writes_asks_for_both_rights_at_once(
+        self, server: HostileRegistry, opened: Opened, writer: Credential | None, asked: list[str]
+    ) -> None:
+        wall = Wall()
+        server.answer = wall.answer
+        registry = opened(server.host, Writing(Source(push=writer)))
+        registry.manifest(channel(server))
+        with pytest.raises(NotFound):
+            registry.put_blob(channel(server), DATA)
+        assert list(wall.current) == [f"repository:acme/flux:{actions}" for actions in asked]
+
+    def test_who_may_only_read_still_does_in_a_run_that_writes(self, server: HostileRegistry, opened: Opened) -> None:
+        wall = Wall()
+
+        def only_reads(seen: Seen) -> Reply:
+            return Reply(403) if "push" in seen.path else wall.answer(seen)
+
+        server.answer = only_reads
+        registry = opened(server.host, Writing(Source()))
+        for name in ("acme/flux", "acme/other"):
+            assert registry.manifest(channel(server, name)).digest == artifact().digest
+        assert list(wall.current) == ["repository:acme/flux:pull", "repository:acme/other:pull"]
+        with pytest.raises(AccessDenied, match="gives no token to pull and push acme/flux"):
+            registry.put_blob(channel(server), DATA)
 
     def test_two_repositories_have_a_token_each_also_for_many_threads(
         self, server: HostileRegistry, opened: Opened
