@@ -28,34 +28,34 @@ ENGINE    ?= podman
 IMAGE     ?= flux-manifests:dev
 KUSTOMIZE := build/image/kustomize
 
-image: $(KUSTOMIZE)  ## build the action's image, and with the tag's ending -kms the one for cloud key services
+image: $(KUSTOMIZE)  ## build the action's image, and one for cloud KMS (its tag ends in -kms)
 	$(ENGINE) build $(BUILD) --build-context kustomize=$(<D) --tag $(IMAGE) .
 	$(ENGINE) build $(BUILD) --build-context kustomize=$(<D) --build-arg REQUIREMENTS=kms --tag $(IMAGE)-kms .
 
-# From its sources, which Go's checksum database vouches for.
+# Built from its sources, which Go's checksum database verifies.
 $(KUSTOMIZE): Makefile
 	GOBIN=$(CURDIR)/$(@D) CGO_ENABLED=0 go install -trimpath -ldflags '-s -w' sigs.k8s.io/kustomize/kustomize/v5@v5.8.2
 
-test: lint types unit  ## every check and test that needs no other program
+test: lint types unit  ## run every check and test that needs no other program
 
-lint: $(STAMP)  ## style and the arrows between the rooms
+lint: $(STAMP)  ## check the style, and the imports between rooms
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-types: $(STAMP)  ## static types
+types: $(STAMP)  ## check the static types
 	$(BIN)/mypy
 
-unit: $(STAMP)  ## unit, contract and end-to-end tests; 100 % of the branches of the pure rooms by unit tests
+unit: $(STAMP)  ## run unit, contract and end-to-end tests; unit tests cover all branches of the pure rooms
 	$(BIN)/pytest tests/unit --numprocesses auto --dist worksteal --cov
 	$(BIN)/pytest tests/contract tests/e2e --numprocesses auto --dist worksteal
 	@$(BIN)/python tests/left_out.py
 
-real: $(STAMP)  ## the same against real registries, cosign, flux, a cluster's control plane and containers (needs Go, podman and release data; EVERY=1: all kills)
+real: $(STAMP)  ## run the tests against real registries, cosign, flux, a cluster's control plane and containers (needs Go, podman and release data; EVERY=1: all kills)
 	$(BIN)/python tests/real/peers.py
 	$(BIN)/pytest tests/real --numprocesses auto --dist loadgroup
 
-bench: $(STAMP)  ## the figures of the README, beside the real programs'
+bench: $(STAMP)  ## measure the figures of the README, beside the real programs
 	$(BIN)/python tests/real/peers.py
 	$(BIN)/python tests/real/bench.py
 
@@ -65,5 +65,5 @@ lock:  ## renew the locked dependencies (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --extra kms -c requirements/runtime.txt -c requirements/dev.txt pyproject.toml -o requirements/kms.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url -c requirements/dev.txt requirements/build.in -o requirements/build.txt
 
-clean:  ## remove what setup and tests made
+clean:  ## remove the files that setup and tests made
 	rm -rf $(VENV) .coverage .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
