@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from ci_automation.action.announcement import announced
 from ci_automation.action.github import Hub, approvals_of, now, settings_of
-from ci_automation.action.run import given_by, goals, promotions, trouble_of
+from ci_automation.action.run import goals, promotions, trouble_of
 from ci_automation.approval.request import Request
 from ci_automation.artifact.digest import Digest
-from ci_automation.cli.arguments import Arguments, configuration
+from ci_automation.cli.arguments import configuration
 from ci_automation.cli.codes import code_of
 from ci_automation.cli.follow_up import repeated, signed
 from ci_automation.cli.output import print_parts, print_table
@@ -35,8 +35,8 @@ from ci_automation.signing.trust import NOBODY_NAMED, NobodyTrusted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ci_automation.action.inputs import Inputs
     from ci_automation.action.run import ActionRun
-    from ci_automation.action.values import Inputs
     from ci_automation.action.workflow_commands import Level
     from ci_automation.cli.target import Target
     from ci_automation.flows.update import Outcome
@@ -138,7 +138,7 @@ def _promote(inputs: Inputs, run: ActionRun) -> int:
         elif done.waits:
             remarks.append(f"{found.sentence} {shown.word}: {'; '.join(found.reasons)}")
         if done.waits and found.decision is Decision.APPROVAL:
-            given = replace(given_by(replace(inputs, adopt="")), releases=None)  # a promotion takes neither
+            given = replace(inputs.given, adopt=False, yes=False, releases=None)  # a promotion takes neither
             again = (*signed(goal, given), *repeated(given))
             command = ("flux-manifests", "promote", "--to", goal.name, "--approve", str(found.digest), *again)
             remarks.append(f"whoever approves it runs {in_shell(*command)}")
@@ -213,7 +213,7 @@ def _matrix(inputs: Inputs, run: ActionRun) -> int:
     Raises:
         NoConfiguration: nothing is configured.
     """
-    config = configuration(Arguments(config=inputs.config or None))
+    config = configuration(inputs.given)
     if config is None:
         raise NoConfiguration
     found = (config.find(inputs.artifact),) if inputs.artifact else config.artifacts

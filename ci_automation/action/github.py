@@ -14,8 +14,8 @@ from ci_automation.hiding import Hiding
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ci_automation.action.inputs import Inputs
     from ci_automation.action.job import Job
-    from ci_automation.action.values import Inputs
     from ci_automation.approval.dispatch import Sender
     from ci_automation.approval.port import Approvals
     from ci_automation.cli.target import Target

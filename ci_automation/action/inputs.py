@@ -1,196 +1,157 @@
-"""The action's inputs and outputs: the one list, from which `action.yml`, the options and the reference are made.
+"""The action's inputs as the program uses them: parsed once, all that is wrong told at once.
 
 An input arrives as text in `INPUT_<NAME>`, upper-cased, hyphens and all, and empty where it is not given.
 """
 
 from __future__ import annotations
 
-import enum
+import re
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
+from ci_automation.cli.arguments import Arguments
+from ci_automation.cli.options import INPUTS, Kind, Option
+from ci_automation.config import DEFAULT_PATH
+from ci_automation.errors import UsageError
+from ci_automation.hiding import Hiding
 
-class Kind(enum.Enum):
-    """What the text of an input is."""
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
-    TEXT = "one line"
-    LIST = "one value per line"
-    SECRET = "a secret"  # noqa: S105  # a kind of input, and none of them
-    SWITCH = "true or false"
-    NUMBER = "a whole number"
+TRUE, FALSE = frozenset({"true", "True", "TRUE"}), frozenset({"false", "False", "FALSE"})
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+_SHOWN = 80
 
 
-class Input(Struct, frozen=True):
-    """One input; `expression` is what the runner fills in by default, beyond what a program can."""
+class InvalidInput(UsageError):
+    """Inputs of the action cannot be used; all that is wrong with them, one line each."""
 
-    name: str
-    description: str
-    default: str = ""
-    kind: Kind = Kind.TEXT
-    choices: tuple[str, ...] = ()
-    expression: str = ""
-    required: bool = False
+    hint = "The inputs are described in action.yml, and in the README."
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class Inputs(Hiding, Struct, frozen=True):
+    """The inputs as the program uses them."""
+
+    hides = tuple(each.parameter for each in INPUTS if each.kind is Kind.SECRET)
+
+    command: str
+    artifact: str
+    registry_username: str
+    registry_password: str
+    docker_config: str
+    provider: str
+    github_token: str
+    app_id: int | None
+    app_private_key: str
+    approval: str
+    accept_shared_subject: bool
+    adopt: str
+    base: str
+    target: str
+    version: str
+    request_key: str
+    workflow: str
+    max_age_days: int
+    exit_code: bool
+    given: Arguments  # the inputs that are options of the command line, too; not checked beside each other
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str | None]) -> Self:
+        """Return the inputs in `given`, by parameter; white space around a value is no part of it.
+
+        Raises:
+            InvalidInput: some cannot be used; the value of a secret is not repeated.
+        """
+        problems: list[str] = []
+        values: dict[str, object] = {}
+        for each in INPUTS:
+            text = (given.get(each.parameter) or "").strip() or each.default
+            try:
+                values[each.parameter] = _parsed(each, text)
+            except ValueError as error:
+                problems.append(f"{each.name}: {error}")
+        if not problems:
+            problems += _contradictions(values)
+        if problems:
+            raise InvalidInput(tuple(problems))
+        own = {name: values.pop(name) for name in cls.__struct_fields__ if name in values}
+        return cls(**own, given=_arguments(own, values))  # type: ignore[arg-type]  # as parsed
 
     @property
-    def variable(self) -> str:
-        """Return the variable in which the runner hands it over (actions/runner, `ContainerActionHandler.cs`)."""
-        return f"INPUT_{self.name.upper()}"
-
-    @property
-    def parameter(self) -> str:
-        """Return its name in the code."""
-        return self.name.replace("-", "_")
+    def secrets(self) -> tuple[str, ...]:
+        """Return the secrets among them that may show as they are, for the runner to hide."""
+        return tuple(filter(None, (self.registry_password, self.github_token, self.app_private_key)))
 
 
-class Output(Struct, frozen=True):
-    """One output."""
+def _arguments(own: Mapping[str, object], options: Mapping[str, object]) -> Arguments:
+    """Return the options that the inputs are."""
+    texts = {name: value if value != "" else None for name, value in options.items()}
+    if texts["config"] == str(DEFAULT_PATH):  # said or not: it is read if it is there
+        texts["config"] = None
+    said = {"adopt": bool(own["adopt"]), "yes": bool(own["adopt"]), "github_token": own["github_token"] or None}
+    return Arguments(**texts, **said, key_must_open=False)  # type: ignore[arg-type]  # as parsed
 
-    name: str
-    description: str
+
+def _parsed(each: Option, text: str) -> object:
+    """Return what an input's text means; a ValueError says what is wrong with it."""
+    match each.kind:
+        case Kind.SECRET:
+            return text
+        case Kind.SWITCH:
+            return _switch(text)
+        case Kind.NUMBER:
+            return _number(text) if text else None
+        case Kind.LIST:
+            return tuple(_line(line) for line in map(str.strip, text.splitlines()) if line)
+        case _:
+            if text and each.choices and text not in each.choices:
+                raise ValueError(f"it is one of {', '.join(each.choices)}, not {_shown(text)}")
+            return _line(text)
 
 
-COMMANDS = ("update", "apply", "approve", "promote", "consumers", "watch", "matrix")
+def _switch(text: str) -> bool:
+    if text not in TRUE | FALSE:
+        raise ValueError(f"it is true or false, not {_shown(text)}")
+    return text in TRUE
 
-INPUTS = (
-    Input(
-        "command",
-        "What to do: update publishes what the policy allows and asks for the rest; apply takes up merged approvals; "
-        "approve publishes what a run that waited in a protected environment names; promote moves channels to the "
-        "digests of others, as the configuration says; consumers opens pull requests in "
-        "repositories that pin the artifact; watch looks whether the schedule still runs; matrix lists the artifacts",
-        default="update",
-        choices=COMMANDS,
-    ),
-    Input(
-        "artifact",
-        "The channel, such as oci://ghcr.io/acme/flux-manifests:production, or the name of an artifact in the "
-        "configuration. Without it: all that the configuration has",
-    ),
-    Input("config", "The configuration file. By default .github/flux-manifests.yaml, if it is there"),
-    Input(
-        "registry-username",
-        "The user of the artifact's registry. For ghcr.io the default is the actor, with the github-token",
-    ),
-    Input(
-        "registry-password",
-        "The password or token of that user. The runner's own docker login cannot be seen from a container action",
-        kind=Kind.SECRET,
-    ),
-    Input(
-        "docker-config",
-        "The text of a docker config.json, for several registries, or for an identity token",
-        kind=Kind.SECRET,
-    ),
-    Input(
-        "provider",
-        "Log in to the registry of a cloud: ECR, ACR or Artifact Registry, with the job's identity token or the "
-        "credentials in its environment",
-        choices=("aws", "azure", "gcp"),
-    ),
-    Input(
-        "github-token",
-        "The token for the repository that this runs in. It goes to this GitHub's API alone, and to ghcr.io where "
-        "nothing else is said",
-        kind=Kind.SECRET,
-        expression="${{ github.token }}",
-    ),
-    Input("app-id", "The id of a GitHub App that acts instead of the github-token", kind=Kind.NUMBER),
-    Input("app-private-key", "The private key of that App, as PEM", kind=Kind.SECRET),
-    Input(
-        "approval",
-        "How approvals are asked for, where the configuration does not say",
-        default="pull-request",
-        choices=("pull-request", "workflow-dispatch", "repository-dispatch", "none"),
-    ),
-    Input(
-        "signing",
-        "How to sign: keyless, key, kms, or unsafe-unsigned. By default with the key if there is one, else keyless",
-        choices=("keyless", "key", "kms", "unsafe-unsigned"),
-    ),
-    Input(
-        "key",
-        "The private key: env://NAME for a variable of the step, a file, or awskms://, gcpkms://, azurekms://, "
-        "hashivault://. Its password is in the variable COSIGN_PASSWORD",
-    ),
-    Input(
-        "signature-format",
-        "legacy is read by every Flux, bundle only from 2.8.6 on. By default legacy",
-        choices=("legacy", "both", "bundle"),
-    ),
-    Input("attestations", "Attach provenance and a list of the controllers (SBOM)", default="false", kind=Kind.SWITCH),
-    Input(
-        "accept-shared-subject",
-        "Sign keyless in a called workflow, as a subject that every caller of that workflow shares",
-        default="false",
-        kind=Kind.SWITCH,
-    ),
-    Input(
-        "accept-identity-change",
-        "Sign as somebody else than the one who is trusted, for one run",
-        default="false",
-        kind=Kind.SWITCH,
-    ),
-    Input("public-key", "Trust what these keys signed; files or env://NAME, one per line", kind=Kind.LIST),
-    Input("identity", "Trust exactly these subjects of keyless signatures, one per line", kind=Kind.LIST),
-    Input(
-        "identity-regexp",
-        "Trust the subjects that match (RE2), one per line: ^ first, $ last",
-        kind=Kind.LIST,
-    ),
-    Input("issuer", "Who vouches for the identity, such as https://token.actions.githubusercontent.com"),
-    Input("trust-config", "The file of your own Sigstore instance: client trust config, or trusted_root.json"),
-    Input(
-        "adopt",
-        "The digest of an artifact that nobody who is trusted has signed: trust exactly it, and sign it. The log "
-        "shows what is in it",
-    ),
-    Input("components-file", "The components file in the artifact; found by itself if there is one"),
-    Input("releases", "A folder with releases, in place of GitHub"),
-    Input("base", "For approve: the digest that the approved step begins at"),
-    Input("target", "For approve: the digest that was approved"),
-    Input("version", "For approve: the version of Flux that was approved"),
-    Input("request-key", "For approve: the key in the title of the run, which must be that of what was approved"),
-    Input(
-        "workflow",
-        "For watch: the file name of the workflow that must have succeeded, such as flux.yaml",
-    ),
-    Input("max-age-days", "For watch: how many days may pass without a success", default="7", kind=Kind.NUMBER),
-    Input(
-        "exit-code",
-        "End with 3 if something waits for approval, with 11 if policy refuses all that could be taken",
-        default="false",
-        kind=Kind.SWITCH,
-    ),
-    Input("verbose", "Show the details of an internal error", default="false", kind=Kind.SWITCH),
-)
 
-OUTPUTS = (
-    Output("changed", "true if the channel moved in this run; with several artifacts, if any did"),
-    Output(
-        "decision",
-        "Of what was published last: auto or approval. If nothing was, refused where policy refuses all that could be "
-        "taken, and otherwise empty",
-    ),
-    Output("reasons", "Why that was decided, one reason per line"),
-    Output("current-version", "The version of Flux that the channel had before this run"),
-    Output("target-version", "The version that it has after this run"),
-    Output("base-digest", "The digest that the channel had before this run"),
-    Output("digest", "The digest that it has after this run"),
-    Output("digest-url", "That digest with its repository, as cosign and docker take it"),
-    Output("immutable-tag", "The tag that will always be that digest; empty if nothing was published"),
-    Output("signed", "true if that digest has a signature that was verified in this run"),
-    Output("healed", "true if a signature that was lost was written again"),
-    Output("approval-url", "Where a person can approve what waits"),
-    Output("pending-version", "The version that waits for approval, or for a date, or is refused"),
-    Output("pending-base-digest", "The digest that the waiting step begins at"),
-    Output("pending-digest", "The digest that the waiting step leads to: what an approval counts for"),
-    Output("pending-decision", "approval, hold or refused; empty if nothing waits"),
-    Output("pending-reasons", "Why it waits, one reason per line"),
-    Output("plan", "The whole plan as JSON"),
-    Output("plan-file", "The file with the plan, relative to the workspace, for later steps"),
-    Output("artifacts", "All of these for each artifact, as a JSON list, with its name, address and error"),
-    Output("matrix", "For matrix: the configured artifacts as a JSON list of {name, artifact}, the address"),
-)
+def _number(text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"it is a whole number, not {_shown(text)}")
+    return int(text)
 
-# These are of all artifacts together; the others are empty where there are several.
-OF_ALL = frozenset({"changed", "artifacts", "matrix"})
+
+def _line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"it holds what nobody can see: {_shown(text)}")
+    return text
+
+
+def _shown(text: str) -> str:
+    return ascii(text[:_SHOWN])
+
+
+def _contradictions(values: Mapping[str, object]) -> Iterator[str]:
+    """Yield what is right by itself and wrong beside something else."""
+    for one, other in (("registry_username", "registry_password"), ("app_id", "app_private_key")):
+        if bool(values[one]) != bool(values[other]):
+            missing, there = (one, other) if values[other] else (other, one)
+            yield f"{_dashed(missing)}: it goes together with {_dashed(there)}"
+    ways = [name for name in ("registry_password", "docker_config", "provider") if values[name]]
+    if len(ways) > 1:
+        yield f"{_dashed(ways[1])}: it and {_dashed(ways[0])} exclude each other"
+    needed: tuple[str, ...]
+    if values["command"] == "approve":
+        needed = ("artifact", "base", "target", "version")
+    else:
+        needed = ("workflow",) if values["command"] == "watch" else ()
+    yield from (f"{name}: {values['command']} needs it" for name in needed if not values[name])
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")

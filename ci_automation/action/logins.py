@@ -17,8 +17,8 @@ from ci_automation.hiding import Hiding
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from ci_automation.action.inputs import Inputs
     from ci_automation.action.job import Job
-    from ci_automation.action.values import Inputs
     from ci_automation.artifact.reference import Reference
     from ci_automation.registry.credentials import Credential, Credentials, CredentialSource
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ci_automation.action.inputs import INPUTS, Kind
 from ci_automation.action.job import Job
 from ci_automation.action.workflow_commands import annotation, logging_to
+from ci_automation.cli.options import INPUTS, Kind
 from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def inputs_as_options(function: F) -> F:
         function = click.option(
             f"--{each.name}",
             each.parameter,
-            envvar=each.variable,
+            envvar=each.input_variable,
             metavar="|".join(each.choices) or _METAVARS[each.kind],
-            help=each.description,
+            help=each.input,
         )(function)
     return function
 
@@ -63,7 +63,7 @@ def command(**given: str | None) -> int:
 def _run(given: dict[str, str | None], run: ActionRun) -> int:
     """Do what the inputs say."""
     from ci_automation.action.commands import ACTION_COMMANDS
-    from ci_automation.action.values import Inputs
+    from ci_automation.action.inputs import Inputs
 
     inputs = Inputs.parse(given)
     for secret in inputs.secrets:

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ci_automation.action.files import append, output_text, room_for_summary
-from ci_automation.action.inputs import INPUTS, OUTPUTS
 from ci_automation.action.logins import logins
+from ci_automation.action.outputs import OUTPUTS, append, output_text, room_for_summary
 from ci_automation.action.workflow_commands import annotation, group, hide
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.arguments import Arguments, configuration
+from ci_automation.cli.options import INPUTS
 from ci_automation.cli.promotions import all_waves
 from ci_automation.cli.wiring import NothingNamed, targets
-from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import Error, UsageError
 from ci_automation.report.account import Account, Trouble, outputs
 from ci_automation.report.summary import summary
@@ -27,8 +26,8 @@ from ci_automation.report.text import plain_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ci_automation.action.inputs import Inputs
     from ci_automation.action.job import Job
-    from ci_automation.action.values import Inputs
     from ci_automation.action.workflow_commands import Level, Log
     from ci_automation.cli.promotions import Planned
     from ci_automation.cli.target import Target
@@ -155,14 +154,14 @@ def goals(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[Target
     Raises:
         UsageError: an input, the configuration, or the event cannot be used.
     """
-    given = given_by(inputs)
+    given = inputs.given.checked()
     config = configuration(given)
     for secret in _secrets_of_the_job(inputs, config):
         run.hide(secret)
     if inputs.command == "approve":
         _require_ours(Reference.parse_channel(inputs.artifact) if ":" in inputs.artifact else None, config)
     artifact = _asked_for(inputs.artifact, config, run.job) or inputs.artifact or None
-    given = replace(given, logins=logins(inputs, run.job, _channels(artifact, config), run.hide))
+    given = replace(given, logins=logins(inputs, run.job, _channels(artifact, config), run.hide).before)
     found = targets(artifact, given, signs=signs)
     _require_own_subjects(inputs, given, run.job)
     return tuple(goal.speaking(run.say, _adopts(inputs, run)) for goal in found)
@@ -174,13 +173,13 @@ def promotions(inputs: Inputs, run: ActionRun) -> tuple[Planned, ...]:
     Raises:
         UsageError: an input or the configuration cannot be used, or has none.
     """
-    given = given_by(replace(inputs, adopt=""))  # a promotion adopts nothing, whatever the inputs say
+    given = replace(inputs.given.checked(), adopt=False, yes=False)  # a promotion adopts nothing, whatever is given
     config = configuration(given)
     if config is None:
         raise NothingNamed
     for secret in _secrets_of_the_job(inputs, config):
         run.hide(secret)
-    given = replace(given, logins=logins(inputs, run.job, _ends(config), run.hide))
+    given = replace(given, logins=logins(inputs, run.job, _ends(config), run.hide).before)
     waves = all_waves(given, config.find(inputs.artifact).name if inputs.artifact else None)
     _require_own_subjects(inputs, given, run.job)
     return tuple(planned.saying(run.say) for wave in waves for planned in wave)
@@ -199,23 +198,10 @@ def _secrets_of_the_job(inputs: Inputs, config: Config | None) -> Iterator[str]:
     logins_named = [
         it for artifact in _artifacts(config) for it in (artifact.credentials.pull, artifact.credentials.push)
     ]
-    keys = [inputs.key, *(artifact.signing.key for artifact in _artifacts(config))]
+    keys = [inputs.given.key, *(artifact.signing.key for artifact in _artifacts(config))]
     names = [*_SECRET_VARIABLES, *(login.password_variable for login in logins_named if login)]
     names += [key.removeprefix("env://") for key in keys if key and key.startswith("env://")]
     yield from filter(None, map(os.environ.get, dict.fromkeys(names)))
-
-
-def given_by(inputs: Inputs) -> Arguments:
-    """Return the options that the inputs are."""
-    names = ("attestations", "accept_identity_change", "public_key", "identity", "identity_regexp", "verbose")
-    texts = ("config", "signing", "key", "signature_format", "issuer", "trust_config", "components_file", "releases")
-    return Arguments.of(
-        {name: getattr(inputs, name) for name in names}
-        | {name: getattr(inputs, name) or None for name in texts}
-        | ({"config": None} if inputs.config == str(DEFAULT_PATH) else {})  # said or not: it is read if it is there
-        | {"adopt": bool(inputs.adopt), "yes": bool(inputs.adopt), "github_token": inputs.github_token or None}
-        | {"key_must_open": False}
-    )
 
 
 def _channels(artifact: str | None, config: Config | None) -> tuple[Reference, ...]:

@@ -13,12 +13,12 @@ from ci_automation.errors import UsageError
 from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from ci_automation.action.logins import Logins
     from ci_automation.config.model import Config
     from ci_automation.flux.release import ReleaseSource
     from ci_automation.github.client import GitHub
+    from ci_automation.registry.credentials import CredentialSource
     from ci_automation.signing.sigstore.keyless import KeylessSigner
     from ci_automation.signing.sigstore.root import TrustRoot
 
@@ -64,17 +64,24 @@ class Arguments(Hiding, Struct, frozen=True):
     pin_images: bool | None = None  # None: as it is configured
     output: str = "text"
     verbose: bool = False
-    logins: Logins | None = None  # to registries, from the inputs of the action
+    logins: Callable[[CredentialSource, Mapping[str, str]], CredentialSource] | None = None  # from inputs of the action
     github_token: str | None = None  # same; without it the environment's
     keyless: dict[TrustRoot, KeylessSigner] = field(default_factory=dict)  # of this run
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Self:
-        """Return the shared options among `options`, and check those that exclude each other."""
-        given = cls(**{name: options[name] for name in cls.__struct_fields__ if name in options})
-        if contradiction := next(_contradictions(given), None):
+        """Return what was given, by the names of the fields, if nothing in it excludes anything else."""
+        return cls(**options).checked()
+
+    def checked(self) -> Self:
+        """Return the same.
+
+        Raises:
+            ContradictingOptions: some of them exclude each other.
+        """
+        if contradiction := next(_contradictions(self), None):
             raise ContradictingOptions(contradiction)
-        return given
+        return self
 
 
 def _contradictions(given: Arguments) -> Iterator[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ci_automation.cli import options as shared
-from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_aside
+from ci_automation.cli.parameters import ALLOWANCES, CLUSTERS, COMMON, SIGNING, takes
 from ci_automation.cli.results import finish, for_each
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import targets
@@ -18,23 +17,26 @@ from ci_automation.flows.update import Outcome
 from ci_automation.flows.update import heal as healed
 
 if TYPE_CHECKING:
+    from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
 
 
 @click.command("check")
 @click.argument("artifact", required=False)
 @click.option("--heal", is_flag=True, help="sign again a channel that has lost its signature and is provably yours")
-@shared.exit_code
-@shared.signing
-@shared.allowances
-@shared.clusters
-@shared.pin_images
-@shared.components_file
-@shared.release_source
-@shared.registry_config
-@shared.common
-@shared.install_flags
-def command(artifact: str | None, *, heal: bool, exit_code: bool, **options: Any) -> int:
+@takes(
+    "exit-code",
+    *SIGNING,
+    *ALLOWANCES,
+    *CLUSTERS,
+    "pin-images",
+    "components-file",
+    "releases",
+    "registry-config",
+    *COMMON,
+    install_flags=True,
+)
+def command(artifact: str | None, *, heal: bool, exit_code: bool, given: Arguments) -> int:
     """Say whether a channel is current, and what could be done.
 
     Without ARTIFACT, all artifacts of the configuration are checked. Nothing is written, but with --heal. Where
@@ -44,7 +46,6 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, **options: Any
     \b
     flux-manifests check oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
     """
-    given = Arguments.of(options)
 
     def look(goal: Target) -> Outcome:
         if heal:

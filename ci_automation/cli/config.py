@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ci_automation.cli import options as shared
-from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_aside, print_json, print_text
+from ci_automation.cli.parameters import COMMON, takes
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.load import load
 from ci_automation.config.load import schema as schema_of_config
 from ci_automation.report.findings import ended
 from ci_automation.report.text import plain_text
+
+if TYPE_CHECKING:
+    from ci_automation.cli.arguments import Arguments
 
 
 @click.group("config")
@@ -28,14 +30,13 @@ def command() -> None:
 
 
 @command.command("validate")
-@shared.common
-def validate(**options: Any) -> None:
+@takes(*COMMON)
+def validate(given: Arguments) -> None:
     """Check the configuration file; each error has its file, line and path.
 
     \b
     flux-manifests config validate --config fleet.yaml
     """
-    given = Arguments.of(options)
     path = Path(given.config) if given.config else DEFAULT_PATH
     config = load(path)
     names = [artifact.name for artifact in config.artifacts]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_automation.cli import options as shared
 from ci_automation.cli.arguments import Arguments, configuration, release_source
 from ci_automation.cli.clusters import clusters
 from ci_automation.cli.output import print_json, print_parts, print_text, progress
+from ci_automation.cli.parameters import CLUSTERS, COMMON, TRUST, takes
 from ci_automation.cli.upstream import upstream
 from ci_automation.cli.wiring import reading, reading_files
 from ci_automation.config.model import UnknownArtifact
@@ -46,14 +46,8 @@ class NothingToCompare(UsageError):
 @click.command("diff")
 @click.argument("old")
 @click.argument("new")
-@shared.clusters
-@shared.trust
-@shared.components_file
-@shared.release_source
-@shared.registry_config
-@shared.common_with_markdown
-@shared.install_flags
-def command(old: str, new: str, **options: Any) -> None:
+@takes(*CLUSTERS, *TRUST, "components-file", "releases", "registry-config", *COMMON, markdown=True, install_flags=True)
+def command(old: str, new: str, given: Arguments) -> None:
     """Say what changes between two artifacts, folders, files or releases, and what that can break.
 
     OLD and NEW are each an artifact, also by digest; a folder with its files; a components file alone; or a release of
@@ -64,7 +58,6 @@ def command(old: str, new: str, **options: Any) -> None:
     flux-manifests diff oci://ghcr.io/acme/flux:production oci://ghcr.io/acme/flux:staging
     flux-manifests diff v2.9.3 v2.9.4 --components-extra source-watcher --output json
     """
-    given = Arguments.of(options)
     config = configuration(given)
     before, after = (_side(text, config, given) for text in (old, new))
     known = clusters(_follow(old, config), given, lambda text: reading_files(text, given))

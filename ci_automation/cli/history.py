@@ -9,9 +9,8 @@ import click
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import OciRepository
-from ci_automation.cli import options as shared
-from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_json, print_table, print_text
+from ci_automation.cli.parameters import COMMON, TRUST, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.flows.history import history
 from ci_automation.records.publication import format_time
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ci_automation.artifact.reference import LayoutDirectory
+    from ci_automation.cli.arguments import Arguments
     from ci_automation.flows.history import Entry
     from ci_automation.flux.version import Version
     from ci_automation.records.hold import HoldStatement
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 
 @click.command("history")
 @click.argument("artifact")
-@shared.trust
-@shared.registry_config
-@shared.common
-def command(artifact: str, **options: Any) -> None:
+@takes(*TRUST, "registry-config", *COMMON)
+def command(artifact: str, given: Arguments) -> None:
     """List what was published, when, signed and approved by whom, and where the channels stand.
 
     The newest move of a channel comes first. When, why and by whom is in signed records and holds; those that nobody
@@ -41,7 +39,6 @@ def command(artifact: str, **options: Any) -> None:
     \b
     flux-manifests history oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
     """
-    given = Arguments.of(options)
     reference, ports = reading(artifact, given)
     found = history(reference, ports)
     if given.output == "json":

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ci_automation.cli import options as shared
-from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_aside, print_json, print_parts, print_text
+from ci_automation.cli.parameters import COMMON, SIGNING, takes
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import target
 from ci_automation.flows.init import init
 from ci_automation.flux.version import Version
 from ci_automation.report.changes import text_parts
 from ci_automation.report.findings import Findings
+
+if TYPE_CHECKING:
+    from ci_automation.cli.arguments import Arguments
 
 _UNSIGNED = "It is unsigned: clusters that verify will refuse it. Sign with --signing key or --signing keyless."
 
@@ -23,14 +25,10 @@ _UNSIGNED = "It is unsigned: clusters that verify will refuse it. Sign with --si
 @click.argument("artifact")
 @click.option("--flux-version", required=True, metavar="VERSION", help="the release to begin with, for example v2.9.4")
 @click.option("--overlay", metavar="DIR", help="the team's own files: kustomization.yaml, patches, anything")
-@click.option("--unsafe-unproven-rendering", is_flag=True, help="publish a release that rendering was not proven on")
-@shared.signing
-@shared.components_file
-@shared.release_source
-@shared.registry_config
-@shared.common
-@shared.install_flags
-def command(artifact: str, flux_version: str, **options: Any) -> None:
+@takes(
+    "unsafe-unproven-rendering", *SIGNING, "components-file", "releases", "registry-config", *COMMON, install_flags=True
+)
+def command(artifact: str, flux_version: str, given: Arguments) -> None:
     """Publish the first artifact of a channel.
 
     It holds the components of a release, rendered with the given flags of `flux install`, and the files of the overlay.
@@ -43,7 +41,6 @@ def command(artifact: str, flux_version: str, **options: Any) -> None:
     flux-manifests init oci://ghcr.io/acme/flux-manifests:production --flux-version v2.9.4 \\
       --overlay ./overlay --signing key --key cosign.key
     """
-    given = Arguments.of(options)
     version = Version.parse(flux_version)
     (goal,) = rendered((target(artifact, given),), print_aside)
     result = init(goal.channel, version, goal.ports, goal.intent)

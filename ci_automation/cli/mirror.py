@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.artifact.reference import Reference
-from ci_automation.cli import options as shared
 from ci_automation.cli.arguments import Arguments, configuration, release_source
 from ci_automation.cli.output import print_json, print_table, print_text, progress
+from ci_automation.cli.parameters import COMMON, takes
 from ci_automation.cli.upstream import upstream
 from ci_automation.flows.mirror import Place, mirror
 from ci_automation.flows.ports import Ports
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 @click.argument("folder", metavar="DIR")
 @click.option("--flux-version", metavar="VERSION", multiple=True, help="a release to take; may be repeated")
 @click.option("--with-programs", is_flag=True, help="take the flux CLI for Linux too, which renders what we cannot")
-@shared.release_source
-@shared.registry_config
-@shared.common
-def command(folder: str, flux_version: tuple[str, ...], *, with_programs: bool, **options: Any) -> None:
+@takes("releases", "registry-config", *COMMON)
+def command(folder: str, flux_version: tuple[str, ...], *, with_programs: bool, given: Arguments) -> None:
     """Fill a directory with verified releases, for sites without a way to GitHub.
 
     DIR gets each release's files, Flux's signatures on them with their entries of the transparency log, and, as an OCI
@@ -41,7 +39,6 @@ def command(folder: str, flux_version: tuple[str, ...], *, with_programs: bool, 
     flux-manifests mirror ./releases
     flux-manifests update oci://registry.edge.example/flux:stable --releases ./releases
     """
-    given = Arguments.of(options)
     config = configuration(given)
     artifacts = Reference.parse(f"layout:{Path(folder) / 'flux-manifests'}")
     ports = Ports(

@@ -1,205 +1,297 @@
-"""The options that several commands share, and the values that they come to."""
+"""The one table of options: those of the command line, the inputs of the action, and what printed commands repeat.
+
+The command line, `action.yml`, the reference of inputs and the commands that are printed for later are made from it.
+"""
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-F = TypeVar("F", bound="Callable[..., Any]")
-
-_INSTALL_FLAGS = (
-    ("namespace", "NAME", "the namespace that Flux runs in"),
-    ("components", "LIST", "controllers, comma-separated"),
-    ("components-extra", "LIST", "controllers besides those, comma-separated"),
-    ("registry", "HOST/PATH", "where the controllers' images are"),
-    ("image-pull-secret", "NAME", "the Secret to pull the images with"),
-    ("log-level", "LEVEL", "debug, info or error"),
-    ("cluster-domain", "DOMAIN", "the cluster's internal domain"),
-    ("toleration-keys", "LIST", "taints that the controllers tolerate, comma-separated"),
-    ("registry-creds", "USER:PASSWORD", "refused: it would end in a file that every cluster reads"),
-    ("manifests", "DIR", "refused: --releases has folders of releases"),
-)
-_INSTALL_SWITCHES = (
-    ("watch-all-namespaces", "watch all namespaces, not only Flux's own"),
-    ("network-policy", "deny ingress from other namespaces"),
-)
+import enum
+from typing import NamedTuple
 
 
-def _all(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Return one decorator of several, which show in the order given."""
+class Kind(enum.Enum):
+    """What the value of an option is."""
 
-    def decorate(function: F) -> F:
-        return functools.reduce(lambda decorated, option: option(decorated), reversed(options), function)
-
-    return decorate
-
-
-def install_flags(function: F) -> F:
-    """Add the flags of `flux install`, by their own names, collected under `flags`."""
-
-    @functools.wraps(function)
-    def collect(*args: Any, **kwargs: Any) -> Any:  # whatever the command takes and returns
-        names = [name for name, *_ in (*_INSTALL_FLAGS, *_INSTALL_SWITCHES)]
-        values = {name: kwargs.pop(name.replace("-", "_")) for name in names}
-        kwargs["flags"] = {name: _joined(value) for name, value in values.items() if value not in (None, ())}
-        return function(*args, **kwargs)
-
-    texts = (
-        click.option(f"--{name}", metavar=kind, multiple=kind == "LIST", help=f"flux install: {text}")
-        for name, kind, text in _INSTALL_FLAGS
-    )
-    switches = (
-        click.option(
-            f"--{name}", type=bool, is_flag=False, flag_value="true", metavar="[BOOL]", help=f"flux install: {text}"
-        )
-        for name, text in _INSTALL_SWITCHES
-    )
-    # They say what `flux install` does with its output, which is not ours to do.
-    without_effect = (
-        click.option(f"--{name}", is_flag=True, hidden=True, expose_value=False) for name in ("export", "force")
-    )
-    return _all(*texts, *switches, *without_effect)(collect)  # type: ignore[return-value]  # wraps keeps the signature
+    TEXT = "one line"
+    LIST = "several values"
+    SECRET = "a secret"  # noqa: S105  # a kind of value, and none of them
+    SWITCH = "true or false"
+    EITHER = "true, false, or as it is configured"
+    NUMBER = "a whole number"
 
 
-def _joined(value: object) -> object:
-    """Return a list that was given in pieces as one, as Flux takes it."""
-    return ",".join(value) if isinstance(value, tuple) else value
+class Repeat(enum.Enum):
+    """In which of the commands that are printed for later an option is repeated."""
+
+    EACH = "in each"
+    EACH_UNTIL_PUBLISHED = "in each, unless something was published in this run"
+    TRUST = "in those that verify"
+    SIGN = "in those that sign"
 
 
-release_source = _all(
-    click.option(
-        "--releases",
-        metavar="DIR",
-        envvar="FLUX_RELEASES",
-        help="folder with releases; without it: GitHub ($FLUX_RELEASES)",
+class Option(NamedTuple):
+    """One option; `help` is for the command line, `input` for the action: without one of them it is not there."""
+
+    name: str
+    help: str = ""
+    metavar: str | None = None
+    kind: Kind = Kind.TEXT
+    choices: tuple[str, ...] = ()
+    of_readers: str = ""  # the help in commands that do not sign, where it differs
+    variable: str | None = None  # of the environment, for the command line
+    input: str = ""
+    default: str = ""  # of the input
+    expression: str = ""  # what the runner fills in by default, beyond what a program can
+    repeat: Repeat | None = None
+
+    @property
+    def parameter(self) -> str:
+        """Return its name in the code."""
+        return self.name.replace("-", "_")
+
+    @property
+    def input_variable(self) -> str:
+        """Return the variable in which the runner hands it over (actions/runner, `ContainerActionHandler.cs`)."""
+        return f"INPUT_{self.name.upper()}"
+
+
+ACTION_NAMES = ("update", "apply", "approve", "promote", "consumers", "watch", "matrix")
+
+OPTIONS = (
+    Option(
+        "command",
+        input="What to do: update publishes what the policy allows and asks for the rest; apply takes up merged "
+        "approvals; approve publishes what a run that waited in a protected environment names; promote moves channels "
+        "to the digests of others, as the configuration says; consumers opens pull requests in "
+        "repositories that pin the artifact; watch looks whether the schedule still runs; matrix lists the artifacts",
+        default="update",
+        choices=ACTION_NAMES,
     ),
-)
-
-registry_config = click.option(
-    "--registry-config", metavar="FILE", help="docker's config.json with the registries' credentials"
-)
-
-components_file = click.option(
-    "--components-file", metavar="PATH", help="the components file in the artifact; found by itself if there is one"
-)
-
-_TRUST_KEY = "trust what this key signed; may be repeated"
-
-
-def _public_key(text: str) -> Callable[[F], F]:
-    return click.option("--public-key", metavar="FILE", multiple=True, help=text)
-
-
-_identities = _all(
-    click.option(
-        "--identity",
-        metavar="SUBJECT",
-        multiple=True,
-        help="trust exactly this subject of a keyless signature; repeatable",
+    Option(
+        "artifact",
+        input="The channel, such as oci://ghcr.io/acme/flux-manifests:production, or the name of an artifact in the "
+        "configuration. Without it: all that the configuration has",
     ),
-    click.option(
-        "--identity-regexp",
-        metavar="RE2",
-        multiple=True,
-        help="trust the subjects that match: ^ first, $ last",
+    Option(
+        "config",
+        "configuration; default: .github/flux-manifests.yaml, if it is there",
+        "FILE",
+        input="The configuration file. By default .github/flux-manifests.yaml, if it is there",
+        repeat=Repeat.EACH,
     ),
-    click.option("--issuer", metavar="URL", help="who vouches for the identity, such as GitHub's token service"),
-    click.option(
-        "--trust-config", metavar="FILE", help="your own Sigstore instance: client trust config, or trusted_root.json"
+    Option("registry-config", "docker's config.json with the registries' credentials", "FILE", repeat=Repeat.EACH),
+    Option(
+        "registry-username",
+        input="The user of the artifact's registry. For ghcr.io the default is the actor, with the github-token",
     ),
-)
-
-trust = _all(
-    _public_key(f"{_TRUST_KEY}; default: the public half of --key"),
-    click.option("--key", metavar="KEY", help="the key that signs; only its public half is used"),
-    _identities,
-)
-
-signing = _all(
-    click.option(
-        "--signing",
-        type=click.Choice(["keyless", "key", "kms", "unsafe-unsigned"]),
-        help="how to sign what is published. Default: --key if there is one, else keyless in GitHub Actions",
+    Option(
+        "registry-password",
+        input="The password or token of that user. The runner's own docker login cannot be seen from a container "
+        "action",
+        kind=Kind.SECRET,
     ),
-    click.option(
-        "--key",
-        metavar="KEY",
-        help="private key: a file (password in $COSIGN_PASSWORD), env://NAME, or awskms:// gcpkms:// azurekms:// "
+    Option(
+        "docker-config",
+        input="The text of a docker config.json, for several registries, or for an identity token",
+        kind=Kind.SECRET,
+    ),
+    Option(
+        "provider",
+        input="Log in to the registry of a cloud: ECR, ACR or Artifact Registry, with the job's identity token or the "
+        "credentials in its environment",
+        choices=("aws", "azure", "gcp"),
+    ),
+    Option(
+        "github-token",
+        input="The token for the repository that this runs in. It goes to this GitHub's API alone, and to ghcr.io "
+        "where nothing else is said",
+        kind=Kind.SECRET,
+        expression="${{ github.token }}",
+    ),
+    Option("app-id", input="The id of a GitHub App that acts instead of the github-token", kind=Kind.NUMBER),
+    Option("app-private-key", input="The private key of that App, as PEM", kind=Kind.SECRET),
+    Option(
+        "approval",
+        input="How approvals are asked for, where the configuration does not say",
+        default="pull-request",
+        choices=("pull-request", "workflow-dispatch", "repository-dispatch", "none"),
+    ),
+    Option(
+        "signing",
+        "how to sign what is published. Default: --key if there is one, else keyless in GitHub Actions",
+        choices=("keyless", "key", "kms", "unsafe-unsigned"),
+        input="How to sign: keyless, key, kms, or unsafe-unsigned. By default with the key if there is one, else "
+        "keyless",
+    ),
+    Option(
+        "key",
+        "private key: a file (password in $COSIGN_PASSWORD), env://NAME, or awskms:// gcpkms:// azurekms:// "
         "hashivault://",
+        "KEY",
+        of_readers="the key that signs; only its public half is used",
+        input="The private key: env://NAME for a variable of the step, a file, or awskms://, gcpkms://, azurekms://, "
+        "hashivault://. Its password is in the variable COSIGN_PASSWORD",
     ),
-    click.option(
-        "--signature-format",
-        type=click.Choice(["legacy", "both", "bundle"]),
-        help="legacy is read by every Flux, bundle only from 2.8.6; default: legacy",
+    Option(
+        "signature-format",
+        "legacy is read by every Flux, bundle only from 2.8.6; default: legacy",
+        choices=("legacy", "both", "bundle"),
+        input="legacy is read by every Flux, bundle only from 2.8.6 on. By default legacy",
+        repeat=Repeat.SIGN,
     ),
-    click.option("--attestations", is_flag=True, help="attach provenance and a list of the controllers (SBOM), signed"),
-    click.option(
-        "--accept-identity-change", is_flag=True, help="sign as somebody else than the one who is trusted, once"
+    Option(
+        "attestations",
+        "attach provenance and a list of the controllers (SBOM), signed",
+        kind=Kind.SWITCH,
+        input="Attach provenance and a list of the controllers (SBOM)",
+        default="false",
+        repeat=Repeat.SIGN,
     ),
-    _public_key(f"{_TRUST_KEY}; default: the key that signs"),
-    _identities,
+    Option(
+        "accept-shared-subject",
+        input="Sign keyless in a called workflow, as a subject that every caller of that workflow shares",
+        default="false",
+        kind=Kind.SWITCH,
+    ),
+    Option(
+        "accept-identity-change",
+        "sign as somebody else than the one who is trusted, once",
+        kind=Kind.SWITCH,
+        input="Sign as somebody else than the one who is trusted, for one run",
+        default="false",
+    ),
+    Option(
+        "public-key",
+        "trust what this key signed; may be repeated; default: the key that signs",
+        "FILE",
+        Kind.LIST,
+        of_readers="trust what this key signed; may be repeated; default: the public half of --key",
+        input="Trust what these keys signed; files or env://NAME, one per line",
+        repeat=Repeat.TRUST,
+    ),
+    Option(
+        "identity",
+        "trust exactly this subject of a keyless signature; repeatable",
+        "SUBJECT",
+        Kind.LIST,
+        input="Trust exactly these subjects of keyless signatures, one per line",
+        repeat=Repeat.TRUST,
+    ),
+    Option(
+        "identity-regexp",
+        "trust the subjects that match: ^ first, $ last",
+        "RE2",
+        Kind.LIST,
+        input="Trust the subjects that match (RE2), one per line: ^ first, $ last",
+        repeat=Repeat.TRUST,
+    ),
+    Option(
+        "issuer",
+        "who vouches for the identity, such as GitHub's token service",
+        "URL",
+        input="Who vouches for the identity, such as https://token.actions.githubusercontent.com",
+        repeat=Repeat.TRUST,
+    ),
+    Option(
+        "trust-config",
+        "your own Sigstore instance: client trust config, or trusted_root.json",
+        "FILE",
+        input="The file of your own Sigstore instance: client trust config, or trusted_root.json",
+        repeat=Repeat.TRUST,
+    ),
+    Option(  # of the action: nobody can be asked there, so that the yes names what it is for
+        "adopt",
+        input="The digest of an artifact that nobody who is trusted has signed: trust exactly it, and sign it. The log "
+        "shows what is in it",
+    ),
+    Option("overlay", "replace the overlay by the files of this folder; needs approval", "DIR", repeat=Repeat.EACH),
+    Option(
+        "components-file",
+        "the components file in the artifact; found by itself if there is one",
+        "PATH",
+        input="The components file in the artifact; found by itself if there is one",
+        repeat=Repeat.EACH,
+    ),
+    Option(
+        "releases",
+        "folder with releases; without it: GitHub ($FLUX_RELEASES)",
+        "DIR",
+        variable="FLUX_RELEASES",
+        input="A folder with releases, in place of GitHub",
+        repeat=Repeat.EACH,
+    ),
+    Option("base", input="For approve: the digest that the approved step begins at"),
+    Option("target", input="For approve: the digest that was approved"),
+    Option("version", input="For approve: the version of Flux that was approved"),
+    Option(
+        "request-key",
+        input="For approve: the key in the title of the run, which must be that of what was approved",
+    ),
+    Option("workflow", input="For watch: the file name of the workflow that must have succeeded, such as flux.yaml"),
+    Option("max-age-days", input="For watch: how many days may pass without a success", default="7", kind=Kind.NUMBER),
+    Option(
+        "cluster-snapshot",
+        "output of `kubectl get crd -o json` of a cluster, a file or an artifact; repeatable",
+        "FILE",
+        Kind.LIST,
+        repeat=Repeat.EACH,
+    ),
+    Option(
+        "objects",
+        "the clusters' manifests, to look for API versions that go: file, folder or artifact; repeatable",
+        "PATH",
+        Kind.LIST,
+        repeat=Repeat.EACH,
+    ),
+    Option("kubernetes", "what the clusters run, such as 1.34, or 1.34-1.36", "RANGE", repeat=Repeat.EACH),
+    Option(
+        "pin-images",
+        "put digests behind the controllers' images, or leave them out",
+        kind=Kind.EITHER,
+        repeat=Repeat.EACH,
+    ),
+    # What was published in this run is signed and unedited: nothing is left to adopt or to accept.
+    Option(
+        "adopt",
+        "trust the present artifact once: shows every file of it, and asks",
+        kind=Kind.SWITCH,
+        repeat=Repeat.EACH_UNTIL_PUBLISHED,
+    ),
+    Option("yes", "adopt without being asked, for jobs", kind=Kind.SWITCH),
+    Option(
+        "accept-edits",
+        "drop edits that were made in the components file",
+        kind=Kind.SWITCH,
+        repeat=Repeat.EACH_UNTIL_PUBLISHED,
+    ),
+    Option(
+        "allow-removal",
+        "let controllers and CRDs vanish; pruning a CRD deletes its objects",
+        kind=Kind.SWITCH,
+        repeat=Repeat.EACH,
+    ),
+    Option(
+        "unsafe-unproven-rendering",
+        "publish a release that rendering was not proven on",
+        kind=Kind.SWITCH,
+        repeat=Repeat.EACH,
+    ),
+    Option("output", "for people or programs", choices=("text", "json")),
+    Option(
+        "exit-code",
+        "exit with 3 if something waits for approval, with 11 if policy refuses all that could be taken",
+        kind=Kind.SWITCH,
+        input="End with 3 if something waits for approval, with 11 if policy refuses all that could be taken",
+        default="false",
+    ),
+    Option(
+        "verbose",
+        "say each thing that is done; list each change and gate",
+        kind=Kind.SWITCH,
+        input="Show the details of an internal error",
+        default="false",
+    ),
 )
 
-allowances = _all(
-    click.option("--overlay", metavar="DIR", help="replace the overlay by the files of this folder; needs approval"),
-    click.option("--adopt", is_flag=True, help="trust the present artifact once: shows every file of it, and asks"),
-    click.option("--yes", is_flag=True, help="adopt without being asked, for jobs"),
-    click.option("--accept-edits", is_flag=True, help="drop edits that were made in the components file"),
-    click.option(
-        "--allow-removal", is_flag=True, help="let controllers and CRDs vanish; pruning a CRD deletes its objects"
-    ),
-    click.option(
-        "--unsafe-unproven-rendering", is_flag=True, help="publish a release that rendering was not proven on"
-    ),
-)
-
-clusters = _all(
-    click.option("--kubernetes", metavar="RANGE", help="what the clusters run, such as 1.34, or 1.34-1.36"),
-    click.option(
-        "--cluster-snapshot",
-        metavar="FILE",
-        multiple=True,
-        help="output of `kubectl get crd -o json` of a cluster, a file or an artifact; repeatable",
-    ),
-    click.option(
-        "--objects",
-        metavar="PATH",
-        multiple=True,
-        help="the clusters' manifests, to look for API versions that go: file, folder or artifact; repeatable",
-    ),
-)
-
-pin_images = click.option(
-    "--pin-images/--no-pin-images", default=None, help="put digests behind the controllers' images, or leave them out"
-)
-
-
-def _common(*outputs: str) -> Callable[[F], F]:
-    return _all(
-        click.option(
-            "--config", metavar="FILE", help="configuration; default: .github/flux-manifests.yaml, if it is there"
-        ),
-        click.option(
-            "--output",
-            type=click.Choice(outputs),
-            default="text",
-            show_default=True,
-            help="for people or programs",
-        ),
-        click.option("--verbose", "-v", is_flag=True, help="say each thing that is done; list each change and gate"),
-    )
-
-
-common = _common("text", "json")
-common_with_markdown = _common("text", "json", "markdown")
-
-exit_code = click.option(
-    "--exit-code",
-    is_flag=True,
-    help="exit with 3 if something waits for approval, with 11 if policy refuses all that could be taken",
-)
+INPUTS = tuple(it for it in OPTIONS if it.input)
+OF_COMMAND_LINE = {it.name: it for it in OPTIONS if it.help}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ci_automation.cli import options as shared
-from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_aside, print_text
+from ci_automation.cli.parameters import ALLOWANCES, CLUSTERS, COMMON, TRUST, takes
 from ci_automation.cli.results import Result, finish
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import target
@@ -17,21 +16,26 @@ from ci_automation.flows.files import write_file
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.update import Outcome
 
+if TYPE_CHECKING:
+    from ci_automation.cli.arguments import Arguments
+
 
 @click.command("plan")
 @click.argument("artifact")
 @click.option("--out", metavar="FILE", help="write the plan to this file, for `apply`")
-@shared.exit_code
-@shared.trust
-@shared.allowances
-@shared.clusters
-@shared.pin_images
-@shared.components_file
-@shared.release_source
-@shared.registry_config
-@shared.common
-@shared.install_flags
-def command(artifact: str, out: str | None, *, exit_code: bool, **options: Any) -> int:
+@takes(
+    "exit-code",
+    *TRUST,
+    *ALLOWANCES,
+    *CLUSTERS,
+    "pin-images",
+    "components-file",
+    "releases",
+    "registry-config",
+    *COMMON,
+    install_flags=True,
+)
+def command(artifact: str, out: str | None, *, exit_code: bool, given: Arguments) -> int:
     """Make the plan for a channel; write nothing to the registry.
 
     The plan has every step with the digest that it starts from and the one that it leads to, what changes, and
@@ -41,7 +45,6 @@ def command(artifact: str, out: str | None, *, exit_code: bool, **options: Any) 
     flux-manifests plan oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub --out plan.json
     flux-manifests plan production --cluster-snapshot production-crds.json --objects apps
     """
-    given = Arguments.of(options)
     (goal,) = rendered((target(artifact, given, signs=False),), print_aside)
     planned = make_plan(goal.channel, goal.ports, goal.intent)
     if out is not None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.cli import options as shared
 from ci_automation.cli.arguments import Arguments, ContradictingOptions
 from ci_automation.cli.codes import code_of
 from ci_automation.cli.follow_up import repeated, signed
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
+from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, takes
 from ci_automation.cli.promotions import Planned, all_waves, one
 from ci_automation.errors import Error
 from ci_automation.flows.promote import promote
@@ -41,13 +41,16 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-removal", is_flag=True, help="let controllers and CRDs vanish; pruning a CRD deletes its objects"
 )
-@shared.exit_code
-@shared.signing
-@shared.clusters
-@shared.components_file
-@shared.registry_config
-@shared.common
-def command(source: str | None, to: str | None, after: str | None, *, exit_code: bool, **options: Any) -> int:
+@takes("exit-code", *SIGNING, *CLUSTERS, "components-file", "registry-config", *COMMON)
+def command(
+    source: str | None,
+    to: str | None,
+    after: str | None,
+    *,
+    approve: tuple[str, ...],
+    exit_code: bool,
+    given: Arguments,
+) -> int:
     """Move a channel to the digest that another one has, as it is.
 
     The digest is copied with its signatures, attestations and records, from registry to registry if need be; nothing
@@ -58,8 +61,7 @@ def command(source: str | None, to: str | None, after: str | None, *, exit_code:
     \b
     flux-manifests promote --from staging --to production --after 72h
     """
-    approved = frozenset(Digest.parse(text) for text in options.pop("approve"))
-    given = Arguments.of(options)
+    approved = frozenset(Digest.parse(text) for text in approve)
     if to is not None:
         return _one(one(source, to, duration(after) if after else timedelta(), given), approved, given)
     if source or after or approved:

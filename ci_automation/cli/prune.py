@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_automation.cli import options as shared
-from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_json, print_table, print_text
+from ci_automation.cli.parameters import COMMON, TRUST, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.flows.prune import prune, survey
 from ci_automation.policy.model import duration
@@ -17,6 +16,7 @@ from ci_automation.policy.retention import Window
 from ci_automation.report.text import Table, plain_text
 
 if TYPE_CHECKING:
+    from ci_automation.cli.arguments import Arguments
     from ci_automation.flows.prune import Deleted, Survey
     from ci_automation.policy.retention import Stored
 
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 @click.option("--keep-last", type=int, default=10, show_default=True, metavar="N", help="how many of the newest stay")
 @click.option("--keep-for", metavar="TIME", help="keep all that a channel had within this time too, such as 90d")
 @click.option("--apply", "apply", is_flag=True, help="delete; without it nothing is")
-@shared.trust
-@shared.registry_config
-@shared.common
-def command(artifact: str, *, keep_last: int, keep_for: str | None, apply: bool, **options: Any) -> None:
+@takes(*TRUST, "registry-config", *COMMON)
+def command(artifact: str, *, keep_last: int, keep_for: str | None, apply: bool, given: Arguments) -> None:
     """List which old artifacts of a repository nothing needs, and delete them on request.
 
     What a channel or any other tag leads to stays, with its signatures and all that refers to it; so do the newest, and
@@ -39,7 +37,6 @@ def command(artifact: str, *, keep_last: int, keep_for: str | None, apply: bool,
     \b
     flux-manifests prune oci://ghcr.io/acme/flux-manifests --keep-last 10 --keep-for 90d --public-key cosign.pub
     """
-    given = Arguments.of(options)
     window = Window(keep_last, duration(keep_for) if keep_for else None)
     reference, ports = reading(artifact, given)
     found = survey(reference, window, ports, datetime.now(UTC))

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ci_automation.cli import options as shared
-from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_json, print_text
+from ci_automation.cli.parameters import COMMON, TRUST, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.flows.files import write_tree
 from ci_automation.flows.verify import pull
+
+if TYPE_CHECKING:
+    from ci_automation.cli.arguments import Arguments
 
 
 @click.command("pull")
 @click.argument("artifact")
 @click.argument("folder")
-@shared.trust
-@shared.registry_config
-@shared.common
-def command(artifact: str, folder: str, **options: Any) -> None:
+@takes(*TRUST, "registry-config", *COMMON)
+def command(artifact: str, folder: str, given: Arguments) -> None:
     """Unpack an artifact into a folder.
 
     FOLDER must not exist, or be empty; it is filled all or nothing. With a key or an identity to trust,
@@ -30,7 +30,6 @@ def command(artifact: str, folder: str, **options: Any) -> None:
     \b
     flux-manifests pull oci://ghcr.io/acme/flux-manifests:production ./out --public-key cosign.pub
     """
-    given = Arguments.of(options)
     reference, ports = reading(artifact, given)
     tree, digest, trust = pull(reference, ports)
     write_tree(tree, Path(folder))

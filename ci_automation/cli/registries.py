@@ -48,7 +48,7 @@ def _credentials(reference: Reference, artifact: ArtifactConfig | None, given: A
     explicit = Path(given.registry_config) if given.registry_config else None
     source: CredentialSource = DockerConfig.find(os.environ, Path.home(), explicit)
     if given.logins:
-        source = given.logins.before(source, os.environ)
+        source = given.logins(source, os.environ)
     if isinstance(reference.repository, OciRepository) and artifact and artifact.credentials != CredentialsConfig():
         pull, push = (
             Variables(login.username_variable, login.password_variable) if login else None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from ci_automation.cli import options as shared
 from ci_automation.cli.arguments import Arguments, configuration, release_source
 from ci_automation.cli.output import print_json, progress
+from ci_automation.cli.parameters import COMMON, takes
 from ci_automation.cli.upstream import upstream
 from ci_automation.flows.ports import Ports
 from ci_automation.flows.render import render_release
@@ -20,10 +18,8 @@ from ci_automation.report.text import plain_text
 
 @click.command("render")
 @click.option("--flux-version", "--version", required=True, metavar="VERSION", help="the release, for example v2.9.4")
-@shared.install_flags
-@shared.release_source
-@shared.common
-def command(flux_version: str, **options: Any) -> None:
+@takes("releases", *COMMON, install_flags=True)
+def command(flux_version: str, given: Arguments) -> None:
     """Print what `flux install --export` of a release prints.
 
     The flags are those of `flux install`. No flux binary and no cluster is needed.
@@ -31,7 +27,6 @@ def command(flux_version: str, **options: Any) -> None:
     \b
     flux-manifests render --flux-version v2.9.4 --components-extra source-watcher > gotk-components.yaml
     """
-    given = Arguments.of(options)
     wanted = Options().with_flags(given.flags)
     version = Version.parse(flux_version)
     config = configuration(given)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ci_automation.cli import options as shared
 from ci_automation.cli.arguments import Arguments, ContradictingOptions
 from ci_automation.cli.follow_up import lifting
 from ci_automation.cli.output import confirmed, done_with_progress, print_json, print_parts, print_text
+from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, takes
 from ci_automation.cli.wiring import target
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.rollback import RollbackRefused, Wish, propose, roll_back
@@ -20,6 +20,8 @@ from ci_automation.report.changes import Line
 from ci_automation.report.rollback import hold_json, rollback_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ci_automation.cli.target import Target
     from ci_automation.flows.rollback import Proposal
     from ci_automation.report.rollback import Rollback
@@ -60,15 +62,18 @@ class DateHasPassed(UsageError):
 @click.option("--reason", default="", metavar="TEXT", help="why; whoever meets the hold is told")
 @click.option("--acknowledge", multiple=True, metavar="FINGERPRINT", help="accept what breaks, once; may be repeated")
 @click.option("--yes", is_flag=True, help="go back without being asked, for jobs")
-@click.option(
-    "--allow-removal", is_flag=True, help="let controllers and CRDs vanish; pruning a CRD deletes its objects"
-)
-@shared.signing
-@shared.clusters
-@shared.components_file
-@shared.registry_config
-@shared.common
-def command(artifact: str, *, lift: bool, yes: bool, **options: Any) -> None:
+@takes("allow-removal", *SIGNING, *CLUSTERS, "components-file", "registry-config", *COMMON)
+def command(
+    artifact: str,
+    *,
+    to: str,
+    lift: bool,
+    until: datetime | None,
+    reason: str,
+    acknowledge: tuple[str, ...],
+    yes: bool,
+    given: Arguments,
+) -> None:
     """Move a channel back to what it had before, and hold what it leaves.
 
     It first shows what that changes and breaks in clusters, and asks. A certain break, such as a CRD whose storage
@@ -81,19 +86,19 @@ def command(artifact: str, *, lift: bool, yes: bool, **options: Any) -> None:
     flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --to v2.8.8 --reason "webhooks time out"
     flux-manifests rollback oci://ghcr.io/acme/flux-manifests:production --lift --reason "fixed on our side"
     """
-    given = Arguments.of(options)
-    if not is_fit(options["reason"]):
+    if not is_fit(reason):
         raise UnfitReason
-    if contradiction := _contradiction(options, lifts=lift):
+    moving = {"to": to, "until": until, "acknowledge": acknowledge, "allow-removal": given.allow_removal}
+    if contradiction := _contradiction(moving, lifts=lift):
         raise ContradictingOptions(contradiction)
-    until = options["until"].replace(tzinfo=UTC) if options["until"] else None
+    until = until.replace(tzinfo=UTC) if until else None
     if until and until <= datetime.now(UTC):
         raise DateHasPassed(until)
     goal = target(artifact, given)
     if lift:
-        _lift(goal, options["reason"], given)
+        _lift(goal, reason, given)
         return
-    wish = Wish(options["to"], until, options["reason"], options["acknowledge"])
+    wish = Wish(to, until, reason, acknowledge)
     proposal = propose(goal.channel, wish, goal.ports, goal.intent)
     _show(proposal.shown, goal, given)
     if proposal.shown.decision is Decision.REFUSED:
@@ -107,12 +112,12 @@ def command(artifact: str, *, lift: bool, yes: bool, **options: Any) -> None:
         print_text(f"Rolled back: {proposal.shown.channel} is at {proposal.shown.target_version}.")
 
 
-def _contradiction(options: dict[str, Any], *, lifts: bool) -> str:
+def _contradiction(moving: Mapping[str, object], *, lifts: bool) -> str:
     """Return what does not go together, or nothing."""
     if not lifts:
-        return "" if options["to"] else "--to says where to go back to; --lift ends a hold"
-    others = [name for name in ("to", "until", "acknowledge", "allow_removal") if options[name]]
-    return f"--lift moves nothing, so --{others[0].replace('_', '-')} does not go with it" if others else ""
+        return "" if moving["to"] else "--to says where to go back to; --lift ends a hold"
+    others = [name for name, value in moving.items() if value]
+    return f"--lift moves nothing, so --{others[0]} does not go with it" if others else ""
 
 
 def _lift(goal: Target, reason: str, given: Arguments) -> None:

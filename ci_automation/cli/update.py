@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ci_automation.cli import options as shared
-from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_aside
+from ci_automation.cli.parameters import ALLOWANCES, CLUSTERS, COMMON, SIGNING, takes
 from ci_automation.cli.results import EVERY, finish, for_each
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import targets
 from ci_automation.flows.update import update
 from ci_automation.policy.decision import Decision
 
+if TYPE_CHECKING:
+    from ci_automation.cli.arguments import Arguments
+
 
 @click.command("update")
 @click.argument("artifact", required=False)
-@shared.exit_code
-@shared.signing
-@shared.allowances
-@shared.clusters
-@shared.pin_images
-@shared.components_file
-@shared.release_source
-@shared.registry_config
-@shared.common
-@shared.install_flags
-def command(artifact: str | None, *, exit_code: bool, **options: Any) -> int:
+@takes(
+    "exit-code",
+    *SIGNING,
+    *ALLOWANCES,
+    *CLUSTERS,
+    "pin-images",
+    "components-file",
+    "releases",
+    "registry-config",
+    *COMMON,
+    install_flags=True,
+)
+def command(artifact: str | None, *, exit_code: bool, given: Arguments) -> int:
     """Publish what the policy allows, and say what waits for a person.
 
     Without ARTIFACT, all artifacts of the configuration are updated. By default patches are published by themselves,
@@ -38,7 +42,6 @@ def command(artifact: str | None, *, exit_code: bool, **options: Any) -> int:
     \b
     flux-manifests update oci://ghcr.io/acme/flux-manifests:production --signing key --key cosign.key
     """
-    given = Arguments.of(options)
     goals = rendered(targets(artifact, given), print_aside)
     results = for_each(goals, lambda goal: update(goal.channel, goal.ports, goal.intent))
     return finish(results, given, exit_code=exit_code, details=EVERY - {Decision.HOLD})  # `plan` has the rest

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.cli import options as shared
-from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.output import print_json, print_table, print_text
+from ci_automation.cli.parameters import COMMON, TRUST, takes
 from ci_automation.cli.wiring import reading, reading_intent
 from ci_automation.flows.rendering.rederive import rederive
 from ci_automation.flows.verify import verify
@@ -17,6 +16,7 @@ from ci_automation.report.text import Table, plain_text
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
+    from ci_automation.cli.arguments import Arguments
     from ci_automation.flows.rendering.rederive import Derivation
     from ci_automation.flows.verify import Verification
     from ci_automation.signing.trust import Identity
@@ -25,13 +25,8 @@ if TYPE_CHECKING:
 @click.command("verify")
 @click.argument("artifact")
 @click.option("--rederive", "again", is_flag=True, help="make it again from upstream's release and its overlay, too")
-@shared.trust
-@shared.components_file
-@shared.release_source
-@shared.registry_config
-@shared.common
-@shared.install_flags
-def command(artifact: str, *, again: bool, **options: Any) -> None:
+@takes(*TRUST, "components-file", "releases", "registry-config", *COMMON, install_flags=True)
+def command(artifact: str, *, again: bool, given: Arguments) -> None:
     """Say whether an artifact is signed by somebody who is trusted, and which clusters accept it.
 
     ARTIFACT may also be a digest, oci://HOST/REPOSITORY@sha256:... The table says for each minor of Flux whether a
@@ -44,7 +39,6 @@ def command(artifact: str, *, again: bool, **options: Any) -> None:
       --identity https://github.com/acme/fleet/.github/workflows/flux.yaml@refs/heads/main \\
       --issuer https://token.actions.githubusercontent.com
     """
-    given = Arguments.of(options)
     reference, ports = reading(artifact, given)
     found = verify(reference, ports, reading_intent(given))
     if given.output == "text":

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from ci_automation.action.inputs import COMMANDS, INPUTS, OUTPUTS
+from ci_automation.action.outputs import OUTPUTS
 from ci_automation.approval.dispatch import EventType
 from ci_automation.approval.request import Request
 from ci_automation.approval.workflow_run import inputs, run_title
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
+from ci_automation.cli.options import ACTION_NAMES, INPUTS
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.flux.version import Version
 from tests.real.peers import peer
@@ -271,7 +272,7 @@ class TestWhatTheyGiveToTheAction:
                 continue
             given: Mapping[str, object] = step.get("with", {})
             assert set(given) <= set(known)
-            assert given.get("command", "update") in COMMANDS
+            assert given.get("command", "update") in ACTION_NAMES
             for name, value in given.items():
                 if (choices := known[name].choices) and value and "${{" not in str(value):
                     assert value in choices, name

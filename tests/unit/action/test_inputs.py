@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from ci_automation.action.inputs import INPUTS, OF_ALL, OUTPUTS, Kind
-from ci_automation.action.values import FALSE, TRUE, Inputs, InvalidInput
+from ci_automation.action.inputs import FALSE, TRUE, Inputs, InvalidInput
+from ci_automation.action.outputs import OF_ALL, OUTPUTS
+from ci_automation.cli.arguments import Arguments
+from ci_automation.cli.options import INPUTS, Kind
 
 APPROVE = {"command": "approve", "artifact": "production", "base": "b", "target": "t", "version": "v"}
 
@@ -16,12 +18,20 @@ def test_nothing_given_is_an_update_of_all_with_the_defaults() -> None:
     inputs = Inputs.parse({})
     assert inputs == Inputs.parse({each.parameter: "" for each in INPUTS})
     assert (inputs.command, inputs.approval, inputs.artifact, inputs.max_age_days) == ("update", "pull-request", "", 7)
-    assert (inputs.attestations, inputs.exit_code, inputs.app_id, inputs.identity) == (False, False, None, ())
+    assert (inputs.given.attestations, inputs.exit_code, inputs.app_id, inputs.given.identity) == (
+        False,
+        False,
+        None,
+        (),
+    )
     assert inputs.secrets == ()
 
 
-def test_the_fields_are_the_inputs_in_their_order() -> None:
-    assert Inputs.__struct_fields__ == tuple(each.parameter for each in INPUTS)
+def test_each_input_has_one_field() -> None:
+    own = set(Inputs.__struct_fields__) - {"given"}
+    names = {each.parameter for each in INPUTS}
+    assert own <= names
+    assert names - own <= set(Arguments.__struct_fields__)
 
 
 def test_names_are_kebab_case_and_said_once() -> None:
@@ -29,12 +39,13 @@ def test_names_are_kebab_case_and_said_once() -> None:
         names = [each.name for each in listed]
         assert len(set(names)) == len(names)
         assert all(name == name.lower() and "_" not in name for name in names)
-        assert all(each.description and not each.description.endswith(".") for each in listed)
+    texts = [*(each.input for each in INPUTS), *(each.description for each in OUTPUTS)]
+    assert all(text and not text.endswith(".") for text in texts)
     assert {each.name for each in OUTPUTS} >= OF_ALL
 
 
 def test_an_input_arrives_with_its_hyphens() -> None:
-    assert {each.name: each.variable for each in INPUTS}["registry-password"] == "INPUT_REGISTRY-PASSWORD"
+    assert {each.name: each.input_variable for each in INPUTS}["registry-password"] == "INPUT_REGISTRY-PASSWORD"
 
 
 @pytest.mark.parametrize("text", sorted(TRUE | FALSE))
@@ -83,7 +94,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 
 def test_values_lose_the_space_around_them() -> None:
     inputs = Inputs.parse({"artifact": " production\n", "identity": "\n a \n\n b\n", "github_token": "canary-t\n"})
-    assert (inputs.artifact, inputs.identity, inputs.github_token) == ("production", ("a", "b"), "canary-t")
+    assert (inputs.artifact, inputs.given.identity, inputs.github_token) == ("production", ("a", "b"), "canary-t")
     assert inputs.secrets == ("canary-t",)
 
 

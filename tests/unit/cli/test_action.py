@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.action.github import Hub, NoReceiver, NoRepository, NoToken, approvals_of
+from ci_automation.action.inputs import Inputs
 from ci_automation.action.job import Job
 from ci_automation.action.logins import Logins, OneLoginForSeveralRegistries, logins, secrets_in
 from ci_automation.action.run import ActionRun, _require_own_subjects, trouble
 from ci_automation.action.subject import SharedSubject
-from ci_automation.action.values import Inputs
 from ci_automation.action.workflow_commands import Log
 from ci_automation.approval.checkout import CheckoutFirst
 from ci_automation.artifact.digest import Digest
@@ -152,7 +152,7 @@ def test_a_damaged_docker_configuration_is_named_without_what_is_in_it() -> None
 
 def test_logins_are_in_no_repr() -> None:
     made = logins(Inputs.parse(TOKEN | LOGIN), JOB, [GHCR], lambda _: None)
-    given = Arguments(logins=made, github_token="canary-token")
+    given = Arguments(logins=made.before, github_token="canary-token")
     source = made.before(Anonymous(), {"X": "canary-x"})
     assert "canary-" not in f"{made!r} {given!r} {source!r}"
     assert Logins().before(Anonymous(), {}).for_host("ghcr.io") == Credentials()

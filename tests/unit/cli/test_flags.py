@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from ci_automation.artifact.reference import Reference
-from ci_automation.cli import options as shared
 from ci_automation.cli.arguments import Arguments, ContradictingOptions, release_source
 from ci_automation.cli.output import progress
+from ci_automation.cli.parameters import takes
 from ci_automation.cli.trust import _mask
 from ci_automation.cli.wiring import NothingNamed, TrustUnclear, reading, targets
 from ci_automation.flux.options import Options
@@ -47,9 +47,9 @@ def test_flags_of_flux_install_are_read_as_flux_reads_them(arguments: list[str],
     seen: list[dict[str, Any]] = []
 
     @click.command()
-    @shared.install_flags
-    def command(flags: dict[str, Any]) -> None:
-        seen.append(flags)
+    @takes(install_flags=True)
+    def command(given: Arguments) -> None:
+        seen.append(given.flags)
 
     result = CliRunner().invoke(command, arguments)
     assert result.exit_code == 0, result.output

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ci_automation.action.inputs import INPUTS, OUTPUTS, Input, Kind
+from ci_automation.action.outputs import OUTPUTS
+from ci_automation.cli.options import INPUTS, Kind, Option
 from ci_automation.report.markdown import table
 
 ROOT = Path(__file__).parents[3]
 ACTION, REFERENCE = ROOT / "action.yml", ROOT / "README.md"
-_BEGIN, _END = "inputs and outputs: made from ci_automation/action/inputs.py", "end of inputs and outputs"
+_BEGIN, _END = "inputs and outputs: made from ci_automation/cli/options.py", "end of inputs and outputs"
 
 
 def action_section() -> str:
@@ -42,10 +43,10 @@ def reference_section() -> str:
     )
 
 
-def _described(each: Input) -> str:
+def _described(each: Option) -> str:
     choices = f" ({', '.join(each.choices)})" if each.choices and each.name != "command" else ""
     switch = " (true or false)" if each.kind is Kind.SWITCH else ""
-    return f"{each.description}{choices}{switch}"
+    return f"{each.input}{choices}{switch}"
 
 
 def _code(text: str) -> str:

@@ -9,9 +9,10 @@ import click
 import pytest
 import yaml
 
-from ci_automation.action.inputs import INPUTS, OUTPUTS, Kind
-from ci_automation.action.values import Inputs
+from ci_automation.action.inputs import Inputs
+from ci_automation.action.outputs import OUTPUTS
 from ci_automation.cli import cli
+from ci_automation.cli.options import INPUTS, Kind
 from ci_automation.report.account import Account, outputs
 from tests.fakes.world import CHANNEL
 from tests.unit.docs.action_reference import ACTION, REFERENCE, action_file, reference_file
@@ -57,8 +58,10 @@ def test_the_options_are_the_inputs() -> None:
     command = cli.get_command(click.Context(cli), "action")
     assert command is not None
     options = {it.opts[0]: it for it in command.params if isinstance(it, click.Option)}
-    assert {name: it.envvar for name, it in options.items()} == {f"--{each.name}": each.variable for each in INPUTS}
-    assert {name: it.help for name, it in options.items()} == {f"--{each.name}": each.description for each in INPUTS}
+    assert {name: it.envvar for name, it in options.items()} == {
+        f"--{each.name}": each.input_variable for each in INPUTS
+    }
+    assert {name: it.help for name, it in options.items()} == {f"--{each.name}": each.input for each in INPUTS}
 
 
 def test_no_option_is_parsed_by_anybody_else() -> None:

@@ -1,11 +1,11 @@
-"""The files by which a step hands over values to the steps after it, and a summary to people."""
+"""The action's outputs, and the files by which a run hands them over to later steps, and a summary to people."""
 
 from __future__ import annotations
 
 import os
 import re
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ci_automation.errors import Error, UsageError
 
@@ -15,6 +15,45 @@ if TYPE_CHECKING:
 
 MAX_SUMMARY_BYTES = 1 << 20  # the runner drops a summary that is longer, with an error (`FileCommandManager.cs`)
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
+
+
+class Output(NamedTuple):
+    """One output."""
+
+    name: str
+    description: str
+
+
+OUTPUTS = (
+    Output("changed", "true if the channel moved in this run; with several artifacts, if any did"),
+    Output(
+        "decision",
+        "Of what was published last: auto or approval. If nothing was, refused where policy refuses all that could be "
+        "taken, and otherwise empty",
+    ),
+    Output("reasons", "Why that was decided, one reason per line"),
+    Output("current-version", "The version of Flux that the channel had before this run"),
+    Output("target-version", "The version that it has after this run"),
+    Output("base-digest", "The digest that the channel had before this run"),
+    Output("digest", "The digest that it has after this run"),
+    Output("digest-url", "That digest with its repository, as cosign and docker take it"),
+    Output("immutable-tag", "The tag that will always be that digest; empty if nothing was published"),
+    Output("signed", "true if that digest has a signature that was verified in this run"),
+    Output("healed", "true if a signature that was lost was written again"),
+    Output("approval-url", "Where a person can approve what waits"),
+    Output("pending-version", "The version that waits for approval, or for a date, or is refused"),
+    Output("pending-base-digest", "The digest that the waiting step begins at"),
+    Output("pending-digest", "The digest that the waiting step leads to: what an approval counts for"),
+    Output("pending-decision", "approval, hold or refused; empty if nothing waits"),
+    Output("pending-reasons", "Why it waits, one reason per line"),
+    Output("plan", "The whole plan as JSON"),
+    Output("plan-file", "The file with the plan, relative to the workspace, for later steps"),
+    Output("artifacts", "All of these for each artifact, as a JSON list, with its name, address and error"),
+    Output("matrix", "For matrix: the configured artifacts as a JSON list of {name, artifact}, the address"),
+)
+
+# These are of all artifacts together; the others are empty where there are several.
+OF_ALL = frozenset({"changed", "artifacts", "matrix"})
 
 
 class DelimiterInValue(Error):

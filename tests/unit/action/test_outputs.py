@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.action.files import (
+from ci_automation.action.outputs import (
     MAX_SUMMARY_BYTES,
     CommandFileUnwritable,
     DelimiterInValue,

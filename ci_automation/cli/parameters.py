@@ -1,0 +1,107 @@
+"""The options of the table as click has them: a command says which it takes, and gets them as one value."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ci_automation.cli.options import OF_COMMAND_LINE, Kind, Option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+# Those that several commands take together.
+IDENTITIES = ("identity", "identity-regexp", "issuer", "trust-config")
+TRUST = ("public-key", "key", *IDENTITIES)
+SIGNING = ("signing", "key", "signature-format", "attestations", "accept-identity-change", "public-key", *IDENTITIES)
+ALLOWANCES = ("overlay", "adopt", "yes", "accept-edits", "allow-removal", "unsafe-unproven-rendering")
+CLUSTERS = ("kubernetes", "cluster-snapshot", "objects")
+COMMON = ("config", "output", "verbose")
+STEPS = (*ALLOWANCES, *CLUSTERS, "pin-images", "components-file", "releases", "registry-config", *COMMON)
+
+INSTALL_FLAGS = (
+    Option("namespace", "the namespace that Flux runs in", "NAME"),
+    Option("components", "controllers, comma-separated", "LIST", Kind.LIST),
+    Option("components-extra", "controllers besides those, comma-separated", "LIST", Kind.LIST),
+    Option("registry", "where the controllers' images are", "HOST/PATH"),
+    Option("image-pull-secret", "the Secret to pull the images with", "NAME"),
+    Option("log-level", "debug, info or error", "LEVEL"),
+    Option("cluster-domain", "the cluster's internal domain", "DOMAIN"),
+    Option("toleration-keys", "taints that the controllers tolerate, comma-separated", "LIST", Kind.LIST),
+    Option("registry-creds", "refused: it would end in a file that every cluster reads", "USER:PASSWORD"),
+    Option("manifests", "refused: --releases has folders of releases", "DIR"),
+    Option("watch-all-namespaces", "watch all namespaces, not only Flux's own", kind=Kind.EITHER),
+    Option("network-policy", "deny ingress from other namespaces", kind=Kind.EITHER),
+)
+_WITHOUT_EFFECT = ("export", "force")  # they say what `flux install` does with its output, which is not ours to do
+
+
+def takes(*names: str, install_flags: bool = False, markdown: bool = False) -> Callable[[F], F]:
+    """Let a command take these options, and the flags of `flux install`; it gets them all as `given`.
+
+    Options that the function names itself, as `exit_code`, it gets by that name.
+    """
+
+    def decorate(function: F) -> F:
+        code = function.__code__
+        own = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+
+        @functools.wraps(function)
+        def run(**values: Any) -> Any:  # whatever the command takes and returns
+            from ci_automation.cli.arguments import Arguments
+
+            mine = {name: values.pop(name) for name in own & values.keys()}
+            flags = {it.name: values.pop(it.parameter) for it in INSTALL_FLAGS} if install_flags else {}
+            values["flags"] = {name: _joined(value) for name, value in flags.items() if value not in (None, ())}
+            return function(given=Arguments.of(values), **mine)
+
+        options = [_click_option(OF_COMMAND_LINE[name], signs="signing" in names, markdown=markdown) for name in names]
+        options += map(_install_flag, INSTALL_FLAGS if install_flags else ())
+        options += [
+            click.option(f"--{name}", is_flag=True, hidden=True, expose_value=False)
+            for name in (_WITHOUT_EFFECT if install_flags else ())
+        ]
+        return _decorated(run, options)  # type: ignore[return-value]  # wraps keeps the signature
+
+    return decorate
+
+
+def _decorated(function: F, options: Iterable[Callable[[F], F]]) -> F:
+    return functools.reduce(lambda decorated, option: option(decorated), reversed([*options]), function)
+
+
+def _click_option(option: Option, *, signs: bool, markdown: bool) -> Callable[[F], F]:
+    """Return the option as click has it."""
+    text = option.help if signs or not option.of_readers else option.of_readers
+    name = f"--{option.name}"
+    if option.name == "output":
+        choices = (*option.choices, "markdown") if markdown else option.choices
+        return click.option(name, type=click.Choice(choices), default="text", show_default=True, help=text)
+    if option.name == "verbose":
+        return click.option(name, "-v", is_flag=True, help=text)
+    match option.kind:
+        case Kind.SWITCH:
+            return click.option(name, is_flag=True, help=text)
+        case Kind.EITHER:
+            return click.option(f"{name}/--no-{option.name}", default=None, help=text)
+        case _:
+            several, variable = option.kind is Kind.LIST, option.variable
+            kind = click.Choice(option.choices) if option.choices else None
+            return click.option(name, metavar=option.metavar, type=kind, multiple=several, envvar=variable, help=text)
+
+
+def _install_flag(flag: Option) -> Callable[[F], F]:
+    """Return a flag of `flux install`: a switch may have a value, as it may for Flux."""
+    name, text = f"--{flag.name}", f"flux install: {flag.help}"
+    if flag.kind is Kind.EITHER:
+        return click.option(name, type=bool, is_flag=False, flag_value="true", metavar="[BOOL]", help=text)
+    return click.option(name, metavar=flag.metavar, multiple=flag.kind is Kind.LIST, help=text)
+
+
+def _joined(value: object) -> object:
+    """Return a list that was given in pieces as one, as Flux takes it."""
+    return ",".join(value) if isinstance(value, tuple) else value

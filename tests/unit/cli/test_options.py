@@ -1,0 +1,93 @@
+"""The one table of options, and what is made from it: parameters of commands, inputs, and commands for later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ci_automation.action.commands import ACTION_COMMANDS
+from ci_automation.cli.arguments import Arguments
+from ci_automation.cli.follow_up import lifting, planned, repeated, signed
+from ci_automation.cli.options import ACTION_NAMES, INPUTS, OF_COMMAND_LINE, OPTIONS, Kind
+from ci_automation.cli.target import Prepared, Target
+from ci_automation.flows.ports import Intent
+from tests.fakes.world import CHANNEL, NOW, World
+
+OF_PROGRAM = {"flags", "key_must_open", "logins", "github_token", "keyless"}  # what no option of its own says
+
+
+def test_each_option_of_the_command_line_is_one_field() -> None:
+    names = {it.parameter for it in OF_COMMAND_LINE.values()}
+    assert names - {"exit_code"} == set(Arguments.__struct_fields__) - OF_PROGRAM
+
+
+def test_an_option_is_in_the_table_once() -> None:
+    for scope in ([it.name for it in OPTIONS if it.help], [it.name for it in INPUTS]):
+        assert len(scope) == len(set(scope))
+    assert all(it.help or it.input for it in OPTIONS)
+
+
+def test_an_option_that_is_an_input_too_is_one_row_unless_it_means_something_else() -> None:
+    names = [it.name for it in OPTIONS]
+    assert [name for name in OF_COMMAND_LINE if names.count(name) > 1] == ["adopt"]  # a digest, where nobody is asked
+
+
+def test_the_commands_of_the_action_are_the_choices_of_its_input() -> None:
+    assert tuple(ACTION_COMMANDS) == ACTION_NAMES
+
+
+def target() -> Target:
+    return Target("production", CHANNEL, Prepared(World().ports(), Intent(now=NOW)))
+
+
+EACH = {
+    "a text": ({"config": "c.yaml"}, "--config c.yaml"),
+    "a list": ({"objects": ("a", "b")}, "--objects a --objects b"),
+    "a switch": ({"allow_removal": True}, "--allow-removal"),
+    "either, yes": ({"pin_images": True}, "--pin-images"),
+    "either, no": ({"pin_images": False}, "--no-pin-images"),
+    "either, as it is configured": ({"pin_images": None}, ""),
+    "what is said once": ({"adopt": True, "accept_edits": True, "yes": True}, "--adopt --accept-edits"),
+    "nothing that signs": ({"signing": "keyless", "attestations": True}, ""),
+}
+
+
+@pytest.mark.parametrize(("values", "text"), EACH.values(), ids=list(EACH))
+def test_each_command_for_later_repeats_what_it_is_about(values: dict[str, Any], text: str) -> None:
+    assert " ".join(repeated(Arguments(**values))) == text
+
+
+def test_what_was_published_is_neither_adopted_nor_accepted_again() -> None:
+    assert repeated(Arguments(adopt=True, accept_edits=True, overlay="o"), begun=True) == ("--overlay", "o")
+
+
+SIGNED = {
+    "as most do": ({}, "--signing key --key cosign.key"),
+    "with the key of this run": ({"key": "k.key"}, "--signing key --key k.key"),
+    "with a KMS": ({"signing": "kms", "key": "awskms:///k"}, "--signing kms --key awskms:///k"),
+    "keyless": ({"signing": "keyless", "issuer": "i"}, "--signing keyless --issuer i"),
+    "not at all": ({"signing": "unsafe-unsigned", "attestations": True}, "--signing unsafe-unsigned"),
+    "in another format": (
+        {"key": "k", "signature_format": "both", "attestations": True, "public_key": ("a", "b")},
+        "--signing key --key k --signature-format both --attestations --public-key a --public-key b",
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "text"), SIGNED.values(), ids=list(SIGNED))
+def test_the_approved_step_is_signed_as_this_run_signs(
+    values: dict[str, Any], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL"):
+        monkeypatch.delenv(name, raising=False)
+    assert " ".join(signed(target(), Arguments(**values))) == text
+    assert " ".join(lifting(target(), Arguments(**values, config="c", overlay="o"))) == f"{text} --config c"
+
+
+def test_a_plan_trusts_the_key_that_signs() -> None:
+    assert planned(target(), Arguments(key="k.key")) == ("--key", "k.key")
+
+
+def test_every_kind_has_an_option() -> None:
+    assert {it.kind for it in OPTIONS} == set(Kind)
