@@ -93,8 +93,8 @@ class _Provided(Hiding, Struct, frozen=True):
             Error: the provider gives none.
         """
         from ci_automation.registry.credentials import Credentials
-        from ci_automation.registry.providers import login
-        from ci_automation.registry.providers.cloud import NotOfProvider
+        from ci_automation.registry.logins import login
+        from ci_automation.registry.logins.cloud import NotOfProvider
 
         if host not in self.logins.hosts:
             return self.otherwise.for_host(host)

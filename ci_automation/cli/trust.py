@@ -86,7 +86,7 @@ def _log_in_as_the_job() -> None:
     """Let the clouds' libraries find identity tokens of this job, where it may have some, for as long as we run."""
     from ci_automation.net.network import Network
     from ci_automation.net.services import Exchange
-    from ci_automation.registry.providers.libraries import variables
+    from ci_automation.registry.logins.libraries import variables
 
     folder = tempfile.TemporaryDirectory(prefix="flux-manifests-")
     atexit.register(folder.cleanup)

@@ -63,9 +63,9 @@ USES = {
     "flux.recover._WATCH_ALL": "search",
     "github.refusals._NEEDED": "search",
     "overlay.complaint._OUTER": "fullmatch",
-    "registry.providers.aws.REGISTRY": "fullmatch",
-    "registry.providers.azure.REGISTRY": "fullmatch",
-    "registry.providers.google.REGISTRY": "fullmatch",
+    "registry.logins.aws.REGISTRY": "fullmatch",
+    "registry.logins.azure.REGISTRY": "fullmatch",
+    "registry.logins.google.REGISTRY": "fullmatch",
     "report.markdown._APART": "search",
     "report.markdown._SIMPLE": "fullmatch",
     "report.markdown._TYPED": "fullmatch",
@@ -77,7 +77,7 @@ LONGEST = {
     "policy.ranges._ONE": ranges._MAX_LENGTH,
 }
 # Where a pattern is put together when it is used; what goes into it is ours.
-PUT_TOGETHER = {"approval.dispatch._started_by", "registry.providers.aws._element", "report.markdown.quote"}
+PUT_TOGETHER = {"approval.dispatch._started_by", "registry.logins.aws._element", "report.markdown.quote"}
 _SEARCHES = frozenset({"search", "sub", "finditer", "findall", "split"})
 _CALLS = _SEARCHES | {"match", "fullmatch"}
 

@@ -26,7 +26,7 @@ from ci_automation.cli.target import Prepared, Target
 from ci_automation.config.model import ApprovalConfig, ApprovalVia, ArtifactConfig
 from ci_automation.flows.ports import Intent
 from ci_automation.registry.credentials import Anonymous, Credential, Credentials, InvalidRegistryConfig
-from ci_automation.registry.providers.cloud import NotOfProvider
+from ci_automation.registry.logins.cloud import NotOfProvider
 from ci_automation.signing.trust import Identity
 from tests.fakes.world import NOW, World
 
@@ -113,7 +113,7 @@ def test_a_provider_is_asked_once_for_its_registries_and_its_secret_hidden(monke
         mask("canary-ecr")
         return Credential("AWS", "canary-ecr")
 
-    monkeypatch.setattr("ci_automation.registry.providers.login", login)
+    monkeypatch.setattr("ci_automation.registry.logins.login", login)
     hidden: list[str] = []
     inputs = Inputs.parse(TOKEN | {"provider": "aws"})
     host = "123456789012.dkr.ecr.eu-central-1.amazonaws.com"

@@ -20,10 +20,10 @@ from msgspec import Struct
 from ci_automation.hiding import Hiding
 from ci_automation.net.values import Call
 from ci_automation.registry.credentials import Credential
-from ci_automation.registry.providers.cloud import FORM, form
+from ci_automation.registry.logins.cloud import form
 
 if TYPE_CHECKING:
-    from ci_automation.registry.providers.cloud import Cloud
+    from ci_automation.registry.logins.cloud import Cloud
 
 REGISTRY = re.compile(
     r"[0-9]{12}\.dkr\.ecr(?P<fips>-fips)?\.(?P<region>[a-z]{2,4}(?:-[a-z]+)+-[0-9]{1,2})"
@@ -86,14 +86,15 @@ def _keys(cloud: Cloud, sts: str) -> Keys:
 
 
 def _assumed(cloud: Cloud, role: str, token: str, sts: str) -> Keys:
-    body = form(
+    call = form(
+        f"{cloud.where(sts)}/",
+        token,
         Action="AssumeRoleWithWebIdentity",
         Version="2011-06-15",
         RoleArn=role,
         RoleSessionName=cloud.value("AWS_ROLE_SESSION_NAME") or "flux-manifests",
         WebIdentityToken=token,
     )
-    call = Call("POST", f"{cloud.where(sts)}/", {"Content-Type": FORM}, body, secrets=frozenset({token}))
     text = cloud.body(_STS, call).decode(errors="replace")
     access, secret, session = (_element(text, name) for name in ("AccessKeyId", "SecretAccessKey", "SessionToken"))
     if not (access and secret and session):

@@ -7,15 +7,15 @@ import os
 from typing import TYPE_CHECKING
 
 from ci_automation.net.services import REQUEST_VARIABLE
-from ci_automation.registry.providers import aws, azure, google
-from ci_automation.registry.providers.cloud import Cloud, Provider, unmasked
+from ci_automation.registry.logins import aws, azure, google
+from ci_automation.registry.logins.cloud import Cloud, Provider, unmasked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from ci_automation.net.services import Exchange
-    from ci_automation.registry.providers.cloud import Mask
+    from ci_automation.registry.logins.cloud import Mask
 
 
 def variables(

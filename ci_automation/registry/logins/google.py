@@ -17,18 +17,17 @@ from msgspec.structs import replace
 
 from ci_automation.net.values import Call, parsed_json
 from ci_automation.registry.credentials import Credential
-from ci_automation.registry.providers.cloud import FORM, CloudLoginFailed, form
+from ci_automation.registry.logins.cloud import CloudLoginFailed, form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_automation.registry.providers.cloud import Cloud
+    from ci_automation.registry.logins.cloud import Cloud
 
 REGISTRY = re.compile(r"(?:[a-z0-9-]+\.)?gcr\.io|[a-z0-9-]+-docker\.pkg\.dev")
 _USER = "oauth2accesstoken"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _STS_HOST, _OAUTH_HOST, _IAM_HOST = "sts.googleapis.com", "oauth2.googleapis.com", "iamcredentials.googleapis.com"
-_STS, _OAUTH, _IAM, _METADATA = "Google's STS", "Google's OAuth", "Google's IAM", "Google's metadata server"
 _METADATA_HOST = "metadata.google.internal"
 _JWT = "urn:ietf:params:oauth:token-type:jwt"
 _FILE = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -96,7 +95,9 @@ def credentials_file(federation: Federation, token_file: str) -> dict[str, objec
 
 
 def _exchanged(cloud: Cloud, federation: Federation, subject: str) -> str:
-    body = form(
+    call = form(
+        f"{cloud.where(_STS_HOST)}/v1/token",
+        subject,
         grant_type="urn:ietf:params:oauth:grant-type:token-exchange",
         audience=federation.audience,
         scope=_SCOPE,
@@ -104,19 +105,13 @@ def _exchanged(cloud: Cloud, federation: Federation, subject: str) -> str:
         subject_token_type=_JWT,
         subject_token=subject,
     )
-    call = Call(
-        "POST", f"{cloud.where(_STS_HOST)}/v1/token", {"Content-Type": FORM}, body, secrets=frozenset({subject})
-    )
-    token = _access_token(cloud, _STS, _STS_HOST, call)
+    token = cloud.token("Google's STS", call, "access_token")
     if not federation.account:
         return token
     url = f"{cloud.where(_IAM_HOST)}/v1/projects/-/serviceAccounts/{federation.account}:generateAccessToken"
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     wish = json.dumps({"scope": [_SCOPE]}).encode()
-    match cloud.json(_IAM, Call("POST", url, headers, wish, secrets=frozenset({token}))):
-        case {"accessToken": str(impersonated)}:
-            return cloud.secret(impersonated, _IAM, _IAM_HOST)
-    raise cloud.failed(_IAM, _IAM_HOST, "its answer has no token")
+    return cloud.token("Google's IAM", Call("POST", url, headers, wish, secrets=frozenset({token})), "accessToken")
 
 
 def _by_file(cloud: Cloud) -> str:
@@ -179,10 +174,9 @@ def _by_key(cloud: Cloud, email: str, key: str) -> str:
     unsigned = b".".join(_base64url(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT"}, claims))
     assertion = (unsigned + b"." + _base64url(private.sign(unsigned, PKCS1v15(), SHA256()))).decode()
     cloud.mask(assertion)
-    body = form(grant_type="urn:ietf:params:oauth:grant-type:jwt-bearer", assertion=assertion)
-    url = f"{cloud.where(_OAUTH_HOST)}/token"
-    call = Call("POST", url, {"Content-Type": FORM}, body, secrets=frozenset({assertion}))
-    return _access_token(cloud, _OAUTH, _OAUTH_HOST, call)
+    url, kind = f"{cloud.where(_OAUTH_HOST)}/token", "urn:ietf:params:oauth:grant-type:jwt-bearer"
+    call = form(url, assertion, grant_type=kind, assertion=assertion)
+    return cloud.token("Google's OAuth", call, "access_token")
 
 
 def _of_machine(cloud: Cloud) -> str:
@@ -192,16 +186,9 @@ def _of_machine(cloud: Cloud) -> str:
     url = f"{cloud.where(host).replace('https://', 'http://', 1)}/{path}"
     once = replace(cloud, exchange=replace(cloud.exchange, patience=replace(cloud.exchange.patience, attempts=1)))
     try:
-        return _access_token(once, _METADATA, host, Call("GET", url, {"Metadata-Flavor": "Google"}))
+        return once.token("Google's metadata server", Call("GET", url, {"Metadata-Flavor": "Google"}), "access_token")
     except CloudLoginFailed as error:
         raise cloud.missing(f"neither GOOGLE_WORKLOAD_IDENTITY_PROVIDER nor {_FILE} is set; {error}") from None
-
-
-def _access_token(cloud: Cloud, service: str, host: str, call: Call) -> str:
-    match cloud.json(service, call):
-        case {"access_token": str(token)}:
-            return cloud.secret(token, service, host)
-    raise cloud.failed(service, host, "its answer has no token")
 
 
 def _base64url(data: bytes) -> bytes:

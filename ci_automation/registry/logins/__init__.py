@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.registry.providers.cloud import Cloud, NotOfProvider, Provider, https, unmasked
+from ci_automation.registry.logins.cloud import Cloud, NotOfProvider, Provider, https, unmasked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ci_automation.net.services import Exchange
     from ci_automation.registry.credentials import Credential
-    from ci_automation.registry.providers.cloud import Mask
+    from ci_automation.registry.logins.cloud import Mask
 
 
 def login(
@@ -39,10 +39,9 @@ def login(
     """
     from ci_automation.net.network import Network
     from ci_automation.net.services import Exchange
-    from ci_automation.registry.providers import aws, azure, google
+    from ci_automation.registry.logins import aws, azure, google
 
     named = Provider(provider)
-    cloud = Cloud(named, environment, exchange or Exchange(Network.from_environment(environment)), mask, where)
     names, ask = {
         Provider.AWS: (aws.REGISTRY, aws.login),
         Provider.AZURE: (azure.REGISTRY, azure.login),
@@ -51,4 +50,5 @@ def login(
     registry = names.fullmatch(host)
     if registry is None:
         raise NotOfProvider(named, host)
+    cloud = Cloud(named, environment, exchange or Exchange(Network.from_environment(environment)), mask, where)
     return ask(cloud, registry)

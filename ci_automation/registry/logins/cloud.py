@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct
@@ -16,16 +16,15 @@ from ci_automation.errors import RegistryError, UsageError
 from ci_automation.hiding import Hiding
 from ci_automation.net.network import Origin, UnsafeAddress
 from ci_automation.net.services import REQUEST_VARIABLE, URL_VARIABLE, token_call
-from ci_automation.net.values import parsed_json, printable
+from ci_automation.net.values import Call, parsed_json, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.net.services import Exchange
-    from ci_automation.net.values import Answer, Call
+    from ci_automation.net.values import Answer
 
 Mask = Callable[[str], None]
-FORM = "application/x-www-form-urlencoded"
 _MAX_FILE_BYTES = 64 << 10
 _XML_ERROR = re.compile(r"<Code>([^<]{1,100})</Code>\s*<Message>([^<]{1,1000})</Message>")
 _SECRET = re.compile(r"[\x21-\x7e]+")  # fit for a header, and for one line of a log that is to hide it
@@ -43,24 +42,30 @@ class Provider(enum.StrEnum):
     GCP = "gcp"
 
 
-_REGISTRIES = {
-    Provider.AWS: "ACCOUNT.dkr.ecr.REGION.amazonaws.com",
-    Provider.AZURE: "NAME.azurecr.io",
-    Provider.GCP: "REGION-docker.pkg.dev or gcr.io",
-}
-_SETTINGS = {
-    Provider.AWS: (
-        "Give the job `permissions: {id-token: write}` and the variable AWS_ROLE_ARN, the role that trusts GitHub's "
-        "identity provider; or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+class About(NamedTuple):
+    """What messages say about a provider: how its registries are named, and what a job needs to log in."""
+
+    registries: str
+    needs: str
+
+
+_JOB = "Give the job `permissions: {id-token: write}` and the variable"
+_ABOUT = {
+    Provider.AWS: About(
+        "ACCOUNT.dkr.ecr.REGION.amazonaws.com",
+        f"{_JOB} AWS_ROLE_ARN, the role that trusts GitHub's identity provider; or set AWS_ACCESS_KEY_ID and "
+        "AWS_SECRET_ACCESS_KEY.",
     ),
-    Provider.AZURE: (
-        "Give the job `permissions: {id-token: write}` and the variables AZURE_CLIENT_ID and AZURE_TENANT_ID, of the "
-        "application that has a federated credential for this job; or set AZURE_CLIENT_SECRET too."
+    Provider.AZURE: About(
+        "NAME.azurecr.io",
+        f"{_JOB}s AZURE_CLIENT_ID and AZURE_TENANT_ID, of the application that has a federated credential for this "
+        "job; or set AZURE_CLIENT_SECRET too.",
     ),
-    Provider.GCP: (
-        "Give the job `permissions: {id-token: write}` and the variable GOOGLE_WORKLOAD_IDENTITY_PROVIDER "
+    Provider.GCP: About(
+        "REGION-docker.pkg.dev or gcr.io",
+        f"{_JOB} GOOGLE_WORKLOAD_IDENTITY_PROVIDER "
         "(projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/NAME), and GOOGLE_SERVICE_ACCOUNT "
-        "where the job is to become one; or name a file in GOOGLE_APPLICATION_CREDENTIALS."
+        "where the job is to become one; or name a file in GOOGLE_APPLICATION_CREDENTIALS.",
     ),
 }
 
@@ -71,8 +76,8 @@ class NotOfProvider(UsageError):
     def __init__(self, provider: Provider, host: str) -> None:
         super().__init__(f"{host} is no registry of the provider {provider}")
         self.hint = (
-            f"Registries of {provider} are like {_REGISTRIES[provider]}. For another one leave out `provider`, and "
-            "give `registry-username` and `registry-password`."
+            f"Registries of {provider} are like {_ABOUT[provider].registries}. For another one leave out `provider`, "
+            "and give `registry-username` and `registry-password`."
         )
 
 
@@ -81,7 +86,7 @@ class NoCloudIdentity(UsageError):
 
     def __init__(self, provider: Provider, reason: str) -> None:
         super().__init__(f"nothing to log in to {provider} with: {reason}")
-        self.hint = _SETTINGS[provider]
+        self.hint = _ABOUT[provider].needs
 
 
 class CloudLoginFailed(RegistryError):
@@ -92,7 +97,7 @@ class CloudLoginFailed(RegistryError):
         super().__init__(f"the login to {provider} failed: {service} at {host}: {problem}{tried}")
         self.hint = (
             "Where it refuses, compare what it trusts with what this job is: repository, branch and environment are in "
-            f"the subject of the job's identity token. {_SETTINGS[provider]}"
+            f"the subject of the job's identity token. {_ABOUT[provider].needs}"
         )
 
 
@@ -177,6 +182,18 @@ class Cloud(Hiding, Struct, frozen=True):
             raise self.failed(service, answer.host, f"it answered {complaint(answer)}")
         return answer.body
 
+    def token(self, service: str, call: Call, name: str) -> str:
+        """Return the secret that a service's answer has under `name`, now masked.
+
+        Raises:
+            CloudLoginFailed: it refuses, or answers something else.
+        """
+        host = urlsplit(call.url).netloc
+        match self.json(service, call):
+            case {**answer} if isinstance(text := answer.get(name), str):
+                return self.secret(text, service, host)
+        raise self.failed(service, host, "its answer has no token")
+
     def file(self, variable: str) -> str:
         """Return the text of the file that a variable names.
 
@@ -211,13 +228,8 @@ class Cloud(Hiding, Struct, frozen=True):
         """
         if not (self.value(URL_VARIABLE) and self.value(REQUEST_VARIABLE)):
             raise self.missing("the job gets no identity token, for it lacks the permission id-token: write")
-        url = self.value(URL_VARIABLE)
-        call = token_call(url, self.value(REQUEST_VARIABLE), audience)
-        service = "GitHub's identity token endpoint"
-        match self.json(service, call):
-            case {"value": str(text)}:
-                return self.secret(text, service, urlsplit(url).netloc)
-        raise self.failed(service, urlsplit(url).netloc, "its answer has no token")
+        call = token_call(self.value(URL_VARIABLE), self.value(REQUEST_VARIABLE), audience)
+        return self.token("GitHub's identity token endpoint", call, "value")
 
 
 def complaint(answer: Answer) -> str:
@@ -235,6 +247,7 @@ def complaint(answer: Answer) -> str:
     return printable(f"{answer.status} {code}: {message}")
 
 
-def form(**values: str) -> bytes:
-    """Return the body of a form; empty values are left out."""
-    return urlencode({name: text for name, text in values.items() if text}).encode()
+def form(url: str, shown: str, **values: str) -> Call:
+    """Return the request that sends a form with the secret `shown` in it; empty values are left out."""
+    body = urlencode({name: text for name, text in values.items() if text}).encode()
+    return Call("POST", url, {"Content-Type": "application/x-www-form-urlencoded"}, body, secrets=frozenset({shown}))

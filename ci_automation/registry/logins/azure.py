@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ci_automation.net.values import Call
 from ci_automation.registry.credentials import Credential
-from ci_automation.registry.providers.cloud import FORM, form
+from ci_automation.registry.logins.cloud import form
 
 if TYPE_CHECKING:
-    from ci_automation.registry.providers.cloud import Cloud
+    from ci_automation.registry.logins.cloud import Cloud
 
 REGISTRY = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.azurecr\.(?P<domain>io|cn|us)")
 _SCOPE = "https://containerregistry.azure.net/.default"
-_ENTRA, _ACR = "Entra ID", "ACR"
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _UUID = re.compile(r"[0-9a-fA-F-]{36}|[A-Za-z0-9][A-Za-z0-9.-]{0,252}")  # a tenant may be a domain
 _AUTHORITIES = {
@@ -42,12 +40,15 @@ def login(cloud: Cloud, registry: re.Match[str]) -> Credential:
     """
     host, tenant = registry[0], cloud.value("AZURE_TENANT_ID")
     access = _access_token(cloud, tenant, registry["domain"])
-    body = form(grant_type="access_token", service=host, tenant=tenant, access_token=access)
-    url = f"{cloud.where(host)}/oauth2/exchange"
-    match cloud.json(_ACR, Call("POST", url, {"Content-Type": FORM}, body, secrets=frozenset({access}))):
-        case {"refresh_token": str(token)}:
-            return Credential("", "", cloud.secret(token, _ACR, host))
-    raise cloud.failed(_ACR, host, "its answer has no token")
+    call = form(
+        f"{cloud.where(host)}/oauth2/exchange",
+        access,
+        grant_type="access_token",
+        service=host,
+        tenant=tenant,
+        access_token=access,
+    )
+    return Credential("", "", cloud.token("ACR", call, "refresh_token"))
 
 
 def audience(domain: str = "io") -> str:
@@ -66,11 +67,7 @@ def _access_token(cloud: Cloud, tenant: str, domain: str) -> str:
     else:
         shown = cloud.file(file) if cloud.value(file) else cloud.job_token(audience(domain))
         proof = {"client_assertion_type": _ASSERTION, "client_assertion": shown}
-    name = _AUTHORITIES[domain]
-    authority = cloud.value("AZURE_AUTHORITY_HOST").rstrip("/") or cloud.where(name)
-    body = form(grant_type="client_credentials", client_id=client, scope=_SCOPE, **proof)
+    authority = cloud.value("AZURE_AUTHORITY_HOST").rstrip("/") or cloud.where(_AUTHORITIES[domain])
     url = f"{authority}/{tenant}/oauth2/v2.0/token"
-    match cloud.json(_ENTRA, Call("POST", url, {"Content-Type": FORM}, body, secrets=frozenset({shown}))):
-        case {"access_token": str(token)}:
-            return cloud.secret(token, _ENTRA, name)
-    raise cloud.failed(_ENTRA, name, "its answer has no token")
+    call = form(url, shown, grant_type="client_credentials", client_id=client, scope=_SCOPE, **proof)
+    return cloud.token("Entra ID", call, "access_token")
