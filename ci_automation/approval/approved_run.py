@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ci_automation.approval.people import People
 from ci_automation.approval.port import Granted, NotCounted
-from ci_automation.records.publication import Approval
+from ci_automation.records.notes import Approval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

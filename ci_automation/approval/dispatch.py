@@ -23,7 +23,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.errors import Error, UsageError
 from ci_automation.flux.version import Version
 from ci_automation.github.errors import GitHubDenied, NotOnGitHub
-from ci_automation.records.publication import format_time
+from ci_automation.records.notes import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ci_automation.approval.lock import InvalidLock, Lock
 from ci_automation.approval.port import Granted, NotCounted
 from ci_automation.github.model import PullState
-from ci_automation.records.publication import Approval
+from ci_automation.records.notes import Approval
 
 if TYPE_CHECKING:
     from ci_automation.approval.lock import Entry

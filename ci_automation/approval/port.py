@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ci_automation.approval.request import Request
     from ci_automation.artifact.digest import Digest
     from ci_automation.policy.plan import Plan, PlannedStep
-    from ci_automation.records.publication import Approval
+    from ci_automation.records.notes import Approval
     from ci_automation.report.notes import ReleaseNotes
 
 

@@ -13,7 +13,7 @@ from ci_automation.cli.output import print_json, print_table, print_text
 from ci_automation.cli.parameters import COMMON, TRUST, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.flows.history import history
-from ci_automation.records.publication import format_time
+from ci_automation.records.notes import format_time
 from ci_automation.report.text import Table, plain_text
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
     from ci_automation.flows.history import Entry
     from ci_automation.flux.version import Version
-    from ci_automation.records.hold import HoldStatement
-    from ci_automation.records.publication import Record
+    from ci_automation.records.notes import HoldStatement, Record
 
 
 @click.command("history")
@@ -75,7 +74,7 @@ def table_rows(
     versions = {entry.digest: entry.version for entry in entries}
     for place, entry in enumerate(entries):
         what = [(it.at, _move(it, versions, repository), _by(it), _approval(it), it.run or "") for it in entry.records]
-        held = [it for it in entry.holds if it.digest != it.refused_digest]  # of others the rollback's record tells
+        held = [it for it in entry.holds if it.digest != it.refused.digest]  # of others the rollback's record tells
         what += [(it.at, _hold(it, repository), _by(it), "", it.run or "") for it in held]
         digest = str(entry.digest)
         common = (str(entry.version or "unknown"), digest, entry.tag or digest, entry.signed)
@@ -123,9 +122,9 @@ def _approval(record: Record) -> str:
 def _hold(hold: HoldStatement, repository: OciRepository | LayoutDirectory) -> str:
     because = f": {hold.reason}" if hold.reason else ""
     if hold.until and hold.until <= hold.at:
-        return f"the hold on {hold.refused_version} was lifted on {_name(hold.channel, repository)}{because}"
+        return f"the hold on {hold.refused.version} was lifted on {_name(hold.channel, repository)}{because}"
     until = f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "a newer release"
-    return f"{hold.refused_version} on hold until {until} on {_name(hold.channel, repository)}{because}"
+    return f"{hold.refused.version} on hold until {until} on {_name(hold.channel, repository)}{because}"
 
 
 def _to_json(entry: Entry) -> dict[str, Any]:

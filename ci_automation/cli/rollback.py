@@ -15,7 +15,7 @@ from ci_automation.cli.wiring import target
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.rollback import RollbackRefused, Wish, propose, roll_back
 from ci_automation.policy.decision import Decision
-from ci_automation.records.hold import MAX_TEXT, is_fit
+from ci_automation.records.notes import MAX_TEXT, is_fit
 from ci_automation.report.changes import Line
 from ci_automation.report.rollback import hold_json, rollback_parts
 

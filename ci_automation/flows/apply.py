@@ -21,7 +21,7 @@ from ci_automation.flows.update import Outcome
 from ci_automation.impact.hazard import Certainty
 from ci_automation.overlay.compare import GATE as OVERLAY
 from ci_automation.policy.decision import Decision
-from ci_automation.records.publication import Approval
+from ci_automation.records.notes import Approval
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

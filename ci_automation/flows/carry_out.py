@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.version import Version
-    from ci_automation.records.publication import Approval
+    from ci_automation.records.notes import Approval
 
 _CANNOT_BE_REPEATED = (VerificationFailed, PolicyRefused, UsageError, Conflict, ReleaseNotFound, NotFound)
 

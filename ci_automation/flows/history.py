@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
-    from ci_automation.records.hold import HoldStatement
-    from ci_automation.records.publication import Record
+    from ci_automation.records.notes import HoldStatement, Record
 
 # Signatures, attestations, SBOMs, and the fallback index of referrers (`sha256-<hex>` without a suffix).
 _ATTACHED = re.compile(r"sha256-[0-9a-f]{64}(\.[a-z]+)?|.*\.(sig|att|sbom)")

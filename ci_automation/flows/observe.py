@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
-    from ci_automation.records.publication import Record
+    from ci_automation.records.notes import Record
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
 

@@ -21,7 +21,7 @@ from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import still_on
 from ci_automation.records.attached import channel_name
-from ci_automation.records.publication import Approval, Record
+from ci_automation.records.notes import Approval, Record
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.retention import Window
-    from ci_automation.records.publication import Record
+    from ci_automation.records.notes import Record
     from ci_automation.signing.trust import Trusted
 
 _ATTACHED = re.compile(r"sha256-(?P<hex>[0-9a-f]{64})(?P<suffix>(\.[A-Za-z0-9]+)?)")

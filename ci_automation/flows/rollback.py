@@ -37,7 +37,7 @@ from ci_automation.policy.hold import Hold, still_on
 from ci_automation.policy.model import Acknowledgement
 from ci_automation.records.attached import channel_name
 from ci_automation.records.ledger import Ledger
-from ci_automation.records.publication import Record
+from ci_automation.records.notes import Record
 from ci_automation.report.findings import Findings
 from ci_automation.report.rollback import Rollback
 from ci_automation.signing.trust import NobodyTrusted

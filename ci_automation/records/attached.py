@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, InvalidManifest, Manifest
 from ci_automation.errors import VerificationFailed
-from ci_automation.records import hold, publication
+from ci_automation.records.notes import HoldStatement, Record
 from ci_automation.records.statement import InvalidStatement, Statement, subject_name
 from ci_automation.registry.port import ContentMismatch, NotFound
 from ci_automation.signing import bundle
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
 
-_NAMES = {publication.MEDIA_TYPE: "publication record", hold.MEDIA_TYPE: "hold"}
+_NAMES = {Record.media_type: "publication record", HoldStatement.media_type: "hold"}
 _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 _MAX_BYTES = 1 << 20
 # No verifier of artifacts takes an envelope of this type, so that a statement attached as a bundle is no signature.

@@ -14,10 +14,7 @@ from ci_automation.errors import VerificationFailed
 from ci_automation.flux.artifact import immutable_version
 from ci_automation.policy.hold import Hold
 from ci_automation.records import attached
-from ci_automation.records.hold import MEDIA_TYPE as HOLD
-from ci_automation.records.hold import HoldStatement, InvalidHold
-from ci_automation.records.publication import MEDIA_TYPE as RECORD
-from ci_automation.records.publication import InvalidRecord, Record
+from ci_automation.records.notes import HoldStatement, InvalidHold, InvalidRecord, Record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -29,6 +26,9 @@ if TYPE_CHECKING:
     from ci_automation.records.attached import Said
     from ci_automation.registry.port import Registry
     from ci_automation.signing.trust import Trusted
+
+
+RECORD, HOLD = Record.media_type, HoldStatement.media_type
 
 
 class ImmutableTagMoved(VerificationFailed):
@@ -160,17 +160,17 @@ def holds_on(said: Iterable[Said], channel: str) -> tuple[Hold, ...]:
 
     Of several about the same refused digest the newest counts. Holds whose date has passed are among them.
     """
-    found = [it for it in holds_in(said) if it.channel == channel and it.digest != it.refused_digest]
-    newest = {it.refused_digest: it for it in found}
+    found = [it for it in holds_in(said) if it.channel == channel and it.digest != it.refused.digest]
+    newest = {it.refused.digest: it for it in found}
     holds = (
-        Hold(it.refused_version, it.refused_digest, it.at, it.until, it.reason, it.moved) for it in newest.values()
+        Hold(it.refused.version, it.refused.digest, it.at, it.until, it.reason, it.moved) for it in newest.values()
     )
     return tuple(sorted(holds, key=lambda hold: hold.at))
 
 
 def left_at(said: Iterable[Said], channel: str) -> datetime | None:
     """Return when a rollback last moved the channel with this name away from the digest, None if none did."""
-    found = [it for it in holds_in(said) if it.channel == channel and it.digest == it.refused_digest]
+    found = [it for it in holds_in(said) if it.channel == channel and it.digest == it.refused.digest]
     return max((it.moved or it.at for it in found), default=None)
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from ci_automation.artifact.reference import OciRepository
+from ci_automation.records.notes import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.options import Options
     from ci_automation.flux.proof import Proof
     from ci_automation.flux.version import Version
-    from ci_automation.records.publication import Approval
+    from ci_automation.records.notes import Approval
 
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 # Tag URIs (RFC 4151): names for ever, and no addresses.
@@ -83,7 +84,7 @@ def provenance(build: Build, run: Invocation) -> dict[str, Any]:
         "policy": run.policy,
     }
     if run.approval is not None:
-        parameters["approval"] = run.approval.to_json()
+        parameters["approval"] = as_json(run.approval)
     details: dict[str, Any] = {
         "builder": {"id": run.builder or LOCAL_BUILDER, "version": {"flux-manifests": run.program}}
     }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest, InvalidDigest
+from ci_automation.artifact.gojson import unique
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.errors import VerificationFailed
 
@@ -80,7 +81,7 @@ def subject_name(reference: Reference) -> str:
 
 def _parsed(raw: bytes) -> object:
     try:
-        value: object = json.loads(raw.decode(), parse_constant=_no_number, object_pairs_hook=_unique)
+        value: object = json.loads(raw.decode(), parse_constant=_no_number, object_pairs_hook=unique)
         json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError):
         raise InvalidStatement("it is not JSON, or has a key twice") from None
@@ -89,11 +90,3 @@ def _parsed(raw: bytes) -> object:
 
 def _no_number(name: str) -> None:
     raise ValueError(name)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of these pairs; of a key that is there twice, two readers could take two values."""
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError(pairs)
-    return value

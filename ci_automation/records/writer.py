@@ -14,10 +14,8 @@ from msgspec import Struct
 
 from ci_automation.errors import VerificationFailed
 from ci_automation.records import attached
-from ci_automation.records.hold import MEDIA_TYPE as HOLD
-from ci_automation.records.hold import HoldStatement
-from ci_automation.records.ledger import Ledger, left_at
-from ci_automation.records.publication import MEDIA_TYPE as RECORD
+from ci_automation.records.ledger import HOLD, RECORD, Ledger, left_at
+from ci_automation.records.notes import HoldStatement, Refused
 from ci_automation.records.statement import subject_name
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.policy.hold import Hold
-    from ci_automation.records.publication import Record
+    from ci_automation.records.notes import Note, Record
     from ci_automation.registry.port import Registry
     from ci_automation.signing.signer import Signer
 
@@ -61,7 +59,7 @@ class RecordWriter(Struct, frozen=True):
 
     def sign(self, record: Record) -> bytes:
         """Return a signed record."""
-        return attached.sign(record.to_statement(subject_name(self.channel)), self.signer)
+        return self._signed(record)
 
     def attach(self, manifest: Manifest, signed: bytes) -> None:
         """Attach a signed record to the artifact with this manifest."""
@@ -100,8 +98,7 @@ class RecordWriter(Struct, frozen=True):
         statement = HoldStatement(
             channel=self.own.name,
             digest=manifest.digest,
-            refused_version=hold.version,
-            refused_digest=hold.digest,
+            refused=Refused(hold.version, hold.digest),
             until=hold.until,
             reason=hold.reason,
             by=str(self.signer.who),
@@ -109,8 +106,10 @@ class RecordWriter(Struct, frozen=True):
             run=self.run,
             moved=hold.moved,
         )
-        bundle = attached.sign(statement.to_statement(subject_name(self.channel)), self.signer)
-        attached.attach(self.registry, self.channel, manifest, HOLD, bundle)
+        attached.attach(self.registry, self.channel, manifest, HOLD, self._signed(statement))
+
+    def _signed(self, note: Note) -> bytes:
+        return attached.sign(note.to_statement(subject_name(self.channel)), self.signer)
 
 
 def _has(present: Sequence[Hold], wanted: Hold) -> bool:

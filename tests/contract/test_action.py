@@ -25,7 +25,7 @@ from ci_automation.errors import ReleaseSourceError
 from ci_automation.flows.files import read_plan_file
 from ci_automation.flux.version import Version
 from ci_automation.github.errors import GitHubUnreachable
-from ci_automation.records.publication import Approval
+from ci_automation.records.notes import Approval
 from tests.fakes.runner import Runner, commands
 from tests.fakes.world import key_pem, signing_key
 

@@ -21,7 +21,7 @@ from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.flows.update_and_ask import ApprovalNotCounted, Progress, apply_approved, update_and_ask
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Action, Policy
-from ci_automation.records.publication import Approval
+from ci_automation.records.notes import Approval
 from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent, made_once
 
 if TYPE_CHECKING:

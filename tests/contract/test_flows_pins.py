@@ -32,7 +32,7 @@ from ci_automation.flux.recover import EditedByHand
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Action, Policy
 from ci_automation.policy.plan import Plan
-from ci_automation.records.publication import Approval
+from ci_automation.records.notes import Approval
 from ci_automation.registry.port import Unreachable
 from tests.contract.publishing import publish_text
 from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent

@@ -24,7 +24,7 @@ from ci_automation.flux.artifact import Composed, compose
 from ci_automation.flux.options import Options
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.records.ledger import Ledger
-from ci_automation.records.publication import MEDIA_TYPE
+from ci_automation.records.notes import Record
 from ci_automation.records.writer import RecordWriter
 from ci_automation.registry.port import NotFound
 from ci_automation.signing import bundle
@@ -223,12 +223,12 @@ class TestWhoCanWriteToTheRegistry:
         forged = replace(recorded, digest=planted, version=MINOR, by=str(theirs.signer.who))
         RecordWriter(world.registry, CHANNEL, theirs.signer).write(manifest, forged)
         # And one that is ours, of another digest, moved over.
-        ours = next(it for it in world.registry.referrers(CHANNEL, digest) if it.artifact_type == MEDIA_TYPE)
+        ours = next(it for it in world.registry.referrers(CHANNEL, digest) if it.artifact_type == Record.media_type)
         stolen = world.registry.manifest(CHANNEL.at_digest(ours.digest))
         copied = Manifest.build(
             stolen.config,
             stolen.layers,
-            artifact_type=MEDIA_TYPE,
+            artifact_type=Record.media_type,
             subject=Descriptor.of(manifest.media_type, manifest.raw),
         )
         world.registry.put_referrer(CHANNEL, copied)

@@ -36,7 +36,7 @@ def test_the_newest_move_comes_first_whatever_its_version() -> None:
     assert [entry.version for entry in found.entries] == [OLD, MINOR, PATCH]
     first = found.entries[0]
     assert [record.rolled_back for record in first.records] == [False, True]
-    assert [(hold.refused_version, hold.reason) for hold in first.holds] == [(MINOR, "webhooks time out")]
+    assert [(hold.refused.version, hold.reason) for hold in first.holds] == [(MINOR, "webhooks time out")]
     assert first.channels == ("production",)
 
 

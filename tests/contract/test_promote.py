@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.version import Version
-    from ci_automation.records.publication import Record
+    from ci_automation.records.notes import Record
     from tests.fakes.registry import Asked
 
 UNLISTED = "f396640c83957312"  # the fingerprint of components that no kustomization lists

@@ -18,7 +18,7 @@ from ci_automation.flux.version import Version
 from ci_automation.records import attached, ledger
 from ci_automation.records.attached import attest
 from ci_automation.records.ledger import Ledger, Position
-from ci_automation.records.publication import MEDIA_TYPE, Approval, Record
+from ci_automation.records.notes import Approval, Record
 from ci_automation.records.statement import Statement
 from ci_automation.records.writer import RecordWriter
 from ci_automation.registry import open_registry
@@ -77,8 +77,8 @@ def raw_referrer(
     registry: Registry,
     manifest: Manifest,
     *contents: bytes,
-    media_type: str = MEDIA_TYPE,
-    artifact_type: str = MEDIA_TYPE,
+    media_type: str = Record.media_type,
+    artifact_type: str = Record.media_type,
 ) -> Digest:
     """Attach anything to an artifact, as whoever can write to the registry may."""
     for content in (CONFIG_BLOB, *contents):
@@ -139,7 +139,7 @@ class TestWhatIsWritten:
         (descriptor,) = memory.referrers(CHANNEL, manifest.digest)
         assert descriptor.artifact_type == "application/vnd.flux-manifests.publication.v1+json"
         referrer = memory.manifest(CHANNEL.at_digest(descriptor.digest))
-        assert [layer.media_type for layer in referrer.layers] == [MEDIA_TYPE]
+        assert [layer.media_type for layer in referrer.layers] == [Record.media_type]
         assert referrer.config == Descriptor.of("application/vnd.oci.image.config.v1+json", CONFIG_BLOB)
         assert referrer.subject == Descriptor.of(manifest.media_type, manifest.raw)
         assert not list(bundle.read(memory, CHANNEL, manifest.digest))

@@ -37,9 +37,8 @@ from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import STEPS, Acknowledgement, Action, Policy, SignatureFormat
 from ci_automation.records import attached
-from ci_automation.records.hold import MEDIA_TYPE
 from ci_automation.records.ledger import ImmutableTagMoved, Ledger, holds_in
-from ci_automation.records.publication import Approval
+from ci_automation.records.notes import Approval, HoldStatement
 from ci_automation.records.writer import HoldNotKept, RecordWriter
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import NobodyTrusted
@@ -786,7 +785,7 @@ def is_all_signed(world: World) -> bool:
 
 
 def raw_holds(world: World, digest: Digest) -> tuple[Said, ...]:
-    return attached.read(world.registry, CHANNEL, digest, OURS, (MEDIA_TYPE,))
+    return attached.read(world.registry, CHANNEL, digest, OURS, (HoldStatement.media_type,))
 
 
 def plain(tags: dict[str, str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from ci_automation.signing.verify import Unsigned, verify
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
-    from ci_automation.records.publication import Record
+    from ci_automation.records.notes import Record
     from ci_automation.signing.trust import Trusted
 
 _SUFFIX = len("-1a2b3c4d5e6f")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
     from ci_automation.records.ledger import Ledger
-    from ci_automation.records.publication import Record
+    from ci_automation.records.notes import Record
 
 _ADOPT = "If it was you, use --adopt, which shows every file first."
 

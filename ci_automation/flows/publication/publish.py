@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
-    from ci_automation.records.publication import Approval
+    from ci_automation.records.notes import Approval
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
     from ci_automation.signing.verify import Findings

@@ -13,7 +13,7 @@ from ci_automation.flux.bundle import BUNDLE
 from ci_automation.flux.components import images, unpin
 from ci_automation.records import provenance, sbom
 from ci_automation.records.attached import attest
-from ci_automation.records.publication import Approval, Record
+from ci_automation.records.notes import Approval, Record
 
 if TYPE_CHECKING:
     from ci_automation.flows.contents import Contents

@@ -18,7 +18,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.flux.version import Version
 from ci_automation.github.model import Actor, Environment, Run, RunApproval
-from ci_automation.records.publication import Approval
+from ci_automation.records.notes import Approval
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")

@@ -18,7 +18,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.flux.version import Version
 from ci_automation.github.model import Actor, Making, PullRequest, PullState, Review, Snapshot
-from ci_automation.records.publication import Approval
+from ci_automation.records.notes import Approval
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 OTHER = Reference.parse("oci://ghcr.io/acme/flux-manifests:edge")

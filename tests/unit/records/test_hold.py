@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.version import Version
-from ci_automation.records.hold import MEDIA_TYPE, PREDICATE_TYPE, HoldStatement, InvalidHold
+from ci_automation.records.notes import HoldStatement, InvalidHold, Refused
 from ci_automation.records.statement import InvalidStatement, Statement
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux:production")
@@ -21,8 +21,7 @@ AT = datetime(2026, 11, 21, 12, 0, 0, 123, tzinfo=UTC)
 HOLD = HoldStatement(
     channel=str(CHANNEL),
     digest=Digest.of(b"target"),
-    refused_version=Version.parse("v2.9.4"),
-    refused_digest=Digest.of(b"refused"),
+    refused=Refused(Version.parse("v2.9.4"), Digest.of(b"refused")),
     until=AT + timedelta(days=70),
     reason="webhooks time out, see #7",
     by="sha256:abcdef",
@@ -34,7 +33,9 @@ HOLD = HoldStatement(
 def changed(**changes: Any) -> Statement:
     """Return the statement of `HOLD` with some members changed; `...` takes one away."""
     value = {**HOLD.to_json(), **changes}
-    return Statement("here", HOLD.digest, PREDICATE_TYPE, {key: it for key, it in value.items() if it is not ...})
+    return Statement(
+        "here", HOLD.digest, HoldStatement.predicate_type, {key: it for key, it in value.items() if it is not ...}
+    )
 
 
 def test_a_hold_as_it_is_signed() -> None:
@@ -56,8 +57,8 @@ def test_a_hold_as_it_is_signed() -> None:
 
 
 def test_flux_does_not_take_its_type_for_a_signatures() -> None:
-    assert MEDIA_TYPE == "application/vnd.flux-manifests.hold.v1+json"
-    assert "sigstore" not in MEDIA_TYPE
+    assert HoldStatement.media_type == "application/vnd.flux-manifests.hold.v1+json"
+    assert "sigstore" not in HoldStatement.media_type
 
 
 @pytest.mark.parametrize(

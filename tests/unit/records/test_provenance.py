@@ -10,8 +10,8 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
+from ci_automation.records.notes import Approval
 from ci_automation.records.provenance import Build, Invocation, Source, provenance
-from ci_automation.records.publication import Approval
 
 ARCHIVE, CONTENT, BASE, OVERLAY, CONFIG = (Digest.of(text) for text in (b"archive", b"content", b"base", b"over", b"c"))
 BUILD = Build(

@@ -12,8 +12,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.records.publication import (
-    PREDICATE_TYPE,
+from ci_automation.records.notes import (
     Approval,
     InvalidRecord,
     Record,
@@ -43,7 +42,7 @@ def changed(**changes: Any) -> Statement:
     """Return the statement of `RECORD` with some members changed; `...` takes one away."""
     value = {**RECORD.to_json(), **changes}
     predicate = {key: member for key, member in value.items() if member is not ...}
-    return Statement("here", RECORD.digest, PREDICATE_TYPE, predicate)
+    return Statement("here", RECORD.digest, Record.predicate_type, predicate)
 
 
 def test_a_record_as_it_is_signed() -> None:

@@ -1,0 +1,277 @@
+"""What our own statements say: that a channel was moved to a digest (publication), or moved back from one (hold).
+
+A note is about the digest that is its subject (design section 5.1). Its predicate type carries the version of its form;
+a tag URI (RFC 4151) names it for ever and is no address. Its media type is its referrer's; a Sigstore bundle's would
+make Flux count the note as a signature.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from msgspec import Struct, ValidationError, convert
+
+from ci_automation.artifact.digest import Digest, InvalidDigest
+from ci_automation.errors import VerificationFailed
+from ci_automation.flux.proof import Proof
+from ci_automation.flux.version import InvalidVersion, Version
+from ci_automation.records.statement import Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MAX_TEXT = 1024
+_URL = re.compile(r"https?://[!-~]+")
+# RFC 3339 in UTC; no leap second, and no year that Python lacks.
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z")
+
+
+class InvalidTime(ValueError):
+    """A text is not a time as notes have it."""
+
+
+def format_time(moment: datetime) -> str:
+    """Return a moment as RFC 3339 writes it, in UTC."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def parse_time(text: str) -> datetime:
+    """Return the moment that `format_time` wrote.
+
+    Raises:
+        InvalidTime: it is none.
+    """
+    try:
+        if _TIME.fullmatch(text):
+            return datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    raise InvalidTime("a time is not one of RFC 3339 in UTC")
+
+
+_PARSERS: Mapping[str, Callable[[str], object]] = {
+    **dict.fromkeys(("digest", "previous", "options"), Digest.parse),
+    **dict.fromkeys(("at", "until", "moved"), parse_time),
+    "version": Version.parse,
+}
+
+
+class InvalidNote(VerificationFailed):
+    """A note has not the form that this version reads and writes."""
+
+    what: ClassVar[str]
+    hint = "Another version of this program may have written it; nothing of it was believed."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the {self.what} cannot be used: {reason}")
+
+
+class Note(Struct, frozen=True):
+    """What one of our statements says; its members are the predicate's, but for the digest, which is the subject.
+
+    What is read has to be what this version would write, to the last member. `omitted` are the members that are left
+    out where they say nothing; `invalid` is raised for what is no such note.
+    """
+
+    predicate_type: ClassVar[str]
+    media_type: ClassVar[str]
+    invalid: ClassVar[type[InvalidNote]]
+    omitted: ClassVar[frozenset[str]] = frozenset()
+
+    digest: Digest
+
+    def to_statement(self, name: str) -> Statement:
+        """Return what is to be signed."""
+        return Statement(name, self.digest, self.predicate_type, self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the note as its statement has it."""
+        return {
+            name: member
+            for name, member in as_json(self).items()
+            if name != "digest" and (member or name not in self.omitted)
+        }
+
+    @classmethod
+    def from_statement(cls, statement: Statement) -> Self:
+        """Return the note that a statement is; that its signature holds is for the caller to know.
+
+        Raises:
+            InvalidNote: of the class `invalid`; it is another statement, of another version, or a part is missing,
+                unknown or no such thing.
+        """
+        if statement.predicate_type != cls.predicate_type:
+            reads = cls.predicate_type.rpartition(":")[2]
+            raise cls.invalid(f"its type is {statement.predicate_type[:80]!r}, and this version reads {reads}")
+        try:
+            note = convert({**_parsed_members(statement.predicate, deeper=True), "digest": statement.subject}, cls)
+        except ValidationError:
+            note = None
+        except (InvalidDigest, InvalidVersion, InvalidTime) as error:
+            raise cls.invalid(str(error)) from None
+        if note is None or note.to_json() != statement.predicate:
+            raise cls.invalid("it lacks a part, or has one that is unknown")
+        return note
+
+
+def require_printable(invalid: type[InvalidNote], **texts: str) -> None:
+    """Refuse what is empty, endless, or could control a terminal.
+
+    Raises:
+        InvalidNote: of the class `invalid`; a text is.
+    """
+    for what, text in texts.items():
+        if not text or not is_fit(text):
+            raise invalid(f"its {what} is empty, too long, or cannot be printed")
+
+
+def require_page(invalid: type[InvalidNote], run: str | None) -> None:
+    """Refuse a run that is not the address of a page.
+
+    Raises:
+        InvalidNote: of the class `invalid`; it is not.
+    """
+    if run is not None and not (_URL.fullmatch(run) and len(run) <= MAX_TEXT):
+        raise invalid("its run is not the address of a page")
+
+
+def require_zone(invalid: type[InvalidNote], *moments: datetime | None) -> None:
+    """Refuse times without a time zone.
+
+    Raises:
+        InvalidNote: of the class `invalid`; one has none.
+    """
+    if any(moment is not None and moment.tzinfo is None for moment in moments):
+        raise invalid("a time is of no zone")
+
+
+def is_fit(text: str) -> bool:
+    """Return whether a note can have a text: one that can be printed, in one line, and is not too long."""
+    return len(text) <= MAX_TEXT and text.isprintable()
+
+
+def as_json(value: object) -> Any:  # noqa: ANN401  # what JSON has
+    """Return a value as JSON has it."""
+    match value:
+        case datetime():
+            return format_time(value)
+        case Digest() | Version() | Enum():
+            return str(value)
+        case Struct():
+            names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+            return {encoded: as_json(getattr(value, name)) for name, encoded in names}
+    return value
+
+
+def _parsed_members(members: Mapping[str, Any], *, deeper: bool = False) -> dict[str, Any]:
+    """Return the members of a note, those parsed whose name says what they are."""
+    return {
+        name: _PARSERS[name](member)
+        if isinstance(member, str) and name in _PARSERS
+        else _parsed_members(member)
+        if isinstance(member, dict) and deeper
+        else member
+        for name, member in members.items()
+    }
+
+
+class InvalidRecord(InvalidNote):
+    """A publication record has not the form that this version reads and writes."""
+
+    what = "publication record"
+
+
+class Approval(Struct, frozen=True):
+    """A person's yes: whose, how it was given (`pull request 7`, `--approve`), and when."""
+
+    by: str
+    how: str
+    at: datetime
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidRecord` where a part could not be printed, or the time is of no zone."""
+        require_printable(InvalidRecord, approver=self.by, approval=self.how)
+        require_zone(InvalidRecord, self.at)
+
+
+class Record(Note, frozen=True, rename="camel"):
+    """One move of one channel.
+
+    `previous` is None for the first publication. A record is `recovered` if a later run wrote it, since the run that
+    moved the channel had no time to. `by` is who signs it, as `Verified.by` prints itself. `promoted_from` is the
+    channel that the digest was promoted from, as a record names it. `rolled_back` says that the channel was moved back
+    to the digest, from `previous`, and had had it before. `adopted` says that nobody published the digest: the person
+    in `approval` adopted it, and there is no `proof` of its rendering.
+    """
+
+    predicate_type = "tag:flux-manifests.github.io,2026:publication/v1"
+    media_type = "application/vnd.flux-manifests.publication.v1+json"
+    invalid = InvalidRecord
+    omitted = frozenset({"promotedFrom", "rolledBack", "adopted"})
+
+    channel: str
+    previous: Digest | None
+    version: Version
+    tag: str
+    by: str
+    at: datetime
+    proof: Proof | None
+    options: Digest
+    run: str | None = None
+    approval: Approval | None = None
+    recovered: bool = False
+    promoted_from: str | None = None
+    rolled_back: bool = False
+    adopted: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidRecord` where a part could not be printed, or the time is of no zone."""
+        require_printable(InvalidRecord, channel=self.channel, tag=self.tag, publisher=self.by)
+        if self.promoted_from is not None:
+            require_printable(InvalidRecord, source=self.promoted_from)
+        require_page(InvalidRecord, self.run)
+        require_zone(InvalidRecord, self.at)
+
+
+class InvalidHold(InvalidNote):
+    """A hold has not the form that this version reads and writes."""
+
+    what = "hold"
+
+
+class Refused(Struct, frozen=True):
+    """The release that a channel was moved back from."""
+
+    version: Version
+    digest: Digest
+
+
+class HoldStatement(Note, frozen=True):
+    """That what `channel` had is not to be taken again.
+
+    `digest` is what the channel was moved back to. `until` is None where a newer version than the refused one ends it.
+    `by` is who signs it, as `Verified.by` prints itself. `moved` is when the channel was moved back, where that is not
+    `at`: the hold was changed since.
+    """
+
+    predicate_type = "tag:flux-manifests.github.io,2026:hold/v1"
+    media_type = "application/vnd.flux-manifests.hold.v1+json"
+    invalid = InvalidHold
+
+    channel: str
+    refused: Refused
+    until: datetime | None
+    reason: str
+    by: str
+    at: datetime
+    run: str | None = None
+    moved: datetime | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidHold` where a part could not be printed, or a time is of no zone."""
+        require_printable(InvalidHold, channel=self.channel, publisher=self.by, reason=self.reason or "-")
+        require_page(InvalidHold, self.run)
+        require_zone(InvalidHold, self.at, self.until, self.moved)
