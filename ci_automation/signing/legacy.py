@@ -22,7 +22,7 @@ from ci_automation.registry.port import ContentMismatch, NotFound
 from ci_automation.signing.trust import Finding, Rejected, TrustedKeys, distrust
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.registry.port import Registry
@@ -93,14 +93,21 @@ def signatures(registry: Registry, reference: Reference, digest: Digest) -> tupl
 
 
 def read(registry: Registry, reference: Reference, digest: Digest) -> Iterator[Signature]:
-    """Yield the signatures of `digest` with their payloads: first those whose payload need not be fetched."""
-    expected = payload(reference, digest)
-    known = Digest.of(expected)
+    """Yield the signatures of `digest` with their payloads."""
     try:
         found = signatures(registry, reference, digest)
     except InvalidManifest as error:
         yield Signature({}, b"", f"the .sig manifest cannot be read: {error}")
         return
+    yield from _with_payloads(registry, reference, digest, found)
+
+
+def _with_payloads(
+    registry: Registry, reference: Reference, digest: Digest, found: Iterable[Descriptor]
+) -> Iterator[Signature]:
+    """Yield signatures with their payloads: first those whose payload need not be fetched."""
+    expected = payload(reference, digest)
+    known = Digest.of(expected)
     for layer in sorted(found, key=lambda layer: layer.digest != known):
         if layer.digest == known:
             yield Signature(layer.annotations, expected)
@@ -169,12 +176,12 @@ def add(
     digest: Digest,
     annotations: Mapping[str, str],
     unless: Trusted | None = None,
-) -> None:
+) -> bool:
     """Add the signature in `annotations`, which is over `payload(reference, digest)`, to those that are there.
 
-    Nothing is written if one of those is by somebody whom `unless` trusts. Others' stay as they are. Two signers at the
-    same moment can lose one of the two signatures, since a registry cannot compare and swap: read back what is there
-    afterwards.
+    If `unless` trusts the signer of one of those, nothing is written, and it returns False. Other signatures stay as
+    they are. Two signers at the same moment can lose one of the two signatures, since a registry cannot compare and
+    swap: read back what is there afterwards.
 
     Raises:
         TagMoved: another signer was there between the look and the write.
@@ -182,18 +189,20 @@ def add(
     """
     at = signature_reference(reference, digest)
     message = payload(reference, digest)
-    for blob in (message, CONFIG_BLOB):  # first, so that between the look and the write below lies nothing
-        registry.put_blob(reference, blob)
     try:
         present = signatures(registry, reference, digest)
     except InvalidManifest as error:
         raise SignaturesUnreadable(at, error.reason) from None
+    if unless is not None:
+        there = _with_payloads(registry, reference, digest, present)
+        if any(examine(each, digest, unless).counts for each in there):
+            return False
     layer = Descriptor.of(PAYLOAD_TYPE, message, annotations)
-    same = (Signature(found.annotations, message) for found in present if found.digest == layer.digest)
-    if unless is not None and any(examine(each, digest, unless).counts for each in same):
-        return  # another run with the same signer was faster
+    for blob in (message, CONFIG_BLOB):  # `publish` uploads them before: between the look and the write lies nothing
+        registry.put_blob(reference, blob)
     config = Descriptor.of(_CONFIG_TYPE, CONFIG_BLOB)
     layers = present if layer in present else (*present, layer)
     if len(layers) > MAX_LAYERS:
         raise SignaturesUnreadable(at, f"it has {len(present)} signatures, and with one more Flux would read none")
     registry.put_manifest(at, Manifest.build(config, layers))
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -11,10 +12,10 @@ from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry.port import TagMoved
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.signer import SignatureUnusable
-from ci_automation.signing.trust import Finding, Identity, Verified
+from ci_automation.signing.trust import Finding, Identity, TrustedIdentities, Verified
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
@@ -152,30 +153,43 @@ def ensure_signed(
         VerificationFailed: what was read back does not verify.
         Conflict: others kept overwriting it.
     """
-    trusted, verified = signer.trusted, None
-    for wanted, write in ((SignatureFormat.LEGACY, _write_legacy), (SignatureFormat.BUNDLE, _write_bundle)):
-        if formats in (wanted, SignatureFormat.BOTH):
-            try:
-                verified = verify(registry, reference, digest, trusted, wanted)
-            except (Unsigned, ForeignSignature):
-                verified = write(registry, reference, digest, signer)
+    verified = None
+    if formats.has_legacy:
+        verified = _ensure_legacy(registry, reference, digest, signer)
+    if formats.has_bundle:
+        try:
+            verified = verify(registry, reference, digest, signer.trusted, SignatureFormat.BUNDLE)
+        except (Unsigned, ForeignSignature):
+            verified = _write_bundle(registry, reference, digest, signer)
     assert verified is not None  # noqa: S101  # for the type checker: every format has one of the two
     return verified
 
 
-def _write_legacy(registry: Registry, reference: Reference, digest: Digest, signer: Signer) -> Verified:
-    """Return our signature, read back: made once, and written again where another signer's write has undone ours."""
+def _ensure_legacy(registry: Registry, reference: Reference, digest: Digest, signer: Signer) -> Verified:
+    """Return our signature, read back: made once, and written again where another signer's write has undone ours.
+
+    A keyless signature stays in a public log, so that this looks before it makes one. A key's leaves no trace: the look
+    right before the write is enough.
+    """
     message, trusted = legacy.payload(reference, digest), signer.trusted
+    if isinstance(trusted, TrustedIdentities):
+        with suppress(Unsigned, ForeignSignature):
+            return verify(registry, reference, digest, trusted, SignatureFormat.LEGACY)
     annotations = signer.sign_payload(message)
     _check(legacy.examine(legacy.Signature(annotations, message), digest, trusted))
     for _ in range(_ATTEMPTS - 1):
-        try:
-            legacy.add(registry, reference, digest, annotations, unless=trusted)
-            return verify(registry, reference, digest, trusted, SignatureFormat.LEGACY)
-        except (TagMoved, Unsigned, ForeignSignature):
-            continue
-    legacy.add(registry, reference, digest, annotations, unless=trusted)
-    return verify(registry, reference, digest, trusted, SignatureFormat.LEGACY)
+        with suppress(TagMoved, Unsigned, ForeignSignature):
+            return _add(registry, reference, digest, annotations, signer)
+    return _add(registry, reference, digest, annotations, signer)
+
+
+def _add(
+    registry: Registry, reference: Reference, digest: Digest, annotations: Mapping[str, str], signer: Signer
+) -> Verified:
+    """Add our signature if none of ours is there, and return it as it is read back."""
+    if not legacy.add(registry, reference, digest, annotations, unless=signer.trusted):
+        return Verified(digest, signer.who)
+    return verify(registry, reference, digest, signer.trusted, SignatureFormat.LEGACY)
 
 
 def _write_bundle(registry: Registry, reference: Reference, digest: Digest, signer: Signer) -> Verified:
