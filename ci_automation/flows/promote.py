@@ -127,7 +127,7 @@ def _carry_out(considered: Considered, signer: Signer, approval: Approval | None
     writer.keep(manifest, kept)
     tag_for_ever(target, considered.version, manifest, ports)
     signed_record = writer.sign(_record(considered, approval, signer))
-    move(target, considered.before.digest if considered.before else None, manifest, ports)
+    move(target, considered.before.digest if considered.before else None, manifest, ports, signed_record)
     ports.say("recording it")
     writer.attach(manifest, signed_record)
 

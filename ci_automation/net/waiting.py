@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import Struct, field
 
@@ -47,6 +47,30 @@ class Watch(Struct, frozen=True):
     say: Callable[[str], None] = _silent
 
 
+class Background(Generic[T]):
+    """Work in a thread of its own, which the end of the program does not wait for."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self.ended = threading.Event()
+        self._results: list[T] = []
+        self._failures: list[BaseException] = []
+        threading.Thread(target=self._run, args=(work,), daemon=True).start()
+
+    def _run(self, work: Callable[[], T]) -> None:
+        try:
+            self._results.append(work())
+        except BaseException as failure:  # noqa: BLE001  # it is raised where the work is waited for
+            self._failures.append(failure)
+        self.ended.set()
+
+    def result(self) -> T:
+        """Wait for the work, and return what it returned, or raise what it raised."""
+        self.ended.wait()
+        if self._failures:
+            raise self._failures.pop()  # the list would keep itself alive by the traceback
+        return self._results[0]
+
+
 def watched(work: Callable[[], T], seconds: float, tell: Callable[[], None], wait: Wait = threading.Event.wait) -> T:
     """Return what `work` returns, and call `tell` once if it takes longer than 5 seconds.
 
@@ -56,27 +80,14 @@ def watched(work: Callable[[], T], seconds: float, tell: Callable[[], None], wai
     Raises:
         Overdue: it takes longer than `seconds`.
     """
-    ended = threading.Event()
-    results: list[T] = []
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as failure:  # noqa: BLE001  # it is raised where the work is waited for
-            failures.append(failure)
-        ended.set()
-
-    threading.Thread(target=run, daemon=True).start()
+    begun = Background(work)
     untold = min(TOLD_AFTER, seconds)
-    if not wait(ended, untold):
+    if not wait(begun.ended, untold):
         if seconds > TOLD_AFTER:
             tell()
-        if not wait(ended, seconds - untold):
+        if not wait(begun.ended, seconds - untold):
             raise Overdue
-    if failures:
-        raise failures.pop()  # the list would keep itself alive by the traceback
-    return results[0]
+    return begun.result()
 
 
 _UNTOLD = Watch()

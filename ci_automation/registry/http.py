@@ -21,6 +21,7 @@ from ci_automation.artifact.manifest import (
 )
 from ci_automation.artifact.reference import InvalidReference
 from ci_automation.net.values import parsed_json
+from ci_automation.net.waiting import Background
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
     AnswerTooLong,
@@ -36,12 +37,15 @@ from ci_automation.registry.uploads import Uploads
 from ci_automation.registry.wire import STORED, Wire, check_stored, stated_digest, unexpected
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ci_automation.artifact.manifest import Descriptor
     from ci_automation.artifact.reference import Reference
     from ci_automation.net.network import Network
     from ci_automation.net.values import Answer
     from ci_automation.net.waiting import Deadline, Patience
     from ci_automation.registry.credentials import CredentialSource
+    from ci_automation.registry.port import T
 
 MAX_TAGS = 100_000
 _MANIFESTS = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_LIST)
@@ -63,6 +67,13 @@ class HttpRegistry:
         self._there: set[Reference] = set()  # manifests and blobs that this registry has for certain
         self._has_no_referrers = False
         self._merging: dict[Reference, threading.Lock] = {}
+
+    def at_once(self, *work: Callable[[], T]) -> list[T]:
+        """Do things that do not depend on each other at the same time, and return the results once all have ended."""
+        begun = [Background(each) for each in work]
+        for each in begun:
+            each.ended.wait()
+        return [each.result() for each in begun]
 
     def close(self) -> None:
         """Close the connections that are kept; later requests open new ones."""

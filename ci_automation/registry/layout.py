@@ -30,9 +30,10 @@ from ci_automation.registry.port import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ci_automation.artifact.reference import LayoutDirectory, Reference
+    from ci_automation.registry.port import T
 
 MARKER, MARKER_CONTENT = "oci-layout", b'{"imageLayoutVersion":"1.0.0"}'
 INDEX = "index.json"
@@ -69,6 +70,10 @@ class LayoutRegistry:
     def __init__(self, directory: LayoutDirectory) -> None:
         self.directory = directory
         self._path = Path(directory.path)
+
+    def at_once(self, *work: Callable[[], T]) -> list[T]:
+        """Do one thing after the other, and return the results: a directory has no round trips."""
+        return [each() for each in work]
 
     def identity(self, reference: Reference) -> str | None:
         """Return the directory's own identity, or None if it was given none."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ci_automation.errors import Conflict, RegistryError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Descriptor, Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.net.values import Complaint
+
+T = TypeVar("T")
 
 MAX_MANIFEST_BYTES = 4 << 20  # what the distribution spec asks registries to take
 MAX_BLOB_BYTES = 100 << 20
@@ -141,6 +145,13 @@ class Registry(Protocol):
     longer than the caps above, or an error is raised. Any method may raise `AccessDenied`, `Unreachable` or
     `UnexpectedAnswer`.
     """
+
+    def at_once(self, *work: Callable[[], T]) -> list[T]:
+        """Do things that do not depend on each other, at the same time if requests take time, and return the results.
+
+        If some fail, the error of the first of them in this order is raised, and nothing goes on afterwards.
+        """
+        ...
 
     def identity(self, reference: Reference) -> str | None:
         """Return what signed statements call the reference's repository; None if it has no identity.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.artifact.reference import Reference
+    from ci_automation.registry.port import T
 
 
 class Asked(NamedTuple):
@@ -87,6 +88,10 @@ class InMemoryRegistry:
         self.before(asked)
         self.requests.append(asked)
         return self.repositories[str(reference.repository)]
+
+    def at_once(self, *work: Callable[[], T]) -> list[T]:
+        """Do one thing after the other, and return the results: tests need one order."""
+        return [each() for each in work]
 
     def identity(self, reference: Reference) -> str | None:
         """Return the repository's address."""

@@ -6,6 +6,7 @@ the channel moves last, so that clusters see nothing but what is signed.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ from ci_automation.flows.publication.recording import attest_publication, sign_p
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing.cluster import judge
+from ci_automation.signing.legacy import payload
 from ci_automation.signing.trust import Finding, TrustedIdentities
 from ci_automation.signing.verify import ensure_signed, examine, gather
 
@@ -166,8 +168,7 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
     if publication.base is None:
         registry.give_identity(channel)
     ports.say(f"pushing {target}")
-    registry.put_blob(channel, composed.layer)
-    registry.put_blob(channel, CONFIG_BLOB)
+    registry.at_once(*(partial(registry.put_blob, channel, blob) for blob in _blobs(publication, ports, intent)))
     registry.put_manifest(channel.at_digest(target), composed.manifest)
     signed_record = None
     if ports.signer is not None:
@@ -179,10 +180,18 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
         signed_record = sign_publication(publication, ports.signer, ports, intent)
     _keep_holds(publication, ports, intent)
     tag_for_ever(channel, publication.version, composed.manifest, ports)
-    move(channel, publication.base, composed.manifest, ports)
+    move(channel, publication.base, composed.manifest, ports, signed_record)
     if ports.signer is not None and signed_record is not None:
         ports.say("recording it")
         ports.writer(channel, ports.signer, intent.run).attach(composed.manifest, signed_record)
+
+
+def _blobs(publication: Publication, ports: Ports, intent: Intent) -> tuple[bytes, ...]:
+    """Return what the manifest and its `.sig` are made of; no manifest names these blobs before they are all there."""
+    blobs = (publication.composed.layer, CONFIG_BLOB)
+    if ports.signer is None or not intent.signature_format.has_legacy:
+        return blobs
+    return *blobs, payload(publication.channel, publication.composed.digest)
 
 
 def _keep_holds(publication: Publication, ports: Ports, intent: Intent) -> None:
@@ -254,8 +263,12 @@ def require_accepted(at: Reference, found: Findings, trusted: Trusted, versions:
             raise ClusterWouldRefuse(at, flux, judgement.reason)
 
 
-def move(channel: Reference, base: Digest | None, manifest: Manifest, ports: Ports) -> None:
+def move(
+    channel: Reference, base: Digest | None, manifest: Manifest, ports: Ports, signed_record: bytes | None = None
+) -> None:
     """Let the channel point at what is signed and tagged by now, if it still points at the base (None: at nothing).
+
+    The record of the move is uploaded meanwhile, for whoever attaches it after that.
 
     Raises:
         ChannelMoved: it points at something else, or was moved at the same moment.
@@ -266,6 +279,14 @@ def move(channel: Reference, base: Digest | None, manifest: Manifest, ports: Por
     if now != base:
         raise ChannelMoved(channel, base, now)
     ports.say(f"moving {channel}")
-    registry.put_manifest(channel, manifest)
-    if (now := registry.resolve(channel)) != target:
-        raise ChannelMoved(channel, target, now)
+
+    def put() -> None:
+        registry.put_manifest(channel, manifest)
+        if (now := registry.resolve(channel)) != target:
+            raise ChannelMoved(channel, target, now)
+
+    def upload() -> None:
+        if signed_record is not None:
+            registry.put_blob(channel, signed_record)
+
+    registry.at_once(put, upload)
