@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.action.github import now
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -40,7 +40,7 @@ def announced(account: Account, hub: Hub, goal: Target, run: ActionRun) -> Accou
     return replace(account, remarks=(*account.remarks, *remarks))
 
 
-def _publication(account: Account, goal: Target, run: ActionRun) -> tuple[Request, datetime] | None:
+def _publication(account: Account, goal: Target, run: ActionRun) -> tuple[ApprovalRequest, datetime] | None:
     """Return what this run published last and when, by its record: a re-run tells what it had no time to tell."""
     if not (account.published or run.job.attempt > 1):
         return None
@@ -49,9 +49,9 @@ def _publication(account: Account, goal: Target, run: ActionRun) -> tuple[Reques
         return None
     if (ledger := goal.ports.ledger(goal.channel)) is None:  # nothing is signed, and so nothing recorded
         last = account.published[-1] if account.published else None
-        return (Request(goal.channel, last.new_version, last.base, last.target), now()) if last else None
+        return (ApprovalRequest(goal.channel, last.new_version, last.base, last.target), now()) if last else None
     for record in reversed(ledger.records(digest)):
         if account.published or record.run == run.job.url:
             base = record.previous or record.digest
-            return Request(goal.channel, record.version, base, record.digest), record.at
+            return ApprovalRequest(goal.channel, record.version, base, record.digest), record.at
     return None

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ci_automation.action.announcement import announced
 from ci_automation.action.github import Hub, approvals_of, now, settings_of
 from ci_automation.action.run import goals, promotions, trouble_of
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.codes import code_of
@@ -96,7 +96,7 @@ def _approve(inputs: Inputs, run: ActionRun) -> int:
         from ci_automation.github.runs import Runs
 
         version, base, target = Version.parse(inputs.version), Digest.parse(inputs.base), Digest.parse(inputs.target)
-        request = Request(goal.channel, version, base, target)
+        request = ApprovalRequest(goal.channel, version, base, target)
         job = JobFacts(int(run.job.run_id or 0), run.job.event, run.job.ref, hub.default_branch())
         settings = settings_of(goal)
         rights = {"actions": "read"} | ({"members": "read"} if settings.team else {})
@@ -157,7 +157,7 @@ def _consumers(inputs: Inputs, run: ActionRun) -> int:
     """Open pull requests in the repositories that pin what the channels have, if it is signed by somebody trusted."""
     from ci_automation.consumers.model import Published
     from ci_automation.flows.consumers import update_consumers
-    from ci_automation.report.consumers import summary
+    from ci_automation.report.consumers import consumers_summary
 
     hub = _hub(inputs, run)
     codes = [0]
@@ -177,7 +177,7 @@ def _consumers(inputs: Inputs, run: ActionRun) -> int:
             level: Level = "error" if outcome.exit_code else "notice"
             run.tell(level, f"{outcome.repository}: {outcome.state} {outcome.url} {outcome.remark}".strip())
         codes.append(report.exit_code)
-        run.more.append(summary(report))
+        run.more.append(consumers_summary(report))
         if goal.ports.trusted is None:
             run.tell("warning", f"{goal.name}: nothing was verified: {goal.ports.why_nobody}")
         return Account(goal.name, goal.channel, Standing(version, observed.digest), signed=observed.trust == "verified")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from ci_automation.approval.request import Request
+    from ci_automation.approval.request import ApprovalRequest
     from ci_automation.config.model import ApprovalConfig
     from ci_automation.github.model import Actor, Environment, Run, RunApproval
     from ci_automation.github.repository import Repository
@@ -55,7 +55,7 @@ class RunFacts(Struct, frozen=True):
 
 
 def judge_run(
-    request: Request, key: str, facts: RunFacts, settings: ApprovalConfig, now: datetime
+    request: ApprovalRequest, key: str, facts: RunFacts, settings: ApprovalConfig, now: datetime
 ) -> Granted | NotCounted:
     """Return the yes that people gave to `request` in a run whose inputs are the request and `key`.
 
@@ -74,7 +74,7 @@ def judge_run(
     return NotCounted(request, "; ".join(reasons) or nobody)
 
 
-def _why_none(request: Request, key: str, facts: RunFacts, settings: ApprovalConfig) -> str:
+def _why_none(request: ApprovalRequest, key: str, facts: RunFacts, settings: ApprovalConfig) -> str:
     """Return why nobody's yes in the run can count, or nothing."""
     name = settings.environment
     if key and key != request.key:
@@ -121,7 +121,7 @@ class JobFacts(Struct, frozen=True):
 
 
 def approved_run(
-    request: Request,
+    request: ApprovalRequest,
     key: str,
     job: JobFacts,
     runs: Runs,

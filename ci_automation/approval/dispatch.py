@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct
 
 from ci_automation.approval.port import Asked, AskedState
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import Error, UsageError
@@ -79,7 +79,7 @@ class Dispatch(Struct, frozen=True):
 
     type: EventType
     key: str
-    request: Request
+    request: ApprovalRequest
     sender: Sender = Sender()
 
     def __post_init__(self) -> None:
@@ -93,12 +93,12 @@ class Dispatch(Struct, frozen=True):
             raise InvalidDispatch("its artifact is too long, or cannot be printed")
 
     @classmethod
-    def requesting(cls, request: Request, sender: Sender) -> Self:
+    def requesting(cls, request: ApprovalRequest, sender: Sender) -> Self:
         """Return the event that asks for a step."""
         return cls(EventType.UPDATE_REQUESTED, request.key, request, sender)
 
     @classmethod
-    def telling(cls, request: Request, at: datetime, sender: Sender) -> Self:
+    def telling(cls, request: ApprovalRequest, at: datetime, sender: Sender) -> Self:
         """Return the event that tells of a step that was published `at`: once, for it may be published again."""
         text = f"{EventType.PUBLISHED}\n{request.key}\n{format_time(at)}\n"
         key = hashlib.sha256(text.encode()).hexdigest()[: len(request.key)]
@@ -131,7 +131,7 @@ class Dispatch(Struct, frozen=True):
             raise InvalidDispatch(f"its schema is not {SCHEMA}")
         texts = _texts(payload)
         try:
-            request = Request(
+            request = ApprovalRequest(
                 Reference.parse_channel(texts.artifact),
                 Version.parse(texts.version),
                 Digest.parse(texts.base),
@@ -207,7 +207,7 @@ class DispatchApprovals:
         Raises:
             ReleaseSourceError: GitHub failed or refused. An event whose answer was lost is found by the next run.
         """
-        dispatch = Dispatch.requesting(Request.of(question.plan, question.step), self._sender)
+        dispatch = Dispatch.requesting(ApprovalRequest.of(question.plan, question.step), self._sender)
         delivery = _deliver(dispatch, self._receiver, self._server, self._clock(), _WAITS, self._sleep)
         state = AskedState.UNCHANGED if delivery.told is Told.KNOWN else AskedState.OPENED
         return Asked(delivery.url, state, delivery.remark)

@@ -17,7 +17,7 @@ from ci_automation.github.model import PullState
 from ci_automation.records.notes import Approval
 
 if TYPE_CHECKING:
-    from ci_automation.approval.lock import Entry
+    from ci_automation.approval.lock import LockEntry
     from ci_automation.approval.people import People
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
@@ -28,7 +28,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _OPINIONS = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
 
 
-def claimed(base: Digest, channel: Reference, snapshot: Snapshot) -> Entry | None:
+def claimed(base: Digest, channel: Reference, snapshot: Snapshot) -> LockEntry | None:
     """Return the entry at the default branch's head that lets `channel` be moved from `base`, or None.
 
     An entry for another base is nobody's yes to this one.
@@ -40,7 +40,7 @@ def claimed(base: Digest, channel: Reference, snapshot: Snapshot) -> Entry | Non
     return entry if entry and entry.request.base == base != entry.request.target else None
 
 
-def merge_of(entry: Entry, snapshot: Snapshot) -> PullRequest | None:
+def merge_of(entry: LockEntry, snapshot: Snapshot) -> PullRequest | None:
     """Return the last pull request that was merged, if its merge commit has exactly `entry`.
 
     One that was merged before, and undone or replaced by another since, is not brought back by a change of the file.
@@ -54,14 +54,14 @@ def merge_of(entry: Entry, snapshot: Snapshot) -> PullRequest | None:
     return last if last and _has(last.merged_file, entry) else None
 
 
-def merge_to_judge(entry: Entry, snapshot: Snapshot) -> PullRequest | None:
-    """Return the merge of which `judge` has to know how it was made."""
+def merge_to_judge(entry: LockEntry, snapshot: Snapshot) -> PullRequest | None:
+    """Return the merge of which `judge_merge` has to know how it was made."""
     pull = merge_of(entry, snapshot)
     return pull if pull and not _out_of_place(pull, snapshot) else None
 
 
-def witnesses(entry: Entry, snapshot: Snapshot, making: Making, settings: ApprovalConfig) -> tuple[str, ...]:
-    """Return the logins of those whose permission, and membership of a team, `judge` has to know."""
+def witnesses(entry: LockEntry, snapshot: Snapshot, making: Making, settings: ApprovalConfig) -> tuple[str, ...]:
+    """Return the logins of those whose permission, and membership of a team, `judge_merge` has to know."""
     if (pull := merge_to_judge(entry, snapshot)) is None:
         return ()
     merger = _merger(pull, snapshot, making)
@@ -69,8 +69,8 @@ def witnesses(entry: Entry, snapshot: Snapshot, making: Making, settings: Approv
     return tuple(dict.fromkeys([merger, *reviewers] if merger else reviewers))
 
 
-def judge(
-    entry: Entry, snapshot: Snapshot, making: Making, people: People, settings: ApprovalConfig
+def judge_merge(
+    entry: LockEntry, snapshot: Snapshot, making: Making, people: People, settings: ApprovalConfig
 ) -> Granted | NotCounted:
     """Return whether what the default branch has was approved, by whom and when; or why it does not count."""
     if (pull := merge_of(entry, snapshot)) is None:
@@ -163,7 +163,7 @@ def _is_person(actor: Actor, snapshot: Snapshot) -> bool:
     return not actor.is_bot and actor.login.casefold() != snapshot.viewer.login.casefold()
 
 
-def _has(text: str | None, entry: Entry) -> bool:
+def _has(text: str | None, entry: LockEntry) -> bool:
     """Return whether a lock file, as it was once, has exactly `entry`."""
     try:
         return Lock.parse(text).find(entry.request.artifact) == entry

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from msgspec import Struct
 
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.document import Document, InvalidConfig, Problem, read
@@ -49,10 +49,10 @@ class InvalidLock(InvalidConfig):
     )
 
 
-class Entry(Struct, frozen=True):
+class LockEntry(Struct, frozen=True):
     """What one artifact may be moved to; `ask` counts how often the very same was asked for, so that asks differ."""
 
-    request: Request
+    request: ApprovalRequest
     ask: int = 1
 
     def values(self) -> dict[str, str]:
@@ -70,7 +70,7 @@ class Entry(Struct, frozen=True):
 class _Written(Struct, frozen=True):
     """An entry, and where in the file its values are."""
 
-    entry: Entry
+    entry: LockEntry
     places: Mapping[str, tuple[int, str]]  # by key: the index of the value, and its text
     column: int  # of the keys
     end: int  # the index behind its last line
@@ -80,7 +80,7 @@ class Lock(Struct, frozen=True):
     """A lock file as it is written, and what it says; no file is an empty one."""
 
     text: str = ""
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LockEntry, ...] = ()
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
@@ -93,11 +93,11 @@ class Lock(Struct, frozen=True):
             return cls()
         return cls(text, tuple(written.entry for written in _Parser(text).entries()))
 
-    def find(self, artifact: Reference) -> Entry | None:
+    def find(self, artifact: Reference) -> LockEntry | None:
         """Return the entry of an artifact, or None where it has none."""
         return next((entry for entry in self.entries if entry.request.artifact == artifact), None)
 
-    def with_entry(self, entry: Entry) -> Lock:
+    def with_entry(self, entry: LockEntry) -> Lock:
         """Return the lock file with `entry` for its artifact, all other bytes as they are.
 
         Raises:
@@ -153,7 +153,7 @@ class _Parser:
             raise InvalidLock(self._problems)
         return tuple(found)
 
-    def inserted(self, entry: Entry) -> str:
+    def inserted(self, entry: LockEntry) -> str:
         """Return the text with one more entry: before the first whose artifact sorts behind it, or at the end."""
         end = _end_of_line(self._text, self._document.keys["artifacts",].index)
         for written in self.entries():
@@ -179,7 +179,7 @@ class _Parser:
         places = {key: self._place((*path, key), str(values[key])) for key in values if key != "artifact"}
         end = _end_of_line(self._text, max(starts.values()))
         column = self._document.keys[*path, "artifact"].column
-        return _Written(Entry(Request(artifact, version, base, target), ask), places, column, end)
+        return _Written(LockEntry(ApprovalRequest(artifact, version, base, target), ask), places, column, end)
 
     def _mapping(
         self, path: Path, value: object, required: frozenset[str], *, optional: frozenset[str] = frozenset()
@@ -219,7 +219,7 @@ class _Parser:
         self._problems.append(self._document.problem(path, what))
 
 
-def _changed(text: str, written: _Written, entry: Entry) -> str:
+def _changed(text: str, written: _Written, entry: LockEntry) -> str:
     new = entry.values()
     if entry.ask > 1 and "ask" not in written.places:
         text = _put(text, written.end, f"{' ' * written.column}ask: {entry.ask}\n")
@@ -229,7 +229,7 @@ def _changed(text: str, written: _Written, entry: Entry) -> str:
     return text
 
 
-def _block(entry: Entry, indent: str) -> str:
+def _block(entry: LockEntry, indent: str) -> str:
     values = entry.values()
     if not _PLAIN.fullmatch(values["artifact"]):
         values["artifact"] = "'" + values["artifact"].replace("'", "''") + "'"

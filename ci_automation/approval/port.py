@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from ci_automation.approval.request import Request
+    from ci_automation.approval.request import ApprovalRequest
     from ci_automation.artifact.digest import Digest
     from ci_automation.policy.plan import Plan, PlannedStep
     from ci_automation.records.notes import Approval
@@ -43,14 +43,14 @@ class Asked(Struct, frozen=True):
 class Granted(Struct, frozen=True):
     """A yes that counts."""
 
-    request: Request
+    request: ApprovalRequest
     approval: Approval
 
 
 class NotCounted(Struct, frozen=True):
     """Something that looks like a yes to the step from the present base, and why it is none."""
 
-    request: Request
+    request: ApprovalRequest
     reason: str
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.approval.judge import claimed, judge, merge_of, merge_to_judge, witnesses
-from ci_automation.approval.lock import LOCK_FILE, Entry, Lock
+from ci_automation.approval.judge import claimed, judge_merge, merge_of, merge_to_judge, witnesses
+from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
 from ci_automation.approval.people import People
 from ci_automation.approval.port import Asked, AskedState
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.approval.work import Trace, Work
 from ci_automation.github.commits import branch_name
 from ci_automation.github.errors import HeadMoved
@@ -40,7 +40,7 @@ _ATTEMPTS = 3
 class _Wish(Struct, frozen=True):
     """What shall be asked: the entry, on top of the lock file that the default branch has, and the page."""
 
-    entry: Entry
+    entry: LockEntry
     default: Lock
     page: Page
 
@@ -87,7 +87,7 @@ class PullRequestApprovals:
         people = People.of(witnesses(entry, snapshot, making, self._settings), self._settings.team, self._repository)
         merged = merge_of(entry, snapshot)
         self._judged = merged.url if merged else None
-        return judge(entry, snapshot, making, people, self._settings)
+        return judge_merge(entry, snapshot, making, people, self._settings)
 
     def ask(self, question: Question) -> Asked:
         """Ask, or find that it was asked already; what was asked before of this artifact is superseded.
@@ -132,14 +132,14 @@ class PullRequestApprovals:
         return self._repository.snapshot(self._branch, LOCK_FILE)
 
     def _wish(self, snapshot: Snapshot, question: Question) -> _Wish:
-        request = Request.of(question.plan, question.step)
+        request = ApprovalRequest.of(question.plan, question.step)
         default = Lock.parse(snapshot.file)
         there = default.find(self._channel)
         # What was merged and did not count, or was used up, is asked for in a way that its old merge does not answer.
         ask = there.ask + 1 if there and there.request == request else 1
         settings = self._settings
         page = Page(self._name, self._channel, question.step, question.notes, settings.approvals, settings.team)
-        return _Wish(Entry(request, ask), default, page)
+        return _Wish(LockEntry(request, ask), default, page)
 
     def _settled(self, snapshot: Snapshot, wish: _Wish) -> Asked | None:
         """Return what is to be said where nothing is to be done."""
@@ -246,7 +246,7 @@ class PullRequestApprovals:
         else:
             self._pulls.edit_pull(pull.number, body=wish.page.body)
 
-    def _close(self, pull: PullRequest, request: Request, snapshot: Snapshot, reason: str) -> None:
+    def _close(self, pull: PullRequest, request: ApprovalRequest, snapshot: Snapshot, reason: str) -> None:
         """Close a pull request after a comment, and have its page say that no person did."""
         mark = Mark(request.base, request.target, MarkState.WITHDRAWN)
         self._comment(pull, snapshot, mark, withdrawn(mark, reason))

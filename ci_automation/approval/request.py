@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _KEY_DIGITS = 16
 
 
-class Request(Struct, frozen=True):
+class ApprovalRequest(Struct, frozen=True):
     """One step of one artifact, for which a person's yes is wanted."""
 
     artifact: Reference

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
-from ci_automation.approval.lock import Entry, InvalidLock, Lock
+from ci_automation.approval.lock import InvalidLock, Lock, LockEntry
 from ci_automation.artifact.digest import Digest
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Trace(Struct, frozen=True):
     base: str
 
     @classmethod
-    def of(cls, entry: Entry, default: Lock) -> Self:
+    def of(cls, entry: LockEntry, default: Lock) -> Self:
         """Return the trace of a commit that sets `entry` in the lock file of the default branch."""
         return cls(_key(entry), _place(default, entry.request.artifact))
 
@@ -47,7 +47,7 @@ class Work(Struct, frozen=True):
 
     branch: Branch
     lock: Lock
-    entry: Entry | None
+    entry: LockEntry | None
     base: str
     is_merged: bool
     has_people: bool  # commits of theirs, or a commit of ours that is not as it was
@@ -70,14 +70,14 @@ class Work(Struct, frozen=True):
         base = newest.base if newest else _place(lock, artifact)
         return cls(branch, lock, entry, base, merged, (altered or None in traces) and not merged, altered)
 
-    def serves(self, wanted: Entry, default: Lock) -> bool:
+    def serves(self, wanted: LockEntry, default: Lock) -> bool:
         """Return whether nothing has to be done on the branch for `wanted` to be asked for."""
         if self.is_merged or self.entry != wanted:
             return False
         return self.has_people or self.base == Trace.of(wanted, default).base
 
 
-def _key(entry: Entry) -> str:
+def _key(entry: LockEntry) -> str:
     return f"{entry.request.key}.{entry.ask}"
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from ci_automation.approval.approved_run import how_to_protect, unprotected
 from ci_automation.approval.dispatch import MOST_RUNS, midnight
 from ci_automation.approval.port import Asked, AskedState
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.errors import ReleaseSourceError
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ class UnprotectedEnvironment(ReleaseSourceError):
         self.hint = how_to_protect(name)
 
 
-def run_title(request: Request) -> str:
+def run_title(request: ApprovalRequest) -> str:
     """Return the title of the run that asks for `request`, as the `run-name` of approve.yaml makes it."""
     return f"Approve {request.artifact} {request.version} ({request.key})"
 
 
-def inputs(request: Request) -> dict[str, str]:
+def inputs(request: ApprovalRequest) -> dict[str, str]:
     """Return the inputs of approve.yaml."""
     return {
         "artifact": str(request.artifact),
@@ -64,7 +64,7 @@ def inputs(request: Request) -> dict[str, str]:
     }
 
 
-class Standing(Struct, frozen=True):
+class AskingRuns(Struct, frozen=True):
     """What the runs of an artifact are to one request: the one that asks for it, those to cancel, those that ended."""
 
     asks: Run | None = None
@@ -72,7 +72,7 @@ class Standing(Struct, frozen=True):
     ended: tuple[Run, ...] = ()  # newest first
 
 
-def standing(runs: Iterable[Run], channel: Reference, branch: str, key: str | None) -> Standing:
+def asking_runs(runs: Iterable[Run], channel: Reference, branch: str, key: str | None) -> AskingRuns:
     """Return what `runs` are to the request with `key` (None: to no request at all).
 
     Only runs of the default branch are looked at: on another one, the workflow's file can make any title.
@@ -89,11 +89,11 @@ def standing(runs: Iterable[Run], channel: Reference, branch: str, key: str | No
         elif run.status in _STILL_WAITS:
             outdated.append(run)
     if not asking:
-        return Standing(None, tuple(outdated), tuple(ended))
+        return AskingRuns(None, tuple(outdated), tuple(ended))
     # Two checks at the same moment may both have asked: the one that went on is kept, or the one that was first.
     kept = min(asking, key=lambda run: (run.status in _STILL_WAITS, run.id))
     twice = [run for run in asking if run is not kept and run.status in _STILL_WAITS]
-    return Standing(kept, (*outdated, *twice), tuple(ended))
+    return AskingRuns(kept, (*outdated, *twice), tuple(ended))
 
 
 def _key(title: str, channel: Reference) -> str | None:
@@ -129,7 +129,7 @@ class WorkflowApprovals(Struct, frozen=True):
             UnprotectedEnvironment: the run would not wait for anybody.
             ReleaseSourceError: GitHub failed or refused. A run whose start was not answered is found by the next check.
         """
-        request = Request.of(question.plan, question.step)
+        request = ApprovalRequest.of(question.plan, question.step)
         found = self._standing(request.key)
         self._cancel(found.outdated)
         if found.asks:
@@ -149,10 +149,10 @@ class WorkflowApprovals(Struct, frozen=True):
         del reason
         self._cancel(self._standing(None).outdated)
 
-    def _standing(self, key: str | None) -> Standing:
+    def _standing(self, key: str | None) -> AskingRuns:
         since = midnight(self.clock() - MEMORY)
         runs = self.runs.runs(workflow=self.settings.workflow, event=_EVENT, since=since, limit=MOST_RUNS)
-        return standing(runs, self.channel, self.branch, key)
+        return asking_runs(runs, self.channel, self.branch, key)
 
     def _cancel(self, runs: Iterable[Run]) -> None:
         for run in runs:
@@ -165,7 +165,7 @@ class WorkflowApprovals(Struct, frozen=True):
                 return run if any(word.state == "rejected" for word in said) else None
         return None
 
-    def _start(self, request: Request, before: Standing) -> Asked:
+    def _start(self, request: ApprovalRequest, before: AskingRuns) -> Asked:
         again = "It is asked again, since an earlier run ended without a no. Reject it to be asked no more."
         remark = again if before.ended else ""
         if started := self.runs.dispatch_workflow(self.settings.workflow, self.branch, inputs(request)):

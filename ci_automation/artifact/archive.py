@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.artifact import tar
-from ci_automation.artifact.tree import File, Tree, UnfitPath
+from ci_automation.artifact.tree import Tree, TreeFile, UnfitPath
 from ci_automation.errors import VerificationFailed
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def read_archive(data: bytes, limits: Limits = _LIMITS, *, exact: bool = False) 
         raise HiddenContent(f"it is made of {members} gzip members, and some readers stop after the first")
     contents = _Contents()
     try:
-        for number, entry in enumerate(tar.entries(content), 1):
+        for number, entry in enumerate(tar.tar_entries(content), 1):
             if number > limits.entries:
                 raise UnsafeArchive(f"the archive has more than {limits.entries} entries")
             if exact:
@@ -93,26 +93,26 @@ class _Contents:
     """What the entries of an archive amount to, in a cluster too."""
 
     def __init__(self) -> None:
-        self._files: dict[str, File] = {}
-        self._strays: dict[str, File] = {}
+        self._files: dict[str, TreeFile] = {}
+        self._strays: dict[str, TreeFile] = {}
         self._directories: set[str] = set()
 
-    def add(self, entry: tar.Entry) -> None:
+    def add(self, entry: tar.TarEntry) -> None:
         """Take the next entry, which replaces an earlier one of its name."""
         path = _cleaned(entry.name)
         bits = entry.mode & _TYPE_BITS  # Go takes them for the type, whatever the type flag says
         if entry.kind == tar.REGULAR and bits in _REGULAR_BITS:
-            self._files[path] = File(path, entry.content, executable=bool(entry.mode & 0o111))
+            self._files[path] = TreeFile(path, entry.content, executable=bool(entry.mode & 0o111))
         elif entry.kind == tar.DIRECTORY:
             self._directories.add(path)
         elif entry.kind == tar.GLOBAL:
-            self._strays[path] = File(path, b"")
+            self._strays[path] = TreeFile(path, b"")
         elif entry.kind == tar.HARD_LINK:
             raise UnsafeArchive(f"{path!r} is a hard link, which clusters unpack as an empty file")
         elif entry.kind != tar.SYMBOLIC_LINK or bits not in _LINK_BITS:
             raise UnsafeArchive(f"{path!r} is neither a regular file nor a directory")
 
-    def refuse_hidden(self, entry: tar.Entry) -> None:
+    def refuse_hidden(self, entry: tar.TarEntry) -> None:
         """Check that the next entry is a file or a directory as it will be shown, and replaces nothing.
 
         Raises:
@@ -197,15 +197,15 @@ def write_archive(tree: Tree) -> bytes:
 
 
 def _blocks(tree: Tree) -> Iterator[bytes]:
-    yield tar.header(".", 0o755, 0, tar.DIRECTORY)
+    yield tar.tar_header(".", 0o755, 0, tar.DIRECTORY)
     files = tree.by_path
     # `WalkDir` goes by names, not by paths: `sub/x` comes before `sub-a`.
     for path in sorted(files.keys() | tree.directories, key=lambda path: path.split("/")):
         if file := files.get(path):
-            yield tar.header(path, file.mode, len(file.content), tar.REGULAR)
+            yield tar.tar_header(path, file.mode, len(file.content), tar.REGULAR)
             yield tar.padded(file.content)
         else:
-            yield tar.header(path, 0o755, 0, tar.DIRECTORY)
+            yield tar.tar_header(path, 0o755, 0, tar.DIRECTORY)
 
 
 def _gzip_stored(content: bytes) -> bytes:

@@ -49,7 +49,7 @@ class BrokenTar(Exception):
     """Bytes are not a tar archive that Go would read; `archive.py` says so to the user."""
 
 
-class Entry(Struct, frozen=True):
+class TarEntry(Struct, frozen=True):
     """One entry of an archive: its name as it is written there, its type flag, its mode bits, and its content."""
 
     name: str
@@ -58,7 +58,7 @@ class Entry(Struct, frozen=True):
     content: bytes
 
 
-def entries(raw: bytes) -> Iterator[Entry]:
+def tar_entries(raw: bytes) -> Iterator[TarEntry]:
     """Yield the entries of an archive, with the names that extension headers give them; global headers too.
 
     Raises:
@@ -77,7 +77,7 @@ def entries(raw: bytes) -> Iterator[Entry]:
             content = _content(raw, offset, size, _MAX_EXTENSION)
             offset += _padded(size)
             if kind == GLOBAL:
-                yield Entry(_pax_records(content).get(b"path") or _name(block), kind, 0, b"")
+                yield TarEntry(_pax_records(content).get(b"path") or _name(block), kind, 0, b"")
                 records, long_name = {}, ""
             elif kind == _PAX:
                 records = _pax_records(content)
@@ -88,7 +88,7 @@ def entries(raw: bytes) -> Iterator[Entry]:
         if kind == _OLD_REGULAR:
             kind = DIRECTORY if name.endswith("/") else REGULAR
         size = 0 if kind in _WITHOUT_CONTENT else int(records.get(b"size") or size)
-        yield Entry(name, kind, _number(block[_MODE]), _content(raw, offset, size, len(raw)))
+        yield TarEntry(name, kind, _number(block[_MODE]), _content(raw, offset, size, len(raw)))
         offset += _padded(size)
         records, long_name = {}, ""
     if records or long_name:
@@ -187,7 +187,7 @@ def _pax_records(content: bytes) -> dict[bytes, str]:
     return records
 
 
-def header(path: str, mode: int, size: int, kind: bytes) -> bytes:
+def tar_header(path: str, mode: int, size: int, kind: bytes) -> bytes:
     """Return the header of one entry as Go writes it: ustar where the name fits, else with a pax header before it."""
     name = path.encode()
     if path.isascii() and len(name) <= _NAME.stop:

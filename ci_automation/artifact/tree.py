@@ -52,7 +52,7 @@ class UnfitPath(UsageError):
         super().__init__(f"{path[:_SHOWN]!r} {reason}")
 
 
-class File(Struct, frozen=True):
+class TreeFile(Struct, frozen=True):
     """One regular file: its path with `/`, relative to the artifact's root, its bytes, and whether it is executable."""
 
     path: str
@@ -78,7 +78,7 @@ class File(Struct, frozen=True):
 class Tree(Struct, frozen=True, dict=True):
     """The files of an artifact, in no particular order. Empty directories are not kept."""
 
-    files: tuple[File, ...]
+    files: tuple[TreeFile, ...]
 
     def __post_init__(self) -> None:
         """Raise `UnfitPath` where two files have the same path, or one has the path of a directory."""
@@ -89,7 +89,7 @@ class Tree(Struct, frozen=True, dict=True):
             raise UnfitPath(min(path for path in paths if paths.count(path) > 1), "is there twice")
 
     @cached_property
-    def by_path(self) -> Mapping[str, File]:
+    def by_path(self) -> Mapping[str, TreeFile]:
         """Return the files by their path."""
         return MappingProxyType({file.path: file for file in self.files})
 
@@ -123,7 +123,7 @@ class Tree(Struct, frozen=True, dict=True):
 
     def replaced(self, path: str, content: bytes) -> Tree:
         """Return the tree with `content` at `path`, everything else as it is."""
-        return Tree((*(file for file in self.files if file.path != path), File(path, content)))
+        return Tree((*(file for file in self.files if file.path != path), TreeFile(path, content)))
 
     def without(self, path: str) -> Tree:
         """Return the tree without the file at `path`: the overlay, if that is the components file."""

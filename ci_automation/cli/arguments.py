@@ -110,9 +110,9 @@ def configuration(given: Arguments) -> Config | None:
     path = Path(given.config) if given.config else DEFAULT_PATH
     if not given.config and not path.is_file():
         return None
-    from ci_automation.config.load import load
+    from ci_automation.config.load import load_config
 
-    return load(path)
+    return load_config(path)
 
 
 def release_source(given: Arguments, config: Config | None) -> ReleaseSource:
@@ -121,8 +121,8 @@ def release_source(given: Arguments, config: Config | None) -> ReleaseSource:
 
     if given.releases:
         return DirectorySource(Path(given.releases))
-    from ci_automation.config.model import DirectorySource as ConfiguredDirectory
-    from ci_automation.config.model import GitHubSource as ConfiguredGitHub
+    from ci_automation.config.model import DirectorySourceConfig as ConfiguredDirectory
+    from ci_automation.config.model import GitHubSourceConfig as ConfiguredGitHub
 
     place = config.source if config else ConfiguredGitHub()
     if isinstance(place, ConfiguredDirectory):

@@ -11,8 +11,8 @@ import click
 from ci_automation.cli.output import print_aside, print_json, print_text
 from ci_automation.cli.parameters import COMMON, takes
 from ci_automation.config import DEFAULT_PATH
-from ci_automation.config.load import load
-from ci_automation.config.load import schema as schema_of_config
+from ci_automation.config.load import load_config
+from ci_automation.config.schema import config_schema
 from ci_automation.report.findings import ended
 from ci_automation.report.text import plain_text
 
@@ -38,7 +38,7 @@ def validate(given: Arguments) -> None:
     flux-manifests config validate --config fleet.yaml
     """
     path = Path(given.config) if given.config else DEFAULT_PATH
-    config = load(path)
+    config = load_config(path)
     names = [artifact.name for artifact in config.artifacts]
     if given.output == "json":
         print_json({"file": str(path), "valid": True, "artifacts": names})
@@ -58,4 +58,4 @@ def schema() -> None:
     \b
     flux-manifests config schema > flux-manifests.schema.json
     """
-    print_json(schema_of_config())
+    print_json(config_schema())

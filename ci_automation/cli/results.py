@@ -14,7 +14,7 @@ from ci_automation.errors import Error
 from ci_automation.policy.decision import Decision
 from ci_automation.report.changes import Line, step_parts
 from ci_automation.report.findings import idle_acknowledgements
-from ci_automation.report.notes import notes, notes_hint, notes_text
+from ci_automation.report.notes import notes_between, notes_hint, notes_text
 from ci_automation.report.text import approval_commands, plain_text, plan_table
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Result(Struct, frozen=True):
             value["waiting"] = [step.to_json() for step in self.outcome.waiting]
             value["plan"] = plan.to_json()
             newest = plan.steps[-1].new_version if plan.steps else plan.current_version
-            said = notes(self.outcome.releases, plan.current_version, newest)
+            said = notes_between(self.outcome.releases, plan.current_version, newest)
             value["releaseNotes"] = [each.to_json() for each in said]
         return value
 
@@ -129,7 +129,7 @@ def _print_result(
 
 def _print_step(step: PlannedStep, outcome: Outcome, given: Arguments) -> None:
     print_parts((Line(""), *step_parts(step, every=given.verbose)))
-    said = notes(outcome.releases, step.old_version, step.new_version)
+    said = notes_between(outcome.releases, step.old_version, step.new_version)
     if shown := notes_text(said) if given.verbose else notes_hint(said):
         print_text(shown)
 

@@ -37,6 +37,6 @@ def _directory(given: Arguments, config: Config | None) -> Path | None:
         return Path(given.releases)
     if config is None:
         return None
-    from ci_automation.config.model import DirectorySource
+    from ci_automation.config.model import DirectorySourceConfig
 
-    return config.source.path if isinstance(config.source, DirectorySource) else None
+    return config.source.path if isinstance(config.source, DirectorySourceConfig) else None

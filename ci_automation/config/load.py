@@ -16,11 +16,10 @@ from ci_automation.config.model import (
     ApprovalVia,
     ArtifactConfig,
     Config,
-    DirectorySource,
+    DirectorySourceConfig,
     SigningMode,
 )
-from ci_automation.config.reader import merged, read_sections
-from ci_automation.config.schema import schema
+from ci_automation.config.reader import merged_config, read_sections
 from ci_automation.config.values import KMS_SCHEMES
 from ci_automation.policy.model import SignatureFormat
 
@@ -33,12 +32,11 @@ if TYPE_CHECKING:
     from ci_automation.config.document import Path
     from ci_automation.config.schema import File
 
-__all__ = ["load", "parse", "schema"]
 # What says how an artifact is rendered, which one that is promoted never is.
 _OF_RENDERING = {"flags": "flags", "pin_images": "pinImages"}
 
 
-def load(path: pathlib.Path) -> Config:
+def load_config(path: pathlib.Path) -> Config:
     """Return what the file at `path` says.
 
     Raises:
@@ -50,10 +48,10 @@ def load(path: pathlib.Path) -> Config:
     except OSError as error:
         what = f"it cannot be read: {error.strerror or error}"
         raise InvalidConfig([Problem(str(path), None, None, (), what)]) from None
-    return parse(data, str(path))
+    return parse_config(data, str(path))
 
 
-def parse(data: bytes, file: str) -> Config:
+def parse_config(data: bytes, file: str) -> Config:
     """Return what the bytes of a file say; `file` is what messages call it.
 
     Raises:
@@ -61,7 +59,7 @@ def parse(data: bytes, file: str) -> Config:
     """
     document = read(data, file)
     if (sections := read_sections(document)) is not None:
-        config = merged(sections)
+        config = merged_config(sections)
         document.problems += _contradictions(document, sections, config)
         if not document.problems:
             return replace(config, digest=Digest.of(data))
@@ -71,7 +69,7 @@ def parse(data: bytes, file: str) -> Config:
 def _contradictions(document: Document, file: File, config: Config) -> list[Problem]:
     """Return what is right by itself and wrong beside something else."""
     problems = []
-    if file.api_url is not None and isinstance(file.source, DirectorySource):
+    if file.api_url is not None and isinstance(file.source, DirectorySourceConfig):
         problems.append(document.problem(("apiUrl",), "is for a github: source alone"))
     seen: dict[object, Path] = {}
     for index, named in enumerate(file.artifacts):

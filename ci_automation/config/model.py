@@ -58,7 +58,7 @@ class SigningMode(enum.StrEnum):
     UNSAFE_UNSIGNED = "unsafe-unsigned"
 
 
-class GitHubSource(Struct, frozen=True):
+class GitHubSourceConfig(Struct, frozen=True):
     """The releases of a repository on GitHub, or on the GitHub Enterprise Server at `api_url`."""
 
     owner: str = "fluxcd"
@@ -66,13 +66,13 @@ class GitHubSource(Struct, frozen=True):
     api_url: str | None = None
 
 
-class DirectorySource(Struct, frozen=True):
+class DirectorySourceConfig(Struct, frozen=True):
     """The releases in a folder; a relative path is relative to the working directory."""
 
     path: Path
 
 
-Source = GitHubSource | DirectorySource
+Source = GitHubSourceConfig | DirectorySourceConfig
 
 
 def parse_source(text: str) -> Source:
@@ -84,9 +84,9 @@ def parse_source(text: str) -> Source:
     if text.startswith("oci://"):
         raise InvalidSource("an oci:// source is not supported by this version")
     if text.startswith("dir:") and len(text) > len("dir:") and text.isprintable():
-        return DirectorySource(Path(text.removeprefix("dir:")))
+        return DirectorySourceConfig(Path(text.removeprefix("dir:")))
     if match := _GITHUB.fullmatch(text):
-        return GitHubSource(match["owner"], match["repository"])
+        return GitHubSourceConfig(match["owner"], match["repository"])
     raise InvalidSource(f"{text[:80]!r} is neither github:OWNER/REPOSITORY nor dir:PATH")
 
 

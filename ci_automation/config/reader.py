@@ -21,7 +21,7 @@ from ci_automation.config.model import (
     ConsumerConfig,
     CredentialsConfig,
     EvidenceConfig,
-    GitHubSource,
+    GitHubSourceConfig,
     Login,
     PromoteConfig,
     SigningConfig,
@@ -34,7 +34,7 @@ from ci_automation.config.schema import File
 from ci_automation.config.values import InvalidValue, alternatives, unwrapped
 from ci_automation.errors import UsageError
 from ci_automation.policy.freeze import Freeze, time_zone
-from ci_automation.policy.model import STEPS, Acknowledgement, Policy
+from ci_automation.policy.model import BUMPS, Acknowledgement, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +134,7 @@ def _unknown(name: str, known: list[str]) -> str:
     return f"is not known; did you mean {near[0]}?" if near else f"is not known; known are {', '.join(known)}"
 
 
-def merged(file: sections.File) -> Config:
+def merged_config(file: sections.File) -> Config:
     """Return what a file says."""
     return Config(
         _source(file),
@@ -144,8 +144,8 @@ def merged(file: sections.File) -> Config:
 
 
 def _source(file: sections.File) -> Source:
-    source = file.source or GitHubSource()
-    return replace(source, api_url=file.api_url) if isinstance(source, GitHubSource) else source
+    source = file.source or GitHubSourceConfig()
+    return replace(source, api_url=file.api_url) if isinstance(source, GitHubSourceConfig) else source
 
 
 def _over(below: Section | None, above: S) -> S:
@@ -196,10 +196,10 @@ def _policy(section: rules.PolicySection, it: sections.Artifact) -> Policy:
     default = Policy()
     ages = section.min_release_age or rules.MinReleaseAge()
     return Policy(
-        actions={step: _either(getattr(section, step), default.actions[step]) for step in STEPS},
+        actions={step: _either(getattr(section, step), default.actions[step]) for step in BUMPS},
         range=_either(section.range, default.range),
         prereleases=_either(section.prereleases, default.prereleases),
-        min_release_age={step: _either(getattr(ages, step), default.min_release_age[step]) for step in STEPS},
+        min_release_age={step: _either(getattr(ages, step), default.min_release_age[step]) for step in BUMPS},
         minor_step=_either(section.minor_step, default.minor_step),
         freeze=tuple(_freeze(each) for each in section.freeze or ()),
         escalate=default.escalate if section.escalate is None else frozenset(section.escalate),

@@ -210,7 +210,7 @@ class File(Section, frozen=True, kw_only=True):
 _TYPES = {str: "string", bool: "boolean", int: "integer", list: "array", dict: "object", object: "string"}
 
 
-def schema() -> dict[str, Any]:
+def config_schema() -> dict[str, Any]:
     """Return the JSON schema of the file, for editors."""
     definitions: dict[str, Any] = {}
     file = _mapping(File, definitions)

@@ -8,8 +8,8 @@ import yaml
 from msgspec import Struct
 
 from ci_automation.artifact.yaml_events import Unreadable, events
-from ci_automation.consumers.find import MARK, find, requested, setters
-from ci_automation.consumers.model import Finding, Kind
+from ci_automation.consumers.find import MARK, find_mentions, requested, setters
+from ci_automation.consumers.model import Mention, MentionKind
 from ci_automation.consumers.tree import decoded, parse, span
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Edited(Struct, frozen=True):
     """A file's bytes as they should be, and what was found in it."""
 
     data: bytes
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Mention, ...] = ()
 
 
 def edit(data: bytes, published: Published) -> Edited:
@@ -40,7 +40,7 @@ def edit(data: bytes, published: Published) -> Edited:
         text, mark = decoded(data)
         before = list(events(text, _MAX_EVENTS))
         findings = _findings(text, before, published)
-        edits = sorted({(*each.span, each.new) for each in findings if each.kind is Kind.EDITED})
+        edits = sorted({(*each.span, each.new) for each in findings if each.kind is MentionKind.EDITED})
         changed = _changed(text, edits)
         _prove(before, changed, edits)
     except Unreadable as error:
@@ -49,15 +49,15 @@ def edit(data: bytes, published: Published) -> Edited:
 
 
 def _left(data: bytes, reason: str, line: int) -> Edited:
-    return Edited(data, (Finding(line, "file", Kind.LEFT, reason=reason),))
+    return Edited(data, (Mention(line, "file", MentionKind.LEFT, reason=reason),))
 
 
-def _findings(text: str, before: list[yaml.Event], published: Published) -> tuple[Finding, ...]:
+def _findings(text: str, before: list[yaml.Event], published: Published) -> tuple[Mention, ...]:
     file = parse(before)
     comments = setters(file, text)
     governed = frozenset(setter.value for setter in comments)
     by_comment = [requested(each, text, published) for each in comments if each.name == published.name]
-    found = [*find(file, text, published, governed), *by_comment]
+    found = [*find_mentions(file, text, published, governed), *by_comment]
     return tuple(sorted(found, key=lambda finding: (finding.line, finding.span)))
 
 

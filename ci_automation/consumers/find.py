@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from ci_automation.consumers.model import Finding, Kind, is_digest
+from ci_automation.consumers.model import Mention, MentionKind, is_digest
 from ci_automation.consumers.tree import Alias, Mapping, Scalar, mappings, resolved
 from ci_automation.flux.artifact import immutable_version
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
     from ci_automation.consumers.model import Published
-    from ci_automation.consumers.tree import File, Node
+    from ci_automation.consumers.tree import Node, YamlFile
 
 _SOURCES = "source.toolkit.fluxcd.io/"
 _OPERATOR = "fluxcd.controlplane.io/"
@@ -39,7 +39,9 @@ _SETTER = re.compile(
 _LINE_BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")  # as YAML 1.1 has them
 
 
-def find(file: File, text: str, published: Published, governed: Container[Node | None]) -> tuple[Finding, ...]:
+def find_mentions(
+    file: YamlFile, text: str, published: Published, governed: Container[Node | None]
+) -> tuple[Mention, ...]:
     """Return what the objects of a file say of the artifact; `text` is what the file was read from.
 
     `governed` are the scalars that have a setter comment: that decides about them, here they are passed over.
@@ -68,7 +70,7 @@ class _Finder(Struct, frozen=True):
     governed: Container[Node | None]
     passed: set[Node] = field(default_factory=set)  # in inputs: what is in one ResourceSet in another is found once
 
-    def of(self, mapping: Mapping) -> Iterator[Finding]:
+    def of(self, mapping: Mapping) -> Iterator[Mention]:
         """Return what one mapping says of the artifact, if it is an object that does."""
         version, kind, spec = mapping.text("apiVersion"), mapping.text("kind"), mapping.get("spec")
         if not isinstance(spec, Mapping):
@@ -81,7 +83,7 @@ class _Finder(Struct, frozen=True):
                 if any(self.published.is_at(each.text(key), scheme=False) for key in _ADDRESSES):
                     yield from self._input(each, what)
 
-    def _source(self, spec: Mapping, what: str) -> Iterator[Finding]:
+    def _source(self, spec: Mapping, what: str) -> Iterator[Mention]:
         ref = spec.get("ref")
         if isinstance(ref, Mapping):
             yield from self._pin(ref, f"{what} spec.ref")
@@ -90,13 +92,13 @@ class _Finder(Struct, frozen=True):
         else:
             yield self._tagged("", spec.line, f"{what} spec")
 
-    def _input(self, entry: Mapping, what: str) -> Iterator[Finding]:
+    def _input(self, entry: Mapping, what: str) -> Iterator[Mention]:
         if isinstance(ref := entry.get("ref"), Mapping):
             yield from self._pin(ref, f"{what} spec.inputs ref")
         if any(entry.all(key) for key in _PINS):
             yield from self._pin(entry, f"{what} spec.inputs")
 
-    def _pin(self, ref: Mapping, what: str) -> Iterator[Finding]:
+    def _pin(self, ref: Mapping, what: str) -> Iterator[Mention]:
         """Return what is to be done about one set of digest, range and tag: all of it, or nothing."""
         if any(len(ref.all(key)) > 1 for key in _PINS):
             yield self._left(ref, what, "a key is there twice")
@@ -118,44 +120,44 @@ class _Finder(Struct, frozen=True):
         elif digest:
             yield from self._together(ref, what, ("digest", "tag") if ours else ("digest",))
         elif semver:
-            yield Finding(ref.line, f"{what}.semver", Kind.SEMVER, semver)
+            yield Mention(ref.line, f"{what}.semver", MentionKind.SEMVER, semver)
         elif ours:
             yield from self._together(ref, what, ("tag",))
         else:
             yield self._tagged(tag, ref.line, what)
 
-    def _together(self, ref: Mapping, what: str, keys: tuple[str, ...]) -> Iterator[Finding]:
+    def _together(self, ref: Mapping, what: str, keys: tuple[str, ...]) -> Iterator[Mention]:
         wanted = {"digest": str(self.published.digest), "tag": self.published.tag}
         findings = [self._one(ref.all(key)[0], f"{what}.{key}", wanted[key]) for key in keys]
-        if left := [finding for finding in findings if finding.kind is Kind.LEFT]:
+        if left := [finding for finding in findings if finding.kind is MentionKind.LEFT]:
             yield left[0]
         else:
             yield from findings
 
-    def _one(self, node: Node, what: str, wanted: str) -> Finding:
+    def _one(self, node: Node, what: str, wanted: str) -> Mention:
         value = resolved(node)
         if isinstance(value, Scalar) and (value is node or value.text == wanted):
             return replacement(value, self.text, what, wanted)
-        return Finding(node.line, what, Kind.LEFT, new=wanted, reason="it is an alias")
+        return Mention(node.line, what, MentionKind.LEFT, new=wanted, reason="it is an alias")
 
-    def _tagged(self, tag: str, line: int, what: str) -> Finding:
+    def _tagged(self, tag: str, line: int, what: str) -> Mention:
         tag = tag or "latest"  # what source-controller takes where nothing is said
-        kind = Kind.FOLLOWS if tag == self.published.channel.tag else Kind.OTHER
-        return Finding(line, f"{what}.tag", kind, tag)
+        kind = MentionKind.FOLLOWS if tag == self.published.channel.tag else MentionKind.OTHER
+        return Mention(line, f"{what}.tag", kind, tag)
 
-    def _left(self, mapping: Mapping, what: str, reason: str) -> Finding:
-        return Finding(mapping.line, what, Kind.LEFT, new=str(self.published.digest), reason=reason)
+    def _left(self, mapping: Mapping, what: str, reason: str) -> Mention:
+        return Mention(mapping.line, what, MentionKind.LEFT, new=str(self.published.digest), reason=reason)
 
 
-def replacement(scalar: Scalar, text: str, what: str, wanted: str) -> Finding:
+def replacement(scalar: Scalar, text: str, what: str, wanted: str) -> Mention:
     """Return what is to be done so that a scalar says what is wanted, in the quotes that it has."""
     if scalar.text == wanted:
-        return Finding(scalar.line, what, Kind.CURRENT, wanted, wanted)
+        return Mention(scalar.line, what, MentionKind.CURRENT, wanted, wanted)
     if reason := unfit(scalar, text):
-        return Finding(scalar.line, what, Kind.LEFT, scalar.text, wanted, reason)
+        return Mention(scalar.line, what, MentionKind.LEFT, scalar.text, wanted, reason)
     quoted = len(scalar.style) if scalar.style in ("'", '"') else 0
     span = scalar.start + quoted, scalar.end - quoted
-    return Finding(scalar.line, what, Kind.EDITED, scalar.text, wanted, span=span)
+    return Mention(scalar.line, what, MentionKind.EDITED, scalar.text, wanted, span=span)
 
 
 def _name(mapping: Mapping) -> str:
@@ -176,7 +178,7 @@ class Setter(Struct, frozen=True):
     reason: str = ""
 
 
-def setters(file: File, text: str) -> tuple[Setter, ...]:
+def setters(file: YamlFile, text: str) -> tuple[Setter, ...]:
     """Return the setter comments in `text`, which `file` was read from; one that is commented out is none."""
     starts = [0, *(match.end() for match in _LINE_BREAK.finditer(text))]
     ends = [leaf.end for leaf in file.leaves]
@@ -208,11 +210,11 @@ def _value(leaf: Scalar | Alias, between: str) -> tuple[Scalar | None, str]:
     return leaf, ""
 
 
-def requested(setter: Setter, text: str, published: Published) -> Finding:
+def requested(setter: Setter, text: str, published: Published) -> Mention:
     """Return what is to be done about a setter comment that names the artifact."""
     what = f"setter comment {setter.name}:{setter.field}"
     if setter.value is None:
-        return Finding(setter.line, what, Kind.LEFT, reason=setter.reason)
+        return Mention(setter.line, what, MentionKind.LEFT, reason=setter.reason)
     old = setter.value.text
     wanted = {
         "digest": str(published.digest),
@@ -220,5 +222,5 @@ def requested(setter: Setter, text: str, published: Published) -> Finding:
         "version": str(published.version).removeprefix("v" if old[:1].isdecimal() else ""),
     }.get(setter.field)
     if wanted is None:
-        return Finding(setter.line, what, Kind.LEFT, old, reason="it asks for neither digest, tag nor version")
+        return Mention(setter.line, what, MentionKind.LEFT, old, reason="it asks for neither digest, tag nor version")
     return replacement(setter.value, text, what, wanted)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-class Kind(enum.StrEnum):
+class MentionKind(enum.StrEnum):
     """How a place names the artifact."""
 
     EDITED = "edited"
@@ -67,7 +67,7 @@ class Published(Struct, frozen=True):
         )
 
 
-class Finding(Struct, frozen=True):
+class Mention(Struct, frozen=True):
     """One place that names the artifact: where, as what, and what is to be done about it.
 
     `what`, `old` and `reason` may hold text of the file, as it came.
@@ -75,7 +75,7 @@ class Finding(Struct, frozen=True):
 
     line: int  # from 1
     what: str
-    kind: Kind
+    kind: MentionKind
     old: str = ""
     new: str = ""
     reason: str = ""
@@ -105,7 +105,7 @@ class FileOutcome(Struct, frozen=True):
     """A file that names the artifact, and how."""
 
     path: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Mention, ...]
 
 
 class RepositoryOutcome(Struct, frozen=True):
@@ -118,7 +118,7 @@ class RepositoryOutcome(Struct, frozen=True):
     files: tuple[FileOutcome, ...] = ()
     exit_code: int = 0
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: MentionKind) -> int:
         """Return how many places of a kind its files have."""
         return sum(finding.kind is kind for file in self.files for finding in file.findings)
 

@@ -79,7 +79,7 @@ Value = Scalar | Sequence | Mapping
 Node = Value | Alias
 
 
-class File(Struct, frozen=True):
+class YamlFile(Struct, frozen=True):
     """The documents of a file, and all scalars and aliases in the order of the text."""
 
     roots: tuple[Node, ...]
@@ -125,7 +125,7 @@ def span(event: yaml.Event) -> tuple[int, int]:
     return cast("yaml.Mark", event.start_mark).index, cast("yaml.Mark", event.end_mark).index
 
 
-def parse(found: list[yaml.Event]) -> File:
+def parse(found: list[yaml.Event]) -> YamlFile:
     """Return the values that events stand for.
 
     Raises:
@@ -134,7 +134,7 @@ def parse(found: list[yaml.Event]) -> File:
     builder = _Builder(frozenset(event.anchor for event in found if isinstance(event, yaml.AliasEvent)))
     for event in found:
         builder.take(event)
-    return File(tuple(builder.roots), tuple(builder.leaves))
+    return YamlFile(tuple(builder.roots), tuple(builder.leaves))
 
 
 class _Builder:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.artifact.archive import write_archive
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ class Sample(Struct, frozen=True):
     def bundle(self) -> Tree:
         """Return the files of the release's manifests bundle."""
         names = sorted(path.name for path in (_SOURCES / "base").glob("*.yaml"))
-        return Tree(tuple(File(name, self._text(name).encode()) for name in names))
+        return Tree(tuple(TreeFile(name, self._text(name).encode()) for name in names))
 
     def _text(self, name: str) -> str:
         own = _SOURCES / self.tag / name

@@ -20,7 +20,7 @@ from ci_automation.policy.plan import Plan
 
 if TYPE_CHECKING:
     from ci_automation.approval.port import Granted
-    from ci_automation.approval.request import Request
+    from ci_automation.approval.request import ApprovalRequest
     from ci_automation.artifact.digest import Digest
     from ci_automation.flows.base import Base
     from ci_automation.flows.observe import Observed
@@ -35,7 +35,7 @@ class ApprovalOutdated(Conflict):
         "Somebody published since it was asked for. The next run asks anew; a yes counts for what was reviewed alone."
     )
 
-    def __init__(self, request: Request, found: Digest) -> None:
+    def __init__(self, request: ApprovalRequest, found: Digest) -> None:
         super().__init__(f"{request.artifact} is at {found}, and approved was a step from {request.base}")
 
 
@@ -44,7 +44,7 @@ class ApprovedDiffers(Conflict):
 
     hint = "The release, the options in the configuration, or this program changed since. The next run asks anew."
 
-    def __init__(self, request: Request, found: Digest) -> None:
+    def __init__(self, request: ApprovalRequest, found: Digest) -> None:
         super().__init__(f"approved was {request.target} for {request.version}, which renders as {found} now")
 
 
@@ -111,7 +111,7 @@ def _render(granted: Granted, base: Base, ports: Ports, intent: Intent) -> Rende
     return rendered
 
 
-def _refuse_other(request: Request, rendered: Rendered) -> None:
+def _refuse_other(request: ApprovalRequest, rendered: Rendered) -> None:
     if rendered.step.target != request.target:
         raise ApprovedDiffers(request, rendered.step.target)
     if not rendered.step.decision.is_actionable:

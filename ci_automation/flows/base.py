@@ -13,7 +13,7 @@ from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import stated_options_digest
 from ci_automation.flux.components import unpin
-from ci_automation.flux.recover import Recovered, prove
+from ci_automation.flux.recover import Recovered, prove_options
 from ci_automation.flux.render import render
 from ci_automation.flux.text import TemplateMismatch
 
@@ -84,7 +84,7 @@ def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
     ports.say(f"rendering the present {recovered.version} again, to prove its options")
     rendered = _rendered_again(plain, recovered, ports)
     if not intent.accept_edits:
-        prove(plain, recovered, rendered)
+        prove_options(plain, recovered, rendered)
     unedited = rendered if rendered != plain else None
     return Base(observed.digest, found.version, options, found.overlay, found.path, found.components, unedited)
 

@@ -13,8 +13,8 @@ from ci_automation.consumers.edit import MAX_BYTES, Edited, edit
 from ci_automation.consumers.model import (
     ConsumersReport,
     FileOutcome,
-    Finding,
-    Kind,
+    Mention,
+    MentionKind,
     Published,
     RepositoryOutcome,
     State,
@@ -104,7 +104,7 @@ class _Consumer:
         edits = dict(self._edits(seen.head, listed))
         places = [(path, sha, _permitted(path, edits[sha])) for path, sha in listed if sha in edits]
         files = tuple(FileOutcome(path, each.findings) for path, _, each in places)
-        changed = [place for place in places if any(it.kind is Kind.EDITED for it in place[2].findings)]
+        changed = [place for place in places if any(it.kind is MentionKind.EDITED for it in place[2].findings)]
         if changed:
             done = propose(self._commits, self._pulls, seen, self._proposal(branch, changed, files))
         else:
@@ -116,7 +116,7 @@ class _Consumer:
         for sha, data in self._files.contents(commit, listed):
             if data is None:
                 reason = f"it is larger than {MAX_BYTES >> 20} MiB"
-                yield sha, Edited(b"", (Finding(1, "file", Kind.LEFT, reason=reason),))
+                yield sha, Edited(b"", (Mention(1, "file", MentionKind.LEFT, reason=reason),))
             elif (edited := edit(data, self._published)).findings:
                 yield sha, edited
 
@@ -143,7 +143,10 @@ def _permitted(path: str, edited: Edited) -> Edited:
     if not path.startswith(_WORKFLOWS):
         return edited
     why = "workflows are changed by people"
-    left = (replace(it, kind=Kind.LEFT, reason=why) if it.kind is Kind.EDITED else it for it in edited.findings)
+    left = (
+        replace(it, kind=MentionKind.LEFT, reason=why) if it.kind is MentionKind.EDITED else it
+        for it in edited.findings
+    )
     return Edited(edited.data, tuple(left))
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.tree import COMPONENTS_NAMES, File, Tree
+from ci_automation.artifact.tree import COMPONENTS_NAMES, Tree, TreeFile
 from ci_automation.errors import UsageError
 from ci_automation.policy.plan import MAX_PLAN_BYTES, Plan
 
@@ -99,14 +99,14 @@ def beside_components(overlay: Tree, path: str) -> Tree:
     return overlay
 
 
-def _file(entry: os.DirEntry[str], folder: Path, refused: type[UsageError]) -> File:
+def _file(entry: os.DirEntry[str], folder: Path, refused: type[UsageError]) -> TreeFile:
     path = Path(entry.path)
     if entry.is_symlink():
         raise refused(f"{path} is a symbolic link, which clusters do not unpack")
     if not entry.is_file():
         raise refused(f"{path} is neither a regular file nor a folder")
     content = read_file(path, _MAX_OVERLAY_BYTES, lambda reason: refused(f"{path}: {reason}"))
-    return File(path.relative_to(folder).as_posix(), content, bool(entry.stat().st_mode & 0o100))
+    return TreeFile(path.relative_to(folder).as_posix(), content, bool(entry.stat().st_mode & 0o100))
 
 
 def below(folder: Path, left_out: Collection[str]) -> Iterator[os.DirEntry[str]]:

@@ -16,7 +16,7 @@ from ci_automation.flows.publication.placement import in_place, place, problem_o
 from ci_automation.flows.publication.publish import NoSigner, require_accepted
 from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.hold import Offered, hold_verdict
-from ci_automation.policy.promotion import Candidate, Goal, promotion_verdicts
+from ci_automation.policy.promotion import Goal, PromotionCandidate, promotion_verdicts
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry.port import NotFound
 from ci_automation.report.findings import Findings
@@ -199,7 +199,7 @@ def _last_recorded(promotion: Promotion) -> tuple[Observed, datetime] | tuple[No
 def _findings(considered: Considered, old: Contents | None, new: Contents) -> Findings:
     """Return what it changes, and every gate's word: on the wait, the evidence, the version, and the changes."""
     promotion, intent = considered.promotion, considered.promotion.intent
-    candidate = Candidate(
+    candidate = PromotionCandidate(
         source=str(promotion.source),
         digest=considered.digest,
         version=new.version,

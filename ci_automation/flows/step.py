@@ -13,7 +13,7 @@ from ci_automation.flows.images import pinned_components
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import Composed, Recipe, compose
-from ci_automation.flux.components import images, inventory
+from ci_automation.flux.components import controller_images, inventory
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import decide, reasons
 from ci_automation.policy.gates import Situation, release_verdicts
@@ -165,7 +165,7 @@ def _inventory(components: str, *, without: str) -> tuple[str, ...]:
 
 
 def _changed_images(old: str, new: str) -> tuple[ImageChange, ...]:
-    before, after = images(old), images(new)
+    before, after = controller_images(old), controller_images(new)
     return tuple(
         ImageChange(name, before.get(name, ""), after.get(name, ""))
         for name in sorted(before.keys() | after.keys())

@@ -12,7 +12,7 @@ from ci_automation.errors import Conflict, Error, PolicyRefused
 from ci_automation.flows.approved import apply_granted
 from ci_automation.flows.update import update
 from ci_automation.policy.decision import Decision
-from ci_automation.report.notes import notes
+from ci_automation.report.notes import notes_between
 
 if TYPE_CHECKING:
     from ci_automation.approval.port import Approvals, Asked
@@ -73,7 +73,7 @@ def _asked(channel: Reference, ports: Ports, progress: Progress, approvals: Appr
     waiting = next((step for step in outcome.waiting if step.decision is Decision.APPROVAL), None)
     if waiting is not None:
         ports.say(f"asking for the approval of {waiting.new_version}")
-        said = notes(outcome.releases, waiting.old_version, waiting.new_version)
+        said = notes_between(outcome.releases, waiting.old_version, waiting.new_version)
         return replace(progress, asked=approvals.ask(Question(outcome.plan, waiting, said)))
     if progress.changed or thorough:
         approvals.withdraw(f"{channel} is at {outcome.digest} now, and nothing waits for an approval")

@@ -45,13 +45,13 @@ class ComponentMissing(ReleaseSourceError):
         super().__init__(f"the release has no {component}; it has {', '.join(available)}")
 
 
-class Bundle(Struct, frozen=True):
+class ManifestsBundle(Struct, frozen=True):
     """The files of one release's manifests bundle, by name."""
 
     files: Mapping[str, str]
 
     @classmethod
-    def from_archive(cls, data: bytes) -> Bundle:
+    def from_archive(cls, data: bytes) -> ManifestsBundle:
         """Return the bundle in the bytes of a `manifests.tar.gz`.
 
         Raises:
@@ -61,7 +61,7 @@ class Bundle(Struct, frozen=True):
         return cls.of(read_archive(data, LIMITS))
 
     @classmethod
-    def of(cls, tree: Tree) -> Bundle:
+    def of(cls, tree: Tree) -> ManifestsBundle:
         """Return the bundle with the files at the top of `tree`.
 
         Raises:

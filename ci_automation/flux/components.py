@@ -86,7 +86,7 @@ def inventory(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def images(text: str) -> dict[str, str]:
+def controller_images(text: str) -> dict[str, str]:
     """Return the first image of each controller in a components file, by the controller's name."""
     found = {}
     for part in documents(text):
@@ -95,7 +95,7 @@ def images(text: str) -> dict[str, str]:
     return found
 
 
-def difference(old: str, new: str, old_name: str, new_name: str) -> str:
+def unified_diff(old: str, new: str, old_name: str, new_name: str) -> str:
     """Return a unified diff of two texts, cut after 200 lines; the work is bounded, whatever the texts are."""
     lines = [f"--- {old_name}", f"+++ {new_name}", *hunks(old.splitlines(), new.splitlines())]
     if len(lines) > _DIFF_LINES:

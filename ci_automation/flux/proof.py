@@ -17,7 +17,7 @@ from ci_automation.flux.render import render
 from ci_automation.flux.text import documents
 
 if TYPE_CHECKING:
-    from ci_automation.flux.bundle import Bundle
+    from ci_automation.flux.bundle import ManifestsBundle
     from ci_automation.flux.version import Version
 
 _KIND = re.compile(r"^kind: (\S+)$", re.MULTILINE)
@@ -40,7 +40,7 @@ class NotCalibrated(VerificationFailed):
     hint = "A newer version of this program may know the release's templates."
 
 
-def calibrate(theirs: str, bundle: Bundle, version: Version, options: Options) -> None:
+def calibrate(theirs: str, bundle: ManifestsBundle, version: Version, options: Options) -> None:
     """Prove our rendering of a release with `options` by upstream's own rendering of it.
 
     Ours, with the components that upstream's names and otherwise Flux's defaults, must have the same bytes. That proves
@@ -107,6 +107,6 @@ def _proven() -> frozenset[tuple[str, str]]:
     return frozenset(entry for part in ("releases", "samples") for entry in table[part].items())
 
 
-def is_known(bundle: Bundle, version: Version) -> bool:
+def is_known(bundle: ManifestsBundle, version: Version) -> bool:
     """Return whether the rendering of these files as this version is proven; templates go by version."""
     return (str(bundle.digest), str(version)) in _proven()

@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 
 from ci_automation.errors import PolicyRefused, UsageError
-from ci_automation.flux.components import difference, images
+from ci_automation.flux.components import controller_images, unified_diff
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import GENERATED
 from ci_automation.flux.text import SEPARATOR, documents
@@ -116,11 +116,11 @@ def recover(text: str) -> Recovered:
 
 def _usual_order(text: str) -> list[str]:
     """Return the components in the order that Flux has by default, the likeliest where kustomize sorted the text."""
-    deployments = images(text)
+    deployments = controller_images(text)
     return [name for name in COMPONENTS if name in deployments]
 
 
-def prove(text: str, recovered: Recovered, expected: str) -> None:
+def prove_options(text: str, recovered: Recovered, expected: str) -> None:
     """Compare a file with its own release rendered again: this proves the options, and finds hand edits.
 
     Raises:
@@ -136,7 +136,7 @@ def prove(text: str, recovered: Recovered, expected: str) -> None:
         )
     raise EditedByHand(
         recovered.version,
-        difference(expected, text, f"flux install --export ({recovered.version})", "the artifact's file"),
+        unified_diff(expected, text, f"flux install --export ({recovered.version})", "the artifact's file"),
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from ci_automation.errors import ReleaseSourceError
-from ci_automation.flux.bundle import BUNDLE, Bundle, ReleaseFiles, checksums_name, verify_checksums
+from ci_automation.flux.bundle import BUNDLE, ManifestsBundle, ReleaseFiles, checksums_name, verify_checksums
 from ci_automation.flux.version import InvalidVersion, Version
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class FetchedRelease(Struct, frozen=True):
     """
 
     release: Release
-    bundle: Bundle
+    bundle: ManifestsBundle
     commit: str
     files: ReleaseFiles
     vouched: str | None = None
@@ -215,4 +215,4 @@ def open_release(release: Release, files: ReleaseFiles, commit: str) -> FetchedR
     verify_checksums(release.version, files)
     if not _COMMIT.fullmatch(commit):
         raise UnknownCommit(release.version, f"{commit[:80]!r} is not the name of a commit")
-    return FetchedRelease(release, Bundle.from_archive(files.bundle), commit, files)
+    return FetchedRelease(release, ManifestsBundle.from_archive(files.bundle), commit, files)

@@ -26,7 +26,7 @@ class TemplateMismatch(VerificationFailed):
         super().__init__(f"{where}: {what}")
 
 
-class Document:
+class TemplateDocument:
     """The lines of one YAML document, with the few edits that Flux's own kustomization makes."""
 
     def __init__(self, text: str, where: str) -> None:

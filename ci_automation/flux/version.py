@@ -1,4 +1,4 @@
-"""Versions of Flux, and what kind of step lies between two of them."""
+"""Versions of Flux, and the bump from one to another."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class InvalidVersion(UsageError):
         super().__init__(f"{text[:80]!r} is not a version of Flux")
 
 
-class Step(enum.StrEnum):
-    """What kind of change of version lies between two releases."""
+class Bump(enum.StrEnum):
+    """The kind of change between two versions."""
 
     NONE = "none"
     PATCH = "patch"
@@ -67,15 +67,15 @@ class Version(Struct, frozen=True, order=True):
         """Return the release that a pre-release leads to: the version without its pre-release and build parts."""
         return Version(self.semver.finalize_version())
 
-    def step_to(self, target: Version) -> Step:
-        """Return what kind of step leads from this version to `target`."""
+    def bump_to(self, target: Version) -> Bump:
+        """Return the bump from this version to `target`."""
         if target == self:
-            return Step.NONE
+            return Bump.NONE
         if target < self:
-            return Step.DOWN
+            return Bump.DOWN
         if target.semver.major != self.semver.major:
-            return Step.MAJOR
-        return Step.MINOR if target.semver.minor != self.semver.minor else Step.PATCH
+            return Bump.MAJOR
+        return Bump.MINOR if target.semver.minor != self.semver.minor else Bump.PATCH
 
     def __hash__(self) -> int:
         return hash(self.semver.to_tuple()[:4])  # equal versions may differ in their build part

@@ -24,7 +24,7 @@ from ci_automation.impact.values import FILE, MISSING, Pair, mapping, words
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ci_automation.artifact.tree import File, Tree
+    from ci_automation.artifact.tree import Tree, TreeFile
     from ci_automation.impact.change import Change
 
 OVERLAY = ObjectId("", FILE, "", "the overlay")
@@ -82,7 +82,7 @@ def _layout(name: ObjectId, old: _Objects, new: _Objects, told: set[ObjectId]) -
         yield rewritten(name, old.text, new.text)
 
 
-def _digest(file: File | None) -> str:
+def _digest(file: TreeFile | None) -> str:
     return hashlib.sha256(file.content).hexdigest() if file else ""
 
 

@@ -30,7 +30,7 @@ from ci_automation.overlay.reading import Names, line_of, nodes, plain, text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ci_automation.artifact.tree import File, Tree
+    from ci_automation.artifact.tree import Tree, TreeFile
     from ci_automation.overlay.effort import Effort
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
@@ -102,7 +102,7 @@ def text_of(data: bytes) -> str:
 class _Reader:
     """Reads one file."""
 
-    def __init__(self, files: Mapping[str, File], file: str, folder: str, effort: Effort) -> None:
+    def __init__(self, files: Mapping[str, TreeFile], file: str, folder: str, effort: Effort) -> None:
         self._files, self._file, self._folder, self._effort = files, file, folder, effort
         roots = nodes(self._text(files[file]))
         value = plain(roots[0]) if len(roots) == 1 else None
@@ -148,7 +148,7 @@ class _Reader:
             generated=tuple(self._generated()),
         )
 
-    def _text(self, file: File) -> str:
+    def _text(self, file: TreeFile) -> str:
         found = text_of(file.content)
         self._effort.spend(to_read(found))
         return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.flux.release import Release
-from ci_automation.flux.version import Step
+from ci_automation.flux.version import Bump
 from ci_automation.policy.decision import Decision, Verdict, decide
 from ci_automation.policy.hold import Offered, hold_verdict
 from ci_automation.policy.model import Action, MinorStep
@@ -37,16 +37,16 @@ class Situation(Struct, frozen=True):
     paused: bool = False
     holds: tuple[Hold, ...] = ()  # on what is there: what was rolled back
 
-    def step_to(self, release: Release) -> Step:
+    def bump_to(self, release: Release) -> Bump:
         """Return the kind of step that `release` would be."""
-        return self.current.step_to(release.version)
+        return self.current.bump_to(release.version)
 
 
 def release_verdicts(release: Release, situation: Situation) -> tuple[Verdict, ...]:
     """Return what the gates say of taking `release` now; where the version stays, only the time counts."""
     always = (_kind, _freeze, _paused)
     of_steps = (_usable, _direction, _prerelease, _range, _age, _hold)
-    gates = always if situation.step_to(release) is Step.NONE else (*of_steps, *always)
+    gates = always if situation.bump_to(release) is Bump.NONE else (*of_steps, *always)
     return tuple(gate(release, situation) for gate in gates)
 
 
@@ -54,7 +54,7 @@ def version_verdicts(version: Version, situation: Situation) -> tuple[Verdict, .
     """Return what the gates say of moving to `version` now, whose release itself, and its age, are not asked about."""
     release = Release(version, situation.now)
     always = (_kind, _freeze, _paused)
-    gates = always if situation.step_to(release) is Step.NONE else (_direction, _prerelease, _range, *always)
+    gates = always if situation.bump_to(release) is Bump.NONE else (_direction, _prerelease, _range, *always)
     return tuple(gate(release, situation) for gate in gates)
 
 
@@ -68,7 +68,7 @@ def _usable(release: Release, _: Situation) -> Verdict:
 def _direction(release: Release, situation: Situation) -> Verdict:
     """Refuse to go down: Flux's storage versions do not migrate back, and an old version has known holes."""
     step = f"{situation.current} -> {release.version}"
-    if situation.step_to(release) is Step.DOWN:
+    if situation.bump_to(release) is Bump.DOWN:
         reason = f"{release.version} is older than the present {situation.current}"
         return Verdict("direction", Decision.REFUSED, reason, step)
     return Verdict("direction", Decision.AUTO, f"{release.version} is not older than {situation.current}", step)
@@ -95,27 +95,27 @@ def _range(release: Release, situation: Situation) -> Verdict:
 
 def _kind(release: Release, situation: Situation) -> Verdict:
     """Let patches through, ask for minors, never take majors, or as the policy says for each kind."""
-    step = situation.step_to(release)
-    if step in {Step.NONE, Step.DOWN}:
+    bump = situation.bump_to(release)
+    if bump in {Bump.NONE, Bump.DOWN}:
         return Verdict("kind", Decision.AUTO, "the version stays")
-    action = situation.policy.actions[step]
+    action = situation.policy.actions[bump]
     decision, word = _ACTIONS[action]
-    return Verdict("kind", decision, f"a {step} release {word}", f"policy.{step}: {action}")
+    return Verdict("kind", decision, f"a {bump} release {word}", f"policy.{bump}: {action}")
 
 
 def _age(release: Release, situation: Situation) -> Verdict:
-    """Hold a release until it is old enough for its kind of step.
+    """Hold a release until it is old enough for its bump.
 
     Young releases get superseded: each of 2.6.0, 2.7.0, 2.8.0 and 2.9.0 was, within seven days. The age counts from
     publication, never from when we first saw it, so that a stopped schedule does not shorten it.
     """
-    step = situation.step_to(release)
-    needed = situation.policy.min_release_age.get(step, timedelta())
+    bump = situation.bump_to(release)
+    needed = situation.policy.min_release_age.get(bump, timedelta())
     wait_until = release.published_at + needed
     old = f"{release.version} is {_for_people(situation.now - release.published_at)} old"
-    policy = f"policy.minReleaseAge.{step}: {_for_people(needed)}"
+    policy = f"policy.minReleaseAge.{bump}: {_for_people(needed)}"
     if situation.now < wait_until:
-        reason = f"{old}; {step} releases wait until {wait_until:%Y-%m-%d %H:%M} UTC"
+        reason = f"{old}; {bump} releases wait until {wait_until:%Y-%m-%d %H:%M} UTC"
         return Verdict("age", Decision.HOLD, reason, policy)
     return Verdict("age", Decision.AUTO, old, policy)
 
@@ -152,7 +152,7 @@ class Candidate(Struct, frozen=True):
     """A release that could follow the present one, and what the gates say of it."""
 
     release: Release
-    step: Step
+    bump: Bump
     verdicts: tuple[Verdict, ...]
 
     @property
@@ -179,14 +179,14 @@ def select(situation: Situation, releases: Sequence[Release]) -> Selection:
     done now does not stand in the way of what could.
     """
     newer = [
-        Candidate(release, step, release_verdicts(release, situation))
+        Candidate(release, bump, release_verdicts(release, situation))
         for release in sorted(releases, key=lambda release: release.version)
-        if (step := situation.step_to(release)) not in {Step.NONE, Step.DOWN}
+        if (bump := situation.bump_to(release)) not in {Bump.NONE, Bump.DOWN}
     ]
     chosen = [
         picked
-        for step in (Step.PATCH, Step.MINOR, Step.MAJOR)
-        if (picked := _pick([candidate for candidate in newer if candidate.step is step], situation))
+        for bump in (Bump.PATCH, Bump.MINOR, Bump.MAJOR)
+        if (picked := _pick([candidate for candidate in newer if candidate.bump is bump], situation))
     ]
     steps = _in_order(chosen)
     return Selection(steps, tuple(_passed_over(newer, steps)))
@@ -194,20 +194,20 @@ def select(situation: Situation, releases: Sequence[Release]) -> Selection:
 
 def _passed_over(newer: list[Candidate], steps: tuple[Candidate, ...]) -> Iterator[Candidate]:
     """Yield what is newer than the step of its kind; of what could be done too, the newest that is in no step."""
-    last_of = {candidate.step: candidate.release.version for candidate in steps}
+    last_of = {candidate.bump: candidate.release.version for candidate in steps}
     done = [candidate.release.version for candidate in steps if candidate.decision.is_actionable]
-    newest_of = {candidate.step: candidate for candidate in newer}
+    newest_of = {candidate.bump: candidate for candidate in newer}
     for candidate in newer:
         version = candidate.release.version
         is_in_step = candidate.decision.is_actionable and any(version < each for each in done)
-        is_one_of_many = candidate.decision.is_actionable and candidate is not newest_of[candidate.step]
-        if (candidate.step not in last_of or version > last_of[candidate.step]) and not (is_in_step or is_one_of_many):
+        is_one_of_many = candidate.decision.is_actionable and candidate is not newest_of[candidate.bump]
+        if (candidate.bump not in last_of or version > last_of[candidate.bump]) and not (is_in_step or is_one_of_many):
             yield candidate
 
 
 def _pick(candidates: list[Candidate], situation: Situation) -> Candidate | None:
     """Return the newest of one kind that can be done now, or else the newest that waits."""
-    if situation.policy.minor_step is MinorStep.NEXT and candidates and candidates[0].step is not Step.PATCH:
+    if situation.policy.minor_step is MinorStep.NEXT and candidates and candidates[0].bump is not Bump.PATCH:
         takeable = [candidate for candidate in candidates if candidate.decision is not Decision.REFUSED]
         series = min((candidate.release.version.minor for candidate in takeable), default=None)
         candidates = [candidate for candidate in takeable if candidate.release.version.minor == series]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from ci_automation.errors import UsageError
-from ci_automation.flux.version import Step
+from ci_automation.flux.version import Bump
 from ci_automation.impact.change import ChangeClass
 from ci_automation.policy.ranges import Range
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ci_automation.policy.freeze import Freeze
 
-STEPS = (Step.PATCH, Step.MINOR, Step.MAJOR)
+BUMPS = (Bump.PATCH, Bump.MINOR, Bump.MAJOR)
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([dhms])")
 _DURATION = re.compile(rf"(?:{_PART.pattern})+|0")
@@ -38,7 +38,7 @@ class InvalidDuration(UsageError):
 
 
 class IncompletePolicy(UsageError):
-    """A policy does not say what to do at a kind of step; silence is no permission."""
+    """A policy does not say what to do for a bump; silence is no permission."""
 
     def __init__(self, what: str, missing: str) -> None:
         super().__init__(f"the policy has no {what} for {missing} releases")
@@ -108,7 +108,7 @@ class Acknowledgement(Struct, frozen=True):
         return now < self.until
 
 
-# What turns a step that happens by itself into one that a person approves, where the policy does not say.
+# What turns an automatic step into one that a person approves, where the policy does not say.
 ESCALATE = frozenset(
     {
         ChangeClass.RBAC,
@@ -122,21 +122,21 @@ ESCALATE = frozenset(
 )
 
 
-def _actions() -> dict[Step, Action]:
-    return {Step.PATCH: Action.AUTO, Step.MINOR: Action.APPROVAL, Step.MAJOR: Action.NEVER}
+def _actions() -> dict[Bump, Action]:
+    return {Bump.PATCH: Action.AUTO, Bump.MINOR: Action.APPROVAL, Bump.MAJOR: Action.NEVER}
 
 
-def _ages() -> dict[Step, timedelta]:
-    return {Step.PATCH: timedelta(hours=24), Step.MINOR: timedelta(days=7), Step.MAJOR: timedelta(days=7)}
+def _ages() -> dict[Bump, timedelta]:
+    return {Bump.PATCH: timedelta(hours=24), Bump.MINOR: timedelta(days=7), Bump.MAJOR: timedelta(days=7)}
 
 
 class Policy(Struct, frozen=True):
     """The policy of one artifact (design section 5.2); what is not said is the default."""
 
-    actions: Mapping[Step, Action] = field(default_factory=_actions)
+    actions: Mapping[Bump, Action] = field(default_factory=_actions)
     range: Range = field(default_factory=lambda: Range.parse(">=2.0.0"))
     prereleases: bool = False
-    min_release_age: Mapping[Step, timedelta] = field(default_factory=_ages)
+    min_release_age: Mapping[Bump, timedelta] = field(default_factory=_ages)
     minor_step: MinorStep = MinorStep.LATEST
     freeze: tuple[Freeze, ...] = ()
     escalate: frozenset[ChangeClass] = ESCALATE
@@ -144,12 +144,12 @@ class Policy(Struct, frozen=True):
     acknowledge: tuple[Acknowledgement, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise `IncompletePolicy` where a kind of step has no action or no age."""
-        for step in STEPS:
-            if step not in self.actions:
-                raise IncompletePolicy("action", step)
-            if step not in self.min_release_age:
-                raise IncompletePolicy("minimum age", step)
+        """Raise `IncompletePolicy` where a bump has no action or no age."""
+        for bump in BUMPS:
+            if bump not in self.actions:
+                raise IncompletePolicy("action", bump)
+            if bump not in self.min_release_age:
+                raise IncompletePolicy("minimum age", bump)
 
 
 def duration(text: str) -> timedelta:

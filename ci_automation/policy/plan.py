@@ -66,7 +66,7 @@ class PlannedStep(Struct, frozen=True):
     @property
     def kind(self) -> str:
         """Return the kind of step, for people: patch, minor, major, or content where the version stays."""
-        step = self.old_version.step_to(self.new_version)
+        step = self.old_version.bump_to(self.new_version)
         return "content" if self.old_version == self.new_version else str(step)
 
     def to_json(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class Word(Struct, frozen=True):
     looked_at: str
 
 
-class Candidate(Struct, frozen=True):
+class PromotionCandidate(Struct, frozen=True):
     """What is to be promoted: the digest that a source has, since when by its signed record, and who speaks for it."""
 
     source: str
@@ -46,7 +46,7 @@ class Goal(Struct, frozen=True):
     paused: bool = False
 
 
-def promotion_verdicts(candidate: Candidate, goal: Goal) -> tuple[Verdict, ...]:
+def promotion_verdicts(candidate: PromotionCandidate, goal: Goal) -> tuple[Verdict, ...]:
     """Return what every gate says but those on content and on holds."""
     situation = Situation(goal.current or candidate.version, goal.policy, goal.now, paused=goal.paused)
     evidence = tuple(_evidence(each) for each in candidate.evidence)
@@ -62,7 +62,7 @@ _FIRST = Verdict(
 )
 
 
-def _soak(candidate: Candidate, goal: Goal) -> Verdict:
+def _soak(candidate: PromotionCandidate, goal: Goal) -> Verdict:
     """Hold what has not been at the source for long enough, by the record of the move there; nothing else tells."""
     needed = f"promote.after: {_for_people(goal.after)}"
     since = candidate.since

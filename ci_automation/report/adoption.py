@@ -43,7 +43,7 @@ class Adoption(Struct, frozen=True):
     compared_options: tuple[str, ...] = ()
 
 
-def flags(options: Options) -> tuple[str, ...]:
+def written_flags(options: Options) -> tuple[str, ...]:
     """Return the flags of `flux install` that differ from Flux's defaults, as one would write them."""
     return tuple(f"--{flag}={_written(value)}" for flag, value in options.differing().items())
 

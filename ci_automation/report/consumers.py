@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.consumers.model import Kind, State, is_digest
+from ci_automation.consumers.model import MentionKind, State, is_digest
 from ci_automation.flux.artifact import immutable_version
 from ci_automation.report.markdown import code, inline, link, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ci_automation.consumers.model import ConsumersReport, FileOutcome, Finding, Published, RepositoryOutcome
+    from ci_automation.consumers.model import ConsumersReport, FileOutcome, Mention, Published, RepositoryOutcome
 
 _MOST_ROWS = 100  # of the summary
 _MOST_EDITS, _MOST_LEFT = 30, 15  # of a pull request: its text has at most 65536 characters
@@ -29,8 +29,8 @@ _WORDS = {
     State.NOT_REACHED: "**not reached, run again**",
 }
 _LEFT_ALONE = {
-    Kind.SEMVER: "names a range, which its cluster resolves",
-    Kind.LEFT: "has to be changed by hand",
+    MentionKind.SEMVER: "names a range, which its cluster resolves",
+    MentionKind.LEFT: "has to be changed by hand",
 }
 _NOTE = """\
 To merge this pull request moves what reads these files to that digest. To close it says no to this digest, \
@@ -55,7 +55,7 @@ def body(published: Published, files: tuple[FileOutcome, ...]) -> str:
     edits = _Rows(("what", "before", "after"), lambda it: (_value(it.old), code(it.new)), _MOST_EDITS)
     blocks = [
         f"{code(str(published.channel))} has Flux {published.version}, {code(str(published.digest))}.",
-        *edits.of(files, Kind.EDITED),
+        *edits.of(files, MentionKind.EDITED),
     ]
     for kind, words in _LEFT_ALONE.items():
         left = _Rows(("what", words), lambda it: (inline(it.reason or it.old, 100),), _MOST_LEFT)
@@ -63,11 +63,11 @@ def body(published: Published, files: tuple[FileOutcome, ...]) -> str:
     return "\n\n".join([*blocks, _NOTE]) + "\n"
 
 
-def summary(report: ConsumersReport) -> str:
+def consumers_summary(report: ConsumersReport) -> str:
     """Return what became of all repositories, for the summary of a run; nothing where there are none."""
     if not report.repositories:
         return ""
-    head = ("repository", "what was done", *(str(kind) for kind in Kind), "why")
+    head = ("repository", "what was done", *(str(kind) for kind in MentionKind), "why")
     blocks = [
         f"### Repositories that pin {inline(report.published.name)}",
         table(head, map(_line, report.repositories[:_MOST_ROWS])),
@@ -78,7 +78,7 @@ def summary(report: ConsumersReport) -> str:
 
 def _line(outcome: RepositoryOutcome) -> tuple[str, ...]:
     words = _WORDS[outcome.state]
-    counts = (str(outcome.count(kind) or "") for kind in Kind)
+    counts = (str(outcome.count(kind) or "") for kind in MentionKind)
     done = link(words, outcome.url) if outcome.url else words
     return (inline(outcome.repository), done, *counts, inline(outcome.remark, 600))
 
@@ -87,10 +87,10 @@ class _Rows(Struct, frozen=True):
     """A table of places: its head behind the file and the line, and the cells of a place behind what it is."""
 
     head: tuple[str, ...]
-    cells: Callable[[Finding], tuple[str, ...]]
+    cells: Callable[[Mention], tuple[str, ...]]
     most: int
 
-    def of(self, files: Iterable[FileOutcome], kind: Kind) -> Iterator[str]:
+    def of(self, files: Iterable[FileOutcome], kind: MentionKind) -> Iterator[str]:
         """Yield the table of the first places of a kind, and how many more there are; nothing where there are none."""
         places = [(file.path, it) for file in files for it in file.findings if it.kind is kind]
         rows = [

@@ -53,7 +53,7 @@ class ReleaseNotes(Struct, frozen=True):
         return {"version": str(self.version), "mayBreak": list(self.telling), "text": self.text}
 
 
-def notes(releases: Sequence[Release], old: Version, new: Version) -> tuple[ReleaseNotes, ...]:
+def notes_between(releases: Sequence[Release], old: Version, new: Version) -> tuple[ReleaseNotes, ...]:
     """Return the notes of each release above `old` up to `new`, the newest first; those without any are left out.
 
     What cannot be taken is not asked about: drafts, and pre-releases but for those that are `old` or `new`.

@@ -9,7 +9,7 @@ from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.flux.artifact import Composed, Recipe, compose
 from ci_automation.flux.options import Options
 from ci_automation.flux.render import render
-from ci_automation.policy.model import STEPS, Action, Policy
+from ci_automation.policy.model import BUMPS, Action, Policy
 from tests.fakes.world import (
     CHANNEL,
     OVERLAY,
@@ -20,7 +20,7 @@ from tests.fakes.world import (
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.flux.version import Version
-EVERY = Policy(actions=dict.fromkeys(STEPS, Action.NEVER))
+EVERY = Policy(actions=dict.fromkeys(BUMPS, Action.NEVER))
 
 
 def forget_signature(world: World, digest: Digest) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.approval.lock import LOCK_FILE, Entry, Lock
+from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
 from ci_automation.approval.pull_request import PullRequestApprovals
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.github.commits import Commits
@@ -54,8 +54,8 @@ def desk(
     )
 
 
-def entry(asked: Question = NEWER, ask: int = 1) -> Entry:
-    return Entry(Request.of(asked.plan, asked.step), ask)
+def entry(asked: Question = NEWER, ask: int = 1) -> LockEntry:
+    return LockEntry(ApprovalRequest.of(asked.plan, asked.step), ask)
 
 
 def lock(fleet: Fleet, ref: str = "HEAD") -> Lock:

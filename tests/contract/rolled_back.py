@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ci_automation.flows.init import init
 from ci_automation.flows.rollback import Wish, propose, roll_back
 from ci_automation.flows.update import update
-from ci_automation.policy.model import STEPS, Action, Policy
+from ci_automation.policy.model import BUMPS, Action, Policy
 from ci_automation.records.ledger import Ledger
 from ci_automation.signing.trust import TrustedKeys
 from tests.contract.planting import at
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ci_automation.impact.hazard import Hazard
     from ci_automation.report.rollback import Rollback
 OURS = TrustedKeys((signing_key().public,))
-AUTO = Policy(actions=dict.fromkeys(STEPS, Action.AUTO))
+AUTO = Policy(actions=dict.fromkeys(BUMPS, Action.AUTO))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pytest
 
 from ci_automation.approval.dispatch import Dispatch, Sender
 from ci_automation.approval.port import Approvals, Asked, AskedState, Granted, NotCounted, Question
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
@@ -179,7 +179,7 @@ def test_a_person_is_asked_about_what_waits(runner: Runner, desk: FakeApprovals)
 def granting(runner: Runner) -> Callable[[Digest], Granted]:
     """Return a desk's yes to the minor, as the run before planned it."""
     told = runner.run(**OWN).outputs
-    request = Request(
+    request = ApprovalRequest(
         Reference.parse_channel(CHANNEL),
         Version.parse(told["pending-version"]),
         Digest.parse(told["pending-base-digest"]),
@@ -209,7 +209,7 @@ def test_apply_publishes_nothing_by_itself(runner: Runner, desk: FakeApprovals) 
 def test_an_approval_that_does_not_count_is_a_warning_for_update_and_an_error_for_apply(
     runner: Runner, desk: FakeApprovals
 ) -> None:
-    request = Request(Reference.parse_channel(CHANNEL), Version.parse("v2.99.4"), OTHER, OTHER)
+    request = ApprovalRequest(Reference.parse_channel(CHANNEL), Version.parse("v2.99.4"), OTHER, OTHER)
     desk.grants = lambda _: NotCounted(request, "it was merged by a bot")
     ran = runner.run(**OWN)
     assert (ran.code, ran.outputs["target-version"]) == (0, "v2.98.8")
@@ -220,7 +220,7 @@ def test_an_approval_that_does_not_count_is_a_warning_for_update_and_an_error_fo
 
 
 def test_hostile_text_is_neither_a_command_nor_an_output_nor_a_mention(runner: Runner, desk: FakeApprovals) -> None:
-    request = Request(Reference.parse_channel(CHANNEL), Version.parse("v2.99.4"), OTHER, OTHER)
+    request = ApprovalRequest(Reference.parse_channel(CHANNEL), Version.parse("v2.99.4"), OTHER, OTHER)
     desk.grants = lambda _: NotCounted(request, HOSTILE)
     desk.answer = Asked(f"https://e.example/{HOSTILE}", AskedState.KEPT, HOSTILE)
     ran = runner.run(**OWN)
@@ -398,7 +398,7 @@ def test_a_matrix_of_nothing_is_refused(runner: Runner) -> None:
 
 
 def event(runner: Runner, artifact: str, **changes: Any) -> None:
-    request = Request(Reference.parse_channel(artifact), Version.parse("v9.9.9"), OTHER, OTHER)
+    request = ApprovalRequest(Reference.parse_channel(artifact), Version.parse("v9.9.9"), OTHER, OTHER)
     payload = Dispatch.requesting(request, Sender()).to_payload()
     runner.event(
         "repository_dispatch",

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ci_automation.approval.lock import LOCK_FILE
 from ci_automation.approval.port import AskedState, Granted, NotCounted
 from ci_automation.config.document import InvalidConfig
-from ci_automation.config.load import parse
+from ci_automation.config.load import parse_config
 from ci_automation.errors import Error
 from ci_automation.github.client import GitHub
 from ci_automation.github.waiting import GitHubPatience
@@ -139,4 +139,4 @@ def test_a_token_that_the_server_repeats_is_repeated_to_nobody(forge: Forge, sta
 def test_two_names_that_one_environment_has_are_refused() -> None:
     text = "version: 1\nartifacts:\n- {name: prod, url: 'layout:a:p'}\n- {name: Prod, url: 'layout:b:p'}\n"
     with pytest.raises(InvalidConfig, match=r"artifacts\[1\]\.name: is the same as that of artifacts\[0\]"):
-        parse(text.encode(), "flux-manifests.yaml")
+        parse_config(text.encode(), "flux-manifests.yaml")

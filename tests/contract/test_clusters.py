@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.clusters import clusters
 from ci_automation.config.model import ClustersConfig
@@ -36,9 +36,12 @@ def snapshot(*versions: str) -> str:
 
 ARTIFACT = Tree(
     (
-        File("b.yaml", b"b"), File("a.yml", b"a"), File("readme.md", b"no"), File("east.json", snapshot("v1").encode())
+        TreeFile("b.yaml", b"b"),
+        TreeFile("a.yml", b"a"),
+        TreeFile("readme.md", b"no"),
+        TreeFile("east.json", snapshot("v1").encode()),
     )
-)  # fmt: skip
+)
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ConsumerConfig
-from ci_automation.consumers.model import ConsumersReport, Kind, Published, State
+from ci_automation.consumers.model import ConsumersReport, MentionKind, Published, State
 from ci_automation.flows import consumers as flow
 from ci_automation.flows.consumers import update_consumers
 from ci_automation.flux.version import Version
@@ -124,7 +124,7 @@ def test_all_pins_of_a_repository_move_in_one_signed_commit_of_one_pull_request(
         "apps/values.yml": 1,
         "clusters/east/flux.yaml": 2,
     }
-    assert (outcome.count(Kind.EDITED), outcome.count(Kind.LEFT)) == (3, 0)
+    assert (outcome.count(MentionKind.EDITED), outcome.count(MentionKind.LEFT)) == (3, 0)
     assert (pull.branch, pull.base, pull.title, pull.draft) == (BRANCH, "main", "production: Flux v2.9.3", False)
     assert str(NEW.digest) in pull.body
     (commit,) = east.commits(BRANCH)
@@ -304,13 +304,13 @@ def test_what_needs_no_pull_request_is_reported(forge: Forge) -> None:
     )
     (outcome,) = run(forge, NEW).repositories
     assert (outcome.state, outcome.url) == (State.CURRENT, "")
-    assert {kind: outcome.count(kind) for kind in Kind} == {
-        Kind.EDITED: 0,
-        Kind.CURRENT: 2,
-        Kind.FOLLOWS: 1,
-        Kind.SEMVER: 1,
-        Kind.OTHER: 1,
-        Kind.LEFT: 1,
+    assert {kind: outcome.count(kind) for kind in MentionKind} == {
+        MentionKind.EDITED: 0,
+        MentionKind.CURRENT: 2,
+        MentionKind.FOLLOWS: 1,
+        MentionKind.SEMVER: 1,
+        MentionKind.OTHER: 1,
+        MentionKind.LEFT: 1,
     }
     assert not [request for request in forge.requests if request.method in WRITES and "graphql" not in request.path]
 
@@ -339,8 +339,8 @@ def test_what_is_no_text_or_a_long_one_is_read_by_itself(forge: Forge) -> None:
     east = forge.repository("acme/east", contents | {"flux.yaml": source(OLD)})
     (outcome,) = run(forge, NEW).repositories
     assert [(file.path, *[finding.kind for finding in file.findings]) for file in outcome.files] == [
-        ("flux.yaml", Kind.EDITED, Kind.EDITED),
-        ("latin.yaml", Kind.LEFT),
+        ("flux.yaml", MentionKind.EDITED, MentionKind.EDITED),
+        ("latin.yaml", MentionKind.LEFT),
     ]
     assert files(east, BRANCH)["flux.yaml"] == source(NEW)
     read = [request for request in forge.requests if "/git/blobs/" in request.path and request.method == "GET"]
@@ -362,7 +362,7 @@ def test_workflows_are_reported_and_hold_up_nothing(forge: Forge, east: Reposito
     same = {".github/workflows/a.yaml": workflow, "a.yaml": workflow}
     east.push("main", same, "ann")
     (outcome,) = run(forge, NEW).repositories
-    assert (outcome.state, outcome.count(Kind.LEFT)) == (State.OPENED, 1)
+    assert (outcome.state, outcome.count(MentionKind.LEFT)) == (State.OPENED, 1)
     assert files(east, BRANCH)[".github/workflows/a.yaml"] == workflow
     assert str(NEW.digest).encode() in files(east, BRANCH)["a.yaml"]
     assert "workflows are changed by people" in opened(east).body

@@ -22,10 +22,10 @@ import pytest
 from ci_automation.flows import confinement
 from ci_automation.flows.rendering import confined, delegate
 from ci_automation.flows.rendering.delegate import Delegated, DelegationFailed
-from ci_automation.flux.bundle import Bundle
+from ci_automation.flux.bundle import ManifestsBundle
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.release import FetchedRelease, Release
-from ci_automation.flux.render import header
+from ci_automation.flux.render import components_header
 from ci_automation.flux.version import Version
 from tests.fakes.programs import (
     Packed,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 TAG = "v2.98.9"
 VERSION = Version.parse(TAG)
 NAME = program_name(TAG)
-HEAD = header(VERSION, Options().components)
+HEAD = components_header(VERSION, Options().components)
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def release(data: bytes, name: str = NAME, vouched: str | None = "upstream") -> FetchedRelease:
     """Return a release whose checksums name one file."""
-    bundle = Bundle.of(sample("v2.98.8").bundle)
+    bundle = ManifestsBundle.of(sample("v2.98.8").bundle)
     return FetchedRelease(
         Release(VERSION, datetime(2026, 1, 1, tzinfo=UTC)), bundle, "0" * 40, files_naming(name, data), vouched
     )
@@ -127,12 +127,14 @@ class TestWhatItPrints:
         [
             pytest.param("b''", "not a components file", id="nothing"),
             pytest.param(
-                f"{header(Version.parse('2.98.8'), Options().components)!r}.encode()",
+                f"{components_header(Version.parse('2.98.8'), Options().components)!r}.encode()",
                 "not a components file",
                 id="another version",
             ),
             pytest.param(
-                f"{header(VERSION, ('source-controller',))!r}.encode()", "not a components file", id="other components"
+                f"{components_header(VERSION, ('source-controller',))!r}.encode()",
+                "not a components file",
+                id="other components",
             ),
             pytest.param(f"{HEAD + 'cut off'!r}.encode()", "not a components file", id="no end"),
             pytest.param(rf"{HEAD!r}.encode() + b'\xff\n'", "not text", id="not UTF-8"),

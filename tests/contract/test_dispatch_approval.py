@@ -18,7 +18,7 @@ from ci_automation.approval.dispatch import (
     announce,
 )
 from ci_automation.approval.port import Approvals, Asked, AskedState
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.github.errors import InvalidToken
 from ci_automation.github.runs import Runs
@@ -40,7 +40,7 @@ PATH = ".github/workflows/listen.yaml"
 SENDER = Sender("acme/fleet", "https://github.com/acme/fleet/actions/runs/7")
 SERVER = "https://github.com"
 BOTH = {"contents": "write", "actions": "read"}
-REQUEST = Request.of(question().plan, question().step)
+REQUEST = ApprovalRequest.of(question().plan, question().step)
 PUBLISHED = Dispatch.telling(REQUEST, NOW, SENDER)
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import InvalidManifest
-from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
+from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.apply import (
     NewHazard,
     NoSuchStep,
@@ -34,7 +34,7 @@ from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool
 from ci_automation.flux.release import ReleaseNotFound
-from ci_automation.flux.version import Step, Version
+from ci_automation.flux.version import Bump, Version
 from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.decision import Decision, Verdict
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from tests.fakes.registry import Asked
 
-MINORS = {Step.PATCH: Action.AUTO, Step.MINOR: Action.AUTO, Step.MAJOR: Action.NEVER}
+MINORS = {Bump.PATCH: Action.AUTO, Bump.MINOR: Action.AUTO, Bump.MAJOR: Action.NEVER}
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ class TestPlan:
 
     def test_a_minor_that_happens_by_itself_makes_the_patch_before_it_needless(self, world: World) -> None:
         world.releases.samples += (release("v2.99.9", like="v2.99.4"), release("v3.0.0", like="v2.99.4"))
-        policy = Policy(actions={**MINORS, Step.MAJOR: Action.APPROVAL}, escalate=frozenset())
+        policy = Policy(actions={**MINORS, Bump.MAJOR: Action.APPROVAL}, escalate=frozenset())
         plan = make_plan(CHANNEL, world.ports(), intent(policy=policy, flags={"log-level": "debug"})).plan
         assert [(str(step.new_version), step.decision) for step in plan.steps] == [
             ("v2.99.9", Decision.AUTO),
@@ -336,7 +336,7 @@ class TestApply:
         assert hint in caught.value.hint
 
     def test_an_overlay_is_used_for_the_step_that_has_it(self, world: World) -> None:
-        new = intent(overlay=Tree((File("a.yaml", b"a"),)))
+        new = intent(overlay=Tree((TreeFile("a.yaml", b"a"),)))
         plan = make_plan(CHANNEL, world.ports(), new).plan
         assert [step.overlay == OVERLAY.digest() for step in plan.steps] == [True, False, False]
         outcome = apply(plan, {step.target for step in plan.steps}, world.ports(), new)

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.port import Asked, AskedState, Granted, NotCounted, Question
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, ApprovedDiffers, apply_granted
@@ -39,13 +39,13 @@ def world() -> World:
     return world
 
 
-def wanted(world: World) -> Request:
+def wanted(world: World) -> ApprovalRequest:
     """Return the request for the step that waits."""
     plan = make_plan(CHANNEL, world.ports(), intent()).plan
-    return Request.of(plan, next(step for step in plan.steps if step.decision is Decision.APPROVAL))
+    return ApprovalRequest.of(plan, next(step for step in plan.steps if step.decision is Decision.APPROVAL))
 
 
-def yes(request: Request) -> Granted:
+def yes(request: ApprovalRequest) -> Granted:
     merged = datetime(2026, 1, 1, tzinfo=UTC)
     return Granted(request, Approval("alice", "pull request https://github.com/acme/fleet/pull/7", merged))
 
@@ -136,7 +136,7 @@ class TestApplyGranted:
 class TestOnce:
     """An approval that was used does not count again, even where the channel is back at its base."""
 
-    def move_back(self, world: World, request: Request) -> None:
+    def move_back(self, world: World, request: ApprovalRequest) -> None:
         repository = world.registry.repositories[str(CHANNEL.repository)]
         repository.tags["production"] = request.base
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
+from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.apply import StepRefused, TargetDiffers, apply
 from ci_automation.flows.files import UnreadableOverlay
 from ci_automation.flows.init import init
@@ -78,7 +78,7 @@ def test_an_approved_step_that_is_refused_now_is_an_error_also_behind_a_step_tha
     plan = planned(world)
     never = replace(
         Policy(),
-        actions={**Policy().actions, plan.steps[1].old_version.step_to(plan.steps[1].new_version): Action.NEVER},
+        actions={**Policy().actions, plan.steps[1].old_version.bump_to(plan.steps[1].new_version): Action.NEVER},
     )
     with pytest.raises(StepRefused):
         apply(plan, {plan.steps[1].target}, world.ports(), intent(policy=never))
@@ -111,7 +111,7 @@ def test_the_key_is_changed_once_and_on_purpose(world: World) -> None:
 
 
 def test_an_overlay_with_a_file_where_the_components_go_is_refused(world: World) -> None:
-    taken = Tree((*OVERLAY.files, File(COMPONENTS_PATH, b"mine")))
+    taken = Tree((*OVERLAY.files, TreeFile(COMPONENTS_PATH, b"mine")))
     before = world.contents()
     for run in (
         lambda: update(CHANNEL, world.ports(), intent(overlay=taken)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.artifact.tree import File, Tree, UnfitPath
+from ci_automation.artifact.tree import Tree, TreeFile, UnfitPath
 from ci_automation.errors import UsageError
 from ci_automation.flows import files
 from ci_automation.flows.diff import of_file
@@ -27,7 +27,7 @@ from ci_automation.flows.files import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TREE = Tree((File("a.yaml", b"a: 1\r\n"), File("bin/run", b"#!/bin/sh\n", executable=True)))
+TREE = Tree((TreeFile("a.yaml", b"a: 1\r\n"), TreeFile("bin/run", b"#!/bin/sh\n", executable=True)))
 
 
 def test_an_overlay_is_what_its_folder_has_but_for_git(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ class TestTree:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "link"]
 
     def test_leaves_nothing_where_writing_fails(self, tmp_path: Path) -> None:
-        too_long = Tree((File("a", b""), File("b" * 300, b"")))
+        too_long = Tree((TreeFile("a", b""), TreeFile("b" * 300, b"")))
         with pytest.raises(Unwritable):
             write_tree(too_long, tmp_path / "out")
         assert list(tmp_path.iterdir()) == []

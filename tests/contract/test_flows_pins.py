@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.port import Granted
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.errors import RegistryError
@@ -289,14 +289,14 @@ class TestTagsThatMove:
         assert pinned.world.contents() == before
 
     def test_an_approval_does_not_count_for_another_digest(self, pinned: Place, minor: Plan) -> None:
-        request = Request.of(minor, minor.steps[0])
+        request = ApprovalRequest.of(minor, minor.steps[0])
         granted = Granted(request, Approval("alice", "a review", datetime(2026, 1, 1, tzinfo=UTC)))
         self.move(pinned, minor)
         with pytest.raises(ApprovedDiffers):
             apply_granted(granted, pinned.ports, intent())
 
     def test_an_approval_counts_where_no_tag_moved(self, pinned: Place, minor: Plan) -> None:
-        request = Request.of(minor, minor.steps[0])
+        request = ApprovalRequest.of(minor, minor.steps[0])
         granted = Granted(request, Approval("alice", "a review", datetime(2026, 1, 1, tzinfo=UTC)))
         assert apply_granted(granted, pinned.ports, intent()).done == 1
         assert pins(pinned.components) == current(pinned.components)
@@ -305,7 +305,7 @@ class TestTagsThatMove:
         plain.apply_all()
         plan = plain.plan(pin_images=True)
         granted = Granted(
-            Request.of(plan, plan.steps[0]), Approval("alice", "a review", datetime(2026, 1, 1, tzinfo=UTC))
+            ApprovalRequest.of(plan, plan.steps[0]), Approval("alice", "a review", datetime(2026, 1, 1, tzinfo=UTC))
         )
         apply_granted(granted, plain.ports, intent(pin_images=True))
         assert pins(plain.components) == current(plain.components)

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.apply import apply
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
@@ -118,7 +118,7 @@ class TestHealing:
 
 
 PLANTED: dict[str, Callable[[], Composed]] = {
-    "an overlay": lambda: made(PATCH, Tree((*OVERLAY.files, File("evil.yaml", b"kind: ClusterRoleBinding")))),
+    "an overlay": lambda: made(PATCH, Tree((*OVERLAY.files, TreeFile("evil.yaml", b"kind: ClusterRoleBinding")))),
     "an old release": lambda: made(OLD),
     "a minor that nobody approved": lambda: made(MINOR),
     "images from elsewhere": lambda: made(PATCH, options=Options().with_flags({"registry": "evil.example/fluxcd"})),
@@ -265,7 +265,7 @@ class TestWhoCanWriteToTheRegistry:
 class TestAdoption:
     @staticmethod
     def other(world: World) -> Digest:
-        return plant(world, made(PATCH, Tree((*OVERLAY.files[1:], File("new.yaml", b"a: 1\n")))))
+        return plant(world, made(PATCH, Tree((*OVERLAY.files[1:], TreeFile("new.yaml", b"a: 1\n")))))
 
     def test_shows_every_file_and_asks(self, world: World) -> None:
         signed = at(world)

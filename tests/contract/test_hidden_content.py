@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.archive import HiddenContent
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
-from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
+from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.init import init
 from ci_automation.flows.promotion import Promotion, consider
 from ci_automation.flows.rollback import Wish, propose, roll_back
@@ -51,7 +51,7 @@ def layer() -> bytes:
     """Return the layer of an artifact that anybody could make, with a file that the channel does not have."""
     release = MemoryReleases().fetch(PATCH)
     text = render(release.bundle, PATCH, Options())
-    overlay = Tree((*OVERLAY.files, File("new.yaml", b"a: 1\n")))
+    overlay = Tree((*OVERLAY.files, TreeFile("new.yaml", b"a: 1\n")))
     return compose(
         Recipe(PATCH, release.commit, release.bundle.digest, Options(), text, overlay, COMPONENTS_PATH)
     ).layer

@@ -15,7 +15,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.registries import images as image_registries
 from ci_automation.cli.wiring import targets
-from ci_automation.flux.bundle import Bundle
+from ci_automation.flux.bundle import ManifestsBundle
 from ci_automation.flux.components import image_names, pin
 from ci_automation.flux.options import Options
 from ci_automation.flux.render import render
@@ -72,7 +72,7 @@ def put(mirror: LoopbackRegistry, image: str, kind: str = OCI_INDEX) -> Digest:
 
 def components(registry: str) -> str:
     found = sample("v2.99.4")
-    return render(Bundle.of(found.bundle), Version.parse(found.tag), Options(registry=registry))
+    return render(ManifestsBundle.of(found.bundle), Version.parse(found.tag), Options(registry=registry))
 
 
 def missing(text: str, registry: str, images: ImageRegistries | None) -> tuple[Hazard, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.images import NobodyToAsk
 from ci_automation.flows.init import FirstRefused, init
 from ci_automation.impact.hazard import Certainty
@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 
 LISTED = b"resources: [flux-system/gotk-components.yaml]\npatches: [{path: absent.yaml}]\n"
 ABSENT = b"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: absent, namespace: flux-system}\n"
-BROKEN = Tree((File("kustomization.yaml", LISTED), File("absent.yaml", ABSENT)))
-PATCHED = Tree((File("kustomization.yaml", LISTED.replace(b"{path: absent.yaml}", b"")), File("a.yaml", b"a: 1\n")))
-NAMED = Tree((File("kustomization.yaml", b"namePrefix: own-\nresources: [flux-system/gotk-components.yaml]\n"),))
-MISSPELT = Tree((File("kustomization.yaml", LISTED.replace(b"patches", b"pathces")),))
+BROKEN = Tree((TreeFile("kustomization.yaml", LISTED), TreeFile("absent.yaml", ABSENT)))
+PATCHED = Tree(
+    (TreeFile("kustomization.yaml", LISTED.replace(b"{path: absent.yaml}", b"")), TreeFile("a.yaml", b"a: 1\n"))
+)
+NAMED = Tree((TreeFile("kustomization.yaml", b"namePrefix: own-\nresources: [flux-system/gotk-components.yaml]\n"),))
+MISSPELT = Tree((TreeFile("kustomization.yaml", LISTED.replace(b"patches", b"pathces")),))
 DELETED = LISTED.replace(b"{path: absent.yaml}", b"{path: deleted.yaml}")
-DELETING = Tree((File("kustomization.yaml", DELETED), File("deleted.yaml", b"kind: Deployment\n$patch: delete\n")))
-NOT_LISTED = Tree((File("kustomization.yaml", b"resources: []\n"),))
+DELETING = Tree(
+    (TreeFile("kustomization.yaml", DELETED), TreeFile("deleted.yaml", b"kind: Deployment\n$patch: delete\n"))
+)
+NOT_LISTED = Tree((TreeFile("kustomization.yaml", b"resources: []\n"),))
 
 
 @dataclass(frozen=True)
@@ -139,8 +143,8 @@ class TestOverlay:
     def test_of_much_that_is_refused_the_first_is_told_and_how_much_there_is(self, world: World) -> None:
         names = [f"absent-{number}" for number in range(7)]
         listed = ", ".join(f"{{path: {name}.yaml}}" for name in names).encode()
-        patches = (File(f"{name}.yaml", ABSENT.replace(b"absent", name.encode())) for name in names)
-        overlay = Tree((File("kustomization.yaml", LISTED.replace(b"{path: absent.yaml}", listed)), *patches))
+        patches = (TreeFile(f"{name}.yaml", ABSENT.replace(b"absent", name.encode())) for name in names)
+        overlay = Tree((TreeFile("kustomization.yaml", LISTED.replace(b"{path: absent.yaml}", listed)), *patches))
         refused = str(refusal(world, overlay, None, policy=Policy(refuse=frozenset({NOT_CHECKED}))))
         assert refused.count("hits nothing") == 5
         assert "; and 1 more" in refused

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows import confinement, kustomize
 from ci_automation.flows.kustomize import Confined, find_kustomize
 from ci_automation.flows.rendering import confined
@@ -22,7 +22,9 @@ from tests.fakes.programs import denied, has_landlock, launcher, python
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TREE = Tree((File("kustomization.yaml", b"resources: [a/map.yaml]\n"), File("a/map.yaml", b"kind: ConfigMap\n", True)))
+TREE = Tree(
+    (TreeFile("kustomization.yaml", b"resources: [a/map.yaml]\n"), TreeFile("a/map.yaml", b"kind: ConfigMap\n", True))
+)
 
 HELPED = "import sys\n'--help' in sys.argv and sys.exit()\n"
 
@@ -84,7 +86,7 @@ print(json.dumps([sys.argv[1], files]))
         assert not Path(folder).exists()
 
     def test_files_that_cannot_be_written_are_an_error(self, stand_in: Callable[[str], Confined]) -> None:
-        tree = Tree((File("a" * 300, b""),))
+        tree = Tree((TreeFile("a" * 300, b""),))
         with pytest.raises(BuildFailed, match="cannot be written down for kustomize: File name too long"):
             stand_in("").build(tree, ".")
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.artifact.reference import Reference
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.apply import apply
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
@@ -28,7 +28,7 @@ from ci_automation.flows.verify import verify
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import Version
 from ci_automation.policy.freeze import Freeze
-from ci_automation.policy.model import STEPS, Action, MinorStep, Policy, SignatureFormat
+from ci_automation.policy.model import BUMPS, Action, MinorStep, Policy, SignatureFormat
 from ci_automation.policy.plan import Plan
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry import open_registry
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 OURS = TrustedKeys((signing_key().public,))
 STAGING = CHANNEL.at_tag("staging")
-AUTO = Policy(actions=dict.fromkeys(STEPS, Action.AUTO), escalate=frozenset())
+AUTO = Policy(actions=dict.fromkeys(BUMPS, Action.AUTO), escalate=frozenset())
 HOUR = timedelta(hours=1)
-ADOPTED = Tree((*OVERLAY.files[1:], File("new.yaml", b"a: 1\n")))
+ADOPTED = Tree((*OVERLAY.files[1:], TreeFile("new.yaml", b"a: 1\n")))
 SMALLER = Tree(OVERLAY.files[:1])
 
 
@@ -108,7 +108,7 @@ class TestTheNextReleaseUnderTheChannel:
                 id="frozen",
             ),
             pytest.param(
-                {"policy": replace(Policy(), min_release_age=dict.fromkeys(STEPS, timedelta(days=10_000)))}, id="young"
+                {"policy": replace(Policy(), min_release_age=dict.fromkeys(BUMPS, timedelta(days=10_000)))}, id="young"
             ),
             pytest.param({"policy": replace(AUTO, minor_step=MinorStep.NEXT)}, id="one minor at a time"),
         ],
@@ -309,7 +309,7 @@ class TestARecordThatIsMissing:
             pytest.param({"paused": True}, id="paused"),
             pytest.param({"policy": EVERY}, id="never"),
             pytest.param(
-                {"policy": replace(Policy(), min_release_age=dict.fromkeys(STEPS, timedelta(days=10_000)))}, id="young"
+                {"policy": replace(Policy(), min_release_age=dict.fromkeys(BUMPS, timedelta(days=10_000)))}, id="young"
             ),
         ],
     )

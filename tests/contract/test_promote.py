@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import Conflict
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import ChannelMoved
@@ -25,7 +25,7 @@ from ci_automation.impact.assess import Impact
 from ci_automation.impact.clusters import Clusters, KubernetesRange
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import Hold
-from ci_automation.policy.model import STEPS, Acknowledgement, Action, Policy
+from ci_automation.policy.model import BUMPS, Acknowledgement, Action, Policy
 from ci_automation.policy.promotion import Word
 from ci_automation.policy.ranges import Range
 from ci_automation.records.ledger import ImmutableTagMoved, Ledger
@@ -160,8 +160,8 @@ class Road:
 
 def everything(version: Version | None = None) -> Policy:
     """Return the policy that takes all there is by itself, up to a version."""
-    ages = dict.fromkeys(STEPS, timedelta())
-    policy = Policy(dict.fromkeys(STEPS, Action.AUTO), min_release_age=ages, escalate=frozenset())
+    ages = dict.fromkeys(BUMPS, timedelta())
+    policy = Policy(dict.fromkeys(BUMPS, Action.AUTO), min_release_age=ages, escalate=frozenset())
     return replace(policy, range=Range.parse(f"<={version}")) if version else policy
 
 
@@ -259,7 +259,7 @@ class TestTheWay:
     def test_the_next_scheduled_run_believes_the_channel(self, road: Road) -> None:
         road.promote()
         ports = road.ports(road.there)
-        assert update(road.target, ports, intent(now=NOW, policy=Policy(dict.fromkeys(STEPS, Action.NEVER)))).done == 0
+        assert update(road.target, ports, intent(now=NOW, policy=Policy(dict.fromkeys(BUMPS, Action.NEVER)))).done == 0
 
 
 def test_within_one_registry_blobs_are_mounted() -> None:
@@ -454,7 +454,7 @@ class TestTheGates:
         [
             ({"paused": True}, "paused"),
             ({"policy": Policy(range=Range.parse("<2.98.8"))}, "range"),
-            ({"policy": Policy({**dict.fromkeys(STEPS, Action.NEVER)})}, "kind"),
+            ({"policy": Policy({**dict.fromkeys(BUMPS, Action.NEVER)})}, "kind"),
         ],
         ids=["paused", "range", "kind"],
     )
@@ -475,7 +475,7 @@ class TestTheGates:
 
     def test_other_files_take_a_person(self) -> None:
         road = Road.to(ELSEWHERE)
-        road.publish(STAGING, OLD, overlay=Tree((*OVERLAY.files, File("notes.txt", b"for people\n"))))
+        road.publish(STAGING, OLD, overlay=Tree((*OVERLAY.files, TreeFile("notes.txt", b"for people\n"))))
         road.publish(ELSEWHERE, OLD)
         done = road.promote()
         assert done.considered.decision is Decision.APPROVAL
@@ -516,7 +516,7 @@ class TestTheGates:
     def test_of_the_first_digest_everything_is_judged_that_needs_nothing_before_it(self) -> None:
         road = Road.to(ELSEWHERE)
         listed = b"namePrefix: own-\nresources: [flux-system/gotk-components.yaml]\n"
-        kustomization = File("kustomization.yaml", listed)
+        kustomization = TreeFile("kustomization.yaml", listed)
         mirror = {"registry": "mirror.example/fluxcd"}
         wanted = road.publish(STAGING, OLD, overlay=Tree((kustomization,)), flags=mirror)
         ports = replace(road.ports(road.there), images=Nothing())
@@ -531,7 +531,7 @@ class TestTheGates:
 
     def test_a_first_digest_without_flux_is_refused_however_it_came_to_the_source(self) -> None:
         road = Road.to(ELSEWHERE)
-        unlisted = Tree((File("kustomization.yaml", b"resources: []\n"),))
+        unlisted = Tree((TreeFile("kustomization.yaml", b"resources: []\n"),))
         accepted = Policy(acknowledge=(Acknowledgement(UNLISTED, NOW + timedelta(days=1), "a laboratory"),))
         wanted = road.publish(STAGING, OLD, overlay=unlisted, policy=accepted)
         considered = road.promote((wanted,)).considered

@@ -21,7 +21,7 @@ from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.rendering import delegate
 from ci_automation.flows.rendering.proof import UnprovenRendering, rendering
 from ci_automation.flows.rendering.upstream import fetch
-from ci_automation.flux.bundle import Bundle, ComponentMissing
+from ci_automation.flux.bundle import ComponentMissing, ManifestsBundle
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import EditedByHand
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 TAG = "v2.98.9"  # a patch of our own making: nobody knows it
 VERSION = Version.parse(TAG)
-BUNDLE = Bundle.of(sample("v2.98.8").bundle)
+BUNDLE = ManifestsBundle.of(sample("v2.98.8").bundle)
 UPSTREAMS = render(BUNDLE, VERSION, Options(components=COMPONENTS))
 CHANGED = "--watch-all-namespaces=true", "--watch-all-namespaces"  # an argument that a template has otherwise
 FLEET = {"namespace": "fleet"}
@@ -207,7 +207,7 @@ class TestCalibrated:
         place.publish()
         found = fetch(VERSION, place.ports)
         text = BUNDLE.files["helm-controller.yaml"].replace("- --log-encoding=json", "- --log-encoding=text")
-        other = replace(found, bundle=Bundle({**BUNDLE.files, "helm-controller.yaml": text}))
+        other = replace(found, bundle=ManifestsBundle({**BUNDLE.files, "helm-controller.yaml": text}))
         made = rendering(other, Options(), place.ports)
         assert made.proof is Proof.NONE
         assert "in Deployment/helm-controller, ours has '- --log-encoding=text'" in made.detail
@@ -253,7 +253,7 @@ class TestDelegated:
 def strange(found: FetchedRelease) -> FetchedRelease:
     """Return a release whose templates are not of a shape that we know."""
     text = BUNDLE.files["source-controller.yaml"].replace("- --log-level=", "- --verbosity=")
-    return replace(found, bundle=Bundle({**BUNDLE.files, "source-controller.yaml": text}))
+    return replace(found, bundle=ManifestsBundle({**BUNDLE.files, "source-controller.yaml": text}))
 
 
 class TestNothing:

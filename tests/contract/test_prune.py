@@ -18,7 +18,7 @@ from ci_automation.flows.prune import prune, survey
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.update import update
 from ci_automation.net.values import Complaint
-from ci_automation.policy.model import STEPS, Action, Policy, SignatureFormat
+from ci_automation.policy.model import BUMPS, Action, Policy, SignatureFormat
 from ci_automation.policy.retention import Window
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry import open_registry
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.prune import Survey
 
 OURS = TrustedKeys((signing_key().public,))
-AUTO = Policy(actions=dict.fromkeys(STEPS, Action.AUTO))
+AUTO = Policy(actions=dict.fromkeys(BUMPS, Action.AUTO))
 LAST = Window(1)
 
 

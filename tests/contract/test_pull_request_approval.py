@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.lock import LOCK_FILE, Entry, InvalidLock, Lock
+from ci_automation.approval.lock import LOCK_FILE, InvalidLock, Lock, LockEntry
 from ci_automation.approval.port import AskedState, Granted, NotCounted, Question
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
@@ -498,7 +498,7 @@ class TestGranted:
         ],
     )
     def test_an_edit_of_the_default_branch_is_none(
-        self, forge: Forge, fleet: Fleet, pull: Pull, wrote: Entry, why: str
+        self, forge: Forge, fleet: Fleet, pull: Pull, wrote: LockEntry, why: str
     ) -> None:
         fleet.merge(pull.number, "alice")
         fleet.push("main", {LOCK_FILE: lock(fleet).with_entry(wrote).text.encode()}, "bob")

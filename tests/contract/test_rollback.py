@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.port import Granted
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.cli import run
 from ci_automation.errors import Conflict
 from ci_automation.flows.apply import StepRefused, apply
@@ -35,7 +35,7 @@ from ci_automation.flux.version import InvalidVersion, Version
 from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity
 from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.decision import Decision
-from ci_automation.policy.model import STEPS, Acknowledgement, Action, Policy, SignatureFormat
+from ci_automation.policy.model import BUMPS, Acknowledgement, Action, Policy, SignatureFormat
 from ci_automation.records import attached
 from ci_automation.records.ledger import ImmutableTagMoved, Ledger, holds_in
 from ci_automation.records.notes import Approval, HoldStatement
@@ -165,7 +165,7 @@ class TestWhere:
     def test_of_several_digests_of_a_version_it_is_the_one_that_the_channel_had_last(self) -> None:
         world = World()
         init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
-        never = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(STEPS, Action.NEVER)))
+        never = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(BUMPS, Action.NEVER)))
         plan = make_plan(CHANNEL, world.ports(), never).plan
         apply(plan, {plan.steps[-1].target}, world.ports(), never)
         last = at(world)
@@ -389,7 +389,7 @@ class TestAfterwards:
         forget_records(world, target)  # so that no record tells that it was used
         back(world, until=NOW + timedelta(days=7))
         granted = Granted(
-            Request(CHANNEL, MINOR, base, target), Approval("ada", "pull request 7", NOW - timedelta(days=9))
+            ApprovalRequest(CHANNEL, MINOR, base, target), Approval("ada", "pull request 7", NOW - timedelta(days=9))
         )
         with pytest.raises(ApprovalUsed):
             apply_granted(granted, world.ports(), intent(now=now))
@@ -397,7 +397,7 @@ class TestAfterwards:
 
     def test_content_that_is_published_on_top_keeps_the_hold(self, world: World) -> None:
         back(world, reason="webhooks time out")
-        never = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(STEPS, Action.NEVER)))
+        never = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(BUMPS, Action.NEVER)))
         plan = make_plan(CHANNEL, world.ports(), never).plan
         target = next(step.target for step in plan.steps if step.new_version == PATCH)
         world.registry.requests.clear()
@@ -412,7 +412,7 @@ class TestAfterwards:
         world = World()
         init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
         first = at(world)
-        never = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(STEPS, Action.NEVER)))
+        never = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(BUMPS, Action.NEVER)))
         plan = make_plan(CHANNEL, world.ports(), never).plan
         target = plan.steps[-1].target
         apply(plan, {target}, world.ports(), never)
@@ -471,7 +471,7 @@ class TestAgain:
     def test_changing_the_hold_is_recorded_as_no_move(self, world: World, *, on_top: bool) -> None:
         back(world)
         if on_top:
-            debug = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(STEPS, Action.NEVER)))
+            debug = intent(flags={"log-level": "debug"}, policy=Policy(actions=dict.fromkeys(BUMPS, Action.NEVER)))
             plan = make_plan(CHANNEL, world.ports(), debug).plan
             apply(plan, {plan.steps[-1].target}, world.ports(), debug)
         before = Ledger(world.registry, CHANNEL, OURS).all_records(at(world))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ci_automation.approval.approved_run import JobFacts, approved_run
 from ci_automation.approval.port import Approvals, Asked, AskedState, Granted, NotCounted, Question
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.approval.workflow_run import UnprotectedEnvironment, WorkflowApprovals, inputs, run_title
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
@@ -75,7 +75,7 @@ class Scene:
         return self.desk(asked.plan.artifact).ask(asked)
 
     def judge(
-        self, run: Run, request: Request | None = None, settings: ApprovalConfig = SETTINGS
+        self, run: Run, request: ApprovalRequest | None = None, settings: ApprovalConfig = SETTINGS
     ) -> Granted | NotCounted:
         """Return what the job of a run finds."""
         github = client(self.forge, {"actions": "read", "contents": "read", "members": "read"}, FLEET)
@@ -90,9 +90,9 @@ class Scene:
         return [(run.title, run.status, run.conclusion) for run in self.fleet.runs]
 
 
-def request_of(asked: Question) -> Request:
+def request_of(asked: Question) -> ApprovalRequest:
     """Return what a question asks for."""
-    return Request.of(asked.plan, asked.step)
+    return ApprovalRequest.of(asked.plan, asked.step)
 
 
 def made(flavour: str = "api.github.com", workflow: bytes = APPROVE) -> Forge:

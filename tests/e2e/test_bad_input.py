@@ -14,7 +14,7 @@ import pytest
 from ci_automation.artifact.archive import write_archive
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import OCI_INDEX
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from tests.e2e.bad import Arguments, Bad, told
 from tests.e2e.desk import CHANNEL, SIGNED, TRUSTED, Desk, packed
 from tests.fakes.keys import cosign_key, unsupported_key
@@ -153,7 +153,7 @@ def link() -> tarfile.TarInfo:
 
 
 COMPONENTS = "flux-system/gotk-components.yaml"
-ONE_FILE = write_archive(Tree((File(COMPONENTS, b"kind: Namespace\n"),)))
+ONE_FILE = write_archive(Tree((TreeFile(COMPONENTS, b"kind: Namespace\n"),)))
 BOMB = gzip.compress(bytes((100 << 20) + 512), compresslevel=1)
 YAML_BOMB = "a: &a [x, x, x]\nb: &b [*a, *a, *a]\nc: &c [*b, *b, *b]\nversion: 1\nartifacts: [*c]\n"
 ARTIFACT = "version: 1\nartifacts:\n- name: a\n  url: layout:registry:production\n"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.archive import write_archive
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flux.bundle import checksums_name, proof_names
 from ci_automation.flux.version import Version
 from ci_automation.signing.upstream import upstream_identity
@@ -54,7 +54,7 @@ class SampleRelease:
     def bundle(self) -> bytes:
         """The bytes of its manifests.tar.gz; the files differ from mark to mark."""
         files = {**self.files, "rbac.yaml": f"# of {self.mark or self.tag}\n{self.files['rbac.yaml']}"}
-        return write_archive(Tree(tuple(File(name, text.encode()) for name, text in files.items())))
+        return write_archive(Tree(tuple(TreeFile(name, text.encode()) for name, text in files.items())))
 
     @property
     def assets(self) -> dict[str, bytes]:

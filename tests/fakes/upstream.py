@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ci_automation.artifact.archive import write_archive
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.upstream import upstream_identity
 
@@ -35,7 +35,7 @@ def publish(
     `how` is what a local Sigstore takes to sign as somebody else, at another time, or with something wrong.
     """
     content = (f"# of {version}\n" if text is None else text).encode()
-    layer = write_archive(Tree((File("gotk-components.yaml", content),)))
+    layer = write_archive(Tree((TreeFile("gotk-components.yaml", content),)))
     annotations = {
         "org.opencontainers.image.created": "2026-08-07T14:30:00Z",
         "org.opencontainers.image.source": "git://github.com/fluxcd/flux2.git",

@@ -13,10 +13,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.demo.samples import SAMPLES, Sample
 from ci_automation.flows.ports import Intent, Ports
-from ci_automation.flux.bundle import Bundle, ReleaseFiles
+from ci_automation.flux.bundle import ManifestsBundle, ReleaseFiles
 from ci_automation.flux.release import FetchedRelease, Release, ReleaseNotFound
 from ci_automation.flux.version import Version
 from ci_automation.signing.keys.private import SigningKey
@@ -40,9 +40,9 @@ CHANNEL = Reference.parse("oci://registry.example/acme/flux-manifests:production
 OLD, PATCH, MINOR = (Version.parse(text) for text in ("v2.98.5", "v2.98.8", "v2.99.4"))
 OVERLAY = Tree(
     (
-        File("kustomization.yaml", b"resources: [flux-system/gotk-components.yaml]\r\n"),
-        File("patches/limits.yaml", b"# 2Gi\n- op: replace\n"),
-        File("hooks/after.sh", b"#!/bin/sh\n", executable=True),
+        TreeFile("kustomization.yaml", b"resources: [flux-system/gotk-components.yaml]\r\n"),
+        TreeFile("patches/limits.yaml", b"# 2Gi\n- op: replace\n"),
+        TreeFile("hooks/after.sh", b"#!/bin/sh\n", executable=True),
     )
 )
 
@@ -94,7 +94,7 @@ class MemoryReleases(Struct):
                 missing = {f"{name}.yaml" for name in self.without.get(each.tag, ())}
                 files = Tree(tuple(file for file in each.bundle.files if file.path not in missing))
                 downloaded = self.files.get(each.tag, ReleaseFiles(b"", b""))
-                return FetchedRelease(self._release(each), Bundle.of(files), each.commit, downloaded)
+                return FetchedRelease(self._release(each), ManifestsBundle.of(files), each.commit, downloaded)
         raise ReleaseNotFound(version, "memory")
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
+from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.kustomize import Confined
 from ci_automation.impact.hazard import Certainty
 from ci_automation.overlay.effort import Effort
@@ -37,8 +37,8 @@ def components(golden: Path, version: str) -> bytes:
 def tree(golden: Path, version: str, files: Files) -> Tree:
     """Return an artifact with a real release's components and other files: texts, or values to write as JSON."""
     written = {path: text if isinstance(text, str) else json.dumps(text) for path, text in files.items()}
-    others = (File(path, text.encode()) for path, text in written.items())
-    return Tree((File(COMPONENTS_PATH, components(golden, version)), *others))
+    others = (TreeFile(path, text.encode()) for path, text in written.items())
+    return Tree((TreeFile(COMPONENTS_PATH, components(golden, version)), *others))
 
 
 def kustomize() -> Confined:

@@ -21,7 +21,7 @@ from ci_automation.flux.version import Version
 from ci_automation.impact.clusters import Clusters
 from ci_automation.impact.crds.served import served
 from ci_automation.impact.crds.snapshot import Snapshot
-from ci_automation.policy.model import STEPS, Action, Policy
+from ci_automation.policy.model import BUMPS, Action, Policy
 from ci_automation.policy.ranges import Range
 from ci_automation.registry import open_registry
 from ci_automation.signing.keys.private import SigningKey
@@ -167,9 +167,9 @@ def planted(registry: Registry, channel: Reference, manifest: Manifest, **annota
 def everything_up_to(version: Version | str) -> Policy:
     """Return the policy that takes every release up to that version by itself."""
     return Policy(
-        actions=dict.fromkeys(STEPS, Action.AUTO),
+        actions=dict.fromkeys(BUMPS, Action.AUTO),
         range=Range.parse(f"<={version}"),
-        min_release_age=dict.fromkeys(STEPS, timedelta()),
+        min_release_age=dict.fromkeys(BUMPS, timedelta()),
         escalate=frozenset(),
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.demo.samples import SAMPLES
-from ci_automation.flux.bundle import Bundle
+from ci_automation.flux.bundle import ManifestsBundle
 from ci_automation.flux.options import COMPONENTS, DEFAULT_COMPONENTS, Options
 from tests.real.peers import peer
 from tests.real.processes import run
@@ -58,7 +58,9 @@ class Refused(Exception):
     """Flux's renderer ended with an error instead of a text."""
 
 
-def flux_renderings(bundles: Mapping[str, Bundle], wanted: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
+def flux_renderings(
+    bundles: Mapping[str, ManifestsBundle], wanted: Iterable[tuple[str, Mapping[str, Any]]]
+) -> list[str]:
     """Return what Flux makes of each pair of a release's tag and values for the fields of `Options`, checked or not.
 
     Raises:
@@ -72,7 +74,9 @@ def flux_renderings(bundles: Mapping[str, Bundle], wanted: Iterable[tuple[str, M
     return texts
 
 
-def answers(bundles: Mapping[str, Bundle], wanted: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, str]]:
+def answers(
+    bundles: Mapping[str, ManifestsBundle], wanted: Iterable[tuple[str, Mapping[str, Any]]]
+) -> list[dict[str, str]]:
     """Return the text or the error that Flux's renderer has for each pair."""
     questions = [
         json.dumps({"version": tag} | {field.replace("_", "-"): value for field, value in values.items()})
@@ -92,9 +96,9 @@ def values(options: Options) -> dict[str, Any]:
     return {name: getattr(options, name) for name in Options.__struct_fields__}
 
 
-def sample_bundles() -> dict[str, Bundle]:
+def sample_bundles() -> dict[str, ManifestsBundle]:
     """Return the sample releases' bundles by tag."""
-    return {sample.tag: Bundle.of(sample.bundle) for sample in SAMPLES}
+    return {sample.tag: ManifestsBundle.of(sample.bundle) for sample in SAMPLES}
 
 
 def proof() -> dict[str, Any]:

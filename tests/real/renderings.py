@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.reference import Reference
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.init import init
 from ci_automation.flows.ports import Intent, Ports
 from ci_automation.flows.update import update
@@ -47,7 +47,7 @@ def renderings(releases: Path) -> dict[str, str]:
     """Return the Markdown of each, by its name."""
     signer = KeySigner(signing_key())
     ports = Ports(InMemoryRegistry(), DirectorySource(releases), signer, signer.trusted)
-    overlay = Tree((File("kustomization.yaml", b"resources: [flux-system/gotk-components.yaml]\n"),))
+    overlay = Tree((TreeFile("kustomization.yaml", b"resources: [flux-system/gotk-components.yaml]\n"),))
     init(CHANNEL, Version.parse("v2.8.5"), ports, Intent(now=NOW, overlay=overlay))
     asked = update(CHANNEL, ports, Intent(now=NOW))
     (step,) = asked.waiting

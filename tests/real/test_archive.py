@@ -15,7 +15,7 @@ import requests
 
 from ci_automation.artifact.archive import HiddenContent, UnsafeArchive, read_archive, write_archive
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from tests.fakes import archives
 from tests.real.peers import peer
 from tests.real.processes import run
@@ -153,14 +153,14 @@ def test_our_tar_is_the_one_that_flux_packs(files: Mapping[str, bytes], tmp_path
         (folder / path).write_bytes(content)
     for place in (folder, *folder.rglob("*")):
         place.chmod(0o755 if place.is_dir() or place.name == "run" else 0o644)
-    tree = Tree(tuple(File(path, content, executable=path == "bin/run") for path, content in files.items()))
+    tree = Tree(tuple(TreeFile(path, content, executable=path == "bin/run") for path, content in files.items()))
     run([peer("flux"), "build", "artifact", f"--path={folder}", f"--output={tmp_path / 'flux.tgz'}"])
     assert gzip.decompress(write_archive(tree)) == gzip.decompress((tmp_path / "flux.tgz").read_bytes())
 
 
 @pytest.mark.parametrize("files", TREES.values(), ids=TREES)
 def test_a_cluster_unpacks_what_we_write(files: Mapping[str, bytes]) -> None:
-    tree = Tree(tuple(File(path, content) for path, content in files.items()))
+    tree = Tree(tuple(TreeFile(path, content) for path, content in files.items()))
     assert unpacked([write_archive(tree)]) == [files]
 
 
@@ -222,5 +222,5 @@ def test_nothing_here_depends_on_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     theirs = (tmp_path / "flux.tgz").read_bytes()
-    assert gzip.decompress(theirs) != gzip.decompress(write_archive(Tree((File("b", b"1"),))))
-    assert write_archive(read_archive(theirs)) == write_archive(Tree((File("b", b"1"),)))
+    assert gzip.decompress(theirs) != gzip.decompress(write_archive(Tree((TreeFile("b", b"1"),))))
+    assert write_archive(read_archive(theirs)) == write_archive(Tree((TreeFile("b", b"1"),)))

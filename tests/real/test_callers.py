@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ci_automation.approval.dispatch import Dispatch, EventType, Sender
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.flux.version import Version
 from tests.fakes.forge import ACTIONS
@@ -78,7 +78,7 @@ def test_a_fleet_has_a_job_for_each_artifact_which_takes_up_its_own_approval_alo
 def test_an_event_of_another_repository_starts_a_check_and_decides_nothing(keyless: Fleet, files: cosign.Files) -> None:
     fleet = keyless
     fleet.use("requested.yaml", "flux.yaml")
-    request = Request(fleet.channel, Version.parse("v2.9.4"), Digest("a" * 64), Digest("b" * 64))
+    request = ApprovalRequest(fleet.channel, Version.parse("v2.9.4"), Digest("a" * 64), Digest("b" * 64))
     sender = Sender("acme/source", "https://github.com/acme/source/actions/runs/7")
     for asked in (replace(request, artifact=fleet.staging), request):
         payload = Dispatch.requesting(asked, sender).to_payload()

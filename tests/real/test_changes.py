@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.flux.bundle import Bundle
+from ci_automation.flux.bundle import ManifestsBundle
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
@@ -36,7 +36,7 @@ def texts(flux_releases: Path) -> Texts:
     found = {}
     for folder in flux_releases.iterdir():
         if folder.is_dir():
-            bundle = Bundle.from_archive((folder / "manifests.tar.gz").read_bytes())
+            bundle = ManifestsBundle.from_archive((folder / "manifests.tar.gz").read_bytes())
             components = tuple(name for name in COMPONENTS if name in bundle.components)
             version = Version.parse(folder.name)
             found[version] = render(bundle, version, Options(components=components))

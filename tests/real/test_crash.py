@@ -11,7 +11,7 @@ import pytest
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.apply import apply
 from ci_automation.flows.files import read_plan_file
 from ci_automation.flows.init import init
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from tests.real.registries import RealRegistry
 
 BEFORE, AFTER = "v2.8.5", "v2.8.8"
-OVERLAY = Tree((File("kustomization.yaml", b"resources: [flux-system/gotk-components.yaml]\n"), File("b", b"\0\1\2")))
+OVERLAY = Tree(
+    (TreeFile("kustomization.yaml", b"resources: [flux-system/gotk-components.yaml]\n"), TreeFile("b", b"\0\1\2"))
+)
 AT_RENAME = """\
 import atexit, os, signal, sys
 

@@ -26,7 +26,7 @@ from ci_automation.flows.rendering.delegate import DelegationFailed
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flows.update import update
-from ci_automation.flux.bundle import Bundle, checksums_name, proof_names
+from ci_automation.flux.bundle import ManifestsBundle, checksums_name, proof_names
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.proof import NotCalibrated, Proof, calibrate, is_known
 from ci_automation.flux.sources.directory import DirectorySource
@@ -241,14 +241,14 @@ class Programs:
         return self.program
 
 
-def bundle_of(releases: Path, tag: str) -> Bundle:
+def bundle_of(releases: Path, tag: str) -> ManifestsBundle:
     """Return the bundle of a real release."""
-    return Bundle.from_archive((releases / tag / "manifests.tar.gz").read_bytes())
+    return ManifestsBundle.from_archive((releases / tag / "manifests.tar.gz").read_bytes())
 
 
-def future(releases: Path, tag: str, old: str, new: str) -> Bundle:
+def future(releases: Path, tag: str, old: str, new: str) -> ManifestsBundle:
     """Return the bundle of a real release with something else in source-controller.yaml."""
     files = dict(bundle_of(releases, tag).files)
     assert old in files["source-controller.yaml"]
     files["source-controller.yaml"] = files["source-controller.yaml"].replace(old, new, 1)
-    return Bundle(files)
+    return ManifestsBundle(files)

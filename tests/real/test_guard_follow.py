@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
+from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.impact.checks.crds import guard
 from ci_automation.impact.clusters import Clusters
 from ci_automation.impact.crds.snapshot import Snapshot
@@ -111,7 +111,7 @@ class Channel:
 
 def alerts(version: str) -> Tree:
     """Return an overlay with an alert."""
-    return Tree((File("apps/alerts.yaml", ALERTS.format(version=version).encode()),))
+    return Tree((TreeFile("apps/alerts.yaml", ALERTS.format(version=version).encode()),))
 
 
 @pytest.fixture(scope="module")

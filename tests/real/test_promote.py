@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.init import init
 from ci_automation.flows.promote import promote
 from ci_automation.flows.promotion import Promotion
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tests.real.registries import RealRegistry
 
 BEFORE, AFTER = Version.parse("v2.8.5"), Version.parse("v2.8.8")
-OVERLAY = Tree((File("notes.txt", b"for people\n"),))
+OVERLAY = Tree((TreeFile("notes.txt", b"for people\n"),))
 NAMES = ("edge", "staging", "production")
 
 

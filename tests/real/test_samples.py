@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.flux.bundle import Bundle
+from ci_automation.flux.bundle import ManifestsBundle
 from ci_automation.flux.options import COMPONENTS, LOG_LEVELS, InvalidOption, Options
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
@@ -179,28 +179,28 @@ def accepted(count: int) -> list[Options]:
 
 
 @pytest.fixture(scope="module")
-def real(flux_releases: Path) -> Bundle:
+def real(flux_releases: Path) -> ManifestsBundle:
     """Return the bundle of a real release."""
-    return Bundle.from_archive((flux_releases / RELEASE / "manifests.tar.gz").read_bytes())
+    return ManifestsBundle.from_archive((flux_releases / RELEASE / "manifests.tar.gz").read_bytes())
 
 
 def test_flux_renders_the_samples_as_the_tests_without_it_expect() -> None:
     assert json.loads(ASSET.read_text()) == proof(), "python -m tests.real.renderer writes it anew"
 
 
-def different(real: Bundle, sets: list[Options]) -> list[Options]:
+def different(real: ManifestsBundle, sets: list[Options]) -> list[Options]:
     """Return those that our rendering and Flux's differ on."""
     texts = flux_renderings({RELEASE: real}, [(RELEASE, values(options)) for options in sets])
     version = Version.parse(RELEASE)
     return [options for options, text in zip(sets, texts, strict=True) if render(real, version, options) != text]
 
 
-def test_whatever_options_we_accept_are_rendered_as_flux_does(real: Bundle) -> None:
+def test_whatever_options_we_accept_are_rendered_as_flux_does(real: ManifestsBundle) -> None:
     assert different(real, accepted(COUNT)) == []
 
 
 @pytest.mark.parametrize("field", TEXTS)
-def test_a_text_that_is_none_to_yaml_is_refused_or_rendered_as_flux_does(field: str, real: Bundle) -> None:
+def test_a_text_that_is_none_to_yaml_is_refused_or_rendered_as_flux_does(field: str, real: ManifestsBundle) -> None:
     found = []
     for text in TO_YAML:
         value: Any = (text,) if field == "toleration_keys" else text
@@ -211,7 +211,7 @@ def test_a_text_that_is_none_to_yaml_is_refused_or_rendered_as_flux_does(field: 
 
 
 @pytest.mark.parametrize("text", ["12", "1e3", "0x10", "on", "null", "2026-11-21", "1_000", "1e1_0"])
-def test_a_name_that_flux_breaks_on_or_puts_quotes_around_is_refused(text: str, real: Bundle) -> None:
+def test_a_name_that_flux_breaks_on_or_puts_quotes_around_is_refused(text: str, real: ManifestsBundle) -> None:
     """The rules above are no stricter than they must be: these would really come out as something else."""
     sets: list[dict[str, Any]] = [
         values(Options()) | {field: value} for field, value in (("namespace", text), ("toleration_keys", (text,)))

@@ -14,7 +14,7 @@ import yaml
 
 from ci_automation.action.outputs import OUTPUTS
 from ci_automation.approval.dispatch import EventType
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.approval.workflow_run import inputs, run_title
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
@@ -317,7 +317,7 @@ class TestWhatTheyGiveToTheAction:
     @pytest.mark.parametrize("path", ["workflows/approve.yaml", "workflows/with-key/approve.yaml"])
     def test_the_run_that_asks_is_started_with_what_it_takes_and_found_by_its_title(self, path: str) -> None:
         channel = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
-        request = Request(channel, Version.parse("2.9.4"), Digest.of(b"base"), Digest.of(b"target"))
+        request = ApprovalRequest(channel, Version.parse("2.9.4"), Digest.of(b"base"), Digest.of(b"target"))
         given, approve = inputs(request), workflow(ROOT / path)
         assert set(triggers(approve)["workflow_dispatch"]["inputs"]) == set(given)
         title = re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda match: given[match[1]], approve["run-name"])

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.archive import HiddenContent
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.contents import read_shown, read_tree
 from ci_automation.flows.history import immutable_references
@@ -19,7 +19,7 @@ from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.recover import recover
 from ci_automation.records.ledger import Ledger
-from ci_automation.report.adoption import AdoptedFile, Adoption, difference, flags
+from ci_automation.report.adoption import AdoptedFile, Adoption, difference, written_flags
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         digest=observed.digest,
         problem=problem,
         version=recovered.version,
-        options=flags(recovered.options),
+        options=written_flags(recovered.options),
         components=path,
         difference=difference(upstream.encode(), tree[path]),
         overlay=tuple(
@@ -114,10 +114,10 @@ def _require_clear_names(tree: Tree) -> None:
 
 
 def _options(tree: Tree, path: str) -> tuple[str, ...]:
-    return flags(recover(tree[path].decode(errors="replace")).options) if path in tree.by_path else ()
+    return written_flags(recover(tree[path].decode(errors="replace")).options) if path in tree.by_path else ()
 
 
-def _adopted(now: File | None, before: File | None, *, compared: bool) -> AdoptedFile:
+def _adopted(now: TreeFile | None, before: TreeFile | None, *, compared: bool) -> AdoptedFile:
     """Return what is to be said of one file; one of the two is there."""
     file = now or before
     assert file is not None  # noqa: S101  # for the type checker

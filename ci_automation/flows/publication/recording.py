@@ -10,7 +10,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.flows.contents import stated_options
 from ci_automation.flux.artifact import SOURCE, immutable_tag
 from ci_automation.flux.bundle import BUNDLE
-from ci_automation.flux.components import images, unpin
+from ci_automation.flux.components import controller_images, unpin
 from ci_automation.records import provenance, sbom
 from ci_automation.records.attached import attest
 from ci_automation.records.notes import Approval, Record
@@ -55,7 +55,7 @@ def attest_publication(publication: Publication, signer: Signer, ports: Ports, i
     )
     predicates = {
         provenance.PREDICATE_TYPE: provenance.provenance(build, run),
-        sbom.PREDICATE_TYPE: sbom.sbom(publication.version, images(plain), pins),
+        sbom.PREDICATE_TYPE: sbom.sbom(publication.version, controller_images(plain), pins),
     }
     attest(ports.registry, publication.channel, composed.digest, predicates, signer)
 

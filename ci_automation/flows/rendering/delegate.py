@@ -24,7 +24,7 @@ from ci_automation.errors import VerificationFailed
 from ci_automation.flows import confinement
 from ci_automation.flows.rendering.confined import MAX_OUTPUT_BYTES
 from ci_automation.flux.bundle import parse_checksums
-from ci_automation.flux.render import header
+from ci_automation.flux.render import components_header
 
 if TYPE_CHECKING:
     from ci_automation.flows.confinement import Ended
@@ -172,6 +172,6 @@ def _checked(version: Version, options: Options, output: bytes) -> str:
         text = output.decode()
     except UnicodeDecodeError:
         raise DelegationFailed(version, "what it printed is not text") from None
-    if not text.startswith(header(version, options.components)) or not text.endswith("\n"):
+    if not text.startswith(components_header(version, options.components)) or not text.endswith("\n"):
         raise DelegationFailed(version, "what it printed is not a components file of this version and components")
     return text

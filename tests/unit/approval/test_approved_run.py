@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ci_automation.approval.approved_run import RunFacts, judge_run
 from ci_automation.approval.people import People
 from ci_automation.approval.port import Granted, NotCounted
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
@@ -22,7 +22,7 @@ from ci_automation.records.notes import Approval
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
-REQUEST = Request(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"base"), Digest.of(b"target"))
+REQUEST = ApprovalRequest(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"base"), Digest.of(b"target"))
 ALICE, BOB, BOT = Actor("alice"), Actor("bob"), Actor("acme-flux[bot]", is_bot=True)
 RUN = Run(
     7, "https://github.com/acme/fleet/actions/runs/7", "in_progress", None, "workflow_dispatch", "main", "", NOW, BOT

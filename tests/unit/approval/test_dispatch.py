@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ci_automation.approval.dispatch import Dispatch, EventType, InvalidDispatch, Sender, midnight
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.version import Version
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
-REQUEST = Request(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"base"), Digest.of(b"target"))
+REQUEST = ApprovalRequest(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"base"), Digest.of(b"target"))
 SENDER = Sender("acme/fleet", "https://github.com/acme/fleet/actions/runs/7")
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ASKING = Dispatch.requesting(REQUEST, SENDER)

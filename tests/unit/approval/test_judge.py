@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.judge import claimed, judge, merge_of, witnesses
-from ci_automation.approval.lock import Entry, InvalidLock, Lock
+from ci_automation.approval.judge import claimed, judge_merge, merge_of, witnesses
+from ci_automation.approval.lock import InvalidLock, Lock, LockEntry
 from ci_automation.approval.people import People
 from ci_automation.approval.port import Granted, NotCounted
-from ci_automation.approval.request import Request
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
@@ -23,7 +23,7 @@ from ci_automation.records.notes import Approval
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 OTHER = Reference.parse("oci://ghcr.io/acme/flux-manifests:edge")
 BASE, TARGET, EVIL = (Digest.of(text) for text in (b"base", b"target", b"evil"))
-ENTRY = Entry(Request(CHANNEL, Version.parse("v2.9.4"), BASE, TARGET))
+ENTRY = LockEntry(ApprovalRequest(CHANNEL, Version.parse("v2.9.4"), BASE, TARGET))
 OLDER = Version.parse("v2.9.3")
 LOCK = Lock().with_entry(ENTRY)
 MERGED = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -89,13 +89,13 @@ class TestClaimed:
 
 class TestMergedByAPerson:
     def test_the_merge_is_the_yes(self) -> None:
-        found = judge(ENTRY, snapshot(pull()), OURS, PEOPLE, PLAIN)
+        found = judge_merge(ENTRY, snapshot(pull()), OURS, PEOPLE, PLAIN)
         how = "pull request https://github.com/acme/fleet/pull/7"
         assert found == Granted(ENTRY.request, Approval("alice", how, MERGED))
 
     def test_the_merge_method_does_not_matter(self) -> None:
         merged = Lock().with_entry(ENTRY).with_entry(replace(ENTRY, request=replace(ENTRY.request, artifact=OTHER)))
-        assert isinstance(judge(ENTRY, snapshot(pull(merged_file=merged.text)), OURS, PEOPLE, PLAIN), Granted)
+        assert isinstance(judge_merge(ENTRY, snapshot(pull(merged_file=merged.text)), OURS, PEOPLE, PLAIN), Granted)
 
     @pytest.mark.parametrize(
         ("merged", "why"),
@@ -123,23 +123,23 @@ class TestMergedByAPerson:
         ],
     )  # fmt: skip
     def test_what_is_none(self, merged: dict[str, Any], why: str) -> None:
-        assert why in reason(judge(ENTRY, snapshot(pull(**merged)), OURS, PEOPLE, PLAIN))
+        assert why in reason(judge_merge(ENTRY, snapshot(pull(**merged)), OURS, PEOPLE, PLAIN))
 
     def test_who_the_token_belongs_to_is_no_second_person(self) -> None:
-        found = judge(ENTRY, snapshot(pull(), viewer=Actor("Alice")), OURS, PEOPLE, PLAIN)
+        found = judge_merge(ENTRY, snapshot(pull(), viewer=Actor("Alice")), OURS, PEOPLE, PLAIN)
         assert "was merged by no person" in reason(found)
 
     def test_the_file_without_any_pull_request_was_pushed(self) -> None:
-        assert "the file was edited" in reason(judge(ENTRY, snapshot(), OURS, PEOPLE, PLAIN))
+        assert "the file was edited" in reason(judge_merge(ENTRY, snapshot(), OURS, PEOPLE, PLAIN))
 
     def test_what_was_merged_once_is_not_brought_back_by_a_push(self) -> None:
         later = pull(number=6, merged_at=MERGED + timedelta(days=1), merged_file=changed(target=EVIL).text)
-        assert "the file was edited" in reason(judge(ENTRY, snapshot(pull(), later), OURS, PEOPLE, PLAIN))
+        assert "the file was edited" in reason(judge_merge(ENTRY, snapshot(pull(), later), OURS, PEOPLE, PLAIN))
 
     def test_what_is_asked_anew_was_taken_back(self) -> None:
         again = pull(number=8, state=PullState.OPEN, merged_by=None, merged_at=None, merged_file=None)
         assert "merged before pull request 8, which asks anew" in reason(
-            judge(ENTRY, snapshot(again, pull()), OURS, PEOPLE, PLAIN)
+            judge_merge(ENTRY, snapshot(again, pull()), OURS, PEOPLE, PLAIN)
         )
 
     def test_the_last_of_two_merges_counts_whatever_their_numbers_are(self) -> None:
@@ -148,7 +148,7 @@ class TestMergedByAPerson:
 
     def test_a_merge_from_a_fork_that_did_not_ask_for_it_does_not_come_between(self) -> None:
         fork = pull(number=8, merged_at=MERGED + timedelta(days=1), merged_file=None, cross_repository=True)
-        assert isinstance(judge(ENTRY, snapshot(fork, pull()), OURS, PEOPLE, PLAIN), Granted)
+        assert isinstance(judge_merge(ENTRY, snapshot(fork, pull()), OURS, PEOPLE, PLAIN), Granted)
 
 
 class TestReviews:
@@ -177,29 +177,29 @@ class TestReviews:
     def test_as_many_as_are_wanted_of_the_last_commit(
         self, reviews: tuple[Review, ...], settings: ApprovalConfig, *, counts: bool
     ) -> None:
-        found = judge(ENTRY, snapshot(pull(reviews=reviews)), OURS, PEOPLE, settings)
+        found = judge_merge(ENTRY, snapshot(pull(reviews=reviews)), OURS, PEOPLE, settings)
         assert isinstance(found, Granted) is counts
         if not counts:
             assert f"was merged by alice with {reason(found).count('1 of 2')} of {settings.approvals}" in reason(found)
 
     def test_the_author_is_no_reviewer(self) -> None:
         assert isinstance(
-            judge(ENTRY, snapshot(pull(author=BOB, reviews=(review(),))), OURS, PEOPLE, self.ONE), NotCounted
+            judge_merge(ENTRY, snapshot(pull(author=BOB, reviews=(review(),))), OURS, PEOPLE, self.ONE), NotCounted
         )
 
     @pytest.mark.parametrize("merger", [BOT, None, Actor("merge-queue[bot]", is_bot=True)])
     def test_what_github_merges_counts_by_its_reviews(self, merger: Actor | None) -> None:
         for settings in (PLAIN, self.ONE):
-            found = judge(ENTRY, snapshot(pull(merged_by=merger, reviews=(review(),))), OURS, PEOPLE, settings)
+            found = judge_merge(ENTRY, snapshot(pull(merged_by=merger, reviews=(review(),))), OURS, PEOPLE, settings)
             assert isinstance(found, Granted)
             assert found.approval.by == "bob"
         both = pull(merged_by=merger, reviews=(review(), review(ALICE, minute=1)))
-        found = judge(ENTRY, snapshot(both), OURS, PEOPLE, self.TWO)
+        found = judge_merge(ENTRY, snapshot(both), OURS, PEOPLE, self.TWO)
         assert isinstance(found, Granted)
         assert found.approval.by == "bob, alice"
 
     def test_what_github_merges_without_reviews_is_nobodys_yes(self) -> None:
-        found = judge(ENTRY, snapshot(pull(merged_by=BOT, reviews=(review(EVE),))), OURS, PEOPLE, PLAIN)
+        found = judge_merge(ENTRY, snapshot(pull(merged_by=BOT, reviews=(review(EVE),))), OURS, PEOPLE, PLAIN)
         assert reason(found) == (
             "pull request 7 was merged by no person with 0 of 1 approving reviews of its last commit that count"
         )
@@ -224,7 +224,7 @@ class TestHands:
         ],
     )
     def test_a_review_counts_by_who_had_none(self, making: Making, why: str, *, counts: bool) -> None:
-        found = judge(ENTRY, self.REVIEWED, making, PEOPLE, self.ONE)
+        found = judge_merge(ENTRY, self.REVIEWED, making, PEOPLE, self.ONE)
         assert isinstance(found, Granted) is counts
         assert counts or reason(found).endswith(
             f"with 0 of 1 approving reviews of its last commit that count{why}"
@@ -234,8 +234,8 @@ class TestHands:
     def test_logins_have_no_case(self) -> None:
         seen = snapshot(pull(reviews=(review(Actor("Bob")),)))
         people = replace(PEOPLE, permissions={"alice": "write", "Bob": "write"})
-        assert isinstance(judge(ENTRY, seen, OURS, people, self.ONE), Granted)
-        assert isinstance(judge(ENTRY, seen, Making(frozenset({"bob"}), PUSHED), people, self.ONE), NotCounted)
+        assert isinstance(judge_merge(ENTRY, seen, OURS, people, self.ONE), Granted)
+        assert isinstance(judge_merge(ENTRY, seen, Making(frozenset({"bob"}), PUSHED), people, self.ONE), NotCounted)
 
     @pytest.mark.parametrize(
         ("pushed_at", "auto_merge", "by"),
@@ -251,12 +251,12 @@ class TestHands:
         self, pushed_at: datetime | None, auto_merge: datetime | None, by: str | None
     ) -> None:
         making = replace(OURS, pushed_at=pushed_at, auto_merge=auto_merge)
-        found = judge(ENTRY, self.REVIEWED, making, PEOPLE, PLAIN)
+        found = judge_merge(ENTRY, self.REVIEWED, making, PEOPLE, PLAIN)
         assert (found.approval.by if isinstance(found, Granted) else None) == by
         assert witnesses(ENTRY, self.REVIEWED, making, PLAIN) == ((by,) if by else ())
 
     def test_an_early_auto_merge_without_a_review_is_told(self) -> None:
-        found = judge(ENTRY, snapshot(pull()), replace(OURS, auto_merge=PUSHED), PEOPLE, PLAIN)
+        found = judge_merge(ENTRY, snapshot(pull()), replace(OURS, auto_merge=PUSHED), PEOPLE, PLAIN)
         assert reason(found) == (
             "pull request 7 was merged by no person with 0 of 1 approving reviews of its last commit that count; "
             "auto-merge was switched on before its last commit"
@@ -267,18 +267,18 @@ class TestTeam:
     TEAM = ApprovalConfig(team="acme/platform")
 
     def test_a_member_counts(self) -> None:
-        assert isinstance(judge(ENTRY, snapshot(pull()), OURS, PEOPLE, self.TEAM), Granted)
+        assert isinstance(judge_merge(ENTRY, snapshot(pull()), OURS, PEOPLE, self.TEAM), Granted)
 
     def test_others_do_not(self) -> None:
         people = replace(PEOPLE, members=frozenset({"bob"}))
         assert "alice, who is not in the team acme/platform now" in reason(
-            judge(ENTRY, snapshot(pull()), OURS, people, self.TEAM)
+            judge_merge(ENTRY, snapshot(pull()), OURS, people, self.TEAM)
         )
 
     def test_a_review_of_somebody_else_does_not(self) -> None:
         people = replace(PEOPLE, members=frozenset({"alice"}))
         one = replace(self.TEAM, approvals=1)
-        assert isinstance(judge(ENTRY, snapshot(pull(reviews=(review(),))), OURS, people, one), NotCounted)
+        assert isinstance(judge_merge(ENTRY, snapshot(pull(reviews=(review(),))), OURS, people, one), NotCounted)
 
 
 class TestWitnesses:
@@ -305,4 +305,4 @@ class TestWitnesses:
         assert witnesses(ENTRY, snapshot(merged), OURS, settings) == asked
 
     def test_what_is_not_known_of_somebody_is_no_permission(self) -> None:
-        assert isinstance(judge(ENTRY, snapshot(pull()), OURS, People({}), PLAIN), NotCounted)
+        assert isinstance(judge_merge(ENTRY, snapshot(pull()), OURS, People({}), PLAIN), NotCounted)

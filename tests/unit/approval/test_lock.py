@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ci_automation.approval.lock import LOCK_FILE, Entry, InvalidLock, Lock
-from ci_automation.approval.request import Request
+from ci_automation.approval.lock import LOCK_FILE, InvalidLock, Lock, LockEntry
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.version import Version
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def entry(tag: str = "production", base: str = "base", target: str = "target", ask: int = 1) -> Entry:
+def entry(tag: str = "production", base: str = "base", target: str = "target", ask: int = 1) -> LockEntry:
     artifact = Reference.parse(f"oci://ghcr.io/acme/flux-manifests:{tag}")
-    return Entry(Request(artifact, Version.parse("v2.9.4"), Digest.of(base.encode()), Digest.of(target.encode())), ask)
+    return LockEntry(
+        ApprovalRequest(artifact, Version.parse("v2.9.4"), Digest.of(base.encode()), Digest.of(target.encode())), ask
+    )
 
 
 ONE = Lock().with_entry(entry())
@@ -120,7 +122,7 @@ class TestWriting:
         ],
     )
     def test_every_address_comes_back(self, artifact: str) -> None:
-        written = Entry(replace(entry().request, artifact=Reference.parse(artifact)))
+        written = LockEntry(replace(entry().request, artifact=Reference.parse(artifact)))
         assert Lock().with_entry(written).find(written.request.artifact) == written
         assert TWO.with_entry(written).find(written.request.artifact) == written
 
@@ -227,12 +229,12 @@ tags = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,8}", fullmatch=True)
 digests = st.binary(max_size=2).map(Digest.of)
 versions = st.builds("v{}.{}.{}".format, *[st.integers(0, 99)] * 3).map(Version.parse)
 addresses = st.builds("oci://ghcr.io/acme/{}:{}".format, st.sampled_from("abc"), tags).map(Reference.parse)
-requests = st.tuples(addresses, versions, digests, digests).map(lambda given: Request(*given))
-entries = st.tuples(requests, st.integers(1, 9999)).map(lambda given: Entry(*given))
+requests = st.tuples(addresses, versions, digests, digests).map(lambda given: ApprovalRequest(*given))
+entries = st.tuples(requests, st.integers(1, 9999)).map(lambda given: LockEntry(*given))
 
 
 @given(st.lists(entries, min_size=1, max_size=6))
-def test_what_was_set_last_is_what_is_there(written: list[Entry]) -> None:
+def test_what_was_set_last_is_what_is_there(written: list[LockEntry]) -> None:
     lock = Lock()
     for each in written:
         lock = lock.with_entry(each)
@@ -244,7 +246,9 @@ def test_what_was_set_last_is_what_is_there(written: list[Entry]) -> None:
 
 
 @given(st.lists(entries, min_size=1, max_size=4), entries, st.sampled_from(["\n", "\r\n"]), st.booleans())
-def test_the_lines_of_other_entries_and_of_people_stay(there: list[Entry], new: Entry, end: str, noted: bool) -> None:
+def test_the_lines_of_other_entries_and_of_people_stay(
+    there: list[LockEntry], new: LockEntry, end: str, noted: bool
+) -> None:
     lock = Lock()
     for each in there:
         lock = lock.with_entry(each)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.lock import Entry, Lock
-from ci_automation.approval.request import Request
+from ci_automation.approval.lock import Lock, LockEntry
+from ci_automation.approval.request import ApprovalRequest
 from ci_automation.approval.work import Trace, Work
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
@@ -14,15 +14,15 @@ from ci_automation.flux.version import Version
 from ci_automation.github.model import Actor, Branch, Commit, PullRequest, PullState, Snapshot
 
 CHANNEL, OTHER = (Reference.parse(f"oci://ghcr.io/acme/flux-manifests:{tag}") for tag in ("production", "edge"))
-ENTRY = Entry(Request(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"base"), Digest.of(b"target")))
-NEIGHBOUR = Entry(replace(ENTRY.request, artifact=OTHER))
-NEWER = Entry(replace(ENTRY.request, target=Digest.of(b"newer")))
+ENTRY = LockEntry(ApprovalRequest(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"base"), Digest.of(b"target")))
+NEIGHBOUR = LockEntry(replace(ENTRY.request, artifact=OTHER))
+NEWER = LockEntry(replace(ENTRY.request, target=Digest.of(b"newer")))
 LOCK = Lock().with_entry(ENTRY)
 BOT, ALICE = Actor("github-actions[bot]", is_bot=True), Actor("alice")
 HEAD = "b" * 40
 
 
-def ours(entry: Entry = ENTRY, default: Lock | None = None, author: Actor | None = BOT) -> Commit:
+def ours(entry: LockEntry = ENTRY, default: Lock | None = None, author: Actor | None = BOT) -> Commit:
     message = f"Ask for Flux\n\n{Trace.of(entry, default or Lock())}\n"
     return Commit(HEAD, author, message)
 
@@ -106,7 +106,7 @@ def test_what_people_did_is_told_from_ours(snapshot: Snapshot, *, people: bool, 
     ],
 )  # fmt: skip
 def test_a_branch_serves_as_long_as_it_asks_for_it_and_can_be_merged(
-    snapshot: Snapshot, wanted: Entry, default: Lock, *, serves: bool
+    snapshot: Snapshot, wanted: LockEntry, default: Lock, *, serves: bool
 ) -> None:
     assert work(snapshot).serves(wanted, default) is serves
 

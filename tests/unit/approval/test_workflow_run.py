@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ci_automation.approval.request import Request
-from ci_automation.approval.workflow_run import Standing, inputs, run_title, standing
+from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.workflow_run import AskingRuns, asking_runs, inputs, run_title
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.options import Options
@@ -22,7 +22,7 @@ from ci_automation.policy.decision import Decision
 from ci_automation.policy.plan import Plan, PlannedStep
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
-REQUEST = Request(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"base"), Digest.of(b"target"))
+REQUEST = ApprovalRequest(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"base"), Digest.of(b"target"))
 OLDER = replace(REQUEST, version=Version.parse("v2.9.3"), target=Digest.of(b"older"))
 OTHER = replace(REQUEST, artifact=CHANNEL.at_tag("production-eu"))
 FROM = Version.parse("v2.8.8")
@@ -32,8 +32,8 @@ BOT = Actor("github-actions[bot]", is_bot=True)
 def test_a_request_is_for_one_step_of_a_plan() -> None:
     older = step(OLDER.version, OLDER.base, OLDER.target)
     plan = Plan(CHANNEL, FROM, OLDER.base, (older, step(REQUEST.version, OLDER.target, REQUEST.target)))
-    assert Request.of(plan, plan.steps[0]) == OLDER
-    assert Request.of(plan, plan.steps[1]) == replace(REQUEST, base=OLDER.target)
+    assert ApprovalRequest.of(plan, plan.steps[0]) == OLDER
+    assert ApprovalRequest.of(plan, plan.steps[1]) == replace(REQUEST, base=OLDER.target)
 
 
 def step(new: Version, base: Digest, target: Digest) -> PlannedStep:
@@ -41,7 +41,7 @@ def step(new: Version, base: Digest, target: Digest) -> PlannedStep:
     return PlannedStep(FROM, new, base, target, Decision.APPROVAL, (), Options(), empty, empty, Proof.KNOWN)
 
 
-def run(number: int = 1, request: Request = REQUEST, **changes: Any) -> Run:
+def run(number: int = 1, request: ApprovalRequest = REQUEST, **changes: Any) -> Run:
     """Return a run that waits for somebody's yes to `request`, with `changes`."""
     values: dict[str, Any] = {
         "id": number,
@@ -75,50 +75,50 @@ def test_the_inputs_are_the_request_itself() -> None:
 @pytest.mark.parametrize(
     ("runs", "expected"),
     [
-        pytest.param([], Standing(), id="nothing was asked"),
-        pytest.param([run()], Standing(run()), id="it waits"),
-        pytest.param([run(status="queued")], Standing(run(status="queued")), id="it was just started"),
-        pytest.param([run(2, OLDER)], Standing(None, (run(2, OLDER),)), id="something older waits"),
-        pytest.param([run(), run(2, OLDER)], Standing(run(), (run(2, OLDER),)), id="both wait"),
+        pytest.param([], AskingRuns(), id="nothing was asked"),
+        pytest.param([run()], AskingRuns(run()), id="it waits"),
+        pytest.param([run(status="queued")], AskingRuns(run(status="queued")), id="it was just started"),
+        pytest.param([run(2, OLDER)], AskingRuns(None, (run(2, OLDER),)), id="something older waits"),
+        pytest.param([run(), run(2, OLDER)], AskingRuns(run(), (run(2, OLDER),)), id="both wait"),
         pytest.param(
-            [run(2, OLDER, status="in_progress")], Standing(), id="an older one that is being published is let be"
+            [run(2, OLDER, status="in_progress")], AskingRuns(), id="an older one that is being published is let be"
         ),
-        pytest.param([run(2, OLDER, status="queued")], Standing(), id="an older one that may have its yes is let be"),
-        pytest.param([run(2, OLDER, status="completed", conclusion="failure")], Standing(), id="an older one ended"),
-        pytest.param([run(1), run(2)], Standing(run(1), (run(2),)), id="asked twice: the first stays"),
+        pytest.param([run(2, OLDER, status="queued")], AskingRuns(), id="an older one that may have its yes is let be"),
+        pytest.param([run(2, OLDER, status="completed", conclusion="failure")], AskingRuns(), id="an older one ended"),
+        pytest.param([run(1), run(2)], AskingRuns(run(1), (run(2),)), id="asked twice: the first stays"),
         pytest.param(
             [run(1), run(2, status="in_progress")],
-            Standing(run(2, status="in_progress"), (run(1),)),
+            AskingRuns(run(2, status="in_progress"), (run(1),)),
             id="asked twice: the one that goes on stays",
         ),
         pytest.param(
             [run(1, status="in_progress"), run(2, status="queued")],
-            Standing(run(1, status="in_progress")),
+            AskingRuns(run(1, status="in_progress")),
             id="asked twice, both go on: neither is cancelled",
         ),
         pytest.param(
             [run(1, status="completed", conclusion="failure"), run(2, status="completed", conclusion="cancelled")],
-            Standing(
+            AskingRuns(
                 None,
                 (),
                 (run(2, status="completed", conclusion="cancelled"), run(1, status="completed", conclusion="failure")),
             ),
             id="it ended twice, the newest first",
         ),
-        pytest.param([run(1, OTHER)], Standing(), id="another channel whose name begins like ours"),
-        pytest.param([run(event="push")], Standing(), id="another event"),
-        pytest.param([run(branch="feature")], Standing(), id="another branch, whose workflow can make any title"),
-        pytest.param([run(branch=None)], Standing(), id="no branch"),
+        pytest.param([run(1, OTHER)], AskingRuns(), id="another channel whose name begins like ours"),
+        pytest.param([run(event="push")], AskingRuns(), id="another event"),
+        pytest.param([run(branch="feature")], AskingRuns(), id="another branch, whose workflow can make any title"),
+        pytest.param([run(branch=None)], AskingRuns(), id="no branch"),
     ],
 )
-def test_what_runs_are_to_a_request(runs: list[Run], expected: Standing) -> None:
-    assert standing(runs, CHANNEL, "main", REQUEST.key) == expected
-    assert standing(reversed(runs), CHANNEL, "main", REQUEST.key) == expected
+def test_what_runs_are_to_a_request(runs: list[Run], expected: AskingRuns) -> None:
+    assert asking_runs(runs, CHANNEL, "main", REQUEST.key) == expected
+    assert asking_runs(reversed(runs), CHANNEL, "main", REQUEST.key) == expected
 
 
 def test_to_withdraw_is_to_want_none_of_them() -> None:
     runs = [run(1), run(2, OLDER), run(3, OTHER), run(4, status="in_progress"), run(5, status="completed")]
-    assert standing(runs, CHANNEL, "main", None) == Standing(None, (run(2, OLDER), run(1)))
+    assert asking_runs(runs, CHANNEL, "main", None) == AskingRuns(None, (run(2, OLDER), run(1)))
 
 
 KEY = REQUEST.key
@@ -146,19 +146,19 @@ KEY = REQUEST.key
     ],
 )
 def test_no_other_title_asks_for_ours(title: str) -> None:
-    assert standing([run(title=title)], CHANNEL, "main", KEY) == Standing()
-    assert standing([run(title=title)], CHANNEL, "main", None) == Standing()
+    assert asking_runs([run(title=title)], CHANNEL, "main", KEY) == AskingRuns()
+    assert asking_runs([run(title=title)], CHANNEL, "main", None) == AskingRuns()
 
 
 @pytest.mark.parametrize("path", ["with blank", "a (0123456789abcdef)", "$(x)`y`", "ü/[a].*", "a v2.9.4"])
 def test_an_address_with_odd_characters_is_found_again_and_is_no_pattern(path: str) -> None:
     odd = replace(REQUEST, artifact=Reference.parse(f"layout:{path}:production"))
     plain = replace(REQUEST, artifact=Reference.parse("layout:a:production"))
-    assert standing([run(1, odd), run(2, plain)], odd.artifact, "main", odd.key) == Standing(run(1, odd))
-    assert standing([run(1, odd), run(2, plain)], plain.artifact, "main", plain.key) == Standing(run(2, plain))
+    assert asking_runs([run(1, odd), run(2, plain)], odd.artifact, "main", odd.key) == AskingRuns(run(1, odd))
+    assert asking_runs([run(1, odd), run(2, plain)], plain.artifact, "main", plain.key) == AskingRuns(run(2, plain))
 
 
 @given(st.text(max_size=60), st.text(max_size=20))
 def test_text_around_a_title_never_asks_for_ours(before: str, behind: str) -> None:
     titles = [f"{before}{run_title(REQUEST)}{behind}"] if before or behind else []
-    assert standing([run(title=title) for title in titles], CHANNEL, "main", KEY) == Standing()
+    assert asking_runs([run(title=title) for title in titles], CHANNEL, "main", KEY) == AskingRuns()

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ci_automation.artifact.archive import HiddenContent, Limits, UnsafeArchive, read_archive, write_archive
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from tests.fakes import archives
 from tests.fakes.archives import CASES, by_python, entry, packed
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 USUAL = Tree(
     (
-        File("kustomization.yaml", b"resources: [flux-system]\n"),
-        File("flux-system/gotk-components.yaml", b"a\n" * 40_000),
-        File("bin/run", b"#!/bin/sh\n", executable=True),
-        File("sub-a.yaml", b""),
-        File("sub/é.yaml", b"1"),
-        File("/".join(["p" * 60] * 4) + ".yaml", b"2"),
+        TreeFile("kustomization.yaml", b"resources: [flux-system]\n"),
+        TreeFile("flux-system/gotk-components.yaml", b"a\n" * 40_000),
+        TreeFile("bin/run", b"#!/bin/sh\n", executable=True),
+        TreeFile("sub-a.yaml", b""),
+        TreeFile("sub/é.yaml", b"1"),
+        TreeFile("/".join(["p" * 60] * 4) + ".yaml", b"2"),
     )
 )
 # What no machine, umask, locale, time zone, Python or zlib may change: the digest of an artifact depends on it.
@@ -44,12 +44,12 @@ names = st.text(
 contents = st.binary(max_size=40) | st.integers(500, 1030).map(lambda size: b"x" * size)
 
 
-def flattened(folder: Mapping[str, object], prefix: str = "") -> Iterator[File]:
+def flattened(folder: Mapping[str, object], prefix: str = "") -> Iterator[TreeFile]:
     for name, inside in folder.items():
         if isinstance(inside, dict):
             yield from flattened(inside, f"{prefix}{name}/")
         elif isinstance(inside, bytes):
-            yield File(f"{prefix}{name}", inside, executable=len(inside) % 2 == 1)
+            yield TreeFile(f"{prefix}{name}", inside, executable=len(inside) % 2 == 1)
 
 
 def folders(inside: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
@@ -61,7 +61,7 @@ trees = st.dictionaries(names, st.recursive(contents, folders, max_leaves=8), ma
 )
 
 
-def in_order(tree: Tree) -> list[File]:
+def in_order(tree: Tree) -> list[TreeFile]:
     return sorted(tree.files, key=lambda file: file.path)
 
 
@@ -254,7 +254,7 @@ class TestWriting:
             time.tzset()
 
     def test_entries_are_in_the_order_of_names_not_of_paths(self) -> None:
-        tree = Tree(tuple(File(path, b"") for path in ("sub-a", "sub/x", "sub.b", "a")))
+        tree = Tree(tuple(TreeFile(path, b"") for path in ("sub-a", "sub/x", "sub.b", "a")))
         content = gzip.decompress(write_archive(tree))
         headers = [content[at : at + 100].rstrip(b"\0") for at in range(0, len(content) - 1024, 512)]
         assert headers == [b".", b"a", b"sub", b"sub/x", b"sub-a", b"sub.b"]
@@ -272,7 +272,7 @@ class TestWriting:
         ],
     )
     def test_a_name_that_does_not_fit_is_in_a_pax_header(self, path: str, field: bytes, *, pax: bool) -> None:
-        content = gzip.decompress(write_archive(Tree((File(path, b""),))))[: -len(archives.END)]
+        content = gzip.decompress(write_archive(Tree((TreeFile(path, b""),))))[: -len(archives.END)]
         assert content[-512:][:100].rstrip(b"\0") == field
         assert (f" path={path}\n".encode() in content) == pax
 

@@ -6,13 +6,13 @@ import hashlib
 
 import pytest
 
-from ci_automation.artifact.tree import File, NoComponentsFile, SeveralComponentsFiles, Tree, UnfitPath
+from ci_automation.artifact.tree import NoComponentsFile, SeveralComponentsFiles, Tree, TreeFile, UnfitPath
 
 COMPONENTS = "flux-system/gotk-components.yaml"
 
 
 def tree(*paths: str) -> Tree:
-    return Tree(tuple(File(path, path.encode()) for path in paths))
+    return Tree(tuple(TreeFile(path, path.encode()) for path in paths))
 
 
 class TestPaths:
@@ -30,7 +30,7 @@ class TestPaths:
         ],
     )
     def test_a_cluster_unpacks(self, path: str) -> None:
-        assert File(path, b"").path == path
+        assert TreeFile(path, b"").path == path
 
     @pytest.mark.parametrize(
         ("path", "reason"),
@@ -56,7 +56,7 @@ class TestPaths:
     )
     def test_a_cluster_does_not_unpack(self, path: str, reason: str) -> None:
         with pytest.raises(UnfitPath, match=reason) as error:
-            File(path, b"")
+            TreeFile(path, b"")
         assert len(str(error.value)) < 900
 
     def test_two_files_cannot_have_one_path(self) -> None:
@@ -106,7 +106,7 @@ class TestComponentsFile:
 
 class TestEdits:
     def test_a_replaced_file_leaves_the_others_as_they_are(self) -> None:
-        before = Tree((File("a", b"1"), File("b", b"2", executable=True)))
+        before = Tree((TreeFile("a", b"1"), TreeFile("b", b"2", executable=True)))
         after = before.replaced("a", b"3")
         assert (after["a"], after.by_path["b"]) == (b"3", before.by_path["b"])
         assert before["a"] == b"1"
@@ -122,19 +122,19 @@ class TestDigest:
     def test_is_over_modes_contents_and_paths_sorted_by_path(self) -> None:
         one, two = (hashlib.sha256(content).hexdigest() for content in (b"1", b"2"))
         lines = f"0755 {two} bin/run\n0644 {one} é.yaml\n"
-        files = (File("é.yaml", b"1"), File("bin/run", b"2", executable=True))
+        files = (TreeFile("é.yaml", b"1"), TreeFile("bin/run", b"2", executable=True))
         assert Tree(files).digest().hex == hashlib.sha256(lines.encode()).hexdigest()
 
     @pytest.mark.parametrize(
         "other",
         [
-            pytest.param(File("a", b"2"), id="content"),
-            pytest.param(File("b", b"1"), id="path"),
-            pytest.param(File("a", b"1", executable=True), id="mode"),
+            pytest.param(TreeFile("a", b"2"), id="content"),
+            pytest.param(TreeFile("b", b"1"), id="path"),
+            pytest.param(TreeFile("a", b"1", executable=True), id="mode"),
         ],
     )
-    def test_tells_apart(self, other: File) -> None:
-        assert Tree((File("a", b"1"),)).digest() != Tree((other,)).digest()
+    def test_tells_apart(self, other: TreeFile) -> None:
+        assert Tree((TreeFile("a", b"1"),)).digest() != Tree((other,)).digest()
 
     def test_the_order_of_the_files_does_not_count(self) -> None:
         assert tree("a", "b").digest() == tree("b", "a").digest()

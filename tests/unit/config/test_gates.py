@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.config.document import InvalidConfig
-from ci_automation.config.load import parse
+from ci_automation.config.load import parse_config
 from ci_automation.config.model import ArtifactConfig, ClustersConfig, EvidenceConfig, PromoteConfig
 from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.clusters import KubernetesRange
@@ -19,7 +19,7 @@ FINGERPRINT = "0123456789abcdef"
 
 def artifact(lines: str, defaults: str = "{}") -> ArtifactConfig:
     text = f"version: 1\ndefaults: {defaults}\nartifacts:\n  - name: a\n    url: oci://r.example/a:b\n{lines}"
-    return parse(text.encode(), "config.yaml").artifacts[0]
+    return parse_config(text.encode(), "config.yaml").artifacts[0]
 
 
 class TestClasses:
@@ -108,7 +108,7 @@ def promoted(more: str = "", b: str = "{from: a}", a: str = "") -> str:
         f"  - name: b\n    url: oci://h.test/b:stable\n    promote: {b}\n{more}"
     )
     try:
-        parse(text.encode(), "config.yaml")
+        parse_config(text.encode(), "config.yaml")
     except InvalidConfig as error:
         return str(error)
     return ""

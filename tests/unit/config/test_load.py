@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.document import InvalidConfig
-from ci_automation.config.load import load, parse
+from ci_automation.config.load import load_config, parse_config
 from ci_automation.config.model import (
     ApprovalConfig,
     ApprovalVia,
@@ -23,8 +23,8 @@ from ci_automation.config.model import (
     Config,
     ConsumerConfig,
     CredentialsConfig,
-    DirectorySource,
-    GitHubSource,
+    DirectorySourceConfig,
+    GitHubSourceConfig,
     Login,
     SigningConfig,
     SigningMode,
@@ -32,7 +32,7 @@ from ci_automation.config.model import (
     UpstreamVerify,
     VerifyConfig,
 )
-from ci_automation.flux.version import Step, Version
+from ci_automation.flux.version import Bump, Version
 from ci_automation.policy.freeze import Freeze
 from ci_automation.policy.model import Action, MinorStep, Policy, SignatureFormat
 from ci_automation.policy.ranges import Range
@@ -43,7 +43,7 @@ DAY = timedelta(days=1)
 
 
 def parsed(text: str) -> Config:
-    return parse(text.encode(), FILE)
+    return parse_config(text.encode(), FILE)
 
 
 def problems(text: str) -> list[str]:
@@ -70,17 +70,17 @@ def with_policy(line: str) -> str:
 class TestWhatIsWritten:
     def test_every_key_arrives(self) -> None:
         config = parsed(FULL)
-        assert config.source == GitHubSource("acme", "flux2", "https://github.example.com/api/v3")
+        assert config.source == GitHubSourceConfig("acme", "flux2", "https://github.example.com/api/v3")
         assert config.artifacts[0] == ArtifactConfig(
             name="production",
             channel=Reference.parse("oci://ghcr.io/acme/flux-manifests:production"),
             components_file="flux-system/gotk-components.yaml",
             paused=True,
             policy=Policy(
-                actions={Step.PATCH: Action.AUTO, Step.MINOR: Action.AUTO, Step.MAJOR: Action.APPROVAL},
+                actions={Bump.PATCH: Action.AUTO, Bump.MINOR: Action.AUTO, Bump.MAJOR: Action.APPROVAL},
                 range=Range.parse(">=2.0.0 <4.0.0"),
                 prereleases=True,
-                min_release_age={Step.PATCH: DAY / 2, Step.MINOR: 3 * DAY, Step.MAJOR: 30 * DAY},
+                min_release_age={Bump.PATCH: DAY / 2, Bump.MINOR: 3 * DAY, Bump.MAJOR: 30 * DAY},
                 minor_step=MinorStep.NEXT,
                 freeze=(Freeze("0 0 20 12 *", 14 * DAY, ZoneInfo("Europe/Berlin"), "year end"),),
             ),
@@ -122,10 +122,10 @@ class TestWhatIsWritten:
             "network-policy": False,
         }
         assert edge.policy == Policy(
-            actions={Step.PATCH: Action.APPROVAL, Step.MINOR: Action.AUTO, Step.MAJOR: Action.APPROVAL},
+            actions={Bump.PATCH: Action.APPROVAL, Bump.MINOR: Action.AUTO, Bump.MAJOR: Action.APPROVAL},
             range=Range.parse(">=2.0.0 <4.0.0"),
             prereleases=True,
-            min_release_age={Step.PATCH: 0 * DAY, Step.MINOR: 3 * DAY, Step.MAJOR: 30 * DAY},
+            min_release_age={Bump.PATCH: 0 * DAY, Bump.MINOR: 3 * DAY, Bump.MAJOR: 30 * DAY},
             minor_step=MinorStep.NEXT,
             freeze=(),
         )
@@ -140,7 +140,7 @@ class TestWhatIsWritten:
 
     def test_what_is_left_out_is_the_designs_default(self) -> None:
         assert parsed(MINIMAL) == Config(
-            GitHubSource("fluxcd", "flux2"),
+            GitHubSourceConfig("fluxcd", "flux2"),
             (ArtifactConfig("a", Reference.parse("oci://r.example/a:b")),),
             digest=Digest.of(MINIMAL.encode()),
         )
@@ -157,7 +157,7 @@ class TestWhatIsWritten:
 
     def test_an_artifact_can_say_what_the_defaults_do_not(self) -> None:
         artifact = parsed(with_artifact("policy: {minReleaseAge: {minor: 1d}, prereleases: true}")).artifacts[0]
-        assert artifact.policy.min_release_age == {Step.PATCH: DAY, Step.MINOR: DAY, Step.MAJOR: 7 * DAY}
+        assert artifact.policy.min_release_age == {Bump.PATCH: DAY, Bump.MINOR: DAY, Bump.MAJOR: 7 * DAY}
         assert artifact.policy.prereleases
 
     def test_an_artifact_can_take_a_permission_back(self) -> None:
@@ -171,16 +171,16 @@ class TestWhatIsWritten:
     @pytest.mark.parametrize(
         ("line", "source"),
         [
-            pytest.param("source: dir:../releases", DirectorySource(Path("../releases")), id="a folder"),
-            pytest.param("source: github:a/b.c", GitHubSource("a", "b.c"), id="another repository"),
+            pytest.param("source: dir:../releases", DirectorySourceConfig(Path("../releases")), id="a folder"),
+            pytest.param("source: github:a/b.c", GitHubSourceConfig("a", "b.c"), id="another repository"),
             pytest.param(
                 "apiUrl: http://127.0.0.1:8080",
-                GitHubSource(api_url="http://127.0.0.1:8080"),
+                GitHubSourceConfig(api_url="http://127.0.0.1:8080"),
                 id="loopback needs no TLS",
             ),
         ],
     )
-    def test_sources(self, line: str, source: GitHubSource | DirectorySource) -> None:
+    def test_sources(self, line: str, source: GitHubSourceConfig | DirectorySourceConfig) -> None:
         assert parsed(f"{line}\n{MINIMAL}").source == source
 
     def test_a_layout_directory_is_an_artifact_too(self) -> None:
@@ -533,25 +533,25 @@ class TestFiles:
     def test_the_file_is_named_as_it_was_given(self, tmp_path: Path) -> None:
         path = tmp_path / "flux.yaml"
         path.write_text(MINIMAL)
-        assert load(path) == parsed(MINIMAL)
+        assert load_config(path) == parsed(MINIMAL)
         path.write_text("version: 1")
         with pytest.raises(InvalidConfig, match="artifacts: is missing") as caught:
-            load(path)
+            load_config(path)
         assert str(caught.value) == f"{path}:1:1: artifacts: is missing"
 
     def test_what_cannot_be_read_says_why(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidConfig) as missing:
-            load(tmp_path / "none.yaml")
+            load_config(tmp_path / "none.yaml")
         assert str(missing.value) == f"{tmp_path / 'none.yaml'}: it cannot be read: No such file or directory"
         with pytest.raises(InvalidConfig, match="it cannot be read: Is a directory"):
-            load(tmp_path)
+            load_config(tmp_path)
 
     def test_a_large_file_is_not_read_whole(self, tmp_path: Path) -> None:
         path = tmp_path / "large.yaml"
         with path.open("wb") as file:
             file.truncate(1 << 40)
         with pytest.raises(InvalidConfig, match="it is larger than 1 MiB"):
-            load(path)
+            load_config(path)
 
 
 KEYS = sorted({word for word in re.findall(r"([A-Za-z-]+):", FULL) if "http" not in word} | {"escalate", "x"})

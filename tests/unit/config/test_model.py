@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from ci_automation.artifact.reference import Reference
-from ci_automation.config.model import ArtifactConfig, Config, GitHubSource, UnknownArtifact
+from ci_automation.config.model import ArtifactConfig, Config, GitHubSourceConfig, UnknownArtifact
 
 PRODUCTION = ArtifactConfig("production", Reference.parse("oci://ghcr.io/acme/flux-manifests:production"))
 STAGING = ArtifactConfig("staging", Reference.parse("layout:./artifacts:staging"))
-CONFIG = Config(GitHubSource(), (PRODUCTION, STAGING))
+CONFIG = Config(GitHubSourceConfig(), (PRODUCTION, STAGING))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
-from ci_automation.config.load import schema
+from ci_automation.config.schema import config_schema
 from ci_automation.flux.options import Options
 from tests.unit.config.texts import FULL, MINIMAL
 
@@ -22,25 +22,25 @@ def nodes(node: object) -> list[dict[str, Any]]:
 
 
 def test_the_documented_schema_is_the_programs() -> None:
-    assert DOCUMENTED.read_text() == json.dumps(schema(), indent=2) + "\n"
+    assert DOCUMENTED.read_text() == json.dumps(config_schema(), indent=2) + "\n"
 
 
 def test_it_is_a_schema_of_camel_case_keys_without_null() -> None:
-    jsonschema.Draft202012Validator.check_schema(schema())
-    keys = {key for node in nodes(schema()) for key in node.get("properties", {})}
+    jsonschema.Draft202012Validator.check_schema(config_schema())
+    keys = {key for node in nodes(config_schema()) for key in node.get("properties", {})}
     assert {"minReleaseAge", "timeZone", "for", "componentsFile", "publicKey", "usernameVariable"} <= keys
     assert not [key for key in keys if "_" in key]
-    assert not [node for node in nodes(schema()) if node.get("type") == "null" or "default" in node]
+    assert not [node for node in nodes(config_schema()) if node.get("type") == "null" or "default" in node]
 
 
 def test_every_flag_of_flux_is_in_it() -> None:
-    flags = schema()["$defs"]["Artifact"]["properties"]["flags"]["properties"]
+    flags = config_schema()["$defs"]["Artifact"]["properties"]["flags"]["properties"]
     assert set(flags) == {name.replace("_", "-") for name in Options.__struct_fields__} | {"components-extra"}
 
 
 @pytest.mark.parametrize("text", [FULL, MINIMAL], ids=["every key", "the least"])
 def test_an_editor_accepts_what_the_program_accepts(text: str) -> None:
-    jsonschema.validate(yaml.safe_load(text), schema())
+    jsonschema.validate(yaml.safe_load(text), config_schema())
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_an_editor_accepts_what_the_program_accepts(text: str) -> None:
 )
 def test_an_editor_refuses_what_the_program_refuses(text: str) -> None:
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(yaml.safe_load(text), schema())
+        jsonschema.validate(yaml.safe_load(text), config_schema())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ci_automation.artifact.reference import Reference
 from ci_automation.consumers import edit as module
 from ci_automation.consumers.edit import edit
-from ci_automation.consumers.model import Finding, Kind, Published
+from ci_automation.consumers.model import Mention, MentionKind, Published
 from tests.unit.consumers.subjects import DIGEST, NEW, OLD_DIGEST, OLD_TAG, TAG, URL, edited, found, source
 
 PINNED = source(f"ref:\n    digest: {OLD_DIGEST} # why\n    tag: '{OLD_TAG}'")
@@ -51,7 +51,7 @@ def test_every_other_byte_stays(before: str, after: str, ending: str) -> None:
 def test_a_file_that_cannot_be_read_is_reported_and_left_alone(data: bytes, line: int, reason: str) -> None:
     result = edit(data, NEW)
     assert result.data == data
-    assert [(each.line, each.kind) for each in result.findings] == [(line, Kind.LEFT)]
+    assert [(each.line, each.kind) for each in result.findings] == [(line, MentionKind.LEFT)]
     assert result.findings[0].reason.startswith(reason)
 
 
@@ -140,9 +140,9 @@ class Written(yaml.SafeDumper):
         return True
 
 
-def replayed(before: str, findings: tuple[Finding, ...]) -> str:
+def replayed(before: str, findings: tuple[Mention, ...]) -> str:
     """Return a text with what findings say they edited, and nothing else."""
-    edits = {(each.span, each.new) for each in findings if each.kind is Kind.EDITED}
+    edits = {(each.span, each.new) for each in findings if each.kind is MentionKind.EDITED}
     for (start, end), new in sorted(edits, reverse=True):
         before = before[:start] + new + before[end:]
     return before
@@ -156,10 +156,10 @@ def test_amid_any_yaml_the_pins_alone_change(noise: list[object], place: int, st
     text: str = yaml.dump_all(documents, Dumper=Written, **style)
     result = edit(text.encode(), NEW)
     assert list(yaml.safe_load_all(result.data)) == pins(list(yaml.safe_load_all(text)))
-    assert [each.kind for each in result.findings] == [Kind.EDITED] * 4
+    assert [each.kind for each in result.findings] == [MentionKind.EDITED] * 4
     assert result.data.decode() == replayed(text, result.findings)
     again = edit(result.data, NEW)
-    assert (again.data, [each.kind for each in again.findings]) == (result.data, [Kind.CURRENT] * 4)
+    assert (again.data, [each.kind for each in again.findings]) == (result.data, [MentionKind.CURRENT] * 4)
 
 
 @given(st.data())

@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.consumers.model import ConsumersReport, FileOutcome, Finding, Kind, RepositoryOutcome, State
-from ci_automation.report.consumers import body, message, summary, title
+from ci_automation.consumers.model import ConsumersReport, FileOutcome, Mention, MentionKind, RepositoryOutcome, State
+from ci_automation.report.consumers import body, consumers_summary, message, title
 from tests.unit.consumers.subjects import DIGEST, NEW, OLD_DIGEST, OLD_TAG, TAG
 
-EDIT = Finding(8, "OCIRepository flux-system/flux spec.ref.digest", Kind.EDITED, OLD_DIGEST, DIGEST, span=(1, 2))
+EDIT = Mention(8, "OCIRepository flux-system/flux spec.ref.digest", MentionKind.EDITED, OLD_DIGEST, DIGEST, span=(1, 2))
 FILE = FileOutcome(
     "clusters/east/flux.yaml",
     (
         EDIT,
-        Finding(9, "OCIRepository flux-system/flux spec.ref.tag", Kind.EDITED, OLD_TAG, TAG),
-        Finding(12, "setter comment production:version", Kind.EDITED, "v2.9.3", "v2.9.4"),
-        Finding(20, "OCIRepository other spec.ref.semver", Kind.SEMVER, ">=2.0.0"),
-        Finding(30, "OCIRepository third spec.ref.tag", Kind.FOLLOWS, "production"),
-        Finding(40, "setter comment production:digest", Kind.LEFT, reason="it is an alias"),
+        Mention(9, "OCIRepository flux-system/flux spec.ref.tag", MentionKind.EDITED, OLD_TAG, TAG),
+        Mention(12, "setter comment production:version", MentionKind.EDITED, "v2.9.3", "v2.9.4"),
+        Mention(20, "OCIRepository other spec.ref.semver", MentionKind.SEMVER, ">=2.0.0"),
+        Mention(30, "OCIRepository third spec.ref.tag", MentionKind.FOLLOWS, "production"),
+        Mention(40, "setter comment production:digest", MentionKind.LEFT, reason="it is an alias"),
     ),
 )
 
@@ -67,7 +67,7 @@ def test_the_summary_to_the_letter() -> None:
     )
     assert report.exit_code == 21
     assert (
-        summary(report)
+        consumers_summary(report)
         == """\
 ### Repositories that pin production
 
@@ -81,24 +81,24 @@ def test_the_summary_to_the_letter() -> None:
 
 
 def test_no_repositories_no_section() -> None:
-    assert summary(ConsumersReport(NEW)) == ""
+    assert consumers_summary(ConsumersReport(NEW)) == ""
     assert ConsumersReport(NEW).exit_code == 0
 
 
 @pytest.mark.parametrize("state", list(State))
 def test_every_state_has_its_words(state: State) -> None:
-    assert "| acme/east |" in summary(ConsumersReport(NEW, (RepositoryOutcome("acme/east", state),)))
+    assert "| acme/east |" in consumers_summary(ConsumersReport(NEW, (RepositoryOutcome("acme/east", state),)))
 
 
 def test_many_repositories_are_cut() -> None:
     report = ConsumersReport(NEW, tuple(RepositoryOutcome(f"acme/r{number}", State.CURRENT) for number in range(101)))
-    assert summary(report).endswith("\n\n… and 1 more\n")
+    assert consumers_summary(report).endswith("\n\n… and 1 more\n")
 
 
 def test_the_text_fits_into_a_pull_request_whatever_was_found() -> None:
-    kinds = (Kind.EDITED, Kind.SEMVER, Kind.LEFT)
+    kinds = (MentionKind.EDITED, MentionKind.SEMVER, MentionKind.LEFT)
     bad = "`|*_[]<>" * 100
-    file = FileOutcome(bad, tuple(Finding(10**6, bad, kind, bad, DIGEST, bad) for kind in kinds for _ in range(500)))
+    file = FileOutcome(bad, tuple(Mention(10**6, bad, kind, bad, DIGEST, bad) for kind in kinds for _ in range(500)))
     text = body(NEW, (file,))
     assert len(text) < 60_000
     assert text.count("… and 470 more") == 1
@@ -127,10 +127,10 @@ HOSTILE = st.lists(
 
 @given(path=HOSTILE, what=HOSTILE, old=HOSTILE, reason=HOSTILE, remark=HOSTILE)
 def test_text_of_the_files_does_nothing(path: str, what: str, old: str, reason: str, remark: str) -> None:
-    findings = tuple(Finding(1, what, kind, old, TAG, reason) for kind in Kind)
+    findings = tuple(Mention(1, what, kind, old, TAG, reason) for kind in MentionKind)
     file = FileOutcome(path, findings)
     outcome = RepositoryOutcome("acme/east", State.FAILED, remark=remark, files=(file,))
-    for text in (body(NEW, (file,)), summary(ConsumersReport(NEW, (outcome,)))):
+    for text in (body(NEW, (file,)), consumers_summary(ConsumersReport(NEW, (outcome,)))):
         assert not re.search(r"@acme|(?<!&)#1|<!--|!\[|https?://", text)
         rows = [line for line in text.splitlines() if line.startswith("|")]
         widths = {len(re.findall(r"(?<!\\)\|", row)) for row in rows}

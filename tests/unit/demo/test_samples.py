@@ -13,11 +13,11 @@ import yaml
 
 from ci_automation.demo import samples
 from ci_automation.demo.samples import SAMPLES, Sample, write_samples
-from ci_automation.flux.bundle import Bundle
+from ci_automation.flux.bundle import ManifestsBundle
 from ci_automation.flux.options import COMPONENTS
 from ci_automation.flux.proof import is_known
 from ci_automation.flux.sources.directory import DirectorySource
-from ci_automation.flux.version import Step, Version
+from ci_automation.flux.version import Bump, Version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,21 +35,23 @@ class TestEach:
     def test_is_a_release_that_the_program_fetches(self, sample: Sample, tmp_path: Path) -> None:
         write_samples(tmp_path)
         fetched = DirectorySource(tmp_path).fetch(Version.parse(sample.tag))
-        assert fetched.bundle == Bundle.of(sample.bundle)
+        assert fetched.bundle == ManifestsBundle.of(sample.bundle)
         assert fetched.bundle.components == tuple(sorted(COMPONENTS))
 
     def test_is_in_the_table_of_proven_releases(self, sample: Sample) -> None:
-        assert is_known(Bundle.of(sample.bundle), Version.parse(sample.tag)), "make samples.json and known.json anew"
+        assert is_known(ManifestsBundle.of(sample.bundle), Version.parse(sample.tag)), (
+            "make samples.json and known.json anew"
+        )
 
     def test_has_an_image_for_each_component(self, sample: Sample) -> None:
-        text = "".join(Bundle.of(sample.bundle).files.values())
+        text = "".join(ManifestsBundle.of(sample.bundle).files.values())
         assert dict(re.findall(r"image: fluxcd/([a-z-]+):(v\S+)", text)) == sample.images
         assert sample.images.keys() == set(COMPONENTS)
 
     def test_is_yaml_of_the_kinds_that_flux_has(self, sample: Sample) -> None:
         kinds = {
             document["kind"]
-            for text in Bundle.of(sample.bundle).files.values()
+            for text in ManifestsBundle.of(sample.bundle).files.values()
             for document in yaml.safe_load_all(text)
         }
         assert kinds == {
@@ -68,14 +70,16 @@ class TestEach:
 
 def test_there_are_a_patch_and_a_minor() -> None:
     newest, patch, first = (Version.parse(sample.tag) for sample in SAMPLES)
-    assert (first.step_to(patch), patch.step_to(newest)) == (Step.PATCH, Step.MINOR)
+    assert (first.bump_to(patch), patch.bump_to(newest)) == (Bump.PATCH, Bump.MINOR)
 
 
 def test_the_patch_changes_images_alone() -> None:
     changed = [
         (before, after)
-        for name, text in Bundle.of(FIRST.bundle).files.items()
-        for before, after in zip(text.split("\n"), Bundle.of(PATCH.bundle).files[name].split("\n"), strict=True)
+        for name, text in ManifestsBundle.of(FIRST.bundle).files.items()
+        for before, after in zip(
+            text.split("\n"), ManifestsBundle.of(PATCH.bundle).files[name].split("\n"), strict=True
+        )
         if before != after
     ]
     assert len(changed) == 3
@@ -83,7 +87,7 @@ def test_the_patch_changes_images_alone() -> None:
 
 
 def test_the_minor_has_a_rule_more_and_a_crd_version_less() -> None:
-    before, after = Bundle.of(PATCH.bundle).files, Bundle.of(NEWEST.bundle).files
+    before, after = ManifestsBundle.of(PATCH.bundle).files, ManifestsBundle.of(NEWEST.bundle).files
     assert after["rbac.yaml"].count("- apiGroups:") == before["rbac.yaml"].count("- apiGroups:") + 1
     versions = [
         [

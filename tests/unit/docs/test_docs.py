@@ -9,7 +9,7 @@ import pytest
 
 from ci_automation.cli import COMMANDS, UNREAD
 from ci_automation.cli.codes import APPROVAL_NEEDED
-from ci_automation.config.load import parse
+from ci_automation.config.load import parse_config
 from ci_automation.errors import INTERRUPTED, Error
 from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.hazard import Certainty
@@ -57,7 +57,7 @@ def test_the_first_screen_of_the_readme_says_how_to_try_and_test_it() -> None:
 
 @pytest.mark.parametrize(("path", "block"), [pytest.param(*it, id=it[0].name) for it in configurations()])
 def test_each_configuration_in_the_documents_is_one(path: Path, block: str) -> None:
-    assert parse(block.encode(), path.name).artifacts
+    assert parse_config(block.encode(), path.name).artifacts
 
 
 def headings(path: Path) -> set[str]:

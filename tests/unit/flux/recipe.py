@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.demo.samples import SAMPLES
 from ci_automation.flux.artifact import (
     Recipe,
 )
-from ci_automation.flux.bundle import Bundle
+from ci_automation.flux.bundle import ManifestsBundle
 from ci_automation.flux.options import Options
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
@@ -15,10 +15,13 @@ from ci_automation.flux.version import Version
 SAMPLE = SAMPLES[0]
 PATH = "flux-system/gotk-components.yaml"
 OVERLAY = Tree(
-    (File("kustomization.yaml", b"resources: [flux-system]\n"), File("bin/run", b"#!/bin/sh\n", executable=True))
+    (
+        TreeFile("kustomization.yaml", b"resources: [flux-system]\n"),
+        TreeFile("bin/run", b"#!/bin/sh\n", executable=True),
+    )
 )
 
-BUNDLE = Bundle.of(SAMPLE.bundle)
+BUNDLE = ManifestsBundle.of(SAMPLE.bundle)
 RECIPE = Recipe(
     version=Version.parse(SAMPLE.tag),
     commit=SAMPLE.commit,

@@ -7,8 +7,8 @@ import hashlib
 import pytest
 
 from ci_automation.artifact.archive import UnsafeArchive, write_archive
-from ci_automation.artifact.tree import File, Tree
-from ci_automation.flux.bundle import BadBundle, Bundle, ComponentMissing
+from ci_automation.artifact.tree import Tree, TreeFile
+from ci_automation.flux.bundle import BadBundle, ComponentMissing, ManifestsBundle
 from tests.fakes.archives import entry, packed
 
 FILES = {
@@ -21,23 +21,23 @@ FILES = {
 
 def tree(**changes: bytes | None) -> Tree:
     files = FILES | {f"{name}.yaml": content for name, content in changes.items()}
-    return Tree(tuple(File(name, content) for name, content in files.items() if content is not None))
+    return Tree(tuple(TreeFile(name, content) for name, content in files.items() if content is not None))
 
 
 def test_has_the_text_of_each_component() -> None:
-    bundle = Bundle.from_archive(write_archive(tree()))
+    bundle = ManifestsBundle.from_archive(write_archive(tree()))
     assert bundle.components == ("helm-controller", "source-controller")
     assert bundle.component("source-controller") == "s é"
 
 
 def test_what_is_in_folders_or_no_yaml_is_no_component() -> None:
-    bundle = Bundle.of(Tree((*tree().files, File("more/a.yaml", b"\xff"), File("LICENSE", b"l"))))
+    bundle = ManifestsBundle.of(Tree((*tree().files, TreeFile("more/a.yaml", b"\xff"), TreeFile("LICENSE", b"l"))))
     assert bundle.components == ("helm-controller", "source-controller")
 
 
 def test_a_component_that_the_release_lacks_is_named_with_those_that_it_has() -> None:
     with pytest.raises(ComponentMissing, match="no source-watcher; it has helm-controller, source-controller") as error:
-        Bundle.of(tree()).component("source-watcher")
+        ManifestsBundle.of(tree()).component("source-watcher")
     assert (error.value.exit_code, "v2.7.0" in error.value.hint) == (21, True)
 
 
@@ -52,7 +52,7 @@ def test_a_component_that_the_release_lacks_is_named_with_those_that_it_has() ->
 )
 def test_what_is_no_bundle_is_refused(files: Tree, words: str) -> None:
     with pytest.raises(BadBundle, match=words) as error:
-        Bundle.of(files)
+        ManifestsBundle.of(files)
     assert error.value.exit_code == 21
 
 
@@ -68,20 +68,20 @@ def test_what_is_no_bundle_is_refused(files: Tree, words: str) -> None:
 )
 def test_a_hostile_archive_is_refused(archive: bytes, words: str) -> None:
     with pytest.raises(UnsafeArchive, match=words):
-        Bundle.from_archive(archive)
+        ManifestsBundle.from_archive(archive)
 
 
 class TestDigest:
     def test_is_over_contents_and_names_sorted_by_name(self) -> None:
         lines = "".join(f"{hashlib.sha256(FILES[name]).hexdigest()}  {name}\n" for name in sorted(FILES))
-        assert Bundle.of(tree()).digest.hex == hashlib.sha256(lines.encode()).hexdigest()
+        assert ManifestsBundle.of(tree()).digest.hex == hashlib.sha256(lines.encode()).hexdigest()
 
     def test_is_the_same_for_a_bundle_that_was_packed_again(self) -> None:
         again = packed(*(entry(name.encode(), FILES[name], mode=b"0000600\0") for name in reversed(FILES)))
-        assert Bundle.from_archive(again).digest == Bundle.from_archive(write_archive(tree())).digest
+        assert ManifestsBundle.from_archive(again).digest == ManifestsBundle.from_archive(write_archive(tree())).digest
 
     @pytest.mark.parametrize(
         "other", [tree(rbac=b"R"), tree(more=b""), tree(**{"helm-controller": None})], ids=["content", "more", "less"]
     )
     def test_tells_apart(self, other: Tree) -> None:
-        assert Bundle.of(other).digest != Bundle.of(tree()).digest
+        assert ManifestsBundle.of(other).digest != ManifestsBundle.of(tree()).digest

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.flux import proof
-from ci_automation.flux.bundle import Bundle
+from ci_automation.flux.bundle import ManifestsBundle
 from ci_automation.flux.proof import is_known
 from ci_automation.flux.version import Version
 
@@ -21,7 +21,7 @@ FILES = {"rbac.yaml": "a", "policies.yaml": "b"}
 @pytest.fixture(params=["releases", "samples"])
 def table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the table have one bundle, as v2.9.4."""
-    entry = f'{{"{Bundle(FILES).digest}": "v2.9.4"}}'
+    entry = f'{{"{ManifestsBundle(FILES).digest}": "v2.9.4"}}'
     parts = {"releases": "{}", "samples": "{}", request.param: entry}
     text = ", ".join(f'"{part}": {entries}' for part, entries in parts.items())
     (tmp_path / "known.json").write_text(f"{{{text}}}")
@@ -42,7 +42,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     ],
 )
 def test_known_is_what_was_proven(files: dict[str, str], version: str, proven: bool) -> None:
-    assert is_known(Bundle(files), Version.parse(version)) is proven
+    assert is_known(ManifestsBundle(files), Version.parse(version)) is proven
 
 
 def test_the_package_has_its_table() -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.demo.samples import SAMPLES, Sample
-from ci_automation.flux.bundle import Bundle
-from ci_automation.flux.components import image_names, images, pin, unpin
+from ci_automation.flux.bundle import ManifestsBundle
+from ci_automation.flux.components import controller_images, image_names, pin, unpin
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.recover import recover
 from ci_automation.flux.render import render
@@ -17,7 +17,7 @@ from ci_automation.flux.version import Version
 
 
 def rendered(sample: Sample, options: Options) -> str:
-    return render(Bundle.of(sample.bundle), Version.parse(sample.tag), options)
+    return render(ManifestsBundle.of(sample.bundle), Version.parse(sample.tag), options)
 
 
 RENDERED = rendered(SAMPLES[-1], Options(registry="localhost:5000/acme/fluxcd"))
@@ -129,6 +129,6 @@ def test_any_text_that_can_be_pinned_is_given_back(text: str) -> None:
 def test_every_component_is_pinned(sample: Sample) -> None:
     components = tuple(name for name in COMPONENTS if f"{name}.yaml" in sample.bundle.by_path)
     text = rendered(sample, Options(components=components))
-    pinned = images(pin(text, digests(text)))
+    pinned = controller_images(pin(text, digests(text)))
     assert sorted(pinned) == sorted(components)
     assert all("@sha256:" in image for image in pinned.values())

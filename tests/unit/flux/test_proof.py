@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.demo.samples import SAMPLES
-from ci_automation.flux.bundle import Bundle, ComponentMissing
+from ci_automation.flux.bundle import ComponentMissing, ManifestsBundle
 from ci_automation.flux.options import COMPONENTS, DEFAULT_COMPONENTS, InvalidOption, Options
 from ci_automation.flux.proof import NotCalibrated, calibrate, first_difference, unexercised
 from ci_automation.flux.recover import UnreadableComponents
@@ -19,7 +19,7 @@ from ci_automation.flux.version import Version
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-BUNDLE = Bundle.of(SAMPLES[0].bundle)
+BUNDLE = ManifestsBundle.of(SAMPLES[0].bundle)
 VERSION = Version.parse(SAMPLES[0].tag)
 SIX = COMPONENTS[:6]
 UPSTREAMS = render(BUNDLE, VERSION, Options(components=SIX))
@@ -110,9 +110,9 @@ def test_anything_else_proves_nothing(change: Callable[[str], str], error: type[
         calibrate(change(UPSTREAMS), BUNDLE, VERSION, Options())
 
 
-def edited(name: str, old: str, new: str) -> Bundle:
+def edited(name: str, old: str, new: str) -> ManifestsBundle:
     assert old in BUNDLE.files[name]
-    return Bundle({**BUNDLE.files, name: BUNDLE.files[name].replace(old, new, 1)})
+    return ManifestsBundle({**BUNDLE.files, name: BUNDLE.files[name].replace(old, new, 1)})
 
 
 def test_the_argument_that_a_template_lost_is_named() -> None:
@@ -127,7 +127,7 @@ def test_a_bundle_that_we_cannot_render_is_not_calibrated() -> None:
         calibrate(UPSTREAMS, broken, VERSION, Options())
     files = {name: text for name, text in BUNDLE.files.items() if name != "image-reflector-controller.yaml"}
     with pytest.raises(ComponentMissing):
-        calibrate(UPSTREAMS, Bundle(files), VERSION, Options())
+        calibrate(UPSTREAMS, ManifestsBundle(files), VERSION, Options())
 
 
 A, B = "kind: A\nmetadata:\n  name: a\nspec: 1", "kind: B\nmetadata:\n  labels:\n    x: y\n  name: b\nspec: 1"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.demo.samples import SAMPLES
-from ci_automation.flux.bundle import Bundle
-from ci_automation.flux.components import difference, images, inventory
+from ci_automation.flux.bundle import ManifestsBundle
+from ci_automation.flux.components import controller_images, inventory, unified_diff
 from ci_automation.flux.options import COMPONENTS, InvalidOption, Options
-from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, UnreadableComponents, prove, recover
+from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, UnreadableComponents, prove_options, recover
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SAMPLE = SAMPLES[0]
 VERSION = Version.parse(SAMPLE.tag)
-BUNDLE = Bundle({file.path: file.content.decode() for file in SAMPLE.bundle.files})
+BUNDLE = ManifestsBundle({file.path: file.content.decode() for file in SAMPLE.bundle.files})
 EVERYTHING = Options(
     components=COMPONENTS,
     namespace="fleet",
@@ -60,7 +60,7 @@ def test_options_are_recovered_and_proven(options: Options) -> None:
     text = rendered(options)
     found = recover(text)
     assert (found.version, found.options, found.generated) == (VERSION, options, True)
-    prove(text, found, rendered(found.options))
+    prove_options(text, found, rendered(found.options))
 
 
 def test_an_option_without_a_trace_has_the_default() -> None:
@@ -71,7 +71,7 @@ def test_an_option_without_a_trace_has_the_default() -> None:
 def test_a_hand_edit_is_found_and_shown_as_a_diff() -> None:
     text = rendered().replace("replicas: 1", "replicas: 3", 1)
     with pytest.raises(EditedByHand, match=f"edited by hand since Flux {VERSION} made it") as caught:
-        prove(text, recover(text), rendered())
+        prove_options(text, recover(text), rendered())
     assert "-  replicas: 1\n+  replicas: 3" in caught.value.diff
 
 
@@ -87,13 +87,13 @@ def test_a_file_that_kustomize_wrote_is_told_apart_from_a_hand_edit() -> None:
     assert not found.generated
     assert found.options == Options()  # the components in Flux's order, not in that of the file
     with pytest.raises(MadeByAnotherTool, match=r"kustomize.*the same objects"):
-        prove(text, found, rendered(found.options))
+        prove_options(text, found, rendered(found.options))
 
 
 def test_a_file_without_header_and_with_edits_says_so() -> None:
     text = without_header(rendered(Options())).replace("replicas: 1", "replicas: 3", 1)
     with pytest.raises(MadeByAnotherTool, match="other objects than a rendering"):
-        prove(text, recover(text), rendered())
+        prove_options(text, recover(text), rendered())
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_inventory_has_controllers_and_crds() -> None:
 
 
 def test_images_are_those_of_the_controllers() -> None:
-    found = images(rendered(Options(components=("source-controller", "source-watcher"))))
+    found = controller_images(rendered(Options(components=("source-controller", "source-watcher"))))
     assert found == {
         "source-controller": f"ghcr.io/fluxcd/source-controller:{SAMPLE.images['source-controller']}",
         "source-watcher": f"ghcr.io/fluxcd/source-watcher:{SAMPLE.images['source-watcher']}",
@@ -161,7 +161,7 @@ def test_images_are_those_of_the_controllers() -> None:
 
 def test_a_long_difference_is_cut_and_says_so() -> None:
     old, new = "\n".join(map(str, range(1000))), "\n".join(map(str, range(1000, 2000)))
-    lines = difference(old, new, "old", "new").splitlines()
+    lines = unified_diff(old, new, "old", "new").splitlines()
     assert len(lines) == 201
     assert lines[-1].startswith("... and ")
 
@@ -207,7 +207,7 @@ class TestHostile:
         text += lines * ((3 << 20) // len(lines))
         with seconds(20):
             inventory(text)
-            images(text)
+            controller_images(text)
             with pytest.raises(UnreadableComponents, match="no Namespace"):
                 recover(text)
 
@@ -233,7 +233,7 @@ class TestHostile:
         plain = rendered().replace("--events-addr=", "--x=").replace("--storage-adv-addr=", "--y=")
         with seconds(20):
             assert recover(plain + last).options.cluster_domain == "cluster.local"
-            assert len(images(plain + last)) == len(COMPONENTS)
+            assert len(controller_images(plain + last)) == len(COMPONENTS)
 
     def test_a_difference_takes_no_square_of_the_lines(self) -> None:
         """Lines that are often in both, never two of them together in both: nothing is long, everything matches."""
@@ -241,17 +241,17 @@ class TestHostile:
         old = "".join(f"{word}\na{n}\n" for n in range(40) for word in words)
         new = "".join(f"{word}\nb{n}\n" for n in range(1000) for word in reversed(words))
         with seconds(20):
-            lines = difference(old, new, "old", "new").splitlines()
+            lines = unified_diff(old, new, "old", "new").splitlines()
         assert len(lines) == 201
 
     def test_a_difference_of_endless_lines_is_cut(self) -> None:
-        assert len(difference("a" * 1000, "b" * 1000, "old", "new")) < 600
+        assert len(unified_diff("a" * 1000, "b" * 1000, "old", "new")) < 600
 
 
 def test_edits_far_apart_are_both_in_the_difference() -> None:
     old = [f"line {number // 3}" for number in range(20_000)]
     new = ["first", *old[1:-1], "last"]
-    assert difference("\n".join(old), "\n".join(new), "old", "new").splitlines() == [
+    assert unified_diff("\n".join(old), "\n".join(new), "old", "new").splitlines() == [
         *("--- old", "+++ new", "@@ -1,3 +1,3 @@", "-line 0", "+first", " line 0", " line 0"),
         *("@@ -19998,3 +19998,3 @@", " line 6665", " line 6666", "-line 6666", "+last"),
     ]

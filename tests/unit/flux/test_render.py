@@ -15,19 +15,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ci_automation.demo.samples import SAMPLES
-from ci_automation.flux.bundle import Bundle, ComponentMissing
+from ci_automation.flux.bundle import ComponentMissing, ManifestsBundle
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import render
 from ci_automation.flux.text import TemplateMismatch
 from ci_automation.flux.version import Version
 
 PROOF = json.loads((Path(__file__).parents[2] / "assets" / "samples.json").read_text())
-BUNDLES = {sample.tag: Bundle.of(sample.bundle) for sample in SAMPLES}
+BUNDLES = {sample.tag: ManifestsBundle.of(sample.bundle) for sample in SAMPLES}
 NEWEST = BUNDLES["v2.99.4"]
 ALL = Options(components=COMPONENTS)
 
 
-def rendered(options: Options = ALL, version: str = "v2.99.4", bundle: Bundle = NEWEST) -> list[str]:
+def rendered(options: Options = ALL, version: str = "v2.99.4", bundle: ManifestsBundle = NEWEST) -> list[str]:
     """Return the documents of a rendering."""
     return render(bundle, Version.parse(version), options).split("\n---\n")
 
@@ -50,10 +50,10 @@ def arguments(documents: list[str], component: str) -> list[str]:
     ]
 
 
-def with_text(name: str, old: str, new: str) -> Bundle:
+def with_text(name: str, old: str, new: str) -> ManifestsBundle:
     """Return the newest sample with one of its files changed."""
     assert old in NEWEST.files[name]
-    return Bundle(MappingProxyType({**NEWEST.files, name: NEWEST.files[name].replace(old, new)}))
+    return ManifestsBundle(MappingProxyType({**NEWEST.files, name: NEWEST.files[name].replace(old, new)}))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ class TestRefusals:
     def test_a_component_that_the_release_lacks(self) -> None:
         files = {name: text for name, text in NEWEST.files.items() if name != "source-watcher.yaml"}
         with pytest.raises(ComponentMissing):
-            rendered(bundle=Bundle(MappingProxyType(files)))
+            rendered(bundle=ManifestsBundle(MappingProxyType(files)))
 
     @pytest.mark.parametrize(
         ("name", "old", "new", "words"),
@@ -338,4 +338,4 @@ class TestRefusals:
                 st.lists(st.sampled_from([*lines, "", "  ", "    ", "-", "---", ":"]), max_size=3)
             )
         with suppress(TemplateMismatch):
-            rendered(bundle=Bundle(MappingProxyType({**NEWEST.files, name: "\n".join(lines)})))
+            rendered(bundle=ManifestsBundle(MappingProxyType({**NEWEST.files, name: "\n".join(lines)})))

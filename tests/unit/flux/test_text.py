@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.flux.text import Document, TemplateMismatch, documents
+from ci_automation.flux.text import TemplateDocument, TemplateMismatch, documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,16 +30,16 @@ spec:
 
 
 @pytest.fixture
-def document() -> Document:
-    return Document(TEXT, "thing.yaml")
+def document() -> TemplateDocument:
+    return TemplateDocument(TEXT, "thing.yaml")
 
 
-def added(document: Document) -> list[str]:
+def added(document: TemplateDocument) -> list[str]:
     """Return the lines that the document has now and had not."""
     return [line for line in document.lines if line not in TEXT.split("\n")]
 
 
-def test_an_untouched_document_has_its_text(document: Document) -> None:
+def test_an_untouched_document_has_its_text(document: TemplateDocument) -> None:
     assert str(document) == TEXT
     assert document.kind == "Thing"
 
@@ -53,7 +53,7 @@ def test_an_untouched_document_has_its_text(document: Document) -> None:
         pytest.param(("spec", "template"), (11, 14), id="a mapping with a list"),
     ],
 )
-def test_where_a_block_is(document: Document, path: tuple[str, ...], lines: tuple[int, int]) -> None:
+def test_where_a_block_is(document: TemplateDocument, path: tuple[str, ...], lines: tuple[int, int]) -> None:
     assert document.body(*path) == lines
 
 
@@ -69,7 +69,7 @@ def test_where_a_block_is(document: Document, path: tuple[str, ...], lines: tupl
     ],
 )
 def test_a_key_is_inserted_at_its_sorted_place(
-    document: Document, path: tuple[str, ...], key: str, after: str | None
+    document: TemplateDocument, path: tuple[str, ...], key: str, after: str | None
 ) -> None:
     document.insert(path, key, [" 1", "more"])
     at = document.lines.index("  " * len(path) + f"{key}: 1")
@@ -78,46 +78,46 @@ def test_a_key_is_inserted_at_its_sorted_place(
 
 
 def test_there_is_no_place_among_keys_that_are_not_sorted() -> None:
-    document = Document("kind: Thing\nspec:\n  b: 1\n  a: 2", "x.yaml")
+    document = TemplateDocument("kind: Thing\nspec:\n  b: 1\n  a: 2", "x.yaml")
     with pytest.raises(TemplateMismatch, match=r"x.yaml: spec.c has no place among keys that are not sorted"):
         document.insert(("spec",), "c", [" 3"])
 
 
 class TestLabels:
-    def test_are_made_where_there_are_none(self, document: Document) -> None:
+    def test_are_made_where_there_are_none(self, document: TemplateDocument) -> None:
         document.label(("metadata",), {"b": "2", "a": "1"})
         assert added(document) == ["  labels:", "    a: 1", "    b: 2"]
 
     def test_are_set_among_those_that_are_there(self) -> None:
-        document = Document('kind: Thing\nmetadata:\n  labels:\n    b: old\n    d: "true"\n  name: x', "x")
+        document = TemplateDocument('kind: Thing\nmetadata:\n  labels:\n    b: old\n    d: "true"\n  name: x', "x")
         document.label(("metadata",), {"a": "1", "b": "2", "c": "3"})
         assert document.lines[3:7] == ["    a: 1", "    b: 2", "    c: 3", '    d: "true"']
 
     def test_that_are_no_scalars_are_not_touched(self) -> None:
-        document = Document("kind: Thing\nmetadata:\n  labels:\n    b:\n      c: d", "x.yaml")
+        document = TemplateDocument("kind: Thing\nmetadata:\n  labels:\n    b:\n      c: d", "x.yaml")
         with pytest.raises(TemplateMismatch, match=r"x.yaml: a label of the Thing is no scalar"):
             document.label(("metadata",), {"a": "1"})
 
 
 class TestScalars:
-    def test_are_read(self, document: Document) -> None:
+    def test_are_read(self, document: TemplateDocument) -> None:
         assert document.scalar(("metadata",), "name") == "one"
 
-    def test_are_replaced(self, document: Document) -> None:
+    def test_are_replaced(self, document: TemplateDocument) -> None:
         document.set_scalar(("metadata",), "name", "two")
         assert str(document) == TEXT.replace("name: one", "name: two")
 
-    def test_of_the_same_name_further_down_are_others(self, document: Document) -> None:
+    def test_of_the_same_name_further_down_are_others(self, document: TemplateDocument) -> None:
         document.set_scalar((), "kind", "Other")
         assert added(document) == ["kind: Other"]
 
 
-def test_the_items_of_a_list_of_scalars(document: Document) -> None:
+def test_the_items_of_a_list_of_scalars(document: TemplateDocument) -> None:
     assert document.items("    args:") == (12, 14)
 
 
 def test_the_items_of_a_list_in_a_list() -> None:
-    document = Document("kind: x\nspec:\n  - args:\n    - a\n    - b\n    image: c", "x")
+    document = TemplateDocument("kind: x\nspec:\n  - args:\n    - a\n    - b\n    image: c", "x")
     assert document.items("  - args:") == (3, 5)
 
 
@@ -145,7 +145,9 @@ def test_the_items_of_a_list_in_a_list() -> None:
         pytest.param(lambda document: document.items("  args:"), "args: is not there once in the Thing", id="no list"),
     ],
 )
-def test_another_shape_is_refused(document: Document, edit: Callable[[Document], object], words: str) -> None:
+def test_another_shape_is_refused(
+    document: TemplateDocument, edit: Callable[[TemplateDocument], object], words: str
+) -> None:
     with pytest.raises(TemplateMismatch, match=f"^thing.yaml: {words}") as error:
         edit(document)
     assert error.value.exit_code == 10
@@ -154,7 +156,7 @@ def test_another_shape_is_refused(document: Document, edit: Callable[[Document],
 
 def test_a_document_has_a_kind() -> None:
     with pytest.raises(TemplateMismatch, match=r"x.yaml: a document without kind"):
-        Document("metadata:\n  kind: x", "x.yaml")
+        TemplateDocument("metadata:\n  kind: x", "x.yaml")
 
 
 @pytest.mark.parametrize(

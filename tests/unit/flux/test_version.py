@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.flux.version import InvalidVersion, Step, Version
+from ci_automation.flux.version import Bump, InvalidVersion, Version
 
 versions = st.from_regex(
     r"v(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]?)\.(0|[1-9][0-9]?)(-rc\.[1-9])?(\+b[0-9])?", fullmatch=True
@@ -74,22 +74,22 @@ def test_the_order_is_total_and_equal_versions_are_one_in_a_set(one: str, other:
 @pytest.mark.parametrize(
     ("base", "target", "step"),
     [
-        pytest.param("2.9.4", "2.9.4", Step.NONE, id="the same"),
-        pytest.param("2.9.4", "2.9.4+build", Step.NONE, id="another build of the same"),
-        pytest.param("2.9.3", "2.9.4", Step.PATCH, id="a patch"),
-        pytest.param("2.9.4-rc.1", "2.9.4", Step.PATCH, id="from a pre-release to its release"),
-        pytest.param("2.9.9", "2.9.10", Step.PATCH, id="numbers, not texts"),
-        pytest.param("2.8.8", "2.9.0", Step.MINOR, id="a minor"),
-        pytest.param("2.6.4", "2.9.4", Step.MINOR, id="several minors"),
-        pytest.param("2.9.4", "3.0.0", Step.MAJOR, id="a major"),
-        pytest.param("1.9.4", "3.9.4", Step.MAJOR, id="several majors, all else the same"),
-        pytest.param("2.9.4", "2.9.3", Step.DOWN, id="a patch back"),
-        pytest.param("2.9.0", "2.8.8", Step.DOWN, id="a minor back, though the patch is higher"),
-        pytest.param("2.9.4", "2.9.4-rc.1", Step.DOWN, id="from a release to its pre-release"),
+        pytest.param("2.9.4", "2.9.4", Bump.NONE, id="the same"),
+        pytest.param("2.9.4", "2.9.4+build", Bump.NONE, id="another build of the same"),
+        pytest.param("2.9.3", "2.9.4", Bump.PATCH, id="a patch"),
+        pytest.param("2.9.4-rc.1", "2.9.4", Bump.PATCH, id="from a pre-release to its release"),
+        pytest.param("2.9.9", "2.9.10", Bump.PATCH, id="numbers, not texts"),
+        pytest.param("2.8.8", "2.9.0", Bump.MINOR, id="a minor"),
+        pytest.param("2.6.4", "2.9.4", Bump.MINOR, id="several minors"),
+        pytest.param("2.9.4", "3.0.0", Bump.MAJOR, id="a major"),
+        pytest.param("1.9.4", "3.9.4", Bump.MAJOR, id="several majors, all else the same"),
+        pytest.param("2.9.4", "2.9.3", Bump.DOWN, id="a patch back"),
+        pytest.param("2.9.0", "2.8.8", Bump.DOWN, id="a minor back, though the patch is higher"),
+        pytest.param("2.9.4", "2.9.4-rc.1", Bump.DOWN, id="from a release to its pre-release"),
     ],
 )
-def test_the_step_from_one_to_another(base: str, target: str, step: Step) -> None:
-    assert Version.parse(base).step_to(Version.parse(target)) is step
+def test_the_step_from_one_to_another(base: str, target: str, step: Bump) -> None:
+    assert Version.parse(base).bump_to(Version.parse(target)) is step
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import RegistryError
 from ci_automation.flux.version import Version
 from ci_automation.impact import checks
@@ -175,7 +175,7 @@ def test_a_flux_of_an_unknown_version(stated: KubernetesRange | None, sentences:
 
 
 def test_an_overlay_that_is_not_to_be_built_is_not_looked_at() -> None:
-    after = Applied("", overlay=Tree((File("kustomization.yaml", b"resources: [gone.yaml]\n"),)), path=PATH)
+    after = Applied("", overlay=Tree((TreeFile("kustomization.yaml", b"resources: [gone.yaml]\n"),)), path=PATH)
     assert overlay.CHECK.look(None, after, Known()).hazards
     assert not overlay.CHECK.look(None, after, Known(build=False)).hazards
 
@@ -188,7 +188,7 @@ def test_with_nothing_before_nothing_changes() -> None:
 
 def test_a_step_has_the_changes_of_its_components_and_of_its_files() -> None:
     one, two = (
-        Applied(f"# Flux Version: v2.9.{patch}\n", overlay=Tree((File("notes.txt", bytes([patch])),)), path=PATH)
+        Applied(f"# Flux Version: v2.9.{patch}\n", overlay=Tree((TreeFile("notes.txt", bytes([patch])),)), path=PATH)
         for patch in (3, 4)
     )
     found = assess(one, two, Known())

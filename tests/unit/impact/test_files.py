@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.impact.change import Change, ChangeClass, ChangeKind
 from ci_automation.impact.files import overlay_changes
 from tests.unit.impact.sample import DEPLOYMENT, QUOTA, SERVICE
@@ -34,7 +34,7 @@ def tree(**changed: str | bytes | None) -> Tree:
 
 def of(files: Mapping[str, str | bytes], *executable: str) -> Tree:
     contents = {path: it.encode() if isinstance(it, str) else it for path, it in files.items()}
-    return Tree(tuple(File(path, it, path in executable) for path, it in contents.items()))
+    return Tree(tuple(TreeFile(path, it, path in executable) for path, it in contents.items()))
 
 
 def told(old: Tree, new: Tree) -> tuple[Change, ...]:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ci_automation.artifact.tree import COMPONENTS_PATH, File, Tree
+from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.overlay.accumulate import accumulate
 from ci_automation.overlay.effort import Effort
 from ci_automation.overlay.port import BuildFailed
@@ -79,7 +79,9 @@ def text(value: object) -> str:
 
 def tree(files: Mapping[str, object], components: str = COMPONENTS) -> Tree:
     """Return an artifact with the components and other files."""
-    return Tree(tuple(File(path, text(value).encode()) for path, value in ({PATH: components} | dict(files)).items()))
+    return Tree(
+        tuple(TreeFile(path, text(value).encode()) for path, value in ({PATH: components} | dict(files)).items())
+    )
 
 
 def overlay(**fields: Any) -> dict[str, object]:

@@ -15,7 +15,7 @@ from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.gates import Situation, release_verdicts, select
 from ci_automation.policy.hold import Hold, Offered, hold_verdict, still_on
-from ci_automation.policy.model import STEPS, Action, Policy
+from ci_automation.policy.model import BUMPS, Action, Policy
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
 NOW, DAY = AT + timedelta(days=3), timedelta(days=1)
@@ -88,7 +88,7 @@ def test_of_several_holds_one_is_enough() -> None:
 
 
 def situation(*holds: Hold) -> Situation:
-    policy = Policy(actions=dict.fromkeys(STEPS, Action.AUTO), min_release_age=dict.fromkeys(STEPS, timedelta()))
+    policy = Policy(actions=dict.fromkeys(BUMPS, Action.AUTO), min_release_age=dict.fromkeys(BUMPS, timedelta()))
     return Situation(Version.parse("v2.8.8"), policy, NOW, holds=holds)
 
 

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.flux.version import Step
+from ci_automation.flux.version import Bump
 from ci_automation.policy.model import Action, IncompletePolicy, InvalidDuration, MinorStep, Policy, duration
 
 
 def test_without_a_word_patches_go_out_and_minors_are_asked_for() -> None:
     policy = Policy()
-    assert policy.actions == {Step.PATCH: Action.AUTO, Step.MINOR: Action.APPROVAL, Step.MAJOR: Action.NEVER}
+    assert policy.actions == {Bump.PATCH: Action.AUTO, Bump.MINOR: Action.APPROVAL, Bump.MAJOR: Action.NEVER}
     assert str(policy.range) == ">=2.0.0"
     assert not policy.prereleases
     day = timedelta(days=1)
-    assert policy.min_release_age == {Step.PATCH: day, Step.MINOR: 7 * day, Step.MAJOR: 7 * day}
+    assert policy.min_release_age == {Bump.PATCH: day, Bump.MINOR: 7 * day, Bump.MAJOR: 7 * day}
     assert policy.minor_step is MinorStep.LATEST
     assert policy.freeze == ()
 
@@ -27,7 +27,7 @@ def test_without_a_word_patches_go_out_and_minors_are_asked_for() -> None:
     [
         pytest.param(lambda: Policy(actions={}), "no action for patch releases", id="no actions"),
         pytest.param(
-            lambda: Policy(actions={Step.PATCH: Action.AUTO, Step.MINOR: Action.AUTO}),
+            lambda: Policy(actions={Bump.PATCH: Action.AUTO, Bump.MINOR: Action.AUTO}),
             "no action for major releases",
             id="no action for majors",
         ),

@@ -8,21 +8,21 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.flux.version import Step, Version
+from ci_automation.flux.version import Bump, Version
 from ci_automation.policy.decision import Decision, Verdict, decide
 from ci_automation.policy.model import Action, Policy
-from ci_automation.policy.promotion import Candidate, Goal, Word, promotion_verdicts
+from ci_automation.policy.promotion import Goal, PromotionCandidate, Word, promotion_verdicts
 from ci_automation.policy.ranges import Range
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 OLD, PATCH, MINOR = (Version.parse(text) for text in ("v2.8.7", "v2.8.8", "v2.9.4"))
-CANDIDATE = Candidate(
+CANDIDATE = PromotionCandidate(
     "oci://registry.example/staging:stable", Digest("1" * 64), PATCH, NOW - timedelta(days=3, hours=2)
 )
 GOAL = Goal(OLD, Policy(), NOW, timedelta(hours=72))
 
 
-def said(gate: str, candidate: Candidate = CANDIDATE, goal: Goal = GOAL) -> Verdict:
+def said(gate: str, candidate: PromotionCandidate = CANDIDATE, goal: Goal = GOAL) -> Verdict:
     (found,) = [verdict for verdict in promotion_verdicts(candidate, goal) if verdict.gate == gate]
     return found
 
@@ -82,7 +82,7 @@ def test_a_first_digest_takes_a_person_and_the_range_counts_no_more() -> None:
     [
         (replace(GOAL, current=MINOR), "direction", Decision.REFUSED),
         (replace(GOAL, policy=Policy(range=Range.parse("<2.8.8"))), "range", Decision.REFUSED),
-        (replace(GOAL, policy=Policy({**Policy().actions, Step.PATCH: Action.NEVER})), "kind", Decision.REFUSED),
+        (replace(GOAL, policy=Policy({**Policy().actions, Bump.PATCH: Action.NEVER})), "kind", Decision.REFUSED),
         (replace(GOAL, paused=True), "paused", Decision.HOLD),
     ],
     ids=["down", "range", "never", "paused"],

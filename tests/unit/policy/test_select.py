@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.flux.release import Release
-from ci_automation.flux.version import Step, Version
+from ci_automation.flux.version import Bump, Version
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.policy.freeze import Freeze
 from ci_automation.policy.gates import Selection, Situation, release_verdicts, select
@@ -67,25 +67,25 @@ def test_the_default_policy_takes_patches_and_asks_for_minors(
     ("policy", "available", "expected"),
     [
         pytest.param(
-            {"actions": {Step.PATCH: Action.AUTO, Step.MINOR: Action.AUTO, Step.MAJOR: Action.NEVER}},
+            {"actions": {Bump.PATCH: Action.AUTO, Bump.MINOR: Action.AUTO, Bump.MAJOR: Action.NEVER}},
             ["2.8.8", "2.9.4"],
             [("v2.8.8", "auto"), ("v2.9.4", "auto")],
             id="of several that happen by themselves the content decides how far",
         ),
         pytest.param(
-            {"actions": {Step.PATCH: Action.APPROVAL, Step.MINOR: Action.APPROVAL, Step.MAJOR: Action.NEVER}},
+            {"actions": {Bump.PATCH: Action.APPROVAL, Bump.MINOR: Action.APPROVAL, Bump.MAJOR: Action.NEVER}},
             ["2.8.8", "2.9.4"],
             [("v2.8.8", "approval")],
             id="one thing is asked for at a time",
         ),
         pytest.param(
-            {"actions": {Step.PATCH: Action.NEVER, Step.MINOR: Action.APPROVAL, Step.MAJOR: Action.APPROVAL}},
+            {"actions": {Bump.PATCH: Action.NEVER, Bump.MINOR: Action.APPROVAL, Bump.MAJOR: Action.APPROVAL}},
             ["2.8.8", "2.9.4", "3.0.0"],
             [("v2.9.4", "approval")],
             id="a major waits for the minor",
         ),
         pytest.param(
-            {"actions": {Step.PATCH: Action.AUTO, Step.MINOR: Action.APPROVAL, Step.MAJOR: Action.APPROVAL}},
+            {"actions": {Bump.PATCH: Action.AUTO, Bump.MINOR: Action.APPROVAL, Bump.MAJOR: Action.APPROVAL}},
             ["3.0.0", "3.1.0"],
             [("v3.1.0", "approval")],
             id="a major where the policy asks for it",
@@ -122,13 +122,13 @@ def test_the_policy_decides(policy: dict[str, object], available: list[str], exp
     ("policy", "available", "expected"),
     [
         pytest.param(
-            {"actions": {Step.PATCH: Action.AUTO, Step.MINOR: Action.AUTO, Step.MAJOR: Action.NEVER}},
+            {"actions": {Bump.PATCH: Action.AUTO, Bump.MINOR: Action.AUTO, Bump.MAJOR: Action.NEVER}},
             ["2.8.6", "2.8.8", "2.9.0", "2.9.4"],
             {},
             id="not what a step of its kind brings",
         ),
         pytest.param(
-            {"actions": {Step.PATCH: Action.APPROVAL, Step.MINOR: Action.AUTO, Step.MAJOR: Action.NEVER}},
+            {"actions": {Bump.PATCH: Action.APPROVAL, Bump.MINOR: Action.AUTO, Bump.MAJOR: Action.NEVER}},
             ["2.8.6", "2.8.8", "2.9.4"],
             {},
             id="not the patches that a minor brings",
@@ -140,7 +140,7 @@ def test_the_policy_decides(policy: dict[str, object], available: list[str], exp
             id="the newest that comes later",
         ),
         pytest.param(
-            {"actions": {Step.PATCH: Action.APPROVAL, Step.MINOR: Action.APPROVAL, Step.MAJOR: Action.NEVER}},
+            {"actions": {Bump.PATCH: Action.APPROVAL, Bump.MINOR: Action.APPROVAL, Bump.MAJOR: Action.NEVER}},
             ["2.8.8", "2.9.3", "2.9.4", "3.0.0"],
             {"v2.9.4": "approval", "v3.0.0": "refused"},
             id="what could be asked for next, and what cannot",

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.flux.bundle import Bundle
-from ci_automation.flux.components import images
+from ci_automation.flux.bundle import ManifestsBundle
+from ci_automation.flux.components import controller_images
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
@@ -77,12 +77,13 @@ def test_a_digest_counts_for_exactly_its_image() -> None:
 
 
 def test_every_controller_of_a_rendered_release_is_in_the_list_and_twice_the_same() -> None:
-    bundle = Bundle.of(sample("v2.99.4").bundle)
+    bundle = ManifestsBundle.of(sample("v2.99.4").bundle)
     text = render(
         bundle, Version.parse("v2.99.4"), Options(components=tuple(c for c in COMPONENTS if c in bundle.components))
     )
     first, second = (
-        json.dumps(sbom(VERSION, found, {})) for found in (images(text), dict(reversed(images(text).items())))
+        json.dumps(sbom(VERSION, found, {}))
+        for found in (controller_images(text), dict(reversed(controller_images(text).items())))
     )
     assert first == second
     assert [component["bom-ref"] for component in json.loads(first)["components"]] == sorted(bundle.components)

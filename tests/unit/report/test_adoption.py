@@ -9,7 +9,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.options import Options
 from ci_automation.flux.version import Version
-from ci_automation.report.adoption import AdoptedFile, Adoption, adoption_text, difference, flags
+from ci_automation.report.adoption import AdoptedFile, Adoption, adoption_text, difference, written_flags
 
 ADOPTION = Adoption(
     channel=Reference.parse("oci://registry.example/acme/flux:production"),
@@ -61,7 +61,7 @@ def test_options_are_shown_and_those_of_what_is_signed() -> None:
 
 def test_options_are_written_as_flags() -> None:
     options = Options().with_flags({"network-policy": False, "toleration-keys": "a,b", "namespace": "fleet"})
-    assert flags(options) == ("--namespace=fleet", "--network-policy=false", "--toleration-keys=a,b")
+    assert written_flags(options) == ("--namespace=fleet", "--network-policy=false", "--toleration-keys=a,b")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,14 @@ from markdown_it import MarkdownIt
 
 from ci_automation.flux.release import Release
 from ci_automation.flux.version import Version
-from ci_automation.report.notes import ReleaseNotes, notes, notes_hint, notes_markdown, notes_text, telling_markdown
+from ci_automation.report.notes import (
+    ReleaseNotes,
+    notes_between,
+    notes_hint,
+    notes_markdown,
+    notes_text,
+    telling_markdown,
+)
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 OLD, NEW = Version.parse("v2.8.8"), Version.parse("v2.9.4")
@@ -81,26 +88,26 @@ class TestWhichReleases:
     LISTED = ("v2.8.8", "v2.9.0-rc.1", "v2.9.0", "v2.8.9", "v2.10.0", "v2.9.4")
 
     def test_those_on_the_way_are_told_of_the_newest_first(self) -> None:
-        found = notes([release(version) for version in self.LISTED], OLD, NEW)
+        found = notes_between([release(version) for version in self.LISTED], OLD, NEW)
         assert versions(found) == ["v2.9.4", "v2.9.0", "v2.8.9"]
 
     @pytest.mark.parametrize(("old", "new"), [("v2.9.0-rc.1", "v2.9.4"), ("v2.8.8", "v2.10.0-rc.1")])
     def test_candidates_are_told_of_where_one_is_left_or_taken(self, old: str, new: str) -> None:
         listed = [release("v2.9.0-rc.2"), release("v2.9.0")]
-        assert versions(notes(listed, Version.parse(old), Version.parse(new))) == ["v2.9.0", "v2.9.0-rc.2"]
+        assert versions(notes_between(listed, Version.parse(old), Version.parse(new))) == ["v2.9.0", "v2.9.0-rc.2"]
 
     @pytest.mark.parametrize("new", [OLD, Version.parse("v2.8.5")], ids=["no step", "a step back"])
     def test_none_is_where_nothing_newer_comes(self, new: Version) -> None:
-        assert notes([release(version) for version in self.LISTED], OLD, new) == ()
+        assert notes_between([release(version) for version in self.LISTED], OLD, new) == ()
 
     def test_what_cannot_be_taken_or_says_nothing_is_left_out(self) -> None:
         listed = [release("v2.9.1", problem="a draft"), release("v2.9.2", " \r\n\n"), release("v2.9.3", "<!-- x")]
-        assert notes(listed, OLD, NEW) == ()
+        assert notes_between(listed, OLD, NEW) == ()
 
 
 class TestWhatBreaks:
     def test_lines_with_such_a_word_and_all_below_such_a_heading_once_each(self) -> None:
-        (found,) = notes([release("v2.9.0", TEXT.replace("\n", "\r\n"))], OLD, NEW)
+        (found,) = notes_between([release("v2.9.0", TEXT.replace("\n", "\r\n"))], OLD, NEW)
         assert found.telling == TELLING
 
     @pytest.mark.parametrize(
@@ -108,32 +115,32 @@ class TestWhatBreaks:
         ["This is a BREAKING change", "deprecated: x", "Migrate your objects", "it is required to", "no longer there"],
     )
     def test_words_of_any_case(self, line: str) -> None:
-        (found,) = notes([release("v2.9.0", f"a\n{line}\nb")], OLD, NEW)
+        (found,) = notes_between([release("v2.9.0", f"a\n{line}\nb")], OLD, NEW)
         assert found.telling == (line,)
 
     @pytest.mark.parametrize("line", ["unbreakable", "it is unremoved", "mustard", "A fix"])
     def test_a_word_in_a_word_is_none(self, line: str) -> None:
-        (found,) = notes([release("v2.9.0", line)], OLD, NEW)
+        (found,) = notes_between([release("v2.9.0", line)], OLD, NEW)
         assert found.telling == ()
 
     def test_there_are_at_most_forty_of_a_release(self) -> None:
-        (found,) = notes([release("v2.9.0", "\n".join(f"removed {number}" for number in range(50)))], OLD, NEW)
+        (found,) = notes_between([release("v2.9.0", "\n".join(f"removed {number}" for number in range(50)))], OLD, NEW)
         assert len(found.telling) == 40
 
     def test_a_line_without_end_takes_no_time(self) -> None:
-        (found,) = notes([release("v2.9.0", "# " * 100_000 + "removed")], OLD, NEW)
+        (found,) = notes_between([release("v2.9.0", "# " * 100_000 + "removed")], OLD, NEW)
         assert found.telling == ()
-        (found,) = notes([release("v2.9.0", "removed " * 10_000)], OLD, NEW)
+        (found,) = notes_between([release("v2.9.0", "removed " * 10_000)], OLD, NEW)
         assert [len(line) for line in found.telling] == [400]
 
 
 def test_the_text_is_trimmed() -> None:
-    (found,) = notes([release("v2.9.0", "\n\na  \n\n\n<!-- b\n-->\n\nc\n\n")], OLD, NEW)
+    (found,) = notes_between([release("v2.9.0", "\n\na  \n\n\n<!-- b\n-->\n\nc\n\n")], OLD, NEW)
     assert found.text == "a\n\nc"
 
 
 def test_in_a_terminal_what_breaks_comes_first_and_nothing_controls_it() -> None:
-    found = notes([release("v2.9.1", "x\x1b[2J\n\nremoved y"), release("v2.9.0", "z")], OLD, NEW)
+    found = notes_between([release("v2.9.1", "x\x1b[2J\n\nremoved y"), release("v2.9.0", "z")], OLD, NEW)
     assert notes_text(found).split("\n") == [
         "Release notes of v2.9.1, what may break:",
         "  removed y",
@@ -156,30 +163,32 @@ def test_in_a_terminal_what_breaks_comes_first_and_nothing_controls_it() -> None
 )
 def test_a_hint_says_how_much_there_is_to_read(texts: tuple[str, ...], expected: str) -> None:
     listed = [release(f"v2.9.{number}", text) for number, text in enumerate(texts)]
-    assert notes_hint(notes(listed, OLD, NEW)) == expected
+    assert notes_hint(notes_between(listed, OLD, NEW)) == expected
 
 
 def test_in_a_terminal_long_notes_are_cut_and_say_so() -> None:
-    found = notes([release("v2.9.0", "\n".join(f"line {number}" for number in range(130)))], OLD, NEW)
+    found = notes_between([release("v2.9.0", "\n".join(f"line {number}" for number in range(130)))], OLD, NEW)
     lines = notes_text(found).split("\n")
     assert lines[-2:] == ["  line 99", "  and 30 lines more"]
 
 
 class TestMarkdown:
     def test_each_release_is_a_block(self) -> None:
-        found = notes([release("v2.9.1", "removed @x"), release("v2.9.0", "z")], OLD, NEW)
+        found = notes_between([release("v2.9.1", "removed @x"), release("v2.9.0", "z")], OLD, NEW)
         assert notes_markdown(found, 1000) == "**v2.9.1**\n\n```text\nremoved @ x\n```\n\n**v2.9.0**\n\n```text\nz\n```"
         assert telling_markdown(found, 1000) == "**v2.9.1**\n\n```text\nremoved @ x\n```"
         assert telling_markdown(found[1:], 1000) == ""
 
     def test_a_short_one_leaves_its_share_to_the_others(self) -> None:
-        found = notes([release("v2.9.1", "short"), release("v2.9.0", "x" * 5000)], OLD, NEW)
+        found = notes_between([release("v2.9.1", "short"), release("v2.9.0", "x" * 5000)], OLD, NEW)
         text = notes_markdown(found, 4000)
         assert 3900 < len(text) <= 4010
         assert "cut here" in text
 
     def test_many_are_counted(self) -> None:
-        found = notes([release(f"v2.9.{number}", "x" * 100_000) for number in range(30)], OLD, Version.parse("v2.10.0"))
+        found = notes_between(
+            [release(f"v2.9.{number}", "x" * 100_000) for number in range(30)], OLD, Version.parse("v2.10.0")
+        )
         text = notes_markdown(found, 12_000)
         assert text.endswith("And those of 10 releases more.")
         assert len(text) < 12_200
@@ -198,6 +207,6 @@ class TestMarkdown:
 
     @given(st.text(alphabet="#`~*<!-> abremovd\n\r\t|"))
     def test_any_words_are_read(self, text: str) -> None:
-        for each in notes([release("v2.9.0", text)], OLD, NEW):
+        for each in notes_between([release("v2.9.0", text)], OLD, NEW):
             assert all("\n" not in line and line for line in each.telling)
             assert each.text == each.text.strip("\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ci_automation.artifact.tree import File, Tree
+from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.impact.checks.crds import guard
 from ci_automation.impact.clusters import Clusters, GivenFile
 from ci_automation.impact.crds.remedies import FOLLOWED, MIGRATE
@@ -216,7 +216,7 @@ class TestAnObjectOfTheFormerOverlay:
 
     @staticmethod
     def step(former: bytes, overlay: bytes, *snapshots: Snapshot, old: str = OLD, new: str = NEW) -> list[Hazard]:
-        trees = [Tree((File("apps/web.yaml", text),)) for text in (overlay, former)]
+        trees = [Tree((TreeFile("apps/web.yaml", text),)) for text in (overlay, former)]
         known = snapshots or (snapshot("a.json", "v2"),)
         return list(guard(old, new, Clusters(snapshots=known, files=(NOTHING,)), *trees))
 
@@ -294,7 +294,7 @@ class TestAnObjectOfTheFormerOverlay:
         assert self.step(former, self.release("v2")) == []
 
     def test_in_prose_is_none(self) -> None:
-        trees = (EMPTY, Tree((File("README.md", self.release("v2beta1")),)))
+        trees = (EMPTY, Tree((TreeFile("README.md", self.release("v2beta1")),)))
         clusters = Clusters(snapshots=(snapshot("a.json", "v2"),), files=(NOTHING,))
         assert guard(OLD, NEW, clusters, *trees) == ()
 
@@ -343,7 +343,7 @@ def test_without_files_it_says_that_nobody_looked_at_manifests_elsewhere() -> No
 def test_manifests_of_the_overlay_and_given_ones_are_looked_at() -> None:
     text = b"apiVersion: helm.toolkit.fluxcd.io/v2beta1\nkind: HelmRelease\nmetadata:\n  name: podinfo\n"
     clusters = Clusters(snapshots=(snapshot("a.json", "v2"),), files=(GivenFile("fleet/b.yaml", text),))
-    hazards = guard(OLD, NEW, clusters, Tree((File("a.yaml", text),)), EMPTY)
+    hazards = guard(OLD, NEW, clusters, Tree((TreeFile("a.yaml", text),)), EMPTY)
     assert {(hazard.certainty, hazard.subject, hazard.places) for hazard in hazards} == {
         (Certainty.CERTAIN, f"{HELM} v2beta1 in a.yaml", (Place("a.yaml", 1),)),
         (Certainty.CERTAIN, f"{HELM} v2beta1 in fleet/b.yaml", (Place("fleet/b.yaml", 1),)),
