@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity
 from ci_automation.impact.kinds import added, changed, removed
 from ci_automation.impact.layout import layout_changes, rewritten
-from ci_automation.impact.objects import Entry, Text, entries
+from ci_automation.impact.objects import Entry, Text, entries, entries_of_both
 from ci_automation.impact.permissions import Room
 from ci_automation.impact.values import FILE, MISSING, Pair, canonical, gained, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from ci_automation.impact.plain import Line
 
 COMPONENTS = ObjectId("", FILE, "", "the components file")
 _VERSION = "# Flux Version: "
@@ -44,8 +42,7 @@ def compared(old: str, new: str, file: ObjectId, *, quick: bool = True) -> tuple
     if old == new:
         return ()
     before, after = Text.of(old), Text.of(new)
-    known: dict[str, Line] | None = {} if quick else None
-    sides = tuple(entries(before, known)), tuple(entries(after, known))
+    sides = entries_of_both(before, after) if quick else (tuple(entries(before)), tuple(entries(after)))
     found = chain(header_changes(before, after, file), object_changes(*sides), _order(*sides, file))
     return ordered(together(first(found, file, old, new), file) or [rewritten(file, old, new)])
 

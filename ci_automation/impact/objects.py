@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -21,6 +24,11 @@ _HEADER = re.compile(r"\A(?:---\n)?((?:#[^\n]*\n)*)")
 # Line breaks, and marks before a text, that only YAML knows.
 _BREAKS = "\r\x85\u2028\u2029\ufeff"
 _MARKER = "---\n"
+_CRD = "\nkind: CustomResourceDefinition\n"
+_CRD_NAME = re.compile(r"^  name: (\S+)$", re.MULTILINE)
+_SCHEMA, _SERVED = "\n    schema:", "\n    served:"
+_NOT_WITHIN = re.compile(r"\n(?! {6}|\n)")  # a line that does not belong to a schema
+_VERSION_NAME = re.compile(r"(?: {4}|  - )name: (\S+)")
 _MAX_DOCUMENTS = 2_000  # reading each by itself takes its time
 _MAX_NAMES = 1_000  # what clusters take is shorter, all of it together; it is part of every change
 
@@ -69,6 +77,7 @@ class Entry(Struct, frozen=True):
     document: Document | None
     problem: str = ""
     holds: bool = False  # objects, though it is called no List: clusters take it apart, and leave it out itself
+    short: bool = False  # the document is without the schemas that both sides have
 
 
 def read_objects(text: str) -> tuple[Object, ...]:
@@ -135,15 +144,79 @@ def _parts(value: Any) -> Iterator[Any]:  # noqa: ANN401 - values of YAML
             yield from _parts(each)
 
 
-def entries(text: Text, known: dict[str, Line] | None) -> Iterator[Entry]:
+def entries_of_both(old: Text, new: Text) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
+    """Return the documents of two texts; the schema that a CRD's version has in both is not read, and is empty."""
+    known: dict[str, Line] = {}
+    short_old, short_new = _without_same_schemas(old, new)
+    sides = tuple(entries(old, known, short_old)), tuple(entries(new, known, short_new))
+    if _shortened(sides[0]) == _shortened(sides[1]):
+        return sides
+    return tuple(entries(old, known)), tuple(entries(new, known))
+
+
+def _shortened(found: tuple[Entry, ...]) -> dict[ObjectId, int]:
+    """Return how often each definition is there that has been read without a schema."""
+    names = Counter(entry.id for entry in found)
+    return {entry.id: names[entry.id] for entry in found if entry.short}
+
+
+def _without_same_schemas(old: Text, new: Text) -> tuple[dict[int, str], dict[int, str]]:
+    """Return what to read instead of documents, by their number: the same schemas are taken out on both sides."""
+    short: tuple[dict[int, str], dict[int, str]] = ({}, {})
+    before, after = _definitions(old), _definitions(new)
+    for name in before.keys() & after.keys():
+        documents = old.documents[before[name]], new.documents[after[name]]
+        schemas = tuple(map(_schemas, documents))
+        same = {version for version, schema in schemas[0].items() if schemas[1].get(version) == schema}
+        if same and not any(_NOT_WITHIN.search(schemas[0][version]) for version in same):
+            for each, number, document, own in zip(short, (before[name], after[name]), documents, schemas, strict=True):
+                each[number] = _without(document, [version in same for version in own])
+    return short
+
+
+def _definitions(text: Text) -> dict[str, int]:
+    """Return the number of each CRD's document by its name; the documents tell it as kustomize writes it."""
+    found: dict[str, int] = {}
+    for number, part in enumerate(() if text.whole else text.documents):
+        names = _CRD_NAME.findall(part, 0, part.find("\nspec:\n") + 1) if _CRD in part else []
+        if len(names) == 1:
+            found.setdefault(names[0], number)
+    return found
+
+
+def _schemas(definition: str) -> dict[str, str]:
+    """Return the text of each schema in a definition by the name of its version; none if one is told otherwise."""
+    found: dict[str, str] = {}
+    pieces = definition.split(_SCHEMA)
+    for before, after in pairwise(pieces):
+        schema, served, _ = after.partition(_SERVED)
+        name = _VERSION_NAME.fullmatch(before, before.rfind("\n") + 1)
+        if not name or not served or name[1] in found:
+            return {}
+        found[name[1]] = schema
+    return found
+
+
+def _without(definition: str, same: list[bool]) -> str:
+    """Return a definition with an empty schema in each version that is the same on both sides."""
+    text, *versions = definition.split(_SCHEMA)
+    for version, is_same in zip(versions, same, strict=True):
+        text += _SCHEMA + (f" {{}}{_SERVED}{version.partition(_SERVED)[2]}" if is_same else version)
+    return text
+
+
+def entries(
+    text: Text, known: dict[str, Line] | None = None, short: Mapping[int, str] = MappingProxyType({})
+) -> Iterator[Entry]:
     """Yield the documents of a text; one that cannot be read, and one without a name, has its number.
 
-    Without `known`, the lines that were read before, the quick reader is not used.
+    Without `known`, the lines that were read before, the quick reader is not used. `short` is what is read instead of
+    some documents.
     """
     nameless = 0
-    for part in text.documents:
+    for number, part in enumerate(text.documents):
         try:
-            found = _read(part, None if text.whole else known)
+            found = _read(short.get(number, part), None if text.whole else known)
         except UnreadableObjects as error:
             nameless += 1
             yield Entry(_numbered(nameless), part, None, str(error))
@@ -153,10 +226,10 @@ def entries(text: Text, known: dict[str, Line] | None) -> Iterator[Entry]:
             for value in _parts(document.value):
                 name = identity(value)
                 nameless += name is None
-                yield _entry(name or _numbered(nameless), value, document, own)
+                yield _entry(name or _numbered(nameless), value, document, own, short=number in short)
 
 
-def _entry(name: ObjectId, value: Any, document: Document, text: str) -> Entry:  # noqa: ANN401 - a value of YAML
+def _entry(name: ObjectId, value: Any, document: Document, text: str, *, short: bool) -> Entry:  # noqa: ANN401 - a value of YAML
     """Return the entry of a document's value, or of one within it; a List is without those that it holds."""
     is_listing = _is_listing(value)
     holds = is_listing and not is_called_list(value)
@@ -164,7 +237,7 @@ def _entry(name: ObjectId, value: Any, document: Document, text: str) -> Entry: 
     if value is not document.value:
         return Entry(name, canonical(own), Document(document.line, 0, value=own), holds=holds)
     known = text if own is value else canonical(own)
-    return Entry(name, known, replace(document, value=own), holds=holds)
+    return Entry(name, known, replace(document, value=own), holds=holds, short=short)
 
 
 def _read(text: str, known: dict[str, Line] | None) -> list[Document]:
