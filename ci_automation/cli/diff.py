@@ -21,9 +21,8 @@ from ci_automation.flows.kustomize import find_kustomize
 from ci_automation.flows.ports import Ports
 from ci_automation.flux.options import Options
 from ci_automation.flux.release import read_version
-from ci_automation.report.changes import Line, text_parts
-from ci_automation.report.changes_markdown import difference_markdown
-from ci_automation.report.text import plain_text
+from ci_automation.report.changes import difference_markdown, text_parts
+from ci_automation.report.text import MarkedLine, plain_text
 
 if TYPE_CHECKING:
     from ci_automation.config.model import ClustersConfig, Config
@@ -67,7 +66,7 @@ def command(old: str, new: str, given: Arguments) -> None:
     elif given.output == "markdown":
         print_text(difference_markdown(before.name, after.name, _remarks(found), found.found, _ROWS))
     else:
-        print_parts(Line(plain_text(remark)) for remark in _remarks(found))
+        print_parts(MarkedLine(plain_text(remark)) for remark in _remarks(found))
         print_parts(text_parts(found.found, every=given.verbose))
 
 

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_automation.report.changes import Line
-from ci_automation.report.text import plain_text
+from ci_automation.report.text import MarkedLine, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ci_automation.cli.arguments import Arguments
     from ci_automation.report.adoption import Adoption
-    from ci_automation.report.changes import Part
-    from ci_automation.report.text import Table
+    from ci_automation.report.text import Part, Table
 
 _COLOURS = {
     "published": "green",
@@ -99,7 +97,7 @@ def print_parts(parts: Iterable[Part]) -> None:
     """Print lines and tables in their order; on a terminal a line has the colour of its mark."""
     done_with_progress()
     for part in parts:
-        if isinstance(part, Line):
+        if isinstance(part, MarkedLine):
             colour = _COLOURS.get(part.mark)
             click.echo(click.style(part.text, fg=colour, bold=True) if colour and sys.stdout.isatty() else part.text)
         else:

@@ -12,10 +12,10 @@ from ci_automation.cli.follow_up import flags, planned, repeated, signed
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
 from ci_automation.errors import Error
 from ci_automation.policy.decision import Decision
-from ci_automation.report.changes import Line, step_parts
+from ci_automation.report.changes import step_parts
 from ci_automation.report.findings import idle_acknowledgements
 from ci_automation.report.notes import notes_between, notes_hint, notes_text
-from ci_automation.report.text import approval_commands, plain_text, plan_table
+from ci_automation.report.text import MarkedLine, approval_commands, plain_text, plan_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -128,7 +128,7 @@ def _print_result(
 
 
 def _print_step(step: PlannedStep, outcome: Outcome, given: Arguments) -> None:
-    print_parts((Line(""), *step_parts(step, every=given.verbose)))
+    print_parts((MarkedLine(""), *step_parts(step, every=given.verbose)))
     said = notes_between(outcome.releases, step.old_version, step.new_version)
     if shown := notes_text(said) if given.verbose else notes_hint(said):
         print_text(shown)

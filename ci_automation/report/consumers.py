@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ci_automation.consumers.model import MentionKind, State, is_digest
 from ci_automation.flux.artifact import immutable_version
-from ci_automation.report.markdown import code, inline, link, table
+from ci_automation.report.markdown import code, inline, link, markdown_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -70,7 +70,7 @@ def consumers_summary(report: ConsumersReport) -> str:
     head = ("repository", "what was done", *(str(kind) for kind in MentionKind), "why")
     blocks = [
         f"### Repositories that pin {inline(report.published.name)}",
-        table(head, map(_line, report.repositories[:_MOST_ROWS])),
+        markdown_table(head, map(_line, report.repositories[:_MOST_ROWS])),
         *_more(len(report.repositories) - _MOST_ROWS),
     ]
     return "\n\n".join(blocks) + "\n"
@@ -97,7 +97,7 @@ class _Rows(Struct, frozen=True):
             (inline(path, 120), str(it.line), inline(it.what, 120), *self.cells(it)) for path, it in places[: self.most]
         ]
         if rows:
-            yield table(("file", "line", *self.head), rows)
+            yield markdown_table(("file", "line", *self.head), rows)
             yield from _more(len(places) - self.most)
 
 

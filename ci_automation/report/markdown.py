@@ -49,7 +49,7 @@ def code(text: str) -> str:
     return _code(text, _SIMPLE)
 
 
-def command(text: str) -> str:
+def typed(text: str) -> str:
     """Return `text` as code outside of tables: as it is typed wherever it can be, to be copied from the source too."""
     return _code(text, _TYPED)
 
@@ -78,7 +78,7 @@ def cell(markdown: str) -> str:
     return "<br>".join(lines).replace("\\|", "|").replace("|", "&#124;")
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table of cells that are Markdown themselves.
 
     Raises:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.policy.decision import Decision
-from ci_automation.report.changes import Line, text_parts
-from ci_automation.report.text import Table, plain_text
+from ci_automation.report.changes import text_parts
+from ci_automation.report.text import MarkedLine, Table, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
-    from ci_automation.report.changes import Part
     from ci_automation.report.findings import Findings
+    from ci_automation.report.text import Part
 
 _WORDS = {
     Decision.AUTO: "nothing to do",
@@ -76,9 +76,9 @@ def promotion_parts(shown: PromotionShown, *, every: bool = False) -> Iterator[P
     """Yield what one promotion changes, and each gate's word on it; nothing where there was nothing to do."""
     if not shown.findings.gates:
         return
-    yield Line("")
-    yield Line(plain_text(f"{shown.name}: {shown.word}"), shown.word)
+    yield MarkedLine("")
+    yield MarkedLine(plain_text(f"{shown.name}: {shown.word}"), shown.word)
     for reason in shown.reasons:
-        yield Line(plain_text(f"  {reason}").replace("\n", " "))
+        yield MarkedLine(plain_text(f"  {reason}").replace("\n", " "))
     if shown.digest:
         yield from text_parts(shown.findings, every=every)

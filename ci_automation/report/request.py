@@ -16,9 +16,9 @@ from msgspec import Struct
 from ci_automation.artifact.digest import Digest
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.hazard import Certainty
-from ci_automation.report.changes_markdown import gates_markdown, markdown_sections
+from ci_automation.report.changes import gates_markdown, markdown_sections
 from ci_automation.report.findings import Findings
-from ci_automation.report.markdown import code, folded, inline, one_line, table
+from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line
 from ci_automation.report.notes import notes_markdown, telling_markdown
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Page(Struct, frozen=True):
         ]
         return (
             f"To merge this approves **Flux {step.new_version}** for {channel}: exactly the digests below, and once.",
-            table(("", "version", "digest"), digests),
+            markdown_table(("", "version", "digest"), digests),
             "### Why a person is asked",
             _listed(_inline(step.reasons, rows, _MAX_REASON)),
         )

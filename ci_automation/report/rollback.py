@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.policy.decision import Decision, decide
-from ci_automation.report.changes import Line, text_parts
-from ci_automation.report.text import plain_text
+from ci_automation.report.changes import text_parts
+from ci_automation.report.text import MarkedLine, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
-    from ci_automation.report.changes import Part
     from ci_automation.report.findings import Findings
+    from ci_automation.report.text import Part
 
 
 class Rollback(Struct, frozen=True):
@@ -93,16 +93,16 @@ def rollback_parts(rollback: Rollback, lifting: Sequence[str], *, every: bool = 
     `lifting` are the options that the command which lifts the hold has to repeat.
     """
     if rollback.is_there:
-        yield Line(f"{rollback.channel} is at {rollback.target_version}, {rollback.target}, already.")
+        yield MarkedLine(f"{rollback.channel} is at {rollback.target_version}, {rollback.target}, already.")
         yield from _hold_lines(rollback, lifting)
         return
-    yield Line(f"{rollback.channel} goes back from {rollback.base_version} to {rollback.target_version}:")
-    yield Line(f"  from {rollback.base}")
-    yield Line(f"  to   {rollback.target}")
+    yield MarkedLine(f"{rollback.channel} goes back from {rollback.base_version} to {rollback.target_version}:")
+    yield MarkedLine(f"  from {rollback.base}")
+    yield MarkedLine(f"  to   {rollback.target}")
     if rollback.problem:
-        yield Line(plain_text(f"What it has now is not to be trusted: {rollback.problem}"), "warning")
+        yield MarkedLine(plain_text(f"What it has now is not to be trusted: {rollback.problem}"), "warning")
     if rollback.signs:
-        yield Line("The target has lost its signature; it is signed again before.")
+        yield MarkedLine("The target has lost its signature; it is signed again before.")
     yield from text_parts(_without_approvals(rollback.findings), every=every)
     yield from _hold_lines(rollback, lifting)
 
@@ -113,14 +113,14 @@ def _without_approvals(found: Findings) -> Findings:
     return replace(found, gates=gates)
 
 
-def _hold_lines(rollback: Rollback, lifting: Sequence[str]) -> Iterator[Line]:
+def _hold_lines(rollback: Rollback, lifting: Sequence[str]) -> Iterator[MarkedLine]:
     hold = rollback.hold
     if hold and hold.has_ended:
-        yield Line(f"The hold on {hold.version} ended on {hold.until:%Y-%m-%d %H:%M} UTC: it is offered again.")
+        yield MarkedLine(f"The hold on {hold.version} ended on {hold.until:%Y-%m-%d %H:%M} UTC: it is offered again.")
     elif hold:
         because = f" ({hold.reason})" if hold.reason else ""
         verb = "is" if rollback.is_there else "goes"
         what = f"{hold.version} {verb} on hold {hold.end}{because}"
-        yield Line(plain_text(f"{what}: no schedule and no old approval takes it."))
+        yield MarkedLine(plain_text(f"{what}: no schedule and no old approval takes it."))
         lift = ("flux-manifests", "rollback", str(rollback.channel), "--lift", *lifting)
-        yield Line(plain_text(f"To lift the hold:\n{shlex.join(lift)}"))
+        yield MarkedLine(plain_text(f"To lift the hold:\n{shlex.join(lift)}"))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.policy.decision import Decision
-from ci_automation.report.changes import step_title
-from ci_automation.report.changes_markdown import acknowledgement_markdown, gates_markdown, markdown_sections
+from ci_automation.report.changes import acknowledgement_markdown, gates_markdown, markdown_sections, step_title
 from ci_automation.report.findings import Findings
-from ci_automation.report.markdown import code, folded, inline, link, table
+from ci_automation.report.markdown import code, folded, inline, link, markdown_table
 from ci_automation.report.text import MAX_REASON, main_reasons, passed_over_rows
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _steps(account: Account) -> Iterator[str]:
         rows.append(_row(_HELD.get(step.decision, waits), step))
     for decision, versions, reasons in passed_over_rows(account.plan) if account.plan else ():
         rows.append((_HELD.get(decision, "not taken"), versions, "", _reasons(reasons, _LONGEST)))
-    yield table(("", "version", "digest", "why"), rows)
+    yield markdown_table(("", "version", "digest", "why"), rows)
 
 
 def _row(word: str, step: PlannedStep) -> tuple[str, str, str, str]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from ci_automation.policy.decision import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ci_automation.policy.plan import Plan, PlannedStep
 
@@ -40,6 +40,20 @@ class Table(Struct, frozen=True):
         return "\n".join(
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
         )
+
+    def mapped(self, shown: Callable[[str, str], str]) -> Table:
+        """Return the table with what `shown` makes of each cell, given the head of its column and its text."""
+        return Table(self.head, tuple(tuple(map(shown, self.head, row)) for row in self.rows))
+
+
+class MarkedLine(Struct, frozen=True):
+    """A line for a terminal; `mark` is a word that has a colour there, which the whole line gets."""
+
+    text: str
+    mark: str = ""
+
+
+Part = MarkedLine | Table
 
 
 def plain_text(text: str) -> str:

@@ -30,10 +30,9 @@ from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import Hold
 from ci_automation.policy.patterns import is_anchored
 from ci_automation.report.adoption import Adoption, adoption_text
-from ci_automation.report.changes import Line
 from ci_automation.report.findings import Findings, acknowledging
 from ci_automation.report.rollback import Rollback, rollback_parts
-from ci_automation.report.text import approval_commands
+from ci_automation.report.text import MarkedLine, approval_commands
 from ci_automation.signing.keys.public import KeyUnreadable
 from ci_automation.signing.signer import LateSigner
 from ci_automation.signing.trust import Finding, Identity, IdentityMatch, TrustedIdentities
@@ -202,7 +201,7 @@ class TestNames:
         hold = Hold(MINOR, Digest.of(b""), NOW, None, "webhooks time out")
         back = Rollback(channel, Digest.of(b"1"), MINOR, Digest.of(b"2"), PATCH, hold, Findings())
         *_, lift = rollback_parts(back, ("--key", name))
-        assert isinstance(lift, Line)
+        assert isinstance(lift, MarkedLine)
         words = shlex.split(lift.text.partition("\n")[2])
         assert words == ["flux-manifests", "rollback", str(channel), "--lift", "--key", name]
 

@@ -6,16 +6,15 @@ import sys
 from typing import TYPE_CHECKING
 
 from ci_automation.cli.output import print_parts
-from ci_automation.report.changes import Line
-from ci_automation.report.text import Table
+from ci_automation.report.text import MarkedLine, Table
 
 if TYPE_CHECKING:
     import pytest
 
 PARTS = (
-    Line("CustomResourceDefinition x", "deletes"),
-    Line("an advice", "advice"),
-    Line("plain"),
+    MarkedLine("CustomResourceDefinition x", "deletes"),
+    MarkedLine("an advice", "advice"),
+    MarkedLine("plain"),
     Table(("severity", "what"), (("danger", "one"), ("info", "two"))),
 )
 RED, END = "\x1b[31m", "\x1b[0m"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ci_automation.action.outputs import OUTPUTS
 from ci_automation.cli.options import INPUTS, Kind, Option
-from ci_automation.report.markdown import table
+from ci_automation.report.markdown import markdown_table
 
 ROOT = Path(__file__).parents[3]
 ACTION, REFERENCE = ROOT / "action.yml", ROOT / "README.md"
@@ -36,9 +36,9 @@ def reference_section() -> str:
     return "\n\n".join(
         [
             "### Inputs",
-            table(("input", "default", "what it is"), inputs),
+            markdown_table(("input", "default", "what it is"), inputs),
             "### Outputs",
-            table(("output", "what it is"), outputs),
+            markdown_table(("output", "what it is"), outputs),
         ]
     )
 

@@ -23,15 +23,17 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Acknowledgement, Policy
 from ci_automation.policy.plan import PlannedStep
-from ci_automation.report.changes import Line, step_parts, step_title, text_parts
-from ci_automation.report.changes_markdown import (
+from ci_automation.report.changes import (
     acknowledgement_markdown,
     difference_markdown,
     gates_markdown,
     markdown_sections,
+    step_parts,
+    step_title,
+    text_parts,
 )
 from ci_automation.report.findings import Findings, idle_acknowledgements
-from ci_automation.report.text import Table
+from ci_automation.report.text import MarkedLine, Table
 
 SOURCE = ObjectId("apps", "Deployment", "flux-system", "source-controller")
 ROLE = ObjectId("rbac.authorization.k8s.io", "ClusterRole", "", "crd-controller")
@@ -306,7 +308,7 @@ def test_a_fingerprint_that_is_none_is_not_to_be_pasted() -> None:
 class TestText:
     def test_a_step_is_told_with_its_versions_and_its_proof(self) -> None:
         first, *rest = step_parts(STEP)
-        assert first == Line("v2.8.8 -> v2.9.4 (minor; rendering tested on this very release)")
+        assert first == MarkedLine("v2.8.8 -> v2.9.4 (minor; rendering tested on this very release)")
         assert rest == list(text_parts(FOUND))
         assert list(step_parts(STEP, every=True))[1:] == list(text_parts(FOUND, every=True))
 
@@ -316,7 +318,7 @@ class TestText:
         assert title.startswith("v2.8.8 stays (options, files or images change; render")
 
     def test_marks_are_what_has_a_colour(self) -> None:
-        lines = [part for part in text_parts(FOUND) if isinstance(part, Line)]
+        lines = [part for part in text_parts(FOUND) if isinstance(part, MarkedLine)]
         marked = {line.text.strip(): line.mark for line in lines if line.mark}
         assert marked == {
             f"certain, crds, refused ({STORED.fingerprint}): {STORED.sentence}": "certain",

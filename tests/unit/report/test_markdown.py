@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ci_automation.report.markdown import cell, code, command, folded, inline, link, table
+from ci_automation.report.markdown import cell, code, folded, inline, link, markdown_table, typed
 
 HOSTILE = st.text(alphabet=st.sampled_from(list("ab `|\\\n\r\t<>[]()!@#*_~:/.&;")), max_size=30)
 
@@ -61,12 +61,12 @@ def test_nothing_ends_the_code_that_it_is_in(text: str) -> None:
     ],
 )
 def test_a_command_is_in_the_page_as_it_is_typed(text: str, markdown: str | None) -> None:
-    assert command(text) == (f"`{text}`" if markdown is None else markdown)
+    assert typed(text) == (f"`{text}`" if markdown is None else markdown)
 
 
 @given(HOSTILE)
 def test_nothing_ends_a_command_and_all_of_it_is_seen(text: str) -> None:
-    (paragraph,) = [it for it in MarkdownIt("commonmark").parse(f"x {command(text)} y") if it.type == "inline"]
+    (paragraph,) = [it for it in MarkdownIt("commonmark").parse(f"x {typed(text)} y") if it.type == "inline"]
     kinds = [child.type for child in paragraph.children or ()]
     if "`" in text:
         assert kinds == ["text", "html_inline", "text", "html_inline", "text"]
@@ -83,7 +83,7 @@ def test_what_is_folded_opens_with_a_click_and_nothing_is_not_folded() -> None:
 
 @given(st.lists(st.tuples(HOSTILE, HOSTILE, HOSTILE), max_size=4))
 def test_no_cell_ends_its_cell_or_its_row(rows: list[tuple[str, str, str]]) -> None:
-    made = table(("", "a", "b"), [(code(one), inline(two), two + three) for one, two, three in rows])
+    made = markdown_table(("", "a", "b"), [(code(one), inline(two), two + three) for one, two, three in rows])
     lines = made.split("\n")
     assert len(lines) == 2 + len(rows)
     for line in lines:
@@ -94,13 +94,13 @@ def test_no_cell_ends_its_cell_or_its_row(rows: list[tuple[str, str, str]]) -> N
 
 @given(HOSTILE)
 def test_a_row_has_the_cells_that_it_was_given(text: str) -> None:
-    row = table(("a", "b"), [(f"x{inline(text)}x", "y")]).split("\n")[2]
+    row = markdown_table(("a", "b"), [(f"x{inline(text)}x", "y")]).split("\n")[2]
     assert len(cells_of(row)) == 2
 
 
 def test_a_row_of_another_length_is_no_row() -> None:
     with pytest.raises(ValueError, match="as many cells"):
-        table(("a", "b"), [("a",)])
+        markdown_table(("a", "b"), [("a",)])
 
 
 def test_a_cell_has_several_lines_as_html() -> None:

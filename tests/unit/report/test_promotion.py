@@ -10,9 +10,9 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.flux.version import Version
 from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.decision import Decision, Verdict
-from ci_automation.report.changes import Line
 from ci_automation.report.findings import Findings
 from ci_automation.report.promotion import PromotionShown, promotion_parts, promotions_table
+from ci_automation.report.text import MarkedLine
 
 OLD, NEW = Version.parse("v2.98.8"), Version.parse("v2.99.4")
 BASE, TARGET = Digest.of(b"base"), Digest.of(b"target")
@@ -44,7 +44,7 @@ NOTHING = replace(
 
 
 def text(shown: PromotionShown) -> str:
-    return "\n".join(it.text if isinstance(it, Line) else it.to_text() for it in promotion_parts(shown))
+    return "\n".join(it.text if isinstance(it, MarkedLine) else it.to_text() for it in promotion_parts(shown))
 
 
 @pytest.mark.parametrize(

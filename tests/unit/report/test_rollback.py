@@ -17,12 +17,12 @@ from ci_automation.policy.decision import Decision, decide
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.hold import Hold
 from ci_automation.policy.model import Policy
-from ci_automation.report.changes import Line
 from ci_automation.report.findings import Findings
 from ci_automation.report.rollback import Rollback, rollback_parts
+from ci_automation.report.text import MarkedLine
 
 if TYPE_CHECKING:
-    from ci_automation.report.changes import Part
+    from ci_automation.report.text import Part
 
 AT = datetime(2026, 11, 21, tzinfo=UTC)
 NEW, OLD = Version.parse("v2.9.4"), Version.parse("v2.8.8")
@@ -53,7 +53,7 @@ ENDS = [
 
 def text(shown: Rollback, *, every: bool = False) -> str:
     def line(part: Part) -> str:
-        return part.text if isinstance(part, Line) else part.to_text()
+        return part.text if isinstance(part, MarkedLine) else part.to_text()
 
     return "\n".join(line(part) for part in rollback_parts(shown, ("--key", "our own.key"), every=every))
 
