@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 INTERRUPTED = "error: interrupted"
 
 
+def hear_ctrl_c() -> None:
+    """Undo that a job in the background ignores Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_ctrl_c_is_one_message_and_130(desk: Desk, output: str) -> None:
     asked, over = threading.Event(), threading.Event()
@@ -35,7 +40,7 @@ def test_ctrl_c_is_one_message_and_130(desk: Desk, output: str) -> None:
 
     with serving(answer) as double:
         before = desk.state()
-        child = desk.child("update", double.channel, *SIGNED, "--output", output)
+        child = desk.child("update", double.channel, *SIGNED, "--output", output, preexec_fn=hear_ctrl_c)
         try:
             assert asked.wait(60)
             child.send_signal(signal.SIGINT)
