@@ -13,7 +13,7 @@ from ci_automation.flows.files import beside_components
 from ci_automation.flows.images import ImageMissing
 from ci_automation.flows.observe import Placed
 from ci_automation.flows.publication.adopt import observe_or_adopt
-from ci_automation.flows.publication.placement import in_place
+from ci_automation.flows.publication.placement import in_place, place
 from ci_automation.flows.step import Wanted, render_step, situation_of, wants_pins
 from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.flux.text import TemplateMismatch
@@ -80,8 +80,10 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
     if not selection.steps and not _asks_for_content(intent):
         plan = Plan(channel, current, observed.digest, (), tuple(_passed_over(selection)))
         return Planned(observed, plan, (), releases)
-    base = base or read_base(observed, ports, intent)
-    placed = in_place(observed, base.version, ports, intent)
+    base, placed = ports.registry.at_once(
+        lambda: base or read_base(observed, ports, intent), lambda: place(observed, ports)
+    )
+    placed = in_place(placed, base.version, ports, intent)
     base = replace(base, holds=placed.holds)
     if base.holds:
         selection = select(situation_of(current, intent, base.holds), releases)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from ci_automation.net.values import Answer
     from ci_automation.net.waiting import Deadline, Patience
     from ci_automation.registry.credentials import CredentialSource
-    from ci_automation.registry.port import T
 
 MAX_TAGS = 100_000
 _MANIFESTS = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_LIST)
@@ -68,7 +68,7 @@ class HttpRegistry:
         self._has_no_referrers = False
         self._merging: dict[Reference, threading.Lock] = {}
 
-    def at_once(self, *work: Callable[[], T]) -> list[T]:
+    def at_once(self, *work: Callable[[], Any]) -> list[Any]:
         """Do things that do not depend on each other at the same time, and return the results once all have ended."""
         begun = [Background(each) for each in work]
         for each in begun:
@@ -197,10 +197,17 @@ class HttpRegistry:
         """
         subject, entry = manifest.referral
         tag = referrers_tag(reference, subject)
-        answer = self._write_manifest(reference.at_digest(manifest.digest), manifest)
-        if self._has_no_referrers or answer is None or answer.headers.get("oci-subject") != str(subject):
+        write = partial(self._write_manifest, reference.at_digest(manifest.digest), manifest)
+
+        def look() -> Index:
+            index: Index = self.at_once(write, partial(self.read_index, tag))[1]
+            return index
+
+        first = look if self._has_no_referrers else None
+        answer = None if first else write()
+        if answer is None or answer.headers.get("oci-subject") != str(subject):
             with self._merging.setdefault(tag, threading.Lock()):
-                merge(self, tag, entry, self._wire.clock)
+                merge(self, tag, entry, self._wire.clock, first)
         return manifest.digest
 
     def read_index(self, tag: Reference) -> Index:

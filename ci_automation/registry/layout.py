@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ci_automation.artifact.reference import LayoutDirectory, Reference
-    from ci_automation.registry.port import T
 
 MARKER, MARKER_CONTENT = "oci-layout", b'{"imageLayoutVersion":"1.0.0"}'
 INDEX = "index.json"
@@ -71,7 +70,7 @@ class LayoutRegistry:
         self.directory = directory
         self._path = Path(directory.path)
 
-    def at_once(self, *work: Callable[[], T]) -> list[T]:
+    def at_once(self, *work: Callable[[], Any]) -> list[Any]:
         """Do one thing after the other, and return the results: a directory has no round trips."""
         return [each() for each in work]
 

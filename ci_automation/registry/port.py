@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ci_automation.errors import Conflict, RegistryError
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ci_automation.artifact.manifest import Descriptor, Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.net.values import Complaint
-
-T = TypeVar("T")
 
 MAX_MANIFEST_BYTES = 4 << 20  # what the distribution spec asks registries to take
 MAX_BLOB_BYTES = 100 << 20
@@ -146,7 +144,7 @@ class Registry(Protocol):
     `UnexpectedAnswer`.
     """
 
-    def at_once(self, *work: Callable[[], T]) -> list[T]:
+    def at_once(self, *work: Callable[[], Any]) -> list[Any]:
         """Do things that do not depend on each other, at the same time if requests take time, and return the results.
 
         If some fail, the error of the first of them in this order is raised, and nothing goes on afterwards.

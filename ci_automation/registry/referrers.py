@@ -14,6 +14,8 @@ from ci_automation.registry.port import ReferrerLost, TagMoved
 from ci_automation.registry.wire import unexpected
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Descriptor
     from ci_automation.artifact.reference import Reference
@@ -60,8 +62,10 @@ def listed(answer: Answer, what: str) -> tuple[Descriptor, ...]:
     raise unexpected(answer, what)
 
 
-def merge(store: IndexStore, tag: Reference, entry: Descriptor, clock: Clock) -> None:
-    """Have the index under `tag` list `entry`, beside all that it lists already.
+def merge(
+    store: IndexStore, tag: Reference, entry: Descriptor, clock: Clock, look: Callable[[], Index] | None = None
+) -> None:
+    """Have the index under `tag` list `entry`, beside all that it lists already; `look` is how it is read first.
 
     Before the look back goes twice the time that our own look and write took: who looked before we wrote, and is not
     far slower than we are, has overwritten ours by then, and it is seen. Whoever looks later finds it, and keeps it.
@@ -71,7 +75,7 @@ def merge(store: IndexStore, tag: Reference, entry: Descriptor, clock: Clock) ->
     """
     for merges in range(MAX_MERGES + 1):
         began = clock.monotonic()
-        index = store.read_index(tag)
+        index = look() if look is not None and not merges else store.read_index(tag)
         if index.lists(entry.digest):
             return
         if merges < MAX_MERGES:

@@ -170,14 +170,29 @@ def _signed_digest(message: bytes) -> str | None:
     return None
 
 
+def look(registry: Registry, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
+    """Return the signatures of `digest` that another one can be added to, nothing of them verified.
+
+    Raises:
+        SignaturesUnreadable: what is there could not be kept.
+    """
+    try:
+        return signatures(registry, reference, digest)
+    except InvalidManifest as error:
+        raise SignaturesUnreadable(signature_reference(reference, digest), error.reason) from None
+
+
 def add(
     registry: Registry,
     reference: Reference,
     digest: Digest,
     annotations: Mapping[str, str],
     unless: Trusted | None = None,
+    there: tuple[Descriptor, ...] | None = None,
 ) -> bool:
     """Add the signature in `annotations`, which is over `payload(reference, digest)`, to those that are there.
+
+    `there` are those of a moment ago, if the caller has just looked.
 
     If `unless` trusts the signer of one of those, nothing is written, and it returns False. Other signatures stay as
     they are. Two signers at the same moment can lose one of the two signatures, since a registry cannot compare and
@@ -189,13 +204,10 @@ def add(
     """
     at = signature_reference(reference, digest)
     message = payload(reference, digest)
-    try:
-        present = signatures(registry, reference, digest)
-    except InvalidManifest as error:
-        raise SignaturesUnreadable(at, error.reason) from None
+    present = look(registry, reference, digest) if there is None else there
     if unless is not None:
-        there = _with_payloads(registry, reference, digest, present)
-        if any(examine(each, digest, unless).counts for each in there):
+        payloads = _with_payloads(registry, reference, digest, present)
+        if any(examine(each, digest, unless).counts for each in payloads):
             return False
     layer = Descriptor.of(PAYLOAD_TYPE, message, annotations)
     for blob in (message, CONFIG_BLOB):  # `publish` uploads them before: between the look and the write lies nothing

@@ -15,16 +15,16 @@ from ci_automation.signing.signer import SignatureUnusable
 from ci_automation.signing.trust import Finding, Identity, TrustedIdentities, Verified
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.manifest import Descriptor
     from ci_automation.artifact.reference import Reference
     from ci_automation.registry.port import Registry
     from ci_automation.signing.bundle import Bundle
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
 
-_ATTEMPTS = 3
 _SHOWN = 5
 
 
@@ -141,11 +141,17 @@ def signers(findings: Sequence[Finding]) -> tuple[Identity, ...]:
 
 
 def ensure_signed(
-    registry: Registry, reference: Reference, digest: Digest, signer: Signer, formats: SignatureFormat
+    registry: Registry,
+    reference: Reference,
+    digest: Digest,
+    signer: Signer,
+    formats: SignatureFormat,
+    there: tuple[Descriptor, ...] | None = None,
 ) -> Verified:
     """Return the valid signature of `signer` over `digest`, made now in each format in which it is not there yet.
 
-    Others' signatures stay. What is written is read back and verified, format by format.
+    Others' signatures stay. What is written is read back and verified, format by format. `there` is what its `.sig` had
+    a moment ago, if the caller has just looked.
 
     Raises:
         SigningError: it cannot be signed, or the new signature does not verify.
@@ -155,7 +161,7 @@ def ensure_signed(
     """
     verified = None
     if formats.has_legacy:
-        verified = _ensure_legacy(registry, reference, digest, signer)
+        verified = _ensure_legacy(registry, reference, digest, signer, there)
     if formats.has_bundle:
         try:
             verified = verify(registry, reference, digest, signer.trusted, SignatureFormat.BUNDLE)
@@ -165,31 +171,32 @@ def ensure_signed(
     return verified
 
 
-def _ensure_legacy(registry: Registry, reference: Reference, digest: Digest, signer: Signer) -> Verified:
+def _ensure_legacy(
+    registry: Registry, reference: Reference, digest: Digest, signer: Signer, there: tuple[Descriptor, ...] | None
+) -> Verified:
     """Return our signature, read back: made once, and written again where another signer's write has undone ours.
 
-    A keyless signature stays in a public log, so that this looks before it makes one. A key's leaves no trace: the look
-    right before the write is enough.
+    A keyless signature stays in a public log, so that this looks before it makes one, and again before it writes, which
+    is seconds later. A key's leaves no trace, and takes no time: one look is enough.
     """
     message, trusted = legacy.payload(reference, digest), signer.trusted
     if isinstance(trusted, TrustedIdentities):
-        with suppress(Unsigned, ForeignSignature):
-            return verify(registry, reference, digest, trusted, SignatureFormat.LEGACY)
+        if there != ():
+            with suppress(Unsigned, ForeignSignature):
+                return verify(registry, reference, digest, trusted, SignatureFormat.LEGACY)
+        there = None
     annotations = signer.sign_payload(message)
     _check(legacy.examine(legacy.Signature(annotations, message), digest, trusted))
-    for _ in range(_ATTEMPTS - 1):
-        with suppress(TagMoved, Unsigned, ForeignSignature):
-            return _add(registry, reference, digest, annotations, signer)
-    return _add(registry, reference, digest, annotations, signer)
-
-
-def _add(
-    registry: Registry, reference: Reference, digest: Digest, annotations: Mapping[str, str], signer: Signer
-) -> Verified:
-    """Add our signature if none of ours is there, and return it as it is read back."""
-    if not legacy.add(registry, reference, digest, annotations, unless=signer.trusted):
-        return Verified(digest, signer.who)
-    return verify(registry, reference, digest, signer.trusted, SignatureFormat.LEGACY)
+    for last in (False, False, True):
+        try:
+            if not legacy.add(registry, reference, digest, annotations, trusted, there):
+                return Verified(digest, signer.who)
+            return verify(registry, reference, digest, trusted, SignatureFormat.LEGACY)
+        except (TagMoved, Unsigned, ForeignSignature):
+            if last:
+                raise
+            there = None
+    raise AssertionError  # pragma: no cover - the last attempt returned, or raised
 
 
 def _write_bundle(registry: Registry, reference: Reference, digest: Digest, signer: Signer) -> Verified:

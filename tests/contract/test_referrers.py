@@ -318,7 +318,8 @@ class TestRequests:
         assert asked(server) == [API, READ, READ]
         ready(registry, at, server)
         registry.put_referrer(at, OURS)
-        assert asked(server) == [STORE, READ, WRITE, READ]
+        together, rest = (found := asked(server))[:2], found[2:]
+        assert (sorted(together), rest) == (sorted([STORE, READ]), [WRITE, READ])
         assert registry.referrers(at, NOBODY) == (ENTRY,)
 
     def test_a_digest_that_is_not_there_says_nothing_of_the_api(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.artifact.reference import Reference
-    from ci_automation.registry.port import T
 
 
 class Asked(NamedTuple):
@@ -89,7 +88,7 @@ class InMemoryRegistry:
         self.requests.append(asked)
         return self.repositories[str(reference.repository)]
 
-    def at_once(self, *work: Callable[[], T]) -> list[T]:
+    def at_once(self, *work: Callable[[], Any]) -> list[Any]:
         """Do one thing after the other, and return the results: tests need one order."""
         return [each() for each in work]
 

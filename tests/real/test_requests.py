@@ -138,15 +138,16 @@ def publication(*, first: bool, api: bool = False) -> list[list[str]]:
     record is listed under the fallback tag as well.
     """
     config = UPLOAD if first else []
+    recording = ["PUT digest 201", "GET fallback 404"]
     return [
         [*UPLOAD, *config, *UPLOAD],  # the layer, and the payload of the signature
-        ["PUT digest 201"],
-        *alone("GET signature 404", "PUT signature 201", "GET signature 200"),
-        *alone(*(API if api else [*(NO_API if first else ()), "GET fallback 404"])),  # what clusters find beside it
-        *alone("HEAD immutable tag 404", "PUT immutable tag 201"),
-        *alone("HEAD channel 404" if first else "HEAD channel 200"),
+        ["PUT digest 201", "HEAD immutable tag 404", "GET signature 404"],
+        # Beside the signature: what clusters find there.
+        [*(API if api else [*(NO_API if first else ()), "GET fallback 404"]), "PUT signature 201", "GET signature 200"],
+        *alone("PUT immutable tag 201", "HEAD channel 404" if first else "HEAD channel 200"),
         ["PUT channel 201", "HEAD channel 200", *UPLOAD],  # the move, and the record
-        *alone("PUT digest 201", "GET fallback 404", "PUT fallback 201", "GET fallback 200"),
+        *(alone(*recording) if api else [recording]),
+        *alone("PUT fallback 201", "GET fallback 200"),
     ]
 
 
@@ -218,7 +219,8 @@ def test_an_update_that_finds_nothing_to_do(
         found = program.succeed(*arguments, GITHUB_API_URL=github.url(), GITHUB_TOKEN=github.token)
         assert (found["changed"], found["healed"], found["signature"]) == (False, False, "verified")
         # Beside what a check asks: is the record of the channel there and ours, and does a later one supersede it?
-        assert said(walled) == [*CHECK, *NO_API, "GET fallback 200", *STATEMENT, "GET tags 200"]
+        stages = [*alone(*CHECK), [*NO_API, "GET fallback 200", *STATEMENT, "GET tags 200"]]
+        assert in_stages(walled, stages), said(walled)
         assert [(query.method, query.path) for query in github.requests] == [("POST", "/graphql")]
     show(capsys, "an update that finds nothing to do", said(walled), {"requests to GitHub": 1})
 
@@ -231,8 +233,8 @@ def test_a_patch_that_is_published(
     assert [step["to"] for step in found["published"]] == ["v2.8.8"]
     show(capsys, "a patch that is published, its base verified", said(walled))
     said_of_base = [*NO_API, "GET fallback 200", *STATEMENT]  # whose it is, and whether it has holds
-    read = [*CHECK, "GET blob 200", *said_of_base, "GET tags 200"]
-    assert in_stages(walled, [*alone(*read), *publication(first=False)]), said(walled)
+    read = [*alone(*CHECK), ["GET blob 200", *said_of_base, "GET tags 200"]]
+    assert in_stages(walled, [*read, *publication(first=False)]), said(walled)
     assert len(said(walled)) == 30
 
 
@@ -244,8 +246,8 @@ def test_a_patch_where_the_registry_lists_referrers(
     assert [step["to"] for step in found["published"]] == ["v2.8.8"]
     show(capsys, "a patch, without a token wall, and with the referrers API", said(referrers_registry))
     said_of_base = [*API, *STATEMENT]
-    before = ["GET channel 200", "GET signature 200", "GET blob 200", *said_of_base, "GET tags 200"]
-    stages = [*alone(*before), *publication(first=False, api=True)]
+    read = [*alone("GET channel 200", "GET signature 200"), ["GET blob 200", *said_of_base, "GET tags 200"]]
+    stages = [*read, *publication(first=False, api=True)]
     assert in_stages(referrers_registry, stages), said(referrers_registry)
     assert len(said(referrers_registry)) == 27
 
@@ -300,5 +302,5 @@ def test_verifying_for_all_clusters(
     accepted = {row["flux"] for row in found["clusters"] if row["accepts"]}
     assert ("2.7" in accepted, "2.9" in accepted) == (form != "bundle", True)
     show(capsys, f"verify, signed as {form}", said(walled))
-    assert said(walled) == [*DOOR, *expected, *PLACED]
+    assert in_stages(walled, [*alone(*DOOR, *expected), PLACED]), said(walled)
     assert len(said(walled)) <= most

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -117,7 +118,8 @@ def place(observed: Observed, ports: Ports) -> Placed:
     placed = Placed(observed.channel, observed.manifest, observed.trust, observed.version)
     if (ledger := ports.ledger(observed.channel)) is None:
         return placed
-    said, name = ledger.said(observed.digest), ledger.name
+    registry, name = ports.registry, ledger.name
+    said, tags = registry.at_once(partial(ledger.said, observed.digest), partial(registry.tags, observed.channel))
     found = records_in(said)
     own = [record for record in found if record.channel == name]
     record = own[-1] if own else None
@@ -129,7 +131,7 @@ def place(observed: Observed, ports: Ports) -> Placed:
         rolled_back=_unrecorded(ledger, held, record),
         left=left if left and not (record and record.at > left) else None,
         holds=held,
-        tags=ports.registry.tags(observed.channel),
+        tags=tags,
     )
 
 
@@ -179,7 +181,7 @@ def in_place(observed: Observed, version: Version, ports: Ports, intent: Intent,
         PublishedElsewhere: signed records say that the digest is another channel's.
         NotAdopted: a person was asked, and did not say yes.
     """
-    placed = place(observed, ports)
+    placed = observed if isinstance(observed, Placed) else place(observed, ports)
     if placed.trust is Trust.ADOPTED:
         return placed
     if approved:

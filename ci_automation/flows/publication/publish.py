@@ -20,7 +20,7 @@ from ci_automation.flows.publication.recording import attest_publication, sign_p
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing.cluster import judge
-from ci_automation.signing.legacy import payload
+from ci_automation.signing.legacy import look, payload
 from ci_automation.signing.trust import Finding, TrustedIdentities
 from ci_automation.signing.verify import ensure_signed, examine, gather
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.manifest import Manifest
+    from ci_automation.artifact.manifest import Descriptor, Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ci_automation.records.notes import Approval
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
-    from ci_automation.signing.verify import Findings
+    from ci_automation.signing.verify import Evidence, Findings
 
 _ACCEPT = "--accept-identity-change"
 
@@ -164,34 +164,52 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
     """
     require_signer(ports, intent)
     registry, channel, composed = ports.registry, publication.channel, publication.composed
-    target = composed.digest
     if publication.base is None:
         registry.give_identity(channel)
-    ports.say(f"pushing {target}")
-    registry.at_once(*(partial(registry.put_blob, channel, blob) for blob in _blobs(publication, ports, intent)))
-    registry.put_manifest(channel.at_digest(target), composed.manifest)
+    tag = channel.at_tag(immutable_tag(publication.version, composed.digest))
+    ports.say(f"pushing {composed.digest}")
+    signs = ports.signer is not None and intent.signature_format.has_legacy
+    blobs = (composed.layer, CONFIG_BLOB, *((payload(channel, composed.digest),) if signs else ()))
+    registry.at_once(*(partial(registry.put_blob, channel, blob) for blob in blobs))
+    _, named, *there = registry.at_once(
+        partial(registry.put_manifest, channel.at_digest(composed.digest), composed.manifest),
+        partial(registry.resolve, tag),
+        *((partial(look, registry, channel, composed.digest),) if signs else ()),
+    )
     signed_record = None
     if ports.signer is not None:
         ports.say("signing it, and verifying the signature as a cluster would")
-        ensure_signed(registry, channel, target, ports.signer, intent.signature_format)
-        if intent.attestations:
-            attest_publication(publication, ports.signer, ports, intent)
-        _check_clusters(publication, ports.signer, ports, intent)
+        _sign(publication, ports.signer, there[0] if there else None, ports, intent)
         signed_record = sign_publication(publication, ports.signer, ports, intent)
     _keep_holds(publication, ports, intent)
-    tag_for_ever(channel, publication.version, composed.manifest, ports)
+    _tag(tag, composed.manifest, named, ports)
     move(channel, publication.base, composed.manifest, ports, signed_record)
     if ports.signer is not None and signed_record is not None:
         ports.say("recording it")
         ports.writer(channel, ports.signer, intent.run).attach(composed.manifest, signed_record)
 
 
-def _blobs(publication: Publication, ports: Ports, intent: Intent) -> tuple[bytes, ...]:
-    """Return what the manifest and its `.sig` are made of; no manifest names these blobs before they are all there."""
-    blobs = (publication.composed.layer, CONFIG_BLOB)
-    if ports.signer is None or not intent.signature_format.has_legacy:
-        return blobs
-    return *blobs, payload(publication.channel, publication.composed.digest)
+def _sign(
+    publication: Publication, signer: Signer, there: tuple[Descriptor, ...] | None, ports: Ports, intent: Intent
+) -> None:
+    """Sign what was pushed, and check what clusters make of it; `there` are its `.sig` of a moment ago.
+
+    What others put beside it is read while it is signed, or after that if this run puts bundles there too.
+
+    Raises:
+        ClusterWouldRefuse: clusters would not accept it.
+    """
+    registry, channel, target = ports.registry, publication.channel, publication.composed.digest
+    beside = partial(gather, registry, channel, target, formats=SignatureFormat.BUNDLE)
+    sign = partial(ensure_signed, registry, channel, target, signer, intent.signature_format, there)
+    if intent.signature_format.has_bundle or intent.attestations:
+        sign()
+        if intent.attestations:
+            attest_publication(publication, signer, ports, intent)
+        _check_clusters(publication, signer, beside(), intent)
+    else:
+        _, evidence = registry.at_once(sign, beside)
+        _check_clusters(publication, signer, evidence, intent)
 
 
 def _keep_holds(publication: Publication, ports: Ports, intent: Intent) -> None:
@@ -216,10 +234,19 @@ def tag_for_ever(channel: Reference, version: Version, manifest: Manifest, ports
         ImmutableTagTaken: it is there, with another digest.
     """
     tag = channel.at_tag(immutable_tag(version, manifest.digest))
-    if (present := ports.registry.resolve(tag)) is None:
+    _tag(tag, manifest, ports.registry.resolve(tag), ports)
+
+
+def _tag(tag: Reference, manifest: Manifest, named: Digest | None, ports: Ports) -> None:
+    """Let an immutable tag point at a manifest if it points there already, or `named` nothing a moment ago.
+
+    Raises:
+        ImmutableTagTaken: it is there, with another digest.
+    """
+    if named is None:
         ports.registry.put_manifest(tag, manifest)
-    elif present != manifest.digest:
-        raise ImmutableTagTaken(tag, present)
+    elif named != manifest.digest:
+        raise ImmutableTagTaken(tag, named)
 
 
 def vouch_for(observed: Observed, version: Version, signer: Signer, ports: Ports, intent: Intent) -> None:
@@ -235,7 +262,7 @@ def vouch_for(observed: Observed, version: Version, signer: Signer, ports: Ports
     tag_for_ever(observed.channel, version, observed.manifest, ports)
 
 
-def _check_clusters(publication: Publication, signer: Signer, ports: Ports, intent: Intent) -> None:
+def _check_clusters(publication: Publication, signer: Signer, evidence: Evidence, intent: Intent) -> None:
     """Check that the clusters which read the channel will accept what it is about to point at.
 
     What we wrote was verified; what remains is what others put beside it: since Flux 2.8 a bundle hides the `.sig`.
@@ -244,7 +271,6 @@ def _check_clusters(publication: Publication, signer: Signer, ports: Ports, inte
         ClusterWouldRefuse: they will not.
     """
     channel, target, trusted = publication.channel, publication.composed.digest, signer.trusted
-    evidence = gather(ports.registry, channel, target, formats=SignatureFormat.BUNDLE)
     findings = examine(evidence, trusted)
     if intent.signature_format.has_legacy:
         findings = replace(findings, legacy=(Finding(signer.who, None),))
