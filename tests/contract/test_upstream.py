@@ -38,7 +38,7 @@ from ci_automation.signing.upstream import (
     upstream_identity,
     verify_upstream,
 )
-from tests.fakes.github import FakeGitHub
+from tests.fakes.forge import TOKEN, Forge
 from tests.fakes.registry import InMemoryRegistry
 from tests.fakes.releases import SampleRelease, signed, write_releases
 from tests.fakes.sigstore import Fault, LocalSigstore
@@ -331,8 +331,8 @@ class TestTheLog:
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., ReleaseSource]]:
     """Yield the function that makes a source of some releases."""
     folder = tmp_path / "releases"
-    with FakeGitHub(folder) as github:
-        client = GitHub(github.token, github.url())
+    with Forge(releases=folder) as github:
+        client = GitHub(TOKEN, github.url)
 
         def made(*samples: SampleRelease) -> ReleaseSource:
             write_releases(folder, samples)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.canaries import MARK
 from tests.contract import hostile_registry
-from tests.fakes import github, kms, sigstore
+from tests.fakes import forge, kms, sigstore
 from tests.real import cluster, pipeline, registries, tokens
 from tests.unit.registry import test_credentials as registry_credentials
 from tests.unit.signing import test_keys
@@ -125,7 +125,7 @@ def test_what_is_kept_is_not_taken_for_a_leak(ended: dict[str, str], way: str) -
 SECRETS = {
     "the password of a key": test_keys.PASSWORD,
     "the password of cosign's key": pipeline.PASSWORD,
-    "GitHub's token": github.TOKEN,
+    "GitHub's token": forge.TOKEN,
     "a registry's password": hostile_registry.PASSWORD,
     "a real registry's password": registries.PASSWORD,
     "the password of who reads": tokens.READER.password,

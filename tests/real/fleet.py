@@ -165,6 +165,7 @@ class Fleet:
         asked = [
             f"{it.method} {it.path} {' '.join(it.body['query'].split())[:60] if it.path == '/graphql' else ''}".strip()
             for it in self.forge.requests[self.start :]
+            if it.host == "api"
         ]
         return [it for it in asked if RELEASES not in it or f"{RELEASES}releases?" in it]
 

@@ -24,7 +24,7 @@ from ci_automation.github.client import GitHub
 from ci_automation.registry import open_registry
 from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.upstream import UpstreamForged, upstream_identity
-from tests.fakes.github import FakeGitHub
+from tests.fakes.forge import TOKEN, Forge
 from tests.fakes.sigstore import LocalSigstore
 from tests.real import cosign
 from tests.real.peers import peer
@@ -115,7 +115,7 @@ def made(
     top = tmp_path_factory.mktemp("mirror")
     origin, folder, repository = top / "origin", top / "mirror", "tests/upstream/flux-manifests"
     place = Reference.parse(f"oci://{distribution_registry.host}/{repository}:latest")
-    with LocalSigstore() as local, FakeGitHub(origin) as github:
+    with LocalSigstore() as local, Forge(releases=origin) as github:
         files = cosign.Files.write(local, top / "sigstore")
         digests = {}
         for version in VERSIONS:
@@ -125,7 +125,7 @@ def made(
             digests[version] = artifact(local, files, text, where, top / str(version))
         lists(flux_releases, origin)
         made = Made(origin, distribution_registry.host, repository, folder, files, digests)
-        client = GitHub(github.token, github.url())
+        client = GitHub(TOKEN, github.url)
         upstream = Upstream(TrustRoot.from_file(files.trusted_root), True, place, open_registry(place))
         ports = Ports(open_registry(made.artifacts), GitHubSource(client), upstream=upstream)
         done = mirror(Place(folder, made.artifacts), ports)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.fakes.github import FakeGitHub
+from tests.fakes.forge import TOKEN, Forge
 from tests.real import program, proxy
 from tests.real.registries import RealRegistry, distribution, docker_config
 from tests.real.tokens import PATH, READER, WRITER
@@ -103,10 +103,10 @@ def published(registry: RealRegistry, version: str, flux_releases: Path, pair: p
     return channel
 
 
-def from_github(config: Path, github: FakeGitHub) -> Path:
+def from_github(config: Path, github: Forge) -> Path:
     """Return a configuration after letting it take its releases from that GitHub."""
     value = json.loads(config.read_text())
-    value |= {"source": "github:fluxcd/flux2", "apiUrl": github.url()}
+    value |= {"source": "github:fluxcd/flux2", "apiUrl": github.url}
     config.write_text(json.dumps(value))
     return config
 
@@ -184,11 +184,11 @@ def test_a_check_that_finds_nothing_to_do(
 ) -> None:
     channel = published(walled, NEWEST, flux_releases, pair)
     log_in(walled, READER.name, tmp_path, monkeypatch)
-    with FakeGitHub(flux_releases) as github:
+    with Forge(releases=flux_releases) as github:
         config = from_github(program.configuration(tmp_path / "config.yaml", channel, flux_releases), github)
         with counting(walled) as passed:
             arguments = ("check", "production", "--config", config, "--public-key", pair.public)
-            found = program.succeed(*arguments, GITHUB_API_URL=github.url(), GITHUB_TOKEN=github.token)
+            found = program.succeed(*arguments, GITHUB_API_URL=github.url, GITHUB_TOKEN=TOKEN)
         assert (found["changed"], found["version"], found["signature"]) == (False, NEWEST, "verified")
         assert found["plan"]["steps"] == []
         assert said(walled) == CHECK
@@ -213,10 +213,10 @@ def test_an_update_that_finds_nothing_to_do(
     walled: RealRegistry, flux_releases: Path, pair: program.Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     channel = published(walled, NEWEST, flux_releases, pair)
-    with FakeGitHub(flux_releases) as github:
+    with Forge(releases=flux_releases) as github:
         config = from_github(program.configuration(tmp_path / "config.yaml", channel, flux_releases), github)
         arguments = ("update", "production", "--config", config, *pair.signing)
-        found = program.succeed(*arguments, GITHUB_API_URL=github.url(), GITHUB_TOKEN=github.token)
+        found = program.succeed(*arguments, GITHUB_API_URL=github.url, GITHUB_TOKEN=TOKEN)
         assert (found["changed"], found["healed"], found["signature"]) == (False, False, "verified")
         # Beside what a check asks: is the record of the channel there and ours, and does a later one supersede it?
         stages = [*alone(*CHECK), [*NO_API, "GET fallback 200", *STATEMENT, "GET tags 200"]]

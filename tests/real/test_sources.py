@@ -11,7 +11,7 @@ from ci_automation.flux.render import render
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.sources.github import GitHubSource
 from ci_automation.github.client import GitHub
-from tests.fakes.github import FakeGitHub
+from tests.fakes.forge import TOKEN, Forge
 from tests.real import make_known
 
 if TYPE_CHECKING:
@@ -24,16 +24,17 @@ NUMBER = 23
 
 
 @pytest.fixture
-def github(flux_releases: Path) -> Iterator[FakeGitHub]:
+def github(flux_releases: Path) -> Iterator[Forge]:
     """Yield GitHub with the releases of Flux."""
-    with FakeGitHub(flux_releases) as running:
+    with Forge(releases=flux_releases) as running:
+        running.limits.anonymous = 5000  # each release is fetched without a token
         yield running
 
 
 @pytest.fixture(params=["directory", "REST", "GraphQL"])
-def source(request: pytest.FixtureRequest, flux_releases: Path, github: FakeGitHub) -> Iterator[ReleaseSource]:
+def source(request: pytest.FixtureRequest, flux_releases: Path, github: Forge) -> Iterator[ReleaseSource]:
     """Yield each source of the same releases."""
-    client = GitHub(github.token if request.param == "GraphQL" else None, github.url())
+    client = GitHub(TOKEN if request.param == "GraphQL" else None, github.url)
     yield DirectorySource(flux_releases) if request.param == "directory" else GitHubSource(client)
     client.close()
 
@@ -48,9 +49,9 @@ def test_every_release_is_listed_fetched_and_known(source: ReleaseSource) -> Non
         assert is_known(fetched.bundle, release.version)
 
 
-def test_the_sources_agree(flux_releases: Path, github: FakeGitHub) -> None:
+def test_the_sources_agree(flux_releases: Path, github: Forge) -> None:
     directory = DirectorySource(flux_releases)
-    client = GitHub(github.token, github.url())
+    client = GitHub(TOKEN, github.url)
     through_github = GitHubSource(client)
     assert through_github.list() == directory.list()
     for release in directory.list():
@@ -63,9 +64,9 @@ def test_the_sources_agree(flux_releases: Path, github: FakeGitHub) -> None:
     ("present", "most"),
     [pytest.param(0, 1, id="nothing newer"), pytest.param(6, 2, id="patches and a minor newer")],
 )
-def test_a_check_costs_little(flux_releases: Path, github: FakeGitHub, present: int, most: int) -> None:
+def test_a_check_costs_little(flux_releases: Path, github: Forge, present: int, most: int) -> None:
     version = DirectorySource(flux_releases).list()[present].version
-    client = GitHub(github.token, github.url())
+    client = GitHub(TOKEN, github.url)
     GitHubSource(client).list(version)
     client.close()
     total = sum(request.received + request.sent for request in github.requests)

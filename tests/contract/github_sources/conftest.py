@@ -11,23 +11,24 @@ from ci_automation.flux.sources.github import GitHubSource
 from ci_automation.github.client import GitHub
 from ci_automation.github.waiting import GitHubPatience
 from ci_automation.net.waiting import Clock
-from tests.fakes.github import NOW, TOKEN, FakeGitHub
+from tests.fakes.forge import TOKEN, Forge
 from tests.fakes.releases import SampleRelease, write_releases
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+NOW = 1_790_000_000  # where the clock stands still
 Open = Callable[..., GitHubSource]
 
 
 @pytest.fixture
-def github(tmp_path: Path) -> Iterator[FakeGitHub]:
+def github(tmp_path: Path) -> Iterator[Forge]:
     """Yield GitHub with two releases."""
     folder = write_releases(
         tmp_path / "releases",
         [SampleRelease("v2.9.4", "2026-08-07T14:22:55Z"), SampleRelease("v2.8.5", "2026-04-07T17:31:53Z")],
     )
-    with FakeGitHub(folder, token=TOKEN) as running:
+    with Forge(releases=folder) as running:
         yield running
 
 
@@ -38,13 +39,13 @@ def waited() -> list[float]:
 
 
 @pytest.fixture
-def source(github: FakeGitHub, waited: list[float]) -> Iterator[Open]:
+def source(github: Forge, waited: list[float]) -> Iterator[Open]:
     """Yield the function that opens the source, with a token or without, on a clock that stands still."""
     clients = []
 
     def opened(token: str | None = TOKEN, url: str | None = None, repository: str = "fluxcd/flux2") -> GitHubSource:
         patience = GitHubPatience(clock=Clock(sleep=waited.append, now=lambda: NOW))
-        clients.append(GitHub(token, url or github.url(), patience=patience))
+        clients.append(GitHub(token, url or github.url, patience=patience))
         return GitHubSource(clients[-1], repository)
 
     yield opened

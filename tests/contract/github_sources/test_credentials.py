@@ -18,7 +18,7 @@ from ci_automation.github.errors import (
 )
 from ci_automation.net.network import Network
 from ci_automation.net.session import Session
-from tests.fakes.github import TOKEN, FakeGitHub, Response, times
+from tests.fakes.forge import TOKEN, Fault, Forge, times
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 V285, V294 = Version.parse("v2.8.5"), Version.parse("v2.9.4")
 
 
-def test_the_token_goes_to_the_api_alone(github: FakeGitHub, source: Open) -> None:
+def test_the_token_goes_to_the_api_alone(github: Forge, source: Open) -> None:
     source().fetch(V294)
     sent = {request.host: request.headers.get("authorization") for request in github.requests}
     assert sent == {"api": f"token {TOKEN}", "assets": None}
 
 
-def test_nobody_has_no_credential(github: FakeGitHub, source: Open) -> None:
+def test_nobody_has_no_credential(github: Forge, source: Open) -> None:
     releases = source(None)
     releases.list()
     releases.fetch(V294)
@@ -57,9 +57,9 @@ def test_what_is_on_this_machine_is_not_asked_of_a_proxy(source: Open, monkeypat
     assert source().fetch(V294).release.version == V294
 
 
-def test_cookies_are_not_kept(github: FakeGitHub, source: Open) -> None:
+def test_cookies_are_not_kept(github: Forge, source: Open) -> None:
     releases = source(None)
-    github.fault = times(1, Response(200, [], {"Set-Cookie": "session=1; Path=/"}))
+    github.faults = [times(1, Fault(200, [], {"Set-Cookie": "session=1; Path=/"}))]
     with pytest.raises(InvalidReleaseList):
         releases.list()
     releases.list()

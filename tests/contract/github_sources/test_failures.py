@@ -15,7 +15,8 @@ from ci_automation.github.errors import (
     RateLimited,
     UnexpectedGitHubAnswer,
 )
-from tests.fakes.github import NOW, RESET, TOKEN, FakeGitHub, Response, times
+from tests.contract.github_sources.conftest import NOW
+from tests.fakes.forge import RESET, TOKEN, Fault, Forge, times
 
 if TYPE_CHECKING:
     from tests.contract.github_sources.conftest import Open
@@ -28,27 +29,27 @@ V285, V294 = Version.parse("v2.8.5"), Version.parse("v2.9.4")
     "response",
     [
         pytest.param(RESET, id="reset"),
-        pytest.param(Response(500), id="500"),
-        pytest.param(Response(502, b"<html>"), id="502"),
-        pytest.param(Response(503), id="503"),
-        pytest.param(Response(504), id="504"),
-        pytest.param(Response(200, [], cut=1), id="cut off"),
+        pytest.param(Fault(500), id="500"),
+        pytest.param(Fault(502, b"<html>"), id="502"),
+        pytest.param(Fault(503), id="503"),
+        pytest.param(Fault(504), id="504"),
+        pytest.param(Fault(200, [], cut=1), id="cut off"),
     ],
 )
 def test_a_passing_failure_is_overcome(
-    github: FakeGitHub, source: Open, waited: list[float], token: str | None, response: Response
+    github: Forge, source: Open, waited: list[float], token: str | None, response: Fault
 ) -> None:
-    github.fault = times(3, response)
+    github.faults = [times(3, response)]
     assert source(token).list(V294)[0].version == V294
     assert waited == [1, 2, 4]
 
 
 @pytest.mark.parametrize("part", ["/releases/assets/", "sig=canary-store"], ids=["at the API", "at the store"])
-@pytest.mark.parametrize("response", [RESET, Response(503), Response(200, b"x", cut=1)], ids=["reset", "503", "cut"])
+@pytest.mark.parametrize("response", [RESET, Fault(503), Fault(200, b"x", cut=1)], ids=["reset", "503", "cut"])
 def test_a_passing_failure_of_a_download_is_overcome(
-    github: FakeGitHub, source: Open, waited: list[float], part: str, response: Response
+    github: Forge, source: Open, waited: list[float], part: str, response: Fault
 ) -> None:
-    github.fault = times(2, response, part)
+    github.faults = [times(2, response, part=part)]
     assert source().fetch(V294).release.version == V294
     assert waited == [1, 2]
 
@@ -58,21 +59,21 @@ def test_a_passing_failure_of_a_download_is_overcome(
     ("response", "error"),
     [
         pytest.param(RESET, GitHubUnreachable, id="reset"),
-        pytest.param(Response(502, b"<html>"), UnexpectedGitHubAnswer, id="502"),
-        pytest.param(Response(429), RateLimited, id="429 without a word"),
+        pytest.param(Fault(502, b"<html>"), UnexpectedGitHubAnswer, id="502"),
+        pytest.param(Fault(429), RateLimited, id="429 without a word"),
     ],
 )
 def test_a_lasting_failure_is_given_up_after_four_attempts(
-    github: FakeGitHub, source: Open, token: str | None, response: Response, error: type[Error]
+    github: Forge, source: Open, token: str | None, response: Fault, error: type[Error]
 ) -> None:
-    github.fault = times(99, response)
+    github.faults = [times(99, response)]
     with pytest.raises(error):
         source(token).list(V294)
     assert len(github.requests) == (1 if error is RateLimited else 4)
 
 
-def limited(status: int, message: str = "no", **headers: str) -> Response:
-    return Response(status, {"message": message}, {name.replace("_", "-"): value for name, value in headers.items()})
+def limited(status: int, message: str = "no", **headers: str) -> Fault:
+    return Fault(status, {"message": message}, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
 @pytest.mark.parametrize("token", [TOKEN, None], ids=["GraphQL", "REST"])
@@ -88,9 +89,9 @@ def limited(status: int, message: str = "no", **headers: str) -> Response:
     ],
 )
 def test_a_short_wait_that_github_asks_for_is_kept(
-    github: FakeGitHub, source: Open, waited: list[float], token: str | None, response: Response, waits: float
+    github: Forge, source: Open, waited: list[float], token: str | None, response: Fault, waits: float
 ) -> None:
-    github.fault = times(1, response)
+    github.faults = [times(1, response)]
     assert source(token).list(V294)[0].version == V294
     assert waited == [waits]
 
@@ -108,9 +109,9 @@ def test_a_short_wait_that_github_asks_for_is_kept(
     ],
 )
 def test_a_long_wait_ends_the_run_and_says_until_when(
-    github: FakeGitHub, source: Open, waited: list[float], token: str | None, response: Response, seconds: int
+    github: Forge, source: Open, waited: list[float], token: str | None, response: Fault, seconds: int
 ) -> None:
-    github.fault = times(99, response)
+    github.faults = [times(99, response)]
     with pytest.raises(RateLimited) as caught:
         source(token).list(V294)
     assert caught.value.reset == datetime.fromtimestamp(NOW + seconds, UTC)
@@ -119,9 +120,9 @@ def test_a_long_wait_ends_the_run_and_says_until_when(
     assert waited == []
 
 
-def test_the_limit_of_graphql_is_one_too(github: FakeGitHub, source: Open) -> None:
+def test_the_limit_of_graphql_is_one_too(github: Forge, source: Open) -> None:
     body = {"errors": [{"type": "RATE_LIMITED", "message": "API rate limit exceeded"}]}
-    github.fault = times(1, Response(200, body, {"X-RateLimit-Reset": str(NOW + 60)}))
+    github.faults = [times(1, Fault(200, body, {"X-RateLimit-Reset": str(NOW + 60)}))]
     with pytest.raises(RateLimited):
         source().list()
 
@@ -133,9 +134,9 @@ def test_a_wrong_token_is_named_and_not_shown(source: Open) -> None:
     assert "contents=read" in caught.value.hint
 
 
-def test_missing_rights_are_named(github: FakeGitHub, source: Open) -> None:
+def test_missing_rights_are_named(github: Forge, source: Open) -> None:
     body = {"message": f"Resource not accessible to {TOKEN}\x1b[31m"}
-    github.fault = times(1, Response(403, body, {"X-Accepted-GitHub-Permissions": "contents=read; metadata=read"}))
+    github.faults = [times(1, Fault(403, body, {"X-Accepted-GitHub-Permissions": "contents=read; metadata=read"}))]
     with pytest.raises(GitHubDenied) as caught:
         source().list()
     assert "contents=read; metadata=read" in caught.value.hint
@@ -143,16 +144,16 @@ def test_missing_rights_are_named(github: FakeGitHub, source: Open) -> None:
     assert "\x1b" not in str(caught.value)
 
 
-def test_a_refusal_without_a_token_asks_for_one(github: FakeGitHub, source: Open) -> None:
-    github.fault = times(1, Response(403, {"message": "Forbidden"}))
+def test_a_refusal_without_a_token_asks_for_one(github: Forge, source: Open) -> None:
+    github.faults = [times(1, Fault(403, {"message": "Forbidden"}))]
     with pytest.raises(GitHubDenied, match="without a token") as caught:
         source(None).list()
     assert "GITHUB_TOKEN" in caught.value.hint
 
 
 @pytest.mark.parametrize("kind", ["FORBIDDEN", "INSUFFICIENT_SCOPES"])
-def test_a_refusal_of_graphql_is_one_too(github: FakeGitHub, source: Open, kind: str) -> None:
-    github.fault = times(1, Response(200, {"data": None, "errors": [{"type": kind, "message": "no"}]}))
+def test_a_refusal_of_graphql_is_one_too(github: Forge, source: Open, kind: str) -> None:
+    github.faults = [times(1, Fault(200, {"data": None, "errors": [{"type": kind, "message": "no"}]}))]
     with pytest.raises(GitHubDenied):
         source().list()
 
@@ -164,35 +165,35 @@ REPOSITORY = {"l": {"p": {"n": True, "c": None}, "n": []}}
 @pytest.mark.parametrize(
     "response",
     [
-        pytest.param(Response(200, b"<html>Sign in</html>"), id="HTML"),
-        pytest.param(Response(200, b""), id="empty"),
-        pytest.param(Response(200, b"\xff\xfe"), id="not text"),
-        pytest.param(Response(200, b"[" * 200_000), id="nested without end"),
-        pytest.param(Response(200, b'{"data": '), id="cut JSON"),
-        pytest.param(Response(200, 7), id="a number"),
-        pytest.param(Response(200, {"data": []}), id="data is a list"),
-        pytest.param(Response(200, {"data": {"repository": REPOSITORY}}), id="a further page without a cursor"),
-        pytest.param(Response(200, {"data": {"repository": {"l": {"n": [None]}}}}), id="a release is null"),
-        pytest.param(Response(200, {"errors": "none"}), id="errors is text"),
-        pytest.param(Response(200, {"errors": [None], "data": {}}), id="an error is null"),
-        pytest.param(Response(200, {"errors": [{"message": "Parse error"}]}), id="an error of the query"),
-        pytest.param(Response(201, []), id="created"),
-        pytest.param(Response(202, []), id="accepted"),
-        pytest.param(Response(204), id="no content"),
-        pytest.param(Response(304), id="unchanged, though never asked"),
-        pytest.param(Response(301, b"", {"Location": "/repositories/1/releases"}), id="renamed"),
-        pytest.param(Response(302, b"", {"Location": "http://127.0.0.1:9/"}), id="redirected"),
-        pytest.param(Response(307, b"", {"Location": "/"}), id="redirected with its body"),
-        pytest.param(Response(400, ["no"]), id="an error that is a list"),
-        pytest.param(Response(418, b"{"), id="an error that is broken JSON"),
-        pytest.param(Response(422, {"message": {"a": 1}}), id="an error without a text"),
-        pytest.param(Response(200, [], {"X-RateLimit-Remaining": "x", "X-RateLimit-Limit": "x"}), id="odd headers"),
+        pytest.param(Fault(200, b"<html>Sign in</html>"), id="HTML"),
+        pytest.param(Fault(200, b""), id="empty"),
+        pytest.param(Fault(200, b"\xff\xfe"), id="not text"),
+        pytest.param(Fault(200, b"[" * 200_000), id="nested without end"),
+        pytest.param(Fault(200, b'{"data": '), id="cut JSON"),
+        pytest.param(Fault(200, 7), id="a number"),
+        pytest.param(Fault(200, {"data": []}), id="data is a list"),
+        pytest.param(Fault(200, {"data": {"repository": REPOSITORY}}), id="a further page without a cursor"),
+        pytest.param(Fault(200, {"data": {"repository": {"l": {"n": [None]}}}}), id="a release is null"),
+        pytest.param(Fault(200, {"errors": "none"}), id="errors is text"),
+        pytest.param(Fault(200, {"errors": [None], "data": {}}), id="an error is null"),
+        pytest.param(Fault(200, {"errors": [{"message": "Parse error"}]}), id="an error of the query"),
+        pytest.param(Fault(201, []), id="created"),
+        pytest.param(Fault(202, []), id="accepted"),
+        pytest.param(Fault(204), id="no content"),
+        pytest.param(Fault(304), id="unchanged, though never asked"),
+        pytest.param(Fault(301, b"", {"Location": "/repositories/1/releases"}), id="renamed"),
+        pytest.param(Fault(302, b"", {"Location": "http://127.0.0.1:9/"}), id="redirected"),
+        pytest.param(Fault(307, b"", {"Location": "/"}), id="redirected with its body"),
+        pytest.param(Fault(400, ["no"]), id="an error that is a list"),
+        pytest.param(Fault(418, b"{"), id="an error that is broken JSON"),
+        pytest.param(Fault(422, {"message": {"a": 1}}), id="an error without a text"),
+        pytest.param(Fault(200, [], {"X-RateLimit-Remaining": "x", "X-RateLimit-Limit": "x"}), id="odd headers"),
     ],
 )
 def test_an_answer_that_is_none_is_an_error_of_the_source(
-    github: FakeGitHub, source: Open, token: str | None, response: Response
+    github: Forge, source: Open, token: str | None, response: Fault
 ) -> None:
-    github.fault = times(1, response)
+    github.faults = [times(1, response)]
     with pytest.raises(ReleaseSourceError) as caught:
         source(token).list()
     assert caught.value.hint
@@ -203,14 +204,14 @@ def test_an_answer_that_is_none_is_an_error_of_the_source(
 @pytest.mark.parametrize(
     "body", [[], {}, "text", None, {"object": None}, {"object": {"type": "blob", "sha": "a" * 40}}]
 )
-def test_a_fetch_of_nonsense_is_an_error_of_the_source(github: FakeGitHub, source: Open, part: str, body: Any) -> None:
-    github.fault = times(1, Response(200, body), part)
+def test_a_fetch_of_nonsense_is_an_error_of_the_source(github: Forge, source: Open, part: str, body: Any) -> None:
+    github.faults = [times(1, Fault(200, body), part=part)]
     with pytest.raises(ReleaseSourceError):
         source().fetch(V294)
 
 
-def test_the_release_of_another_tag_is_not_taken(github: FakeGitHub, source: Open) -> None:
-    other = github._releases()[1]
-    github.fault = times(1, Response(200, other), "/releases/tags/")
+def test_the_release_of_another_tag_is_not_taken(github: Forge, source: Open) -> None:
+    other = github.published.listed()[1]
+    github.faults = [times(1, Fault(200, other), part="/releases/tags/")]
     with pytest.raises(ReleaseSourceError, match=r"has no release v2\.9\.4"):
         source().fetch(V294)

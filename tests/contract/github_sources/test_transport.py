@@ -19,7 +19,7 @@ from ci_automation.github.errors import (
 )
 from ci_automation.net import session
 from ci_automation.net.values import Answer
-from tests.fakes.github import RESET, TOKEN, FakeGitHub, Response, times
+from tests.fakes.forge import RESET, TOKEN, Fault, Forge, times
 
 if TYPE_CHECKING:
     from tests.contract.github_sources.conftest import Open
@@ -28,24 +28,24 @@ V285, V294 = Version.parse("v2.8.5"), Version.parse("v2.9.4")
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(
-    github: FakeGitHub, source: Open, monkeypatch: pytest.MonkeyPatch
+    github: Forge, source: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "_MAX_ANSWER_BYTES", 100_000)
-    github.fault = times(1, Response(200, [" " * 1_000_000]))  # a kilobyte on the wire
+    github.faults = [times(1, Fault(200, [" " * 1_000_000]))]  # a kilobyte on the wire
     with pytest.raises(GitHubAnswerTooLarge, match="more than 100000 bytes"):
         source(None).list()
     assert github.requests[0].sent < 10_000
 
 
-def test_headers_without_end_are_not_looked_at(github: FakeGitHub, source: Open) -> None:
+def test_headers_without_end_are_not_looked_at(github: Forge, source: Open) -> None:
     many = {f"Link-{number}": "<" * 1000 for number in range(70)}
-    github.fault = times(1, Response(200, [], many))
+    github.faults = [times(1, Fault(200, [], many))]
     with pytest.raises(GitHubAnswerTooLarge, match=r"the header of GET .* has more than 65536 bytes"):
         source(None).list()
 
 
-def test_a_redirect_without_end_is_not_read_to_its_end(github: FakeGitHub, source: Open) -> None:
-    github.fault = times(1, Response(302, bytes(1 << 20), {"Location": "/"}), "/releases/assets/")
+def test_a_redirect_without_end_is_not_read_to_its_end(github: Forge, source: Open) -> None:
+    github.faults = [times(1, Fault(302, bytes(1 << 20), {"Location": "/"}), part="/releases/assets/")]
     with pytest.raises(GitHubAnswerTooLarge, match="more than 65536 bytes"):
         source().fetch(V294)
 
@@ -74,9 +74,9 @@ def test_a_server_that_is_not_there_is_said_so(source: Open) -> None:
         source(None, f"http://127.0.0.1:{port}").list()
 
 
-def test_a_server_without_tls_is_not_asked_again(github: FakeGitHub, source: Open, waited: list[float]) -> None:
+def test_a_server_without_tls_is_not_asked_again(github: Forge, source: Open, waited: list[float]) -> None:
     with pytest.raises(GitHubUnreachable, match="TLS"):
-        source(url=github.url().replace("http:", "https:")).list()
+        source(url=github.url.replace("http:", "https:")).list()
     assert waited == []
     assert github.requests == []
 
@@ -91,10 +91,8 @@ def test_a_server_without_tls_is_not_asked_again(github: FakeGitHub, source: Ope
         pytest.param("", "redirected more than 5 times", id="itself"),
     ],
 )
-def test_a_download_does_not_follow_a_redirect_anywhere(
-    github: FakeGitHub, source: Open, location: str, why: str
-) -> None:
-    github.fault = times(99, Response(302, b"", {"Location": location}), "/releases/assets/")
+def test_a_download_does_not_follow_a_redirect_anywhere(github: Forge, source: Open, location: str, why: str) -> None:
+    github.faults = [times(99, Fault(302, b"", {"Location": location}), part="/releases/assets/")]
     with pytest.raises(UnexpectedGitHubAnswer, match=why):
         source().fetch(V294)
     assert {request.host for request in github.requests} == {"api"}
@@ -108,16 +106,16 @@ def test_a_real_github_cannot_redirect_a_download_to_this_machine() -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
-def test_a_store_that_refuses_is_not_blamed_on_the_token(github: FakeGitHub, source: Open, status: int) -> None:
-    github.fault = times(1, Response(status, b"<Error>"), "sig=canary-store")
+def test_a_store_that_refuses_is_not_blamed_on_the_token(github: Forge, source: Open, status: int) -> None:
+    github.faults = [times(1, Fault(status, b"<Error>"), part="sig=canary-store")]
     with pytest.raises(UnexpectedGitHubAnswer) as caught:
         source().fetch(V294)
     assert "sig=" not in str(caught.value)
     assert "token" not in str(caught.value)
 
 
-def test_an_unreachable_store_does_not_show_its_signed_address(github: FakeGitHub, source: Open) -> None:
-    github.fault = times(99, RESET, "sig=canary-store")
+def test_an_unreachable_store_does_not_show_its_signed_address(github: Forge, source: Open) -> None:
+    github.faults = [times(99, RESET, part="sig=canary-store")]
     with pytest.raises(GitHubUnreachable) as caught:
         source().fetch(V294)
     assert "sig=" not in str(caught.value)
@@ -136,8 +134,8 @@ def test_what_pygithub_raises_is_an_error_of_ours(source: Open, monkeypatch: pyt
         releases.list()
 
 
-def test_an_answer_that_cannot_be_unpacked_is_an_error(github: FakeGitHub, source: Open) -> None:
-    github.fault = times(99, Response(200, b"no gzip", {"Content-Encoding": "gzip"}))
+def test_an_answer_that_cannot_be_unpacked_is_an_error(github: Forge, source: Open) -> None:
+    github.faults = [times(99, Fault(200, b"no gzip", {"Content-Encoding": "gzip"}))]
     with pytest.raises(GitHubUnreachable, match="cannot be unpacked"):
         source(None).list()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.fakes.forge.exchange import Request
 from tests.fakes.forge.faults import LOST, RESET, Fault, after, nth, times
-from tests.fakes.forge.forge import Forge, WrongExchange
+from tests.fakes.forge.forge import TOKEN, Forge, WrongExchange
 from tests.fakes.forge.people import ACTIONS, App, Token
 from tests.fakes.forge.repository import Repository
 from tests.fakes.forge.state import Issue, Pull, Refused, Run
@@ -13,6 +13,7 @@ __all__ = [
     "ACTIONS",
     "LOST",
     "RESET",
+    "TOKEN",
     "App",
     "Fault",
     "Forge",

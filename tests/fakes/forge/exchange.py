@@ -43,9 +43,12 @@ _WITH_STATUS = frozenset({401, 403, 404})  # GitHub writes it into the others to
 _DOCS = "https://docs.github.com/rest"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Request:
-    """One request as it was on the wire, and the status that it got: 0 where there was no answer."""
+    """One request as it was on the wire, and the status that it got: 0 where there was no answer.
+
+    The host is `api` or `assets`; `received` and `sent` are bytes of the request and of the answer.
+    """
 
     method: str
     path: str
@@ -53,6 +56,9 @@ class Request:
     body: Any
     status: int
     login: str | None
+    host: str = "api"
+    received: int = 0
+    sent: int = 0
 
 
 @dataclass
@@ -87,8 +93,16 @@ class Exchanges:
             answer = _instead(fault) if fault and (fault.status or fault.reset) else self._done(asked, who)
             if fault:
                 answer = replace(answer, delay=fault.delay, status=0 if fault.lost else answer.status)
-            self._log(asked, answer, who)
-        return answer
+            return self._logged(asked, answer, who)
+
+    def stored(self, method: str, target: str, headers: Mapping[str, str]) -> Answer:
+        """Return what the host of the downloads answers, and write the request down."""
+        assert self.forge.store
+        asked = _Asked(method, urlsplit(target).path, {}, headers, None, target)
+        with self.forge.lock:
+            fault = self._fault(asked)
+            answer = _instead(fault) if fault else self.forge.store.stored(asked.path, headers)
+            return self._logged(asked, answer, Caller(), "assets")
 
     def _asked(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> _Asked:
         parts = urlsplit(target)
@@ -109,9 +123,11 @@ class Exchanges:
                 return found
         return None
 
-    def _log(self, asked: _Asked, answer: Answer, who: Caller) -> None:
+    def _logged(self, asked: _Asked, answer: Answer, who: Caller, host: str = "api") -> Answer:
         login = who.token.login if who.token else None
-        self.forge.requests.append(Request(asked.method, asked.target, asked.headers, asked.body, answer.status, login))
+        log = Request(asked.method, asked.target, asked.headers, asked.body, answer.status, login, host)
+        self.forge.requests.append(log)
+        return replace(answer, log=log)
 
     def _done(self, asked: _Asked, who: Caller) -> Answer:
         is_graphql = asked.path == "/graphql"
@@ -202,7 +218,7 @@ class Exchanges:
 
 
 def _instead(fault: Fault) -> Answer:
-    return Answer(fault.status, fault.body, fault.headers)
+    return Answer(fault.status, fault.body, fault.headers, cached=True, cut=fault.cut)
 
 
 def _message(refused: Refused) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class Fault:
     delay: float = 0.0
     lost: bool = False
     reset: bool = False
+    cut: int = 0  # so many bytes of the body are announced and not sent
 
 
 LOST = Fault(lost=True)

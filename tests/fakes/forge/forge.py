@@ -14,11 +14,11 @@ from tests.fakes.forge.exchange import Exchanges, Request
 from tests.fakes.forge.limits import Limits
 from tests.fakes.forge.objects import Objects
 from tests.fakes.forge.people import ACTIONS, App, Installation, Team, Token, User, new_token, normalized
+from tests.fakes.forge.releases import Releases
 from tests.fakes.forge.repository import Repository
 from tests.fakes.forge.server import serve
 from tests.fakes.forge.state import Pull, Refused
 from tests.fakes.forge.workflows import FOLDER, parsed
-from tests.fakes.github import FakeGitHub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tests.fakes.forge.server import Server
     from tests.fakes.forge.state import Issue, Run
 
+TOKEN = "ghs_canary-of-the-tests"  # reads what is public
 RELEASES = "fluxcd/flux2"
 _HOUR = dt.timedelta(hours=1)
 
@@ -67,23 +68,23 @@ class Forge:
         self.limits = Limits(self)
         self.lock = threading.RLock()
         self.exchanges = Exchanges(self)
-        self.store = FakeGitHub(self.releases, self.releases_repository) if self.releases else None
+        self.store = Releases(self.releases, self.releases_repository) if self.releases else None
         self._server: Server | None = None
+        self._downloads: Server | None = None
         for login in (ACTIONS, "web-flow"):
             self.user(login)
+        self.tokens[TOKEN] = Token(TOKEN, "app", ACTIONS, None, {})
 
     def __enter__(self) -> Self:
         self._server = serve(self, self.address)
         if self.store:
-            self.store.__enter__()
+            self._downloads = serve(self, (self.address[0], 0), "assets")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._server:
-            self._server.shutdown()
-            self._server.server_close()
-        if self.store:
-            self.store.__exit__()
+        for server in filter(None, (self._server, self._downloads)):
+            server.shutdown()
+            server.server_close()
         if self.violations and kind is None:
             raise WrongExchange("\n".join(self.violations))
 
@@ -97,6 +98,18 @@ class Forge:
         """The address without a path; pages for people are there too."""
         port = self._server.server_address[1] if self._server else 0
         return f"http://127.0.0.1:{port}"
+
+    @property
+    def published(self) -> Releases:
+        """The releases, where it was given any."""
+        assert self.store
+        return self.store
+
+    @property
+    def downloads(self) -> str:
+        """The address of the host that has the assets of releases."""
+        assert self._downloads
+        return f"http://127.0.0.1:{self._downloads.server_address[1]}"
 
     @property
     def url(self) -> str:

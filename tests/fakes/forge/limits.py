@@ -44,6 +44,7 @@ class Limits:
 
     forge: Forge
     hourly: int = 5000
+    anonymous: int = ANONYMOUS
     creations_a_minute: int = 80
     _budgets: dict[tuple[str, str], Budget] = field(default_factory=dict)
     _creations: dict[str, list[dt.datetime]] = field(default_factory=dict)
@@ -53,7 +54,7 @@ class Limits:
         now = self.forge.now()
         found = self._budgets.get((token, resource))
         if found is None or found.reset <= now:
-            found = Budget(self.hourly if token else min(ANONYMOUS, self.hourly), 0, now + _HOUR)
+            found = Budget(self.hourly if token else min(self.anonymous, self.hourly), 0, now + _HOUR)
             self._budgets[token, resource] = found
         return found
 

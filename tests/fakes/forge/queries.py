@@ -19,11 +19,10 @@ from graphql import (
 )
 
 from tests.fakes.forge.nodes import Nodes
+from tests.fakes.forge.releases import QueryError
 from tests.fakes.forge.routes import allowed, visible
 from tests.fakes.forge.shown import node_id
 from tests.fakes.forge.state import Pull, Refused
-from tests.fakes.github import _connection, _release_node
-from tests.fakes.graphql import QueryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -130,21 +129,11 @@ class _Root:
     def _repository(self, name: str) -> Json | None:
         store = self.forge.store
         if store and name == store.repository:
-            return self._releases(store._releases())
+            return store.node()
         repo = self.forge.repositories.get(self.forge.renamed.get(name, name))
         if repo is None or not visible(repo, self.token):
             raise Refused(404, f"Could not resolve to a Repository with the name '{name}'.", kind="NOT_FOUND")
         return self.nodes.repository(repo)
-
-    def _releases(self, releases: list[Json]) -> Json:
-        nodes = [_release_node(release) for release in releases]
-        for node in nodes:
-            assets: Any = node["releaseAssets"]
-            node["releaseAssets"] = lambda _info, assets=assets, **named: assets(named)
-        return {
-            "releases": lambda _info, **named: _connection(nodes, named),
-            "release": lambda _info, **named: next((n for n in nodes if n["tagName"] == named["tagName"]), None),
-        }
 
     def _node(self, identity: str) -> Json | None:
         kind, _, _ = identity.partition("_")

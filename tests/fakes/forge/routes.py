@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tests.fakes.forge.described import Operation
+    from tests.fakes.forge.exchange import Request
     from tests.fakes.forge.forge import Forge
     from tests.fakes.forge.people import App, Token
     from tests.fakes.forge.repository import Repository
@@ -31,6 +32,8 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
     delay: float = 0.0
     cached: bool = False
+    cut: int = 0
+    log: Request | None = None
 
 
 @dataclass(frozen=True)

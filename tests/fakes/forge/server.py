@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tests.fakes.forge.routes import Answer
 
 
-def serve(forge: Forge, address: tuple[str, int]) -> Server:
+def serve(forge: Forge, address: tuple[str, int], host: str = "api") -> Server:
     """Return a running server."""
-    server = Server(forge, address)
+    server = Server(forge, address, host)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     return server
 
@@ -32,9 +32,9 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, forge: Forge, address: tuple[str, int]) -> None:
+    def __init__(self, forge: Forge, address: tuple[str, int], host: str) -> None:
         super().__init__(address, _Exchange)
-        self.forge = forge
+        self.forge, self.host = forge, host
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: a client that hangs up is no news."""
@@ -49,11 +49,20 @@ class _Exchange(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         body = self.rfile.read(int(headers.get("content-length", 0)))
-        answer = self.server.forge.exchanges.answer(self.command, self.path, headers, body)
+        exchanges = self.server.forge.exchanges
+        if self.server.host == "api":
+            answer = exchanges.answer(self.command, self.path, headers, body)
+        else:
+            answer = exchanges.stored(self.command, self.path, headers)
         if answer.delay:
             time.sleep(answer.delay)
-        if answer.status:
-            self.wfile.write(_on_the_wire(answer, headers))
+        status, wire = _on_the_wire(answer, headers) if answer.status else (0, b"")
+        if answer.log:
+            head = sum(len(f"{name}: {value}\r\n") for name, value in self.headers.items())
+            answer.log.received = len(self.requestline) + head + len(b"\r\n\r\n") + len(body)
+            answer.log.status, answer.log.sent = status, len(wire)
+        self.wfile.write(wire[: len(wire) - answer.cut])
+        if answer.status and not answer.cut:
             return
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
@@ -64,7 +73,7 @@ class _Exchange(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-def _on_the_wire(answer: Answer, asked: Mapping[str, str]) -> bytes:
+def _on_the_wire(answer: Answer, asked: Mapping[str, str]) -> tuple[int, bytes]:
     status, body, headers = answer.status, answer.body, dict(answer.headers)
     if not isinstance(body, bytes):
         body = json.dumps(body, separators=(",", ":")).encode() if status != HTTPStatus.NO_CONTENT else b""
@@ -79,4 +88,4 @@ def _on_the_wire(answer: Answer, asked: Mapping[str, str]) -> bytes:
     if status not in {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}:
         headers["Content-Length"] = str(len(body))
     lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in headers.items())]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+    return status, "\r\n".join(lines).encode() + b"\r\n\r\n" + body
