@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.reference import LayoutDirectory
     from ci_automation.cli.arguments import Arguments
-    from ci_automation.flows.history import Entry
+    from ci_automation.flows.history import HistoryEntry
     from ci_automation.flux.version import Version
     from ci_automation.records.notes import HoldStatement, Record
 
@@ -59,7 +59,9 @@ _DIGEST = 1  # the column that only -v shows where there is a tag
 _HEAD = ("version", "digest", "tag or digest", "signed", "when (UTC)", "what", "by", "approved", "run", "here now")
 
 
-def history_table(entries: Sequence[Entry], repository: OciRepository | LayoutDirectory, *, every: bool) -> Table:
+def history_table(
+    entries: Sequence[HistoryEntry], repository: OciRepository | LayoutDirectory, *, every: bool
+) -> Table:
     """Return the table of the moves of channels, the newest first, without columns that say nothing."""
     rows = [row for _, _, row in sorted(table_rows(entries, repository), key=lambda it: it[:2], reverse=True)]
     told = [number for number in range(len(_HEAD)) if any(row[number] for row in rows) and (every or number != _DIGEST)]
@@ -68,7 +70,7 @@ def history_table(entries: Sequence[Entry], repository: OciRepository | LayoutDi
 
 
 def table_rows(
-    entries: Sequence[Entry], repository: OciRepository | LayoutDirectory
+    entries: Sequence[HistoryEntry], repository: OciRepository | LayoutDirectory
 ) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """Yield each move of a channel and each hold, with its moment and its place among those that have none."""
     versions = {entry.digest: entry.version for entry in entries}
@@ -127,7 +129,7 @@ def _hold(hold: HoldStatement, repository: OciRepository | LayoutDirectory) -> s
     return f"{hold.refused.version} on hold until {until} on {_name(hold.channel, repository)}{because}"
 
 
-def _to_json(entry: Entry) -> dict[str, Any]:
+def _to_json(entry: HistoryEntry) -> dict[str, Any]:
     return {
         "version": str(entry.version or "unknown"),
         "tag": entry.tag or "",

@@ -13,7 +13,7 @@ from ci_automation.cli.output import confirmed, done_with_progress, print_json, 
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, takes
 from ci_automation.cli.wiring import target
 from ci_automation.errors import PolicyRefused, UsageError
-from ci_automation.flows.rollback import RollbackRefused, Wish, propose, roll_back
+from ci_automation.flows.rollback import RollbackRefused, Wish, propose_rollback, roll_back
 from ci_automation.policy.decision import Decision
 from ci_automation.records.notes import MAX_TEXT, is_fit
 from ci_automation.report.rollback import hold_json, rollback_parts
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.cli.target import Target
-    from ci_automation.flows.rollback import Proposal
+    from ci_automation.flows.rollback import RollbackProposal
     from ci_automation.report.rollback import Rollback
 
 
@@ -99,7 +99,7 @@ def command(
         _lift(goal, reason, given)
         return
     wish = Wish(to, until, reason, acknowledge)
-    proposal = propose(goal.channel, wish, goal.ports, goal.intent)
+    proposal = propose_rollback(goal.channel, wish, goal.ports, goal.intent)
     _show(proposal.shown, goal, given)
     if proposal.shown.decision is Decision.REFUSED:
         raise RollbackRefused(proposal.shown)
@@ -135,7 +135,7 @@ def _lift(goal: Target, reason: str, given: Arguments) -> None:
         print_text(f"Nothing to do: no hold is on {lifted.channel}.")
 
 
-def _asks(proposal: Proposal) -> bool:
+def _asks(proposal: RollbackProposal) -> bool:
     """Return whether there is something to say yes to: finishing what was begun needs none."""
     return not proposal.shown.is_there or bool(proposal.holds)
 

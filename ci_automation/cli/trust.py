@@ -50,13 +50,13 @@ def signer(artifact: ArtifactConfig | None, given: Arguments) -> Signer | None:
             return None
         case SigningMode.KEYLESS:
             from ci_automation.net.network import Network
-            from ci_automation.signing.sigstore.exchange import Exchange
+            from ci_automation.signing.sigstore.exchange import SigstoreExchange
             from ci_automation.signing.sigstore.keyless import KeylessSigner
             from ci_automation.signing.sigstore.oidc import ambient
 
             root = trust_root(artifact, given)
             if root not in given.keyless:  # one for all artifacts: its certificate lives for ten minutes
-                exchange = Exchange(Network.from_environment(os.environ))
+                exchange = SigstoreExchange(Network.from_environment(os.environ))
                 given.keyless[root] = KeylessSigner(root, ambient(os.environ, exchange, _mask), exchange)
             return given.keyless[root]
         case SigningMode.KEY | SigningMode.KMS:

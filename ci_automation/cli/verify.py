@@ -11,7 +11,7 @@ from ci_automation.cli.output import print_json, print_table, print_text
 from ci_automation.cli.parameters import COMMON, TRUST, takes
 from ci_automation.cli.wiring import reading, reading_intent
 from ci_automation.flows.rendering.rederive import rederive
-from ci_automation.flows.verify import verify
+from ci_automation.flows.verify import verify_channel
 from ci_automation.report.text import Table, plain_text
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def command(artifact: str, *, again: bool, given: Arguments) -> None:
       --issuer https://token.actions.githubusercontent.com
     """
     reference, ports = reading(artifact, given)
-    found = verify(reference, ports, reading_intent(given))
+    found = verify_channel(reference, ports, reading_intent(given))
     if given.output == "text":
         _print_verification(reference, found)
     if found.problem is not None:

@@ -29,7 +29,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _NONE = Version.parse("0.0.0")
 
 
-class Entry(Struct, frozen=True):
+class HistoryEntry(Struct, frozen=True):
     """One digest: its immutable tag (none where somebody else published it), the channels on it, its records and holds.
 
     Without records nobody knows when it came there, or by whom.
@@ -52,7 +52,7 @@ class Entry(Struct, frozen=True):
 class History(Struct, frozen=True):
     """Every digest, and how many tags were left out: nobody has so many, and each costs requests."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[HistoryEntry, ...]
     left_out: int = 0
 
 
@@ -90,7 +90,7 @@ def _versions(tags: Iterable[str]) -> list[tuple[Version, str]]:
     return sorted(((version, tag) for tag in tags if (version := immutable_version(tag)) is not None), reverse=True)
 
 
-def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports) -> Entry:
+def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports) -> HistoryEntry:
     try:
         version = stated_version(ports.registry.manifest(reference.at_digest(digest)))
     except VerificationFailed:  # whatever else people keep in the repository
@@ -98,7 +98,7 @@ def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports)
     immutable = [name for name in names if immutable_version(name) and name.endswith(digest.short)]
     ledger = ports.ledger(reference)
     said = ledger.said(digest) if ledger else ()
-    return Entry(
+    return HistoryEntry(
         digest=digest,
         version=version,
         tag=immutable[0] if immutable else None,
@@ -122,5 +122,5 @@ def _signed(reference: Reference, digest: Digest, ports: Ports) -> str:
         return "somebody else"
 
 
-def _newest_first(entry: Entry) -> tuple[datetime, bool, Version, str]:
+def _newest_first(entry: HistoryEntry) -> tuple[datetime, bool, Version, str]:
     return entry.last or _LONG_AGO, entry.version is not None, entry.version or _NONE, str(entry.digest)

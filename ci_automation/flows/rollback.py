@@ -88,7 +88,7 @@ class Wish(Struct, frozen=True):
     acknowledged: tuple[str, ...] = ()
 
 
-class Proposal(Struct, frozen=True):
+class RollbackProposal(Struct, frozen=True):
     """A rollback that was looked at, and what it takes to do it; `shown` is what a person says yes to."""
 
     shown: Rollback
@@ -98,7 +98,7 @@ class Proposal(Struct, frozen=True):
     left: Manifest | None = None  # of the base, if it is ours
 
 
-def propose(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> Proposal:
+def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> RollbackProposal:
     """Return what moving `channel` back would do; nothing is written.
 
     What the channel has now need not be signed by anybody who is trusted: nothing of it is taken along.
@@ -113,14 +113,14 @@ def propose(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> Pro
     """
     trusted = _trusted(ports, intent)
     observed = look_at(channel, ports)
-    known = past.prove(channel, past.find(channel, wish.to, observed.digest, ports), ports, trusted)
+    known = past.prove_past(channel, past.find_past(channel, wish.to, observed.digest, ports), ports, trusted)
     past_one = replace(look_at(channel.at_digest(known.digest), ports), channel=channel, trust=Trust.VERIFIED)
     target = read_contents(past_one, ports, intent)
     past.require_version(channel, wish.to, known.digest, target.version)
     options = stated_options(past_one, target)
     if known.digest == observed.digest:
         shown, kept = _repeated(past_one, target.version, wish, ports, intent)
-        return Proposal(replace(shown, signs=not known.signed), past_one, options, kept)
+        return RollbackProposal(replace(shown, signs=not known.signed), past_one, options, kept)
     problem = _problem(observed, ports, trusted)
     base = _base(observed, ports, intent, trusted=not problem)
     version = _left(channel, None if problem else base, target)
@@ -138,7 +138,7 @@ def propose(channel: Reference, wish: Wish, ports: Ports, intent: Intent) -> Pro
     )
     carried = Ledger(ports.registry, channel, trusted).holds(observed.digest)
     kept = (*still_on(carried, target.version, intent.now), hold)
-    return Proposal(shown, past_one, options, kept, None if problem else observed.manifest)
+    return RollbackProposal(shown, past_one, options, kept, None if problem else observed.manifest)
 
 
 def _trusted(ports: Ports, intent: Intent) -> Trusted:
@@ -235,7 +235,7 @@ def _repeated(
     return Rollback(observed.channel, digest, version, digest, version, hold, Findings()), kept
 
 
-def roll_back(proposal: Proposal, ports: Ports, intent: Intent) -> None:
+def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
     """Do what was proposed, if the channel still is where it was then. It can be repeated after a crash at any point.
 
     Raises:
@@ -287,7 +287,7 @@ def _check_clusters(shown: Rollback, ports: Ports) -> None:
     require_accepted(shown.channel.at_digest(shown.target), found, ports.trusted, versions)
 
 
-def _record(proposal: Proposal, signer: Signer, ports: Ports, intent: Intent) -> Record:
+def _record(proposal: RollbackProposal, signer: Signer, ports: Ports, intent: Intent) -> Record:
     shown = proposal.shown
     return Record(
         channel=channel_name(ports.registry, shown.channel),

@@ -11,7 +11,7 @@ from ci_automation.flows.contents import present_version, read_tree
 from ci_automation.flows.observe import look_at, observe
 from ci_automation.flows.publication.placement import as_mirrored, place, problem_of
 from ci_automation.flux.artifact import immutable_version
-from ci_automation.signing.cluster import judge, table
+from ci_automation.signing.cluster import cluster_table, judge_cluster
 from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import examine, gather, refusal
 
@@ -44,7 +44,7 @@ class Verification(Struct, frozen=True):
     problem: VerificationFailed | None
 
 
-def verify(reference: Reference, ports: Ports, intent: Intent) -> Verification:
+def verify_channel(reference: Reference, ports: Ports, intent: Intent) -> Verification:
     """Return whether somebody trusted signed what `reference` names, and what clusters make of it.
 
     Of a channel it also says whether signed records have it where it belongs.
@@ -72,12 +72,12 @@ def _verify(reference: Reference, trusted: Trusted, ports: Ports, intent: Intent
     at = reference.at_digest(observed.digest)
     if by is None:
         problem = refusal(at, trusted, found)
-    elif observed.version and not (judgement := judge(findings, trusted, observed.version)).accepted:
+    elif observed.version and not (judgement := judge_cluster(findings, trusted, observed.version)).accepted:
         problem = ClusterRefuses(at, observed.version, judgement.reason)
     elif reference.tag is not None and not immutable_version(reference.tag):
         version = present_version(observed, ports, intent)
         problem = problem_of(as_mirrored(place(observed, ports), ports), version, ports)
-    return Verification(observed.digest, observed.version, by, table(evidence, trusted), problem)
+    return Verification(observed.digest, observed.version, by, cluster_table(evidence, trusted), problem)
 
 
 def pull(reference: Reference, ports: Ports) -> tuple[Tree, Digest, str]:

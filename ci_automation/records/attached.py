@@ -58,7 +58,7 @@ def channel_name(registry: Registry, channel: Reference) -> str:
     return f"{registry.identity(channel) or 'layout'}:{channel.tag}"
 
 
-def attach(registry: Registry, channel: Reference, manifest: Manifest, kind: str, signed: bytes) -> None:
+def attach_statement(registry: Registry, channel: Reference, manifest: Manifest, kind: str, signed: bytes) -> None:
     """Attach a signed statement to the artifact with this manifest. `CONFIG_BLOB` must be in the repository."""
     registry.put_blob(channel, signed)
     referrer = Manifest.build(
@@ -70,7 +70,7 @@ def attach(registry: Registry, channel: Reference, manifest: Manifest, kind: str
     registry.put_referrer(channel, referrer)
 
 
-def sign(statement: Statement, signer: Signer) -> bytes:
+def sign_statement(statement: Statement, signer: Signer) -> bytes:
     """Return the bundle over a statement.
 
     Raises:
@@ -79,7 +79,7 @@ def sign(statement: Statement, signer: Signer) -> bytes:
     return signer.sign_statement(statement.to_bytes(), PAYLOAD_TYPE)
 
 
-def read(
+def read_statements(
     registry: Registry, reference: Reference, digest: Digest, trusted: Trusted, kinds: Collection[str]
 ) -> tuple[Said, ...]:
     """Return the statements of these kinds about `digest` that somebody trusted signed; others are as if not there.
@@ -132,14 +132,14 @@ def attest(
     missing = tuple(kind for kind in predicates if kind not in present)
     for kind in missing:
         statement = Statement(subject_name(channel), digest, kind, predicates[kind])
-        bundle.attach(registry, channel, digest, signer.sign_statement(statement.to_bytes()), kind)
+        bundle.attach_bundle(registry, channel, digest, signer.sign_statement(statement.to_bytes()), kind)
     return missing
 
 
 def _present(registry: Registry, channel: Reference, digest: Digest, signer: Signer) -> frozenset[str]:
     """Return the types of the valid statements about `digest` that this signer made."""
     found = set()
-    for each in bundle.read(registry, channel, digest):
+    for each in bundle.read_bundles(registry, channel, digest):
         try:
             statement = Statement.parse(said[1]) if (said := bundle.proven(each, signer.trusted)) else None
         except InvalidStatement:  # a signature names its subject otherwise

@@ -67,7 +67,7 @@ class Ledger(Struct, frozen=True):
 
     def said(self, digest: Digest, *kinds: str) -> tuple[Said, ...]:
         """Return the statements about `digest`, of these kinds or else all, whatever channel they name."""
-        return attached.read(self.registry, self.channel, digest, self.trusted, kinds or (RECORD, HOLD))
+        return attached.read_statements(self.registry, self.channel, digest, self.trusted, kinds or (RECORD, HOLD))
 
     def all_records(self, digest: Digest) -> tuple[Record, ...]:
         """Return the records of `digest`, of whatever channel, the oldest first."""

@@ -242,7 +242,7 @@ class InvalidHold(InvalidNote):
     what = "hold"
 
 
-class Refused(Struct, frozen=True):
+class RefusedRelease(Struct, frozen=True):
     """The release that a channel was moved back from."""
 
     version: Version
@@ -262,7 +262,7 @@ class HoldStatement(Note, frozen=True):
     invalid = InvalidHold
 
     channel: str
-    refused: Refused
+    refused: RefusedRelease
     until: datetime | None
     reason: str
     by: str

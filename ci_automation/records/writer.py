@@ -15,7 +15,7 @@ from msgspec import Struct
 from ci_automation.errors import VerificationFailed
 from ci_automation.records import attached
 from ci_automation.records.ledger import HOLD, RECORD, Ledger, left_at
-from ci_automation.records.notes import HoldStatement, Refused
+from ci_automation.records.notes import HoldStatement, RefusedRelease
 from ci_automation.records.statement import subject_name
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class RecordWriter(Struct, frozen=True):
 
     def attach(self, manifest: Manifest, signed: bytes) -> None:
         """Attach a signed record to the artifact with this manifest."""
-        attached.attach(self.registry, self.channel, manifest, RECORD, signed)
+        attached.attach_statement(self.registry, self.channel, manifest, RECORD, signed)
 
     def write(self, manifest: Manifest, record: Record) -> None:
         """Sign a record, and attach it to the artifact with this manifest."""
@@ -98,7 +98,7 @@ class RecordWriter(Struct, frozen=True):
         statement = HoldStatement(
             channel=self.own.name,
             digest=manifest.digest,
-            refused=Refused(hold.version, hold.digest),
+            refused=RefusedRelease(hold.version, hold.digest),
             until=hold.until,
             reason=hold.reason,
             by=str(self.signer.who),
@@ -106,10 +106,10 @@ class RecordWriter(Struct, frozen=True):
             run=self.run,
             moved=hold.moved,
         )
-        attached.attach(self.registry, self.channel, manifest, HOLD, self._signed(statement))
+        attached.attach_statement(self.registry, self.channel, manifest, HOLD, self._signed(statement))
 
     def _signed(self, note: Note) -> bytes:
-        return attached.sign(note.to_statement(subject_name(self.channel)), self.signer)
+        return attached.sign_statement(note.to_statement(subject_name(self.channel)), self.signer)
 
 
 def _has(present: Sequence[Hold], wanted: Hold) -> bool:

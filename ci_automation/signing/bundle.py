@@ -34,10 +34,10 @@ __all__ = [
     "STATEMENT_TYPE",
     "Bundle",
     "Envelope",
-    "attach",
-    "examine",
+    "attach_bundle",
+    "examine_bundle",
     "proven",
-    "read",
+    "read_bundles",
     "signed_with_key",
     "statement",
 ]
@@ -86,7 +86,7 @@ def signed_with_key(payload: bytes, key: PrivateKey, payload_type: str = PAYLOAD
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def attach(registry: Registry, reference: Reference, digest: Digest, raw: bytes, predicate_type: str) -> Digest:
+def attach_bundle(registry: Registry, reference: Reference, digest: Digest, raw: bytes, predicate_type: str) -> Digest:
     """Attach a bundle to `digest` as its referrer, and return the digest of the referrer.
 
     Raises:
@@ -109,7 +109,7 @@ def attach(registry: Registry, reference: Reference, digest: Digest, raw: bytes,
     return registry.put_referrer(reference, manifest)
 
 
-def read(registry: Registry, reference: Reference, digest: Digest) -> Iterator[Bundle]:
+def read_bundles(registry: Registry, reference: Reference, digest: Digest) -> Iterator[Bundle]:
     """Yield the bundles that are attached to `digest`.
 
     As source-controller does, every referrer is looked at, whatever its artifact type: one layer that says it is a
@@ -162,7 +162,7 @@ def _unread(problem: str) -> Bundle:
     return Bundle(b"", problem=problem)
 
 
-def examine(bundle: Bundle, digest: Digest, trusted: Trusted) -> Finding:
+def examine_bundle(bundle: Bundle, digest: Digest, trusted: Trusted) -> Finding:
     """Return what a bundle is worth to whoever trusts `trusted`.
 
     Flux asks for an envelope, one valid signature on it, and the digest among the statement's subjects; it does not

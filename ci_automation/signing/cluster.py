@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ci_automation.signing.trust import Finding, Trusted
-    from ci_automation.signing.verify import Evidence, Findings
+    from ci_automation.signing.verify import SignatureFindings, Signatures
 
 _READS_BUNDLES = Version.parse("2.8.0")
 _READS_REKOR_2 = Version.parse("2.8.6")
@@ -52,13 +52,13 @@ class Row(Struct, frozen=True):
     judgement: Judgement
 
 
-def table(evidence: Evidence, trusted: Trusted) -> tuple[Row, ...]:
+def cluster_table(evidence: Signatures, trusted: Trusted) -> tuple[Row, ...]:
     """Return what clusters do that trust `trusted`, for every minor of Flux from 2.2 on."""
     findings = examine(evidence, trusted)
-    return tuple(Row(name, judge(findings, trusted, Version.parse(first))) for name, first in _TABLE)
+    return tuple(Row(name, judge_cluster(findings, trusted, Version.parse(first))) for name, first in _TABLE)
 
 
-def judge(findings: Findings, trusted: Trusted, flux: Version) -> Judgement:
+def judge_cluster(findings: SignatureFindings, trusted: Trusted, flux: Version) -> Judgement:
     """Return what a cluster with this version of Flux does.
 
     What is trusted is in its `OCIRepository`: all keys in one Secret, or the identities as `matchOIDCIdentity`.
@@ -93,7 +93,7 @@ def _without_clock(finding: Finding) -> Finding:
     return finding
 
 
-def _any_of(read: Sequence[Finding], kind: str, findings: Findings) -> Judgement:
+def _any_of(read: Sequence[Finding], kind: str, findings: SignatureFindings) -> Judgement:
     """Return the judgement of a reader of `read` to whom one good signature is enough."""
     taken = sorted((finding for finding in read if finding.problem is None), key=lambda finding: not finding.counts)
     if not taken:

@@ -92,7 +92,7 @@ def signatures(registry: Registry, reference: Reference, digest: Digest) -> tupl
     )
 
 
-def read(registry: Registry, reference: Reference, digest: Digest) -> Iterator[Signature]:
+def read_signatures(registry: Registry, reference: Reference, digest: Digest) -> Iterator[Signature]:
     """Yield the signatures of `digest` with their payloads."""
     try:
         found = signatures(registry, reference, digest)
@@ -121,7 +121,7 @@ def _with_payloads(
                 yield Signature(layer.annotations, b"", "its payload is not there")
 
 
-def examine(signature: Signature, digest: Digest, trusted: Trusted) -> Finding:
+def examine_signature(signature: Signature, digest: Digest, trusted: Trusted) -> Finding:
     """Return what a signature is worth to whoever trusts `trusted`.
 
     Flux up to 2.9 takes any payload that was signed (source-controller sets no `ClaimVerifier`), so that what the
@@ -207,7 +207,7 @@ def add(
     present = look(registry, reference, digest) if there is None else there
     if unless is not None:
         payloads = _with_payloads(registry, reference, digest, present)
-        if any(examine(each, digest, unless).counts for each in payloads):
+        if any(examine_signature(each, digest, unless).counts for each in payloads):
             return False
     layer = Descriptor.of(PAYLOAD_TYPE, message, annotations)
     for blob in (message, CONFIG_BLOB):  # `publish` uploads them before: between the look and the write lies nothing

@@ -19,7 +19,7 @@ from ci_automation.signing.trust import Identity, IdentityMatch, Rejected, Trust
 if TYPE_CHECKING:
     from ci_automation.flux.bundle import ReleaseFiles
     from ci_automation.flux.version import Version
-    from ci_automation.signing.sigstore.lookup import Log
+    from ci_automation.signing.sigstore.lookup import TransparencyLog
     from ci_automation.signing.sigstore.root import TrustRoot
 
 ISSUER = "https://token.actions.githubusercontent.com"
@@ -65,7 +65,7 @@ def upstream_trust(version: Version, root: TrustRoot) -> TrustedIdentities:
     return TrustedIdentities((IdentityMatch.exact(upstream_identity(version)),), root)
 
 
-def verify_upstream(version: Version, files: ReleaseFiles, root: TrustRoot, log: Log) -> Vouched:
+def verify_upstream(version: Version, files: ReleaseFiles, root: TrustRoot, log: TransparencyLog) -> Vouched:
     """Return who vouches for the checksums of a release; `log` is asked where its entry does not come with the files.
 
     Raises:

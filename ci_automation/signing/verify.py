@@ -54,7 +54,7 @@ class ForeignSignature(VerificationFailed):
         super().__init__(f"{reference} has no valid signature of {trusted}: {'; '.join(reasons[:_SHOWN])}{more}")
 
 
-class Evidence(Struct, frozen=True):
+class Signatures(Struct, frozen=True):
     """All signatures of one digest, nothing of them believed yet."""
 
     digest: Digest
@@ -62,7 +62,7 @@ class Evidence(Struct, frozen=True):
     bundles: tuple[Bundle, ...] = ()
 
 
-class Findings(Struct, frozen=True):
+class SignatureFindings(Struct, frozen=True):
     """What all signatures of one digest turned out to be, for one who trusts somebody."""
 
     legacy: tuple[Finding, ...]
@@ -71,24 +71,24 @@ class Findings(Struct, frozen=True):
 
 def gather(
     registry: Registry, reference: Reference, digest: Digest, *, formats: SignatureFormat = SignatureFormat.BOTH
-) -> Evidence:
+) -> Signatures:
     """Return the signatures of `digest` in these formats, as far as they can be read."""
-    return Evidence(
+    return Signatures(
         digest,
-        tuple(legacy.read(registry, reference, digest)) if formats.has_legacy else (),
-        tuple(bundle.read(registry, reference, digest)) if formats.has_bundle else (),
+        tuple(legacy.read_signatures(registry, reference, digest)) if formats.has_legacy else (),
+        tuple(bundle.read_bundles(registry, reference, digest)) if formats.has_bundle else (),
     )
 
 
-def examine(evidence: Evidence, trusted: Trusted) -> Findings:
+def examine(evidence: Signatures, trusted: Trusted) -> SignatureFindings:
     """Return what each signature is worth to whoever trusts `trusted`; nothing is fetched for it."""
-    return Findings(
-        tuple(legacy.examine(each, evidence.digest, trusted) for each in evidence.signatures),
-        tuple(bundle.examine(each, evidence.digest, trusted) for each in evidence.bundles),
+    return SignatureFindings(
+        tuple(legacy.examine_signature(each, evidence.digest, trusted) for each in evidence.signatures),
+        tuple(bundle.examine_bundle(each, evidence.digest, trusted) for each in evidence.bundles),
     )
 
 
-def find(
+def find_signatures(
     registry: Registry,
     reference: Reference,
     digest: Digest,
@@ -97,11 +97,11 @@ def find(
 ) -> Iterator[Finding]:
     """Yield what the signatures of `digest` are worth; each is read only when it is asked for, the cheapest first."""
     if formats.has_legacy:
-        for signature in legacy.read(registry, reference, digest):
-            yield legacy.examine(signature, digest, trusted)
+        for signature in legacy.read_signatures(registry, reference, digest):
+            yield legacy.examine_signature(signature, digest, trusted)
     if formats.has_bundle:
-        for each in bundle.read(registry, reference, digest):
-            yield bundle.examine(each, digest, trusted)
+        for each in bundle.read_bundles(registry, reference, digest):
+            yield bundle.examine_bundle(each, digest, trusted)
 
 
 def verify(
@@ -121,7 +121,7 @@ def verify(
         ForeignSignature: there are signatures, and none counts.
     """
     findings = []
-    for finding in find(registry, reference, digest, trusted, formats):
+    for finding in find_signatures(registry, reference, digest, trusted, formats):
         if finding.counts and finding.by is not None:
             return Verified(digest, finding.by)
         findings.append(finding)
@@ -186,7 +186,7 @@ def _ensure_legacy(
                 return verify(registry, reference, digest, trusted, SignatureFormat.LEGACY)
         there = None
     annotations = signer.sign_payload(message)
-    _check(legacy.examine(legacy.Signature(annotations, message), digest, trusted))
+    _check(legacy.examine_signature(legacy.Signature(annotations, message), digest, trusted))
     for last in (False, False, True):
         try:
             if not legacy.add(registry, reference, digest, annotations, trusted, there):
@@ -202,8 +202,8 @@ def _ensure_legacy(
 def _write_bundle(registry: Registry, reference: Reference, digest: Digest, signer: Signer) -> Verified:
     raw, trusted = signer.sign_statement(bundle.statement(digest)), signer.trusted
     found = bundle.Bundle.parse(raw)
-    _check(bundle.examine(found, digest, trusted) if found else Finding(None, "it is no bundle"))
-    bundle.attach(registry, reference, digest, raw, bundle.SIGNATURE_PREDICATE)
+    _check(bundle.examine_bundle(found, digest, trusted) if found else Finding(None, "it is no bundle"))
+    bundle.attach_bundle(registry, reference, digest, raw, bundle.SIGNATURE_PREDICATE)
     return verify(registry, reference, digest, trusted, SignatureFormat.BUNDLE)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ci_automation.flows.init import init
-from ci_automation.flows.rollback import Wish, propose, roll_back
+from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
 from ci_automation.policy.model import BUMPS, Action, Policy
 from ci_automation.records.ledger import Ledger
@@ -63,6 +63,6 @@ def version_of(world: World) -> Version:
 
 def back(world: World, to: str = str(PATCH), **wish: object) -> Rollback:
     """Roll back, and return what was shown."""
-    proposal = propose(CHANNEL, Wish(to, **wish), world.ports(), intent())  # type: ignore[arg-type]
+    proposal = propose_rollback(CHANNEL, Wish(to, **wish), world.ports(), intent())  # type: ignore[arg-type]
     roll_back(proposal, world.ports(), intent())
     return proposal.shown

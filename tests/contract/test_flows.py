@@ -28,7 +28,7 @@ from ci_automation.flows.publication.publish import ImmutableTagTaken, NoSigner
 from ci_automation.flows.render import render_release
 from ci_automation.flows.rendering.proof import UnprovenRendering
 from ci_automation.flows.update import update
-from ci_automation.flows.verify import pull, verify
+from ci_automation.flows.verify import pull, verify_channel
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
@@ -398,7 +398,7 @@ class TestBase:
         assert world.contents() == before
         outcome = update(CHANNEL, world.ports(), intent(adopt=True))
         assert (outcome.trust, outcome.done) == ("adopted", 1)
-        assert verify(CHANNEL, world.ports(), intent()).version == PATCH
+        assert verify_channel(CHANNEL, world.ports(), intent()).version == PATCH
 
 
 class TestInit:

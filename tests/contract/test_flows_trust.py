@@ -17,9 +17,9 @@ from ci_automation.flows.planning import make_plan
 from ci_automation.flows.publication.adopt import NotAdopted
 from ci_automation.flows.publication.placement import ChannelMovedBack, NotOurs
 from ci_automation.flows.publication.publish import ClusterWouldRefuse
-from ci_automation.flows.rollback import Wish, propose, roll_back
+from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import heal, update
-from ci_automation.flows.verify import verify
+from ci_automation.flows.verify import verify_channel
 from ci_automation.flux.artifact import Composed, compose
 from ci_automation.flux.options import Options
 from ci_automation.policy.model import SignatureFormat
@@ -71,7 +71,7 @@ class TestHealing:
         forget_signature(world, digest)
         outcome = update(CHANNEL, world.ports(), intent())
         assert (outcome.healed, outcome.done, at(world)) == (True, 0, digest)
-        assert verify(CHANNEL, world.ports(), intent()).problem is None
+        assert verify_channel(CHANNEL, world.ports(), intent()).problem is None
         assert not update(CHANNEL, world.ports(), intent()).healed
 
     def test_so_does_check_when_told_and_plan_writes_nothing(self, world: World) -> None:
@@ -81,7 +81,7 @@ class TestHealing:
             make_plan(CHANNEL, world.ports(), intent())
         assert world.contents() == before
         assert heal(CHANNEL, world.ports(), intent()).healed
-        assert verify(CHANNEL, world.ports(), intent()).problem is None
+        assert verify_channel(CHANNEL, world.ports(), intent()).problem is None
 
     @pytest.mark.parametrize("paused", [False, True])
     def test_without_its_record_it_is_not_ours_whatever_the_policy_says(self, world: World, *, paused: bool) -> None:
@@ -95,7 +95,7 @@ class TestHealing:
 
     def test_what_was_rolled_back_is_not_signed_again(self, world: World) -> None:
         newest = world.registry.manifest(CHANNEL)
-        back = propose(CHANNEL, Wish(str(OLD)), world.ports(), intent())
+        back = propose_rollback(CHANNEL, Wish(str(OLD)), world.ports(), intent())
         roll_back(back, world.ports(), intent())
         forget_records(world, at(world))
         world.registry.put_manifest(CHANNEL, newest)
@@ -113,7 +113,9 @@ class TestHealing:
         forget_signature(world, at(world))
         update(CHANNEL, world.ports(), intent(signature_format=SignatureFormat.BUNDLE))
         assert any(
-            row.judgement.accepted for row in verify(CHANNEL, world.ports(), intent()).clusters if row.flux == "2.9"
+            row.judgement.accepted
+            for row in verify_channel(CHANNEL, world.ports(), intent()).clusters
+            if row.flux == "2.9"
         )
 
 
@@ -255,7 +257,7 @@ class TestWhoCanWriteToTheRegistry:
         world.registry.put_manifest(CHANNEL.at_digest(target), composed.manifest)
         theirs = KeySigner(signing_key("theirs"))
         raw = theirs.sign_statement(bundle.statement(target))
-        bundle.attach(world.registry, CHANNEL, target, raw, bundle.SIGNATURE_PREDICATE)
+        bundle.attach_bundle(world.registry, CHANNEL, target, raw, bundle.SIGNATURE_PREDICATE)
         before = at(world)
         with pytest.raises(ClusterWouldRefuse, match="hides"):
             apply(plan, {target}, world.ports(), intent())
@@ -355,15 +357,15 @@ class TestRecords:
 
 class TestVerify:
     def test_names_who_signed_and_every_cluster_that_accepts_it(self, world: World) -> None:
-        found = verify(CHANNEL, world.ports(), intent())
+        found = verify_channel(CHANNEL, world.ports(), intent())
         assert (found.problem, found.by) == (None, signing_key().public.fingerprint)
         assert all(row.judgement.accepted for row in found.clusters)
 
     def test_tells_clusters_that_refuse_what_somebody_trusted_signed(self, world: World) -> None:
         digest = at(world)
         raw = KeySigner(signing_key("theirs")).sign_statement(bundle.statement(digest))
-        bundle.attach(world.registry, CHANNEL, digest, raw, bundle.SIGNATURE_PREDICATE)
-        found = verify(CHANNEL, world.ports(), intent())
+        bundle.attach_bundle(world.registry, CHANNEL, digest, raw, bundle.SIGNATURE_PREDICATE)
+        found = verify_channel(CHANNEL, world.ports(), intent())
         assert found.by == signing_key().public.fingerprint
         assert "hides" in str(found.problem)
         accepted = {row.flux: row.judgement.accepted for row in found.clusters}
@@ -371,7 +373,7 @@ class TestVerify:
 
     def test_what_is_not_there_is_not_found(self, world: World) -> None:
         with pytest.raises(NotFound):
-            verify(CHANNEL.at_tag("other"), world.ports(), intent())
+            verify_channel(CHANNEL.at_tag("other"), world.ports(), intent())
 
 
 def test_attestations_do_not_break_verification(world: World) -> None:
@@ -382,5 +384,5 @@ def test_attestations_do_not_break_verification(world: World) -> None:
         it.annotations.get("dev.sigstore.bundle.predicateType") for it in world.registry.referrers(CHANNEL, target)
     }
     assert {"https://slsa.dev/provenance/v1", "https://cyclonedx.org/bom"} <= kinds
-    found = verify(CHANNEL, world.ports(), intent())
+    found = verify_channel(CHANNEL, world.ports(), intent())
     assert (found.problem, {row.judgement.accepted for row in found.clusters}) == (None, {True})

@@ -15,7 +15,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.init import init
 from ci_automation.flows.promotion import Promotion, consider
-from ci_automation.flows.rollback import Wish, propose, roll_back
+from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flux.artifact import Recipe, compose, immutable_tag
 from ci_automation.flux.options import Options
@@ -163,7 +163,7 @@ def test_nor_at_a_rollback(world: World, recorded: Digest) -> None:
         tag for tag in world.registry.tags(CHANNEL) if tag.startswith(f"{PATCH}-") and recorded.short not in tag
     )
     world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_tag(last)))
-    proposal = propose(CHANNEL, Wish(to=str(recorded)), world.ports(), intent())
+    proposal = propose_rollback(CHANNEL, Wish(to=str(recorded)), world.ports(), intent())
     assert proposal.shown.signs
     before = everything(world)
     with pytest.raises(HiddenContent, match="2 layers"):

@@ -15,9 +15,9 @@ from ci_automation.errors import SigningError
 from ci_automation.net.waiting import Clock, Patience
 from ci_automation.signing.signer import SignatureUnusable
 from ci_automation.signing.sigstore.exchange import (
-    Exchange,
     FulcioFailed,
     RekorFailed,
+    SigstoreExchange,
     TimestampFailed,
     TokenServiceFailed,
     UnsafeService,
@@ -51,10 +51,10 @@ class Watch:
     slept: list[float] = field(default_factory=list)
 
     @property
-    def exchange(self) -> Exchange:
+    def exchange(self) -> SigstoreExchange:
         """Return an exchange that goes by it."""
         clock = Clock(time.monotonic, lambda: time.time() + self.ahead, self.slept.append)
-        return Exchange(patience=Patience(attempts=3, clock=clock))
+        return SigstoreExchange(patience=Patience(attempts=3, clock=clock))
 
 
 @pytest.fixture

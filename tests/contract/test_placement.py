@@ -22,9 +22,9 @@ from ci_automation.flows.promote import promote
 from ci_automation.flows.promotion import Promotion
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import ChannelMovedBack, NotOurs, PublishedElsewhere
-from ci_automation.flows.rollback import Wish, propose, roll_back
+from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import heal, update
-from ci_automation.flows.verify import verify
+from ci_automation.flows.verify import verify_channel
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import Version
 from ci_automation.policy.freeze import Freeze
@@ -140,7 +140,7 @@ class TestAdoption:
         assert record.approval is not None
         assert (record.approval.by, record.approval.how) == ("octocat", "--adopt")
         assert world.registry.resolve(CHANNEL.at_tag(immutable_tag(PATCH, planted))) == planted
-        assert verify(CHANNEL.at_digest(planted), world.ports(), intent()).problem is None
+        assert verify_channel(CHANNEL.at_digest(planted), world.ports(), intent()).problem is None
         shown = next(entry for entry in history(CHANNEL, world.ports()).entries if entry.digest == planted)
         assert (shown.version, shown.tag) == (PATCH, immutable_tag(PATCH, planted))
 
@@ -149,7 +149,7 @@ class TestAdoption:
         plan = make_plan(CHANNEL, later(world, 2), intent()).plan
         apply(plan, {plan.steps[0].target}, later(world, 2), intent())
         assert at(world) != planted
-        roll_back(propose(CHANNEL, Wish(str(PATCH)), later(world, 3), intent()), later(world, 3), intent())
+        roll_back(propose_rollback(CHANNEL, Wish(str(PATCH)), later(world, 3), intent()), later(world, 3), intent())
         assert at(world) == planted
 
     def test_a_later_move_back_to_before_it_is_noticed(self, world: World, planted: Digest) -> None:
@@ -182,7 +182,7 @@ class TestAdoption:
         (record,) = Ledger(world.registry, CHANNEL, OURS).all_records(planted)
         assert record.adopted
         assert world.registry.resolve(CHANNEL.at_tag(immutable_tag(PATCH, planted))) == planted
-        assert verify(CHANNEL, world.ports(), intent()).problem is None
+        assert verify_channel(CHANNEL, world.ports(), intent()).problem is None
 
     def test_it_is_adopted_once(self, world: World, planted: Digest) -> None:
         update(CHANNEL, later(world, 1), intent(adopt=True, policy=EVERY))
@@ -196,7 +196,7 @@ def test_the_foreign_base_of_the_first_publication_is_kept_and_can_be_rolled_bac
     ensure_signed(world.registry, CHANNEL, foreign, KeySigner(signing_key()), SignatureFormat.LEGACY)
     assert update(CHANNEL, later(world, 1), intent()).done == 1
     assert world.registry.resolve(CHANNEL.at_tag(immutable_tag(OLD, foreign))) == foreign
-    roll_back(propose(CHANNEL, Wish(str(OLD)), later(world, 2), intent()), later(world, 2), intent())
+    roll_back(propose_rollback(CHANNEL, Wish(str(OLD)), later(world, 2), intent()), later(world, 2), intent())
     assert at(world) == foreign
 
 
@@ -214,7 +214,9 @@ class TestARollbackToAForeignBaseThatWasKilled:
 
     @staticmethod
     def go_back(world: World, hours: int) -> None:
-        roll_back(propose(CHANNEL, Wish(str(OLD)), later(world, hours), intent()), later(world, hours), intent())
+        roll_back(
+            propose_rollback(CHANNEL, Wish(str(OLD)), later(world, hours), intent()), later(world, hours), intent()
+        )
 
     def test_is_finished_by_the_next_run(self) -> None:
         whole = self.started()
@@ -269,8 +271,8 @@ class TestTheDigestOfAnotherChannel:
 
     def test_is_told_by_verify_and_by_a_plan(self, world: World, staged: Digest) -> None:
         assert at(world) == staged
-        assert isinstance(verify(CHANNEL, world.ports(), intent()).problem, PublishedElsewhere)
-        assert verify(STAGING, world.ports(), intent()).problem is None
+        assert isinstance(verify_channel(CHANNEL, world.ports(), intent()).problem, PublishedElsewhere)
+        assert verify_channel(STAGING, world.ports(), intent()).problem is None
         with pytest.raises(PublishedElsewhere):
             make_plan(CHANNEL, world.ports(), intent())
 
@@ -278,7 +280,7 @@ class TestTheDigestOfAnotherChannel:
         mirror = Reference.parse("oci://mirror.example/acme/flux-manifests:production")
         copy(world.registry, CHANNEL, world.registry, mirror, at(world))
         assert moves(world, at(world)) == [str(CHANNEL)]
-        assert verify(mirror, world.ports(), intent()).problem is None
+        assert verify_channel(mirror, world.ports(), intent()).problem is None
         with pytest.raises(PublishedElsewhere):
             update(mirror, world.ports(), intent())
 
@@ -362,10 +364,10 @@ class TestWithinTheNewestVersion:
         assert at(world) == old
 
     def test_verify_notices_on_the_channel_alone(self, world: World, old: Digest) -> None:
-        assert isinstance(verify(CHANNEL, world.ports(), intent()).problem, ChannelMovedBack)
-        assert verify(CHANNEL.at_digest(old), world.ports(), intent()).problem is None
+        assert isinstance(verify_channel(CHANNEL, world.ports(), intent()).problem, ChannelMovedBack)
+        assert verify_channel(CHANNEL.at_digest(old), world.ports(), intent()).problem is None
         immutable = CHANNEL.at_tag(immutable_tag(MINOR, old))
-        assert verify(immutable, world.ports(), intent()).problem is None
+        assert verify_channel(immutable, world.ports(), intent()).problem is None
 
 
 class TestUpAgainAfterARollback:
@@ -375,7 +377,7 @@ class TestUpAgainAfterARollback:
     def refused(self, world: World) -> Digest:
         update(CHANNEL, later(world, 1), intent())
         digest = at(world)
-        roll_back(propose(CHANNEL, Wish(str(OLD)), later(world, 2), intent()), later(world, 2), intent())
+        roll_back(propose_rollback(CHANNEL, Wish(str(OLD)), later(world, 2), intent()), later(world, 2), intent())
         point(world, digest)
         return digest
 
@@ -383,13 +385,15 @@ class TestUpAgainAfterARollback:
     def test_is_noticed(self, world: World, refused: Digest, policy: Policy) -> None:
         with pytest.raises(ChannelMovedBack, match="rolled back"):
             update(CHANNEL, later(world, 3), intent(policy=policy))
-        assert isinstance(verify(CHANNEL, world.ports(), intent()).problem, ChannelMovedBack)
+        assert isinstance(verify_channel(CHANNEL, world.ports(), intent()).problem, ChannelMovedBack)
         assert at(world) == refused
 
     def test_is_no_alarm_if_it_was_published_again(self, world: World, refused: Digest) -> None:
-        roll_back(propose(CHANNEL, Wish(str(OLD)), later(world, 4), intent(adopt=True)), later(world, 4), intent())
+        roll_back(
+            propose_rollback(CHANNEL, Wish(str(OLD)), later(world, 4), intent(adopt=True)), later(world, 4), intent()
+        )
         until = Wish(str(OLD), until=NOW - HOUR)
-        roll_back(propose(CHANNEL, until, later(world, 5), intent()), later(world, 5), intent())
+        roll_back(propose_rollback(CHANNEL, until, later(world, 5), intent()), later(world, 5), intent())
         assert update(CHANNEL, later(world, 6), intent()).done == 1
         assert at(world) == refused
         assert update(CHANNEL, later(world, 7), intent(policy=EVERY)).trust == "verified"
@@ -413,7 +417,7 @@ class TestWordsAboutAHold:
     def old(self, world: World) -> Digest:
         old = at(world)
         update(CHANNEL, later(world, 1), intent())
-        roll_back(propose(CHANNEL, Wish(str(OLD)), later(world, 2), intent()), later(world, 2), intent())
+        roll_back(propose_rollback(CHANNEL, Wish(str(OLD)), later(world, 2), intent()), later(world, 2), intent())
         change_overlay(world, 3)
         point(world, old)
         return old
@@ -426,8 +430,8 @@ class TestWordsAboutAHold:
 
     def test_that_it_has_another_reason_hide_no_move_back(self, world: World, old: Digest) -> None:
         wish = Wish(str(old), reason="webhooks time out")
-        roll_back(propose(CHANNEL, wish, later(world, 4), intent()), later(world, 4), intent())
-        assert isinstance(verify(CHANNEL, later(world, 5), intent()).problem, ChannelMovedBack)
+        roll_back(propose_rollback(CHANNEL, wish, later(world, 4), intent()), later(world, 4), intent())
+        assert isinstance(verify_channel(CHANNEL, later(world, 5), intent()).problem, ChannelMovedBack)
 
 
 class TestClocksThatDiffer:
@@ -444,7 +448,7 @@ class TestClocksThatDiffer:
     def test_are_no_alarm_after_a_rollback_and_hide_no_way_up(self, world: World) -> None:
         patch(world, 10)
         refused = at(world)
-        roll_back(propose(CHANNEL, Wish(str(OLD)), later(world, 5), intent()), later(world, 5), intent())
+        roll_back(propose_rollback(CHANNEL, Wish(str(OLD)), later(world, 5), intent()), later(world, 5), intent())
         assert update(CHANNEL, later(world, 20), intent()).done == 0
         point(world, refused)
         with pytest.raises(ChannelMovedBack, match="rolled back"):
@@ -466,13 +470,13 @@ class TestClocksThatDiffer:
 
 def test_a_publication_while_a_channel_is_verified_is_no_alarm(world: World) -> None:
     world.registry.requests.clear()
-    verify(CHANNEL, later(world, 1), intent())
+    verify_channel(CHANNEL, later(world, 1), intent())
     for request in range(len(world.registry.requests)):
         meanwhile = World()
         init(CHANNEL, OLD, later(meanwhile, 0), intent(overlay=OVERLAY))
         meanwhile.registry.requests.clear()
         interfere(meanwhile, request, partial(patch, meanwhile, 1))
-        assert verify(CHANNEL, later(meanwhile, 2), intent()).problem is None, request
+        assert verify_channel(CHANNEL, later(meanwhile, 2), intent()).problem is None, request
 
 
 class TestLayouts:

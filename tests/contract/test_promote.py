@@ -614,7 +614,7 @@ class TestTrust:
         from ci_automation.signing import bundle
 
         raw = KeySigner(signing_key("theirs")).sign_statement(bundle.statement(wanted))
-        bundle.attach(road.there, ELSEWHERE, wanted, raw, bundle.SIGNATURE_PREDICATE)
+        bundle.attach_bundle(road.there, ELSEWHERE, wanted, raw, bundle.SIGNATURE_PREDICATE)
         with pytest.raises(ClusterWouldRefuse):
             road.promote()
         assert channel(road, ELSEWHERE) != wanted

@@ -93,7 +93,7 @@ def raw_referrer(
 
 def signed(record: Record, signer: Signer = OURS, **changes: Any) -> bytes:
     """Return a signed record, whose statement may differ from what we write."""
-    return attached.sign(replace(record.to_statement("here"), **changes), signer)
+    return attached.sign_statement(replace(record.to_statement("here"), **changes), signer)
 
 
 @pytest.fixture(params=["referrers API", "fallback tag", "layout"])
@@ -142,7 +142,7 @@ class TestWhatIsWritten:
         assert [layer.media_type for layer in referrer.layers] == [Record.media_type]
         assert referrer.config == Descriptor.of("application/vnd.oci.image.config.v1+json", CONFIG_BLOB)
         assert referrer.subject == Descriptor.of(manifest.media_type, manifest.raw)
-        assert not list(bundle.read(memory, CHANNEL, manifest.digest))
+        assert not list(bundle.read_bundles(memory, CHANNEL, manifest.digest))
 
     def test_a_record_that_is_listed_under_its_configurations_type_is_found(self) -> None:
         registry = InMemoryRegistry(referrers_api=False)
@@ -428,12 +428,12 @@ class TestAttestations:
         registry, channel = place
         manifest = put(registry, channel, b"artifact")
         assert attest(registry, channel, manifest.digest, PREDICATES, signer) == tuple(PREDICATES)
-        found = list(bundle.read(registry, channel, manifest.digest))
+        found = list(bundle.read_bundles(registry, channel, manifest.digest))
         said = [bundle.proven(each, signer.trusted) for each in found]
         statements = [Statement.parse(each[1]) for each in said if each]
         assert {statement.predicate_type: statement.predicate for statement in statements} == PREDICATES
         assert {statement.subject for statement in statements} == {manifest.digest}
-        assert [bundle.examine(each, manifest.digest, signer.trusted).problem for each in found] == [None, None]
+        assert [bundle.examine_bundle(each, manifest.digest, signer.trusted).problem for each in found] == [None, None]
 
     def test_their_layout_is_that_of_a_signature(self, memory: InMemoryRegistry) -> None:
         manifest = put(memory, CHANNEL, b"artifact")
@@ -460,7 +460,9 @@ class TestAttestations:
         attest(memory, CHANNEL, manifest.digest, PREDICATES, THEIRS)
         elsewhere = Statement("here", Digest.of(b"other"), "https://cyclonedx.org/bom", {}).to_bytes()
         for statement in (elsewhere, b"{}", bundle.statement(manifest.digest)):
-            bundle.attach(memory, CHANNEL, manifest.digest, OURS.sign_statement(statement), "https://cyclonedx.org/bom")
+            bundle.attach_bundle(
+                memory, CHANNEL, manifest.digest, OURS.sign_statement(statement), "https://cyclonedx.org/bom"
+            )
         assert attest(memory, CHANNEL, manifest.digest, PREDICATES, OURS) == tuple(PREDICATES)
 
     def test_nothing_wanted_is_nothing_asked(self, memory: InMemoryRegistry) -> None:
@@ -471,9 +473,9 @@ class TestAttestations:
 @pytest.mark.parametrize("signer", [OURS, WrittenSigner(US)], ids=["a key", "an identity"])
 def test_a_record_that_is_attached_as_a_bundle_is_no_signature(memory: InMemoryRegistry, signer: Signer) -> None:
     manifest = put(memory, CHANNEL, b"artifact")
-    bundle.attach(memory, CHANNEL, manifest.digest, signed(record_of(manifest, signer=signer), signer), "")
-    (found,) = bundle.read(memory, CHANNEL, manifest.digest)
-    assert not bundle.examine(found, manifest.digest, signer.trusted).counts
+    bundle.attach_bundle(memory, CHANNEL, manifest.digest, signed(record_of(manifest, signer=signer), signer), "")
+    (found,) = bundle.read_bundles(memory, CHANNEL, manifest.digest)
+    assert not bundle.examine_bundle(found, manifest.digest, signer.trusted).counts
     with pytest.raises((Unsigned, ForeignSignature)):
         verify(memory, CHANNEL, manifest.digest, signer.trusted)
 

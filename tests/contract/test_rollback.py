@@ -28,7 +28,7 @@ from ci_automation.flows.publication.past import (
 )
 from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.publication.publish import NoSigner
-from ci_automation.flows.rollback import NotBack, RollbackRefused, Wish, propose, roll_back
+from ci_automation.flows.rollback import NotBack, RollbackRefused, Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import InvalidVersion, Version
@@ -134,13 +134,13 @@ class TestGoingBack:
         assert world.releases.fetched == []
 
     def test_a_freeze_and_a_pause_do_not_stop_it(self, world: World) -> None:
-        proposal = propose(CHANNEL, Wish(str(PATCH)), world.ports(), intent(paused=True))
+        proposal = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent(paused=True))
         roll_back(proposal, world.ports(), intent(paused=True))
         assert version_of(world) == PATCH
 
     def test_looking_at_it_writes_nothing(self, world: World) -> None:
         before = world.contents()
-        propose(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
         assert world.contents() == before
 
 
@@ -156,11 +156,11 @@ class TestWhere:
     @pytest.mark.parametrize("wanted", ["v2.97.0", "v2.98.8-000000000000", f"sha256:{'0' * 64}"])
     def test_has_to_be_in_the_history(self, world: World, wanted: str) -> None:
         with pytest.raises(NotInHistory):
-            propose(CHANNEL, Wish(wanted), world.ports(), intent())
+            propose_rollback(CHANNEL, Wish(wanted), world.ports(), intent())
 
     def test_is_no_channel(self, world: World) -> None:
         with pytest.raises(InvalidVersion):
-            propose(CHANNEL, Wish("production"), world.ports(), intent())
+            propose_rollback(CHANNEL, Wish("production"), world.ports(), intent())
 
     def test_of_several_digests_of_a_version_it_is_the_one_that_the_channel_had_last(self) -> None:
         world = World()
@@ -185,14 +185,14 @@ class TestWhere:
                 assert digest
                 forget_records(world, digest)
         with pytest.raises(AmbiguousVersion, match=r"2 digests .* v2\.98\.5-[0-9a-f]{12}, v2\.98\.5-[0-9a-f]{12}"):
-            propose(CHANNEL, Wish(str(OLD)), world.ports(), intent())
+            propose_rollback(CHANNEL, Wish(str(OLD)), world.ports(), intent())
 
     def test_is_not_what_only_another_channel_had(self, world: World) -> None:
         staging = CHANNEL.at_tag("staging")
         init(staging, OLD, world.ports(), intent(flags={"log-level": "debug"}))
         digest = world.registry.resolve(staging)
         with pytest.raises(NotOfThisChannel, match="staging"):
-            propose(CHANNEL, Wish(str(digest)), world.ports(), intent())
+            propose_rollback(CHANNEL, Wish(str(digest)), world.ports(), intent())
 
     @pytest.mark.parametrize("form", ["version", "tag"])
     def test_is_no_older_version_that_a_planted_tag_calls_by_another(self, world: World, form: str) -> None:
@@ -202,7 +202,7 @@ class TestWhere:
         planted = f"v2.98.8-{tags[older].short}"
         tags[planted] = tags[older]
         with pytest.raises(OtherVersion, match=r"which is v2\.98\.5"):
-            propose(CHANNEL, Wish({"version": "v2.98.8", "tag": planted}[form]), world.ports(), intent())
+            propose_rollback(CHANNEL, Wish({"version": "v2.98.8", "tag": planted}[form]), world.ports(), intent())
 
     def test_is_no_pre_release_of_the_version(self, world: World) -> None:
         tags = world.registry.repositories[str(CHANNEL.repository)].tags
@@ -210,18 +210,18 @@ class TestWhere:
         digest = tags.pop(wanted)
         tags[f"v2.98.8-rc.1-{digest.short}"] = digest
         with pytest.raises(NotInHistory):
-            propose(CHANNEL, Wish("v2.98.8"), world.ports(), intent())
+            propose_rollback(CHANNEL, Wish("v2.98.8"), world.ports(), intent())
 
     def test_is_not_a_newer_version(self, world: World) -> None:
         back(world)
         with pytest.raises(NotBack):
-            propose(CHANNEL, Wish(str(MINOR)), world.ports(), intent())
+            propose_rollback(CHANNEL, Wish(str(MINOR)), world.ports(), intent())
 
     def test_is_no_tag_that_was_moved(self, world: World) -> None:
         tag = next(tag for tag in world.registry.tags(CHANNEL) if tag.startswith("v2.98.8"))
         world.registry.put_manifest(CHANNEL.at_tag(tag), world.registry.manifest(CHANNEL))
         with pytest.raises(ImmutableTagMoved):
-            propose(CHANNEL, Wish(tag), world.ports(), intent())
+            propose_rollback(CHANNEL, Wish(tag), world.ports(), intent())
 
 
 class TestWhoseItIs:
@@ -246,7 +246,7 @@ class TestWhoseItIs:
         forget_records(world, digest)
         before = world.contents()
         with pytest.raises(PastNotOurs):
-            propose(CHANNEL, Wish(str(digest)), world.ports(), intent())
+            propose_rollback(CHANNEL, Wish(str(digest)), world.ports(), intent())
         assert world.contents() == before
 
     def test_what_somebody_else_signed_is_refused(self, world: World) -> None:
@@ -254,7 +254,7 @@ class TestWhoseItIs:
         forget_signature(world, digest)
         ensure_signed(world.registry, CHANNEL, digest, KeySigner(signing_key("theirs")), SignatureFormat.LEGACY)
         with pytest.raises(ForeignSignature):
-            propose(CHANNEL, Wish(str(digest)), world.ports(), intent())
+            propose_rollback(CHANNEL, Wish(str(digest)), world.ports(), intent())
 
     def test_it_leads_away_from_what_somebody_planted_and_holds_back_nothing_but_that(self, world: World) -> None:
         planted = plant(world, made(MINOR, OVERLAY, None))
@@ -267,14 +267,14 @@ class TestWhoseItIs:
 
     def test_without_a_signer_there_is_no_hold_and_so_no_rollback(self, world: World) -> None:
         with pytest.raises(NoSigner):
-            propose(CHANNEL, Wish(str(PATCH)), world.ports(None), intent(unsafe_unsigned=True))
+            propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(None), intent(unsafe_unsigned=True))
 
 
 class TestWhatBreaks:
     def test_a_certain_break_is_refused_and_said(self, world: World, judged: Callable[[Found], None]) -> None:
         judged(Found(hazards=(CERTAIN,)))
         before = world.contents()
-        proposal = propose(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        proposal = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
         assert proposal.shown.obstacles == (CERTAIN.sentence,)
         with pytest.raises(RollbackRefused, match="storage version of buckets") as caught:
             roll_back(proposal, world.ports(), intent())
@@ -287,7 +287,7 @@ class TestWhatBreaks:
         known = Acknowledgement(CERTAIN.fingerprint, NOW + timedelta(days=1), "we know")
         policy = Policy(acknowledge=(known,)) if by == "configuration" else Policy()
         wish = Wish(str(PATCH), acknowledged=(CERTAIN.fingerprint,) if by == "option" else ())
-        roll_back(propose(CHANNEL, wish, world.ports(), intent(policy=policy)), world.ports(), intent())
+        roll_back(propose_rollback(CHANNEL, wish, world.ports(), intent(policy=policy)), world.ports(), intent())
         assert version_of(world) == PATCH
 
     def test_what_the_policy_refuses_is_refused(self, world: World, judged: Callable[[Found], None]) -> None:
@@ -298,10 +298,10 @@ class TestWhatBreaks:
             "it may read all secrets",
         )
         judged(Found(changes=(widened,)))
-        asked = propose(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        asked = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
         assert asked.shown.decision is Decision.APPROVAL  # which whoever says yes gives
         strict = intent(policy=Policy(refuse=frozenset({"rbac"})))
-        assert propose(CHANNEL, Wish(str(PATCH)), world.ports(), strict).shown.decision is Decision.REFUSED
+        assert propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), strict).shown.decision is Decision.REFUSED
 
     def test_old_and_new_are_turned_round(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         sides: list[tuple[Version, Version]] = []
@@ -311,7 +311,7 @@ class TestWhatBreaks:
             return Found()
 
         monkeypatch.setattr("ci_automation.flows.findings.impact_of", look)
-        propose(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
         assert sides == [(MINOR, PATCH)]
 
 
@@ -356,7 +356,7 @@ class TestAfterwards:
         later = hold.at + timedelta(days=1)
         world.releases = MemoryReleases((*world.releases.samples, release("v2.98.9", published_at=later.isoformat())))
         ports = replace(world.ports(), clock=lambda: later + timedelta(days=1))
-        shown = propose(CHANNEL, Wish(str(PATCH), reason="see #7"), ports, intent())
+        shown = propose_rollback(CHANNEL, Wish(str(PATCH), reason="see #7"), ports, intent())
         roll_back(shown, ports, intent())
         (changed,) = Ledger(world.registry, CHANNEL, OURS).holds(at(world))
         assert (changed.since, changed.reason) == (hold.at, "see #7")
@@ -431,7 +431,7 @@ class TestAfterwards:
         target = at(world)
         theirs = World(registry=world.registry)
         back(world)
-        proposal = propose(CHANNEL, Wish(str(OLD)), theirs.ports(), intent())
+        proposal = propose_rollback(CHANNEL, Wish(str(OLD)), theirs.ports(), intent())
         writer = RecordWriter(theirs.ports().registry, CHANNEL, KeySigner(signing_key("theirs")))
         writer.keep(proposal.target.manifest, proposal.holds)
         assert held(world, proposal.shown.target) == []
@@ -520,14 +520,14 @@ class TestAgain:
         assert world.contents() == before
 
     def test_somebody_who_was_faster_is_a_conflict(self, world: World) -> None:
-        proposal = propose(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        proposal = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
         world.registry.put_manifest(CHANNEL, world.registry.manifest(CHANNEL.at_digest(self_old(world))))
         with pytest.raises(ChannelMoved) as caught:
             roll_back(proposal, world.ports(), intent())
         assert caught.value.exit_code == Conflict.exit_code
 
     def test_a_registry_that_forgets_the_hold_stops_it(self, world: World) -> None:
-        proposal = propose(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
+        proposal = propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
         digest = at(world)
         repository = world.registry.repositories[str(CHANNEL.repository)]
 
@@ -591,7 +591,7 @@ class TestLifting:
 
     def test_a_hold_of_a_fast_clock_is_lifted_too(self, world: World) -> None:
         ahead = replace(world.ports(), clock=lambda: NOW + timedelta(hours=1))
-        roll_back(propose(CHANNEL, Wish(str(PATCH)), ahead, intent()), ahead, intent())
+        roll_back(propose_rollback(CHANNEL, Wish(str(PATCH)), ahead, intent()), ahead, intent())
         behind = replace(world.ports(), clock=lambda: NOW)
         assert len(lift(CHANNEL, "", behind, intent()).holds) == 1
         assert not any(hold.is_on(NOW) for hold in Ledger(world.registry, CHANNEL, OURS).holds(at(world)))
@@ -785,7 +785,7 @@ def is_all_signed(world: World) -> bool:
 
 
 def raw_holds(world: World, digest: Digest) -> tuple[Said, ...]:
-    return attached.read(world.registry, CHANNEL, digest, OURS, (HoldStatement.media_type,))
+    return attached.read_statements(world.registry, CHANNEL, digest, OURS, (HoldStatement.media_type,))
 
 
 def plain(tags: dict[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing import bundle, legacy
-from ci_automation.signing.cluster import table
+from ci_automation.signing.cluster import cluster_table
 from ci_automation.signing.sigstore.exchange import RekorFailed
 from ci_automation.signing.sigstore.keyless import KeylessSigner
 from ci_automation.signing.sigstore.oidc import ambient
@@ -96,7 +96,7 @@ def plant(
         legacy.add(registry, CHANNEL, DIGEST, instance.local.sign_detached(message, who, fault=fault).annotations)
     else:
         raw = instance.local.sign_bundle(bundle.statement(DIGEST), who, rekor, fault=fault)
-        bundle.attach(registry, CHANNEL, DIGEST, raw, bundle.SIGNATURE_PREDICATE)
+        bundle.attach_bundle(registry, CHANNEL, DIGEST, raw, bundle.SIGNATURE_PREDICATE)
 
 
 @pytest.mark.parametrize("form", [LEGACY, BOTH, BUNDLE])
@@ -167,7 +167,7 @@ def test_one_thing_wrong_is_enough(
     with pytest.raises(ForeignSignature) as refusal:
         verify(registry, CHANNEL, DIGEST, instance.trusted)
     assert refusal.value.signers == ()
-    rows = table(gather(registry, CHANNEL, DIGEST), instance.trusted)
+    rows = cluster_table(gather(registry, CHANNEL, DIGEST), instance.trusted)
     assert not any(row.judgement.accepted for row in rows)
 
 
@@ -203,5 +203,5 @@ def test_a_cluster_with_an_own_root_takes_it_since_2_9(
     registry: InMemoryRegistry, instance: Instance, rekor: int
 ) -> None:
     plant(registry, instance, BUNDLE, rekor=rekor)
-    rows = table(gather(registry, CHANNEL, DIGEST), instance.trusted)
+    rows = cluster_table(gather(registry, CHANNEL, DIGEST), instance.trusted)
     assert [row.flux for row in rows if row.judgement.accepted] == ["2.9"]

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from ci_automation.net.network import MissingCertificates, Network
 from ci_automation.net.waiting import Clock, Patience
-from ci_automation.signing.sigstore.exchange import Call, Exchange, FulcioFailed, ServiceFailed, UnsafeService
+from ci_automation.signing.sigstore.exchange import Call, FulcioFailed, ServiceFailed, SigstoreExchange, UnsafeService
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,11 +89,11 @@ def slept() -> list[float]:
 
 
 @pytest.fixture
-def exchange(slept: list[float]) -> Exchange:
-    return Exchange(patience=Patience(attempts=3, seconds=60.0, clock=Clock(sleep=slept.append)))
+def exchange(slept: list[float]) -> SigstoreExchange:
+    return SigstoreExchange(patience=Patience(attempts=3, seconds=60.0, clock=Clock(sleep=slept.append)))
 
 
-def test_an_answer_comes_with_its_status_headers_and_body(server: Server, exchange: Exchange) -> None:
+def test_an_answer_comes_with_its_status_headers_and_body(server: Server, exchange: SigstoreExchange) -> None:
     server.answers = [(201, {"Location": "/there"}, b"done")]
     answer = exchange.ask(Call("POST", f"{server.url}/in", {"Accept": "text/plain"}, b"asked"), FulcioFailed)
     assert (answer.status, answer.headers["location"], answer.body) == (201, "/there", b"done")
@@ -102,27 +102,29 @@ def test_an_answer_comes_with_its_status_headers_and_body(server: Server, exchan
 
 
 def test_a_service_that_says_how_long_is_waited_for_as_long(
-    server: Server, exchange: Exchange, slept: list[float]
+    server: Server, exchange: SigstoreExchange, slept: list[float]
 ) -> None:
     server.answers = [(429, {"Retry-After": "7"}, b""), (503, {"Retry-After": "4000"}, b""), (200, {}, b"")]
     exchange.ask(Call("GET", server.url), FulcioFailed)
     assert slept == [7.0, 30.0]
 
 
-def test_a_redirect_is_not_followed(server: Server, exchange: Exchange) -> None:
+def test_a_redirect_is_not_followed(server: Server, exchange: SigstoreExchange) -> None:
     server.answers = [(307, {"Location": f"{server.url}/elsewhere"}, b"")]
     assert exchange.ask(Call("POST", server.url, {"Authorization": "Bearer t"}, b"x"), FulcioFailed).status == 307
     assert len(server.seen) == 1
 
 
-def test_an_answer_that_is_too_large_is_cut_off_and_not_asked_for_again(server: Server, exchange: Exchange) -> None:
+def test_an_answer_that_is_too_large_is_cut_off_and_not_asked_for_again(
+    server: Server, exchange: SigstoreExchange
+) -> None:
     server.answers = [(200, {}, b"x" * 101)]
     with pytest.raises(FulcioFailed, match="more than 100 bytes"):
         exchange.ask(Call("GET", server.url, cap=100), FulcioFailed)
     assert len(server.seen) == 1
 
 
-def test_headers_without_end_are_not_looked_at(server: Server, exchange: Exchange) -> None:
+def test_headers_without_end_are_not_looked_at(server: Server, exchange: SigstoreExchange) -> None:
     server.answers = [(200, {f"Link-{number}": "<" * 1000 for number in range(70)}, b"")]
     with pytest.raises(FulcioFailed, match="its headers have more than 65536 bytes"):
         exchange.ask(Call("GET", server.url), FulcioFailed)
@@ -132,7 +134,7 @@ def test_an_answer_that_drips_without_end_is_given_up(server: Server) -> None:
     server.answers = [(200, {}, 20.0)]
     started = time.monotonic()
     with pytest.raises(FulcioFailed, match="longer than is allowed"):
-        Exchange(patience=Patience(seconds=0.3)).ask(Call("GET", server.url), FulcioFailed)
+        SigstoreExchange(patience=Patience(seconds=0.3)).ask(Call("GET", server.url), FulcioFailed)
     assert time.monotonic() - started < 10
 
 
@@ -140,10 +142,10 @@ def test_a_service_that_says_nothing_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(FulcioFailed, match=rf"Fulcio .*at {HOST} failed: it does not answer in time"):
-            Exchange(patience=Patience(attempts=1, seconds=0.2)).ask(Call("GET", url), FulcioFailed)
+            SigstoreExchange(patience=Patience(attempts=1, seconds=0.2)).ask(Call("GET", url), FulcioFailed)
 
 
-def test_where_nothing_listens_that_is_said(exchange: Exchange, slept: list[float]) -> None:
+def test_where_nothing_listens_that_is_said(exchange: SigstoreExchange, slept: list[float]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as there:
         url = f"http://127.0.0.1:{there.getsockname()[1]}"
     with pytest.raises(FulcioFailed, match="nothing listens there, the last of 3 attempts"):
@@ -151,7 +153,9 @@ def test_where_nothing_listens_that_is_said(exchange: Exchange, slept: list[floa
     assert slept == [0.5, 1.0]
 
 
-def test_where_there_is_no_tls_it_is_not_tried_again(server: Server, exchange: Exchange, slept: list[float]) -> None:
+def test_where_there_is_no_tls_it_is_not_tried_again(
+    server: Server, exchange: SigstoreExchange, slept: list[float]
+) -> None:
     with pytest.raises(FulcioFailed, match=r"does not speak TLS, and plain HTTP is only spoken to this machine$"):
         exchange.ask(Call("GET", server.url.replace("http:", "https:")), FulcioFailed)
     assert slept == []
@@ -179,20 +183,20 @@ def test_only_a_certificate_that_is_trusted_is_spoken_to(certified: Path, slept:
     patience = Patience(clock=Clock(sleep=slept.append))
     with Server(answers=[(200, {}, b"yes")]).running(context) as server:
         with pytest.raises(FulcioFailed, match="its certificate is not trusted: self"):
-            Exchange(patience=patience).ask(Call("GET", server.url), FulcioFailed)
+            SigstoreExchange(patience=patience).ask(Call("GET", server.url), FulcioFailed)
         assert (slept, server.seen) == ([], [])
-        trusting = Exchange(Network(ca_bundle=str(certified)), patience)
+        trusting = SigstoreExchange(Network(ca_bundle=str(certified)), patience)
         assert trusting.ask(Call("GET", server.url), FulcioFailed).body == b"yes"
 
 
 def test_certificates_that_are_not_there_are_named(tmp_path: Path) -> None:
-    exchange = Exchange(Network(ca_bundle=f"{tmp_path}/absent.pem"))
+    exchange = SigstoreExchange(Network(ca_bundle=f"{tmp_path}/absent.pem"))
     with pytest.raises(MissingCertificates, match=r"absent\.pem"):
         exchange.ask(Call("GET", "https://127.0.0.1:1"), FulcioFailed)
 
 
 def test_a_name_that_is_unknown_is_said(
-    exchange: Exchange, monkeypatch: pytest.MonkeyPatch, slept: list[float]
+    exchange: SigstoreExchange, monkeypatch: pytest.MonkeyPatch, slept: list[float]
 ) -> None:
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_AGAIN, "canary")
@@ -206,7 +210,7 @@ def test_a_name_that_is_unknown_is_said(
 @pytest.mark.parametrize(
     "url", ["http://fulcio.example", "https://user@fulcio.example", "ftp://fulcio.example", "https://[", "fulcio"]
 )
-def test_nothing_is_sent_to_an_address_that_is_not_safe(exchange: Exchange, url: str) -> None:
+def test_nothing_is_sent_to_an_address_that_is_not_safe(exchange: SigstoreExchange, url: str) -> None:
     with pytest.raises(UnsafeService, match="Fulcio"):
         exchange.ask(Call("GET", url), FulcioFailed)
 
@@ -214,7 +218,7 @@ def test_nothing_is_sent_to_an_address_that_is_not_safe(exchange: Exchange, url:
 def test_the_proxy_of_the_environment_is_used_with_its_password_which_is_not_shown(server: Server) -> None:
     server.answers = [(502, {}, b"")]
     proxy = server.url.replace("//", "//user:can%61ry@")
-    exchange = Exchange(Network(https_proxy=proxy), Patience(attempts=1))
+    exchange = SigstoreExchange(Network(https_proxy=proxy), Patience(attempts=1))
     with pytest.raises(FulcioFailed, match="the proxy on the way to it fails") as caught:
         exchange.ask(Call("GET", "https://fulcio.example/x"), FulcioFailed)
     method, target, headers = server.seen[0]
@@ -225,7 +229,7 @@ def test_the_proxy_of_the_environment_is_used_with_its_password_which_is_not_sho
 
 
 def test_neither_netrc_nor_cookies_add_to_what_is_sent(
-    server: Server, exchange: Exchange, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Server, exchange: SigstoreExchange, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".netrc").write_text("default login u password canary\n")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -235,7 +239,7 @@ def test_neither_netrc_nor_cookies_add_to_what_is_sent(
     assert all("authorization" not in headers and "cookie" not in headers for _, _, headers in server.seen)
 
 
-def test_what_the_service_was_shown_it_may_not_quote(server: Server, exchange: Exchange) -> None:
+def test_what_the_service_was_shown_it_may_not_quote(server: Server, exchange: SigstoreExchange) -> None:
     server.answers = [(500, {}, b'{"message": "no: canary\\u001b[0m"}')] * 3
     with pytest.raises(ServiceFailed, match=r"500: no: \*\*\* \[0m, the last") as caught:
         exchange.ask(Call("GET", server.url, secrets=frozenset({"canary"})), FulcioFailed)

@@ -28,7 +28,7 @@ from ci_automation.github.client import GitHub
 from ci_automation.net.network import Network
 from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry.port import NotFound
-from ci_automation.signing.sigstore.exchange import Exchange
+from ci_automation.signing.sigstore.exchange import SigstoreExchange
 from ci_automation.signing.sigstore.lookup import RekorLog, RekorUnreachable
 from ci_automation.signing.trust import Identity
 from ci_automation.signing.upstream import (
@@ -73,7 +73,7 @@ class NoLog:
 def log(local: LocalSigstore) -> RekorLog:
     """Return the log of that Sigstore, with a client that does not wait."""
     waiting = Patience(clock=Clock(sleep=lambda _: None))
-    return RekorLog(lambda: local.url, Exchange(Network(), waiting))
+    return RekorLog(lambda: local.url, SigstoreExchange(Network(), waiting))
 
 
 def files_of(release: SampleRelease, entry: str | None = None) -> ReleaseFiles:
@@ -317,7 +317,7 @@ class TestTheLog:
             verify_upstream(V, files, root, log)
 
     def test_a_log_that_is_not_there_is_told(self, local: LocalSigstore, root: TrustRoot) -> None:
-        gone = RekorLog(lambda: "http://127.0.0.1:9", Exchange(Network(), Patience(attempts=1)))
+        gone = RekorLog(lambda: "http://127.0.0.1:9", SigstoreExchange(Network(), Patience(attempts=1)))
         with pytest.raises(RekorUnreachable, match="nothing listens there"):
             verify_upstream(V, files_of(signed(RELEASE, local)), root, gone)
 

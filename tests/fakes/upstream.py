@@ -57,7 +57,7 @@ def sign(
     """Sign a digest, in the legacy form or by a bundle."""
     if form == "bundle":
         raw = local.sign_bundle(bundle.statement(digest), **how)
-        bundle.attach(registry, place, digest, raw, bundle.SIGNATURE_PREDICATE)
+        bundle.attach_bundle(registry, place, digest, raw, bundle.SIGNATURE_PREDICATE)
         return
     made = local.sign_detached(legacy.payload(place, digest), **how)
     legacy.add(registry, place, digest, made.annotations)

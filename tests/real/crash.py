@@ -74,7 +74,7 @@ def state(channel: Reference, ports: Ports) -> State:
             verify(ports.registry, channel, named, ports.trusted)
             ports.registry.manifest(channel.at_digest(named))
             found.tags[tag] = str(named)
-            found.bundles[str(named)] = len(tuple(bundle.read(ports.registry, channel, named)))
+            found.bundles[str(named)] = len(tuple(bundle.read_bundles(ports.registry, channel, named)))
             believed = Ledger(ports.registry, channel, ports.trusted).all_records(named)
             found.records[str(named)] = sum(record.channel == name for record in believed)
     return found

@@ -169,7 +169,7 @@ class Place:
 
     def plant_bundle(self, raw: bytes) -> None:
         """Attach a bundle, whatever it is worth."""
-        bundle.attach(self.registry, self.channel, self.digest, raw, bundle.SIGNATURE_PREDICATE)
+        bundle.attach_bundle(self.registry, self.channel, self.digest, raw, bundle.SIGNATURE_PREDICATE)
 
     def objects(self, trusted: Trusted, name: str, template: Place) -> list[Object]:
         """Return what a cluster needs to follow the channel, as our program prints it: a Secret, and an OCIRepository.

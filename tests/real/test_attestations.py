@@ -110,8 +110,8 @@ def test_cosign_verifies_what_is_said_and_still_the_artifact(
         options=Options().digest,
     )
     RecordWriter(registry, channel, signer).write(manifest, record)
-    relabelled = attached.sign(record.to_statement("here"), signer)
-    bundle.attach(registry, channel, digest, relabelled, TYPES["cyclonedx"])
+    relabelled = attached.sign_statement(record.to_statement("here"), signer)
+    bundle.attach_bundle(registry, channel, digest, relabelled, TYPES["cyclonedx"])
 
     reference = str(channel.at_digest(digest)).removeprefix("oci://")
     assert len(cosign.verify_legacy(who, files, reference)) == 1

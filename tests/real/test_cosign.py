@@ -17,7 +17,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
 from ci_automation.signing import bundle, legacy
-from ci_automation.signing.cluster import table
+from ci_automation.signing.cluster import cluster_table
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.sigstore.keyless import KeylessSigner
 from ci_automation.signing.sigstore.oidc import ambient
@@ -360,7 +360,7 @@ def tampered(signature: str) -> str:
 
 class TestWhereCosignAndFluxDiffer:
     def accepted(self, artifact: Artifact, trusted: Trusted) -> dict[str, tuple[bool, bool]]:
-        rows = table(gather(artifact.registry, artifact.channel, artifact.digest), trusted)
+        rows = cluster_table(gather(artifact.registry, artifact.channel, artifact.digest), trusted)
         return {row.flux: (row.judgement.accepted, row.judgement.strict) for row in rows}
 
     def test_flux_takes_a_payload_for_another_digest(self, artifact: Artifact, by_key: Someone, tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ class TestWhereCosignAndFluxDiffer:
         self, artifact: Artifact, by_key: Someone
     ) -> None:
         attestation = by_key.signer.sign_statement(bundle.statement(artifact.digest, PROVENANCE))
-        bundle.attach(artifact.registry, artifact.channel, artifact.digest, attestation, PROVENANCE)
+        bundle.attach_bundle(artifact.registry, artifact.channel, artifact.digest, attestation, PROVENANCE)
         accepted = self.accepted(artifact, by_key.signer.trusted)
         assert (accepted["2.7"], accepted["2.9"]) == ((False, False), (True, False))
         with pytest.raises(Unsigned):

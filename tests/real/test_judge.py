@@ -21,7 +21,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.flux.version import Version
 from ci_automation.records import attached
 from ci_automation.signing import bundle
-from ci_automation.signing.cluster import table
+from ci_automation.signing.cluster import cluster_table
 from ci_automation.signing.trust import Identity, IdentityMatch
 from ci_automation.signing.verify import gather
 from tests.fakes.sigstore import GITHUB, WORKFLOW, Fault, LocalSigstore, faults
@@ -429,7 +429,7 @@ def judged(
         for step in case.steps:
             step(here)
         evidence = gather(here.registry, here.channel, here.digest)
-        rows[name] = {row.flux: row.judgement for row in table(evidence, trusted)}
+        rows[name] = {row.flux: row.judgement for row in cluster_table(evidence, trusted)}
         waiting += [
             in_namespace(each, NAMESPACES[flux])
             for each in here.objects(trusted, slug(name), template)

@@ -162,7 +162,7 @@ class Channel:
 
     def _beside(self, digest: Digest) -> Mapping[str, int]:
         registry, channel, trusted = self.place.registry, self.place.channel, self.own.trusted()
-        said = (bundle.proven(each, trusted) for each in bundle.read(registry, channel, digest))
+        said = (bundle.proven(each, trusted) for each in bundle.read_bundles(registry, channel, digest))
         found = Counter(json.loads(each[1])["predicateType"] for each in said if each)
         found[".sig"] = len(legacy.signatures(registry, channel, digest))
         found["record"] = len(Ledger(registry, channel, trusted).all_records(digest))

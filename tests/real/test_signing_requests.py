@@ -11,7 +11,7 @@ from ci_automation.artifact.reference import OciRepository
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
 from ci_automation.registry.credentials import DockerConfig
-from ci_automation.signing.cluster import table
+from ci_automation.signing.cluster import cluster_table
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.verify import ensure_signed, gather, verify
 from tests.real import program
@@ -121,7 +121,7 @@ def test_the_table_of_clusters(
     ensure_signed(writing, channel, writing.manifest(channel).digest, signer, written)
     said(walled)
     registry = opened(channel, READER, tmp_path)
-    rows = table(gather(registry, channel, registry.manifest(channel).digest), signer.trusted)
+    rows = cluster_table(gather(registry, channel, registry.manifest(channel).digest), signer.trusted)
     accepting = {row.flux for row in rows if row.judgement.accepted}
     assert ("2.7" in accepting, "2.9" in accepting) == (written.has_legacy, True)
     assert len(said(walled)) <= most

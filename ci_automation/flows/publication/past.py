@@ -74,7 +74,7 @@ class Past(Struct, frozen=True):
     signed: bool
 
 
-def find(channel: Reference, wanted: str, present: Digest, ports: Ports) -> Digest:
+def find_past(channel: Reference, wanted: str, present: Digest, ports: Ports) -> Digest:
     """Return the digest that `wanted` names: an immutable tag, a digest, or a version in the channel's history.
 
     Of several digests with a version it is the one that the channel has, or had last by its records.
@@ -142,7 +142,7 @@ def _records(channel: Reference, digest: Digest, ports: Ports) -> tuple[Record, 
     return ledger.records(digest) if ledger else ()
 
 
-def prove(channel: Reference, digest: Digest, ports: Ports, trusted: Trusted) -> Past:
+def prove_past(channel: Reference, digest: Digest, ports: Ports, trusted: Trusted) -> Past:
     """Return that `digest` is ours: signed by somebody trusted, or said by such a one's record to have been published.
 
     Whoever goes back names the digest, so that an old one is no surprise; see ADR 0005 for what else it would take.

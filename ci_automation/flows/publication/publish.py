@@ -19,7 +19,7 @@ from ci_automation.flows.observe import ChannelMoved, accept_both
 from ci_automation.flows.publication.recording import attest_publication, sign_publication
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.model import SignatureFormat
-from ci_automation.signing.cluster import judge
+from ci_automation.signing.cluster import judge_cluster
 from ci_automation.signing.legacy import look, payload
 from ci_automation.signing.trust import Finding, TrustedIdentities
 from ci_automation.signing.verify import ensure_signed, examine, gather
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ci_automation.records.notes import Approval
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
-    from ci_automation.signing.verify import Evidence, Findings
+    from ci_automation.signing.verify import SignatureFindings, Signatures
 
 _ACCEPT = "--accept-identity-change"
 
@@ -262,7 +262,7 @@ def vouch_for(observed: Observed, version: Version, signer: Signer, ports: Ports
     tag_for_ever(observed.channel, version, observed.manifest, ports)
 
 
-def _check_clusters(publication: Publication, signer: Signer, evidence: Evidence, intent: Intent) -> None:
+def _check_clusters(publication: Publication, signer: Signer, evidence: Signatures, intent: Intent) -> None:
     """Check that the clusters which read the channel will accept what it is about to point at.
 
     What we wrote was verified; what remains is what others put beside it: since Flux 2.8 a bundle hides the `.sig`.
@@ -278,14 +278,14 @@ def _check_clusters(publication: Publication, signer: Signer, evidence: Evidence
     require_accepted(channel.at_digest(target), findings, trusted, versions)
 
 
-def require_accepted(at: Reference, found: Findings, trusted: Trusted, versions: Iterable[Version]) -> None:
+def require_accepted(at: Reference, found: SignatureFindings, trusted: Trusted, versions: Iterable[Version]) -> None:
     """Check that clusters with each of these versions accept an artifact with the signatures that were found.
 
     Raises:
         ClusterWouldRefuse: they do not.
     """
     for flux in dict.fromkeys(versions):
-        if not (judgement := judge(found, trusted, flux)).accepted:
+        if not (judgement := judge_cluster(found, trusted, flux)).accepted:
             raise ClusterWouldRefuse(at, flux, judgement.reason)
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.signing.sigstore.rekor import LogEntry, UnreadableEntry, decoded
+from ci_automation.signing.sigstore.rekor import LogEntry, UnreadableEntry, base64_decoded
 from ci_automation.signing.trust import Certified, Identity, Rejected
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def verify_detached(
     certificate = certificate_of_pem(certificate_pem)
     try:
         entry = LogEntry.parse(entry_json)
-        promise, record = decoded(entry.promise), entry.record
+        promise, record = base64_decoded(entry.promise), entry.record
     except UnreadableEntry as reason:
         raise Rejected(f"its entry of the log cannot be read: {reason}") from None
     at = datetime.fromtimestamp(entry.integrated_time, UTC)
@@ -168,7 +168,7 @@ def _require_bound(record: object, message: bytes, signature: bytes, certificate
             },
         }:
             try:
-                logged, owner = decoded(content), certificate_of_pem(decoded(pem).decode())
+                logged, owner = base64_decoded(content), certificate_of_pem(base64_decoded(pem).decode())
             except (ValueError, Rejected):
                 raise Rejected("its entry of the log is about another certificate, or a bare key") from None
             if value != Digest.of(message).hex:

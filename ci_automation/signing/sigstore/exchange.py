@@ -17,7 +17,7 @@ from ci_automation.net.values import Call
 if TYPE_CHECKING:
     from ci_automation.net.values import Answer
 
-__all__ = ["Call", "Exchange"]
+__all__ = ["Call", "SigstoreExchange"]
 
 JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 _DONE = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
@@ -70,7 +70,7 @@ class UnsafeService(SigningError):
         super().__init__(f"the address of {what} is refused: {reason}")
 
 
-class Exchange(services.Exchange, frozen=True):
+class SigstoreExchange(services.Exchange, frozen=True):
     """Whoever sends calls to the services of a Sigstore: over TLS alone, but for this machine."""
 
     def ask(self, call: Call, failed: type[ServiceFailed]) -> Answer:  # type: ignore[override]  # one kind of error

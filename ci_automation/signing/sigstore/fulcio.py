@@ -12,14 +12,14 @@ from ci_automation.hiding import Hiding
 from ci_automation.net.values import parsed_json
 from ci_automation.signing.sigstore.certified import certificate_of_pem, identity_of
 from ci_automation.signing.sigstore.exchange import JSON, Call, FulcioFailed, require_done
-from ci_automation.signing.sigstore.rekor import compact, encoded
+from ci_automation.signing.sigstore.rekor import base64_encoded, compact
 from ci_automation.signing.trust import Rejected
 
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-    from ci_automation.signing.sigstore.exchange import Exchange
+    from ci_automation.signing.sigstore.exchange import SigstoreExchange
     from ci_automation.signing.sigstore.oidc import Token
     from ci_automation.signing.trust import Identity
 
@@ -79,7 +79,7 @@ class Certificate(Hiding, Struct, frozen=True):
         return self.key.sign(message, ECDSA(SHA256()))
 
 
-def issued(fulcio: str, token: Token, exchange: Exchange) -> Certificate:
+def issued(fulcio: str, token: Token, exchange: SigstoreExchange) -> Certificate:
     """Return a new certificate for whom `token` names (Fulcio's `docs/certificate-issuance.md`, `fulcio.proto`).
 
     Raises:
@@ -94,7 +94,7 @@ def issued(fulcio: str, token: Token, exchange: Exchange) -> Certificate:
         "POST",
         f"{fulcio.rstrip('/')}/api/v2/signingCert",
         {**JSON, "Authorization": f"Bearer {token.text}"},
-        compact({"certificateSigningRequest": encoded(_request(key))}).encode(),
+        compact({"certificateSigningRequest": base64_encoded(_request(key))}).encode(),
         secrets=token.secrets,
     )
     answer = exchange.ask(call, FulcioFailed)

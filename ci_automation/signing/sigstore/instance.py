@@ -18,7 +18,7 @@ from msgspec import Struct
 from ci_automation.errors import SigningError
 from ci_automation.signing.bundle import Envelope
 from ci_automation.signing.sigstore import certified
-from ci_automation.signing.sigstore.rekor import decoded, encoded
+from ci_automation.signing.sigstore.rekor import base64_decoded, base64_encoded
 from ci_automation.signing.sigstore.trust_config import SIGNING_TYPE, Term, TrustConfigUnreadable, config, roots_in
 from ci_automation.signing.sigstore.tuf import PUBLIC_TUF
 from ci_automation.signing.trust import Certified, Rejected
@@ -85,7 +85,7 @@ class Instance:
                 for authority in roots["certificateAuthorities"]
             ]
             self._logs = {
-                decoded(log["logId"]["keyId"]).hex(): Term.of(log["publicKey"].get("validFor", {}))
+                base64_decoded(log["logId"]["keyId"]).hex(): Term.of(log["publicKey"].get("validFor", {}))
                 for log in roots["tlogs"]
             }
             self._first_log: str = roots["tlogs"][0]["baseUrl"]
@@ -150,7 +150,7 @@ class Instance:
             logged_at = datetime.fromtimestamp(int(entry["integratedTime"]), UTC)
         certificate = bundle.signing_certificate
         at = logged_at or certificate.not_valid_before_utc  # a certificate lives for minutes
-        self._require_log(decoded(entry["logId"]["keyId"]).hex(), at)
+        self._require_log(base64_decoded(entry["logId"]["keyId"]).hex(), at)
         self.verify_certificate(certificate, at)
         identity = certified.identity_of(certificate)
         return Certified(identity, envelope.payload, version, logged_at, envelope.payload_type)
@@ -167,12 +167,18 @@ class Instance:
         certificate = bundle.signing_certificate
         (signature,) = envelope.signatures
         certified.require_signed(certificate, signature, envelope.message)
-        verifier = {"keyDetails": _P256, "x509Certificate": {"rawBytes": encoded(certificate.public_bytes(_der()))}}
-        expected = {
-            "payloadHash": {"algorithm": "SHA2_256", "digest": encoded(hashlib.sha256(envelope.payload).digest())},
-            "signatures": [{"content": encoded(signature), "verifier": verifier}],
+        verifier = {
+            "keyDetails": _P256,
+            "x509Certificate": {"rawBytes": base64_encoded(certificate.public_bytes(_der()))},
         }
-        match json.loads(decoded(entry["canonicalizedBody"])):
+        expected = {
+            "payloadHash": {
+                "algorithm": "SHA2_256",
+                "digest": base64_encoded(hashlib.sha256(envelope.payload).digest()),
+            },
+            "signatures": [{"content": base64_encoded(signature), "verifier": verifier}],
+        }
+        match json.loads(base64_decoded(entry["canonicalizedBody"])):
             case {"apiVersion": "0.0.2", "kind": "dsse", "spec": {"dsseV002": found}} if found == expected:
                 return
         raise Rejected("its entry of the log is about another signature")
@@ -234,7 +240,7 @@ class Instance:
 
 
 def _chain(authority: Mapping[str, Any]) -> Iterable[bytes]:
-    return (decoded(each["rawBytes"]) for each in authority["certChain"]["certificates"])
+    return (base64_decoded(each["rawBytes"]) for each in authority["certChain"]["certificates"])
 
 
 class _Anybody:
@@ -245,8 +251,8 @@ class _Anybody:
 
 
 def _envelope(seen: Mapping[str, Any]) -> Envelope:
-    signatures = tuple(decoded(each["sig"]) for each in seen["signatures"])
-    return Envelope(seen["payloadType"], decoded(seen["payload"]), signatures)
+    signatures = tuple(base64_decoded(each["sig"]) for each in seen["signatures"])
+    return Envelope(seen["payloadType"], base64_decoded(seen["payload"]), signatures)
 
 
 def _der() -> Encoding:

@@ -24,8 +24,8 @@ from ci_automation.signing.signer import SignatureUnusable
 from ci_automation.signing.sigstore.exchange import (
     JSON,
     Call,
-    Exchange,
     RekorFailed,
+    SigstoreExchange,
     TimestampFailed,
     require_done,
 )
@@ -33,11 +33,11 @@ from ci_automation.signing.sigstore.fulcio import issued
 from ci_automation.signing.sigstore.instance import NoSigningServices
 from ci_automation.signing.sigstore.rekor import (
     UnreadableEntry,
+    base64_encoded,
     bundle_entry_of_answer,
     bundle_entry_of_v2_answer,
     compact,
     dsse_proposal,
-    encoded,
     entry_of_rekor_answer,
     hashedrekord_proposal,
     v2_proposal,
@@ -68,9 +68,11 @@ class KeylessSigner:
     signature has no place for anything else.
     """
 
-    def __init__(self, root: TrustRoot, tokens: Tokens, exchange: Exchange | None = None, *, rekor: int = 1) -> None:
+    def __init__(
+        self, root: TrustRoot, tokens: Tokens, exchange: SigstoreExchange | None = None, *, rekor: int = 1
+    ) -> None:
         self._root, self._tokens, self._rekor = root, tokens, rekor
-        self._exchange = exchange or Exchange(root.network)
+        self._exchange = exchange or SigstoreExchange(root.network)
         self._lock = Lock()
         self._held: Certificate | None = None
 
@@ -106,7 +108,7 @@ class KeylessSigner:
         entry = _read(entry_of_rekor_answer, answer)
         _require_good(lambda: self._root.verify_detached(payload, signature, held.pem, entry))
         return {
-            SIGNATURE_ANNOTATION: encoded(signature),
+            SIGNATURE_ANNOTATION: base64_encoded(signature),
             CERTIFICATE_ANNOTATION: held.pem,
             CHAIN_ANNOTATION: held.chain,
             ENTRY_ANNOTATION: entry,
@@ -123,11 +125,11 @@ class KeylessSigner:
         unsigned = Envelope(payload_type, statement, ())
         signature = held.sign(unsigned.message)
         envelope = {
-            "payload": encoded(statement),
+            "payload": base64_encoded(statement),
             "payloadType": payload_type,
-            "signatures": [{"sig": encoded(signature)}],
+            "signatures": [{"sig": base64_encoded(signature)}],
         }
-        material: dict[str, Any] = {"certificate": {"rawBytes": encoded(held.der)}}
+        material: dict[str, Any] = {"certificate": {"rawBytes": base64_encoded(held.der)}}
         if self._rekor == 1:
             answer = self._logged(services, dsse_proposal(compact(envelope), held.pem))
             material["tlogEntries"] = [_read(bundle_entry_of_answer, answer)]
@@ -136,7 +138,7 @@ class KeylessSigner:
             answer = self._logged(services, v2_proposal(Digest.of(unsigned.message), signature, held.der))
             material["tlogEntries"] = [_read(bundle_entry_of_v2_answer, answer)]
             material["timestampVerificationData"] = {
-                "rfc3161Timestamps": [{"signedTimestamp": encoded(stamp)} for stamp in stamps]
+                "rfc3161Timestamps": [{"signedTimestamp": base64_encoded(stamp)} for stamp in stamps]
             }
         bundle = {"mediaType": BUNDLE_TYPE, "verificationMaterial": material, "dsseEnvelope": envelope}
         raw = compact(bundle).encode()

@@ -15,7 +15,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.net.network import Network
 from ci_automation.net.values import parsed_json
-from ci_automation.signing.sigstore.exchange import Call, Exchange, RekorFailed, UnsafeService
+from ci_automation.signing.sigstore.exchange import Call, RekorFailed, SigstoreExchange, UnsafeService
 from ci_automation.signing.sigstore.rekor import LogEntry, UnreadableEntry, entry_of_rekor_answer, hashedrekord_proposal
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class RekorUnreachable(ReleaseSourceError):
     )
 
 
-class Log(Protocol):
+class TransparencyLog(Protocol):
     """A transparency log that can be searched."""
 
     def find(self, message: bytes, signature: bytes, certificate: str) -> str | None:
@@ -51,12 +51,12 @@ class Log(Protocol):
 class RekorLog:
     """A log that is searched over HTTP; where it is, `where` says, once somebody asks."""
 
-    def __init__(self, where: Callable[[], str], exchange: Exchange | None = None) -> None:
+    def __init__(self, where: Callable[[], str], exchange: SigstoreExchange | None = None) -> None:
         self._where = where
-        self._exchange = exchange or Exchange(Network.from_environment(os.environ))
+        self._exchange = exchange or SigstoreExchange(Network.from_environment(os.environ))
 
     def find(self, message: bytes, signature: bytes, certificate: str) -> str | None:
-        """Return the entry of a signature; see `Log`."""
+        """Return the entry of a signature; see `TransparencyLog`."""
         proposal = json.loads(hashedrekord_proposal(Digest.of(message), signature, certificate))
         body = json.dumps({"entries": [proposal]}).encode()
         call = Call("POST", f"{self._where()}/api/v1/log/entries/retrieve", _JSON, body, cap=_MAX_ANSWER_BYTES)

@@ -15,7 +15,7 @@ from ci_automation.hiding import Hiding
 from ci_automation.net.network import Network
 from ci_automation.net.services import REQUEST_VARIABLE, URL_VARIABLE, token_call
 from ci_automation.net.values import parsed_json
-from ci_automation.signing.sigstore.exchange import Exchange, TokenServiceFailed, checked_origin
+from ci_automation.signing.sigstore.exchange import SigstoreExchange, TokenServiceFailed, checked_origin
 from ci_automation.signing.trust import Identity
 
 if TYPE_CHECKING:
@@ -143,7 +143,9 @@ class HandedToken(Struct, frozen=True):
 class GitHubTokens:
     """Tokens of the job that this runs in (GitHub, "OpenID Connect reference"); asked for anew when one expires."""
 
-    def __init__(self, url: str, request_token: str, exchange: Exchange, server: str | None, mask: Mask) -> None:
+    def __init__(
+        self, url: str, request_token: str, exchange: SigstoreExchange, server: str | None, mask: Mask
+    ) -> None:
         checked_origin(url, f"{TokenServiceFailed.name} ({URL_VARIABLE})")
         self._call = token_call(url, request_token, AUDIENCE)
         self._exchange, self._server, self._mask = exchange, server, mask
@@ -175,7 +177,7 @@ def _unmasked(_: str) -> None:
     """Hide nothing: nobody keeps a log that could be told to."""
 
 
-def ambient(environment: Mapping[str, str], exchange: Exchange | None = None, mask: Mask = _unmasked) -> Tokens:
+def ambient(environment: Mapping[str, str], exchange: SigstoreExchange | None = None, mask: Mask = _unmasked) -> Tokens:
     """Return where tokens come from in this environment: `SIGSTORE_ID_TOKEN`, else GitHub Actions.
 
     `mask` is told each token before it is used, so that whoever keeps the log of the run hides it.
@@ -186,7 +188,7 @@ def ambient(environment: Mapping[str, str], exchange: Exchange | None = None, ma
         TokenMalformed: what was handed over is no token.
         UnsafeService: the address to ask is not one that a secret may be sent to.
     """
-    exchange = exchange or Exchange(Network.from_environment(environment))
+    exchange = exchange or SigstoreExchange(Network.from_environment(environment))
     server = environment.get("GITHUB_SERVER_URL")
     if text := environment.get(TOKEN_VARIABLE, "").strip():
         mask(text)

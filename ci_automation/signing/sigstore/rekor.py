@@ -86,7 +86,7 @@ class LogEntry(Struct, frozen=True):
         Raises:
             UnreadableEntry: it is not JSON in base64.
         """
-        return _json(decoded(self.body))
+        return _json(base64_decoded(self.body))
 
 
 def entry_of_rekor_answer(raw: bytes) -> str:
@@ -167,8 +167,8 @@ def hashedrekord_proposal(digest: Digest, signature: bytes, certificate_pem: str
     spec = {
         "data": {"hash": {"algorithm": "sha256", "value": digest.hex}},
         "signature": {
-            "content": encoded(signature),
-            "publicKey": {"content": encoded(certificate_pem.encode())},
+            "content": base64_encoded(signature),
+            "publicKey": {"content": base64_encoded(certificate_pem.encode())},
         },
     }
     return compact({"apiVersion": "0.0.1", "kind": "hashedrekord", "spec": spec}).encode()
@@ -176,26 +176,29 @@ def hashedrekord_proposal(digest: Digest, signature: bytes, certificate_pem: str
 
 def dsse_proposal(envelope: str, certificate_pem: str) -> bytes:
     """Return what is sent to Rekor v1 for a DSSE envelope (rekor `dsse` v0.0.1)."""
-    content = {"envelope": envelope, "verifiers": [encoded(certificate_pem.encode())]}
+    content = {"envelope": envelope, "verifiers": [base64_encoded(certificate_pem.encode())]}
     return compact({"apiVersion": "0.0.1", "kind": "dsse", "spec": {"proposedContent": content}}).encode()
 
 
 def v2_proposal(digest: Digest, signature: bytes, certificate_der: bytes) -> bytes:
     """Return what is sent to Rekor v2 for a P-256 signature over something of this digest (rekor-tiles' API)."""
-    verifier = {"x509Certificate": {"rawBytes": encoded(certificate_der)}, "keyDetails": "PKIX_ECDSA_P256_SHA_256"}
+    verifier = {
+        "x509Certificate": {"rawBytes": base64_encoded(certificate_der)},
+        "keyDetails": "PKIX_ECDSA_P256_SHA_256",
+    }
     request = {
-        "digest": encoded(bytes.fromhex(digest.hex)),
-        "signature": {"content": encoded(signature), "verifier": verifier},
+        "digest": base64_encoded(bytes.fromhex(digest.hex)),
+        "signature": {"content": base64_encoded(signature), "verifier": verifier},
     }
     return compact({"hashedRekordRequestV002": request}).encode()
 
 
-def encoded(data: bytes) -> str:
+def base64_encoded(data: bytes) -> str:
     """Return base64."""
     return base64.b64encode(data).decode()
 
 
-def decoded(text: str) -> bytes:
+def base64_decoded(text: str) -> bytes:
     """Return what a base64 text stands for.
 
     Raises:
@@ -209,7 +212,7 @@ def decoded(text: str) -> bytes:
 
 def _base64_of_hex(text: object) -> str:
     try:
-        return encoded(bytes.fromhex(text))  # type: ignore[arg-type]  # another type is the TypeError below
+        return base64_encoded(bytes.fromhex(text))  # type: ignore[arg-type]  # another type is the TypeError below
     except (ValueError, TypeError):
         raise UnreadableEntry("a part of it is not hexadecimal") from None
 

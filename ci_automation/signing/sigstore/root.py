@@ -125,12 +125,12 @@ def _public_config(root: TrustRoot) -> bytes:
     Raises:
         TrustRootUnavailable: it cannot be had.
     """
-    from ci_automation.signing.sigstore.exchange import Exchange
+    from ci_automation.signing.sigstore.exchange import SigstoreExchange
     from ci_automation.signing.sigstore.instance import shipped
-    from ci_automation.signing.sigstore.tuf import TARGETS, Repository, TrustRootUnavailable
+    from ci_automation.signing.sigstore.tuf import TARGETS, TrustRootUnavailable, TufRepository
 
     try:
-        repository = Repository(shipped("root.json"), root.folder, Exchange(root.network))
+        repository = TufRepository(shipped("root.json"), root.folder, SigstoreExchange(root.network))
         found = repository.targets(offline=root.offline)
     except TrustRootUnavailable:
         if not root.offline:

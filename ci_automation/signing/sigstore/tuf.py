@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ci_automation.errors import SigningError
 from ci_automation.hiding import Hiding
-from ci_automation.signing.sigstore.exchange import Call, Exchange, ServiceFailed
+from ci_automation.signing.sigstore.exchange import Call, ServiceFailed, SigstoreExchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,14 +49,14 @@ class TrustRootUnavailable(SigningError):
         super().__init__(f"Sigstore's trust root could not be fetched: {reason}")
 
 
-class Repository(Hiding, Struct, frozen=True):
+class TufRepository(Hiding, Struct, frozen=True):
     """A TUF repository and where what came from it is kept; `root` is the one that the program was shipped with."""
 
     hides = ("root",)
 
     root: bytes
     folder: Path
-    exchange: Exchange
+    exchange: SigstoreExchange
     url: str = PUBLIC_TUF
     now: Callable[[], float] = time.time
 

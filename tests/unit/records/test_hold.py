@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.version import Version
-from ci_automation.records.notes import HoldStatement, InvalidHold, Refused
+from ci_automation.records.notes import HoldStatement, InvalidHold, RefusedRelease
 from ci_automation.records.statement import InvalidStatement, Statement
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux:production")
@@ -21,7 +21,7 @@ AT = datetime(2026, 11, 21, 12, 0, 0, 123, tzinfo=UTC)
 HOLD = HoldStatement(
     channel=str(CHANNEL),
     digest=Digest.of(b"target"),
-    refused=Refused(Version.parse("v2.9.4"), Digest.of(b"refused")),
+    refused=RefusedRelease(Version.parse("v2.9.4"), Digest.of(b"refused")),
     until=AT + timedelta(days=70),
     reason="webhooks time out, see #7",
     by="sha256:abcdef",

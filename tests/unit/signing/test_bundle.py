@@ -77,7 +77,7 @@ def plant(registry: InMemoryRegistry, referrer: Manifest, change: tuple[bytes, b
 
 def read(registry: InMemoryRegistry) -> list[str | None]:
     """Return what is wrong with each of the bundles that are found."""
-    return [each.problem for each in bundle.read(registry, CHANNEL, DIGEST)]
+    return [each.problem for each in bundle.read_bundles(registry, CHANNEL, DIGEST)]
 
 
 def checked(registry: InMemoryRegistry, trusted: Trusted = KEY) -> Verified:

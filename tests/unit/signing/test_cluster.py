@@ -10,9 +10,9 @@ import pytest
 from ci_automation.artifact.digest import Digest
 from ci_automation.flux.version import Version
 from ci_automation.signing import bundle, legacy
-from ci_automation.signing.cluster import judge, table
+from ci_automation.signing.cluster import cluster_table, judge_cluster
 from ci_automation.signing.trust import TrustedKeys
-from ci_automation.signing.verify import Evidence, examine
+from ci_automation.signing.verify import Signatures, examine
 from tests.fakes.trust import THEM, US, sig_annotations, trust
 from tests.fakes.trust import bundle as keyless_bundle
 from tests.fakes.world import CHANNEL, signing_key
@@ -118,8 +118,8 @@ CASES: dict[str, tuple[tuple[legacy.Signature | bundle.Bundle, ...], Trusted, st
 }
 
 
-def evidence(*found: legacy.Signature | bundle.Bundle) -> Evidence:
-    return Evidence(
+def evidence(*found: legacy.Signature | bundle.Bundle) -> Signatures:
+    return Signatures(
         DIGEST,
         tuple(each for each in found if isinstance(each, legacy.Signature)),
         tuple(each for each in found if isinstance(each, bundle.Bundle)),
@@ -130,7 +130,7 @@ def evidence(*found: legacy.Signature | bundle.Bundle) -> Evidence:
 def test_the_table(
     found: tuple[legacy.Signature | bundle.Bundle, ...], trusted: Trusted, expected: str, last: str
 ) -> None:
-    rows = table(evidence(*found), trusted)
+    rows = cluster_table(evidence(*found), trusted)
     assert tuple(row.flux for row in rows) == MINORS
     letters = {(True, True): "y", (True, False): "Y", (False, False): "n"}
     assert "".join(letters[row.judgement.accepted, row.judgement.strict] for row in rows) == expected
@@ -150,7 +150,7 @@ REASONS = {
 def test_a_refusal_says_why(
     found: tuple[legacy.Signature | bundle.Bundle, ...], trusted: Trusted, flux: str, reason: str
 ) -> None:
-    judgement = judge(examine(evidence(*found), trusted), trusted, Version.parse(flux))
+    judgement = judge_cluster(examine(evidence(*found), trusted), trusted, Version.parse(flux))
     assert not judgement.accepted
     assert reason in judgement.reason
 
@@ -159,5 +159,5 @@ def test_a_refusal_says_why(
     ("flux", "accepted"), [("2.8.5", False), ("2.8.6", True), ("2.8.9", True), ("2.9.4", True), ("2.10.0", True)]
 )
 def test_every_version_is_judged_as_those_around_it(flux: str, accepted: bool) -> None:
-    judgement = judge(examine(evidence(keyless(rekor=2)), ONE), ONE, Version.parse(flux))
+    judgement = judge_cluster(examine(evidence(keyless(rekor=2)), ONE), ONE, Version.parse(flux))
     assert judgement.accepted is accepted

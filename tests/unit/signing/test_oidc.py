@@ -11,7 +11,7 @@ import pytest
 from ci_automation.errors import SigningError
 from ci_automation.net.values import Answer
 from ci_automation.net.waiting import Clock, Patience
-from ci_automation.signing.sigstore.exchange import Call, Exchange, TokenServiceFailed, UnsafeService
+from ci_automation.signing.sigstore.exchange import Call, SigstoreExchange, TokenServiceFailed, UnsafeService
 from ci_automation.signing.sigstore.oidc import (
     GITHUB,
     GitHubTokens,
@@ -63,7 +63,7 @@ class Endpoint:
             "ACTIONS_ID_TOKEN_REQUEST_URL": URL,
             "ACTIONS_ID_TOKEN_REQUEST_TOKEN": CANARY,
         } | more
-        found = ambient(environment, cast("Exchange", self))
+        found = ambient(environment, cast("SigstoreExchange", self))
         assert isinstance(found, GitHubTokens)
         return found
 
@@ -166,12 +166,12 @@ class TestHandedOver:
     def test_it_comes_before_what_the_job_could_ask_for(self) -> None:
         endpoint = Endpoint()
         environment = {"SIGSTORE_ID_TOKEN": f"{jwt()}\n", "ACTIONS_ID_TOKEN_REQUEST_URL": URL}
-        found = ambient(environment, cast("Exchange", endpoint)).token()
+        found = ambient(environment, cast("SigstoreExchange", endpoint)).token()
         assert (found.text, endpoint.calls) == (jwt(), [])
 
     def test_when_its_time_is_over_a_fresh_one_is_wanted(self) -> None:
         endpoint = Endpoint()
-        tokens = ambient({"SIGSTORE_ID_TOKEN": jwt(exp=NOW + 1)}, cast("Exchange", endpoint))
+        tokens = ambient({"SIGSTORE_ID_TOKEN": jwt(exp=NOW + 1)}, cast("SigstoreExchange", endpoint))
         tokens.token()
         endpoint.now = NOW + 1
         with pytest.raises(TokenExpired, match=r"SIGSTORE_ID_TOKEN expired at 2026-11-21 08:00 UTC"):

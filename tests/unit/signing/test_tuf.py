@@ -29,9 +29,9 @@ from ci_automation.signing.sigstore.tuf import (
     MAX_AGE_SECONDS,
     PUBLIC_TUF,
     TARGETS,
-    Repository,
     TrustRootUnavailable,
     TufFailed,
+    TufRepository,
 )
 from tests.fakes.sigstore import LocalSigstore
 from tests.fakes.sigstore.trust import signing_config, trusted_root
@@ -39,7 +39,7 @@ from tests.fakes.sigstore.trust import signing_config, trusted_root
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ci_automation.signing.sigstore.exchange import Call, Exchange
+    from ci_automation.signing.sigstore.exchange import Call, SigstoreExchange
 
 NOW = datetime.now(UTC).replace(microsecond=0)  # TUF's client reads the clock itself
 FILES = (b'{"roots": 1}', b'{"services": 1}')
@@ -99,15 +99,16 @@ def server() -> Server:
 
 
 @pytest.fixture
-def repository(server: Server, tmp_path: Path) -> Repository:
-    return Repository(server.pages["1.root.json"], tmp_path / "a/b", cast("Exchange", server), URL, NOW.timestamp)
+def repository(server: Server, tmp_path: Path) -> TufRepository:
+    exchange = cast("SigstoreExchange", server)
+    return TufRepository(server.pages["1.root.json"], tmp_path / "a/b", exchange, URL, NOW.timestamp)
 
 
-def later(repository: Repository, **age: float) -> Repository:
+def later(repository: TufRepository, **age: float) -> TufRepository:
     return replace(repository, now=(NOW + timedelta(**age)).timestamp)
 
 
-def test_the_first_time_everything_is_asked_for(server: Server, repository: Repository) -> None:
+def test_the_first_time_everything_is_asked_for(server: Server, repository: TufRepository) -> None:
     assert repository.targets() == FILES
     assert [path.rpartition(".")[0].rpartition(".")[2] for path in server.asked] == [
         "root",
@@ -120,7 +121,7 @@ def test_the_first_time_everything_is_asked_for(server: Server, repository: Repo
 
 
 @pytest.mark.parametrize("age", [0, MAX_AGE_SECONDS - 1], ids=["at once", "within the day"])
-def test_while_it_is_fresh_nobody_is_asked(server: Server, repository: Repository, age: float) -> None:
+def test_while_it_is_fresh_nobody_is_asked(server: Server, repository: TufRepository, age: float) -> None:
     repository.targets()
     server.asked.clear()
     server.publish(2, (b"{}", b"{}"))
@@ -129,14 +130,14 @@ def test_while_it_is_fresh_nobody_is_asked(server: Server, repository: Repositor
 
 
 @pytest.mark.parametrize("age", [MAX_AGE_SECONDS, -1], ids=["after a day", "when the clock was set back"])
-def test_else_the_newest_is_taken(server: Server, repository: Repository, age: float) -> None:
+def test_else_the_newest_is_taken(server: Server, repository: TufRepository, age: float) -> None:
     repository.targets()
     server.publish(2, (b'{"roots": 2}', b'{"services": 2}'))
     assert later(repository, seconds=age).targets() == (b'{"roots": 2}', b'{"services": 2}')
 
 
 def test_where_nothing_changed_only_the_root_and_the_timestamp_are_asked_for(
-    server: Server, repository: Repository
+    server: Server, repository: TufRepository
 ) -> None:
     repository.targets()
     server.asked.clear()
@@ -146,7 +147,7 @@ def test_where_nothing_changed_only_the_root_and_the_timestamp_are_asked_for(
 
 @pytest.mark.parametrize("name", [*TARGETS, "timestamp.json", "snapshot.json", "targets.json"])
 def test_what_was_tampered_with_in_the_cache_is_asked_for_again(
-    server: Server, repository: Repository, name: str
+    server: Server, repository: TufRepository, name: str
 ) -> None:
     repository.targets()
     file = repository.folder / name
@@ -156,17 +157,17 @@ def test_what_was_tampered_with_in_the_cache_is_asked_for_again(
     assert server.asked
 
 
-def test_a_cache_that_somebody_else_signed_is_not_believed(server: Server, repository: Repository) -> None:
+def test_a_cache_that_somebody_else_signed_is_not_believed(server: Server, repository: TufRepository) -> None:
     theirs = Server()
     theirs.publish(1, (b'{"roots": "theirs"}', b"{}"))
-    replace(repository, root=theirs.pages["1.root.json"], exchange=cast("Exchange", theirs)).targets()
+    replace(repository, root=theirs.pages["1.root.json"], exchange=cast("SigstoreExchange", theirs)).targets()
     assert repository.targets() == FILES
     server.down = True
     assert repository.targets() == FILES
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "nan", "inf"])
-def test_a_note_that_cannot_be_read_is_no_note(server: Server, repository: Repository, text: str) -> None:
+def test_a_note_that_cannot_be_read_is_no_note(server: Server, repository: TufRepository, text: str) -> None:
     repository.targets()
     (repository.folder / "asked-at").write_text(text)
     server.asked.clear()
@@ -176,7 +177,7 @@ def test_a_note_that_cannot_be_read_is_no_note(server: Server, repository: Repos
 
 @pytest.mark.parametrize("ailing", [{"down": True}, {"status": 500}], ids=["down", "broken"])
 def test_when_the_server_fails_what_is_stored_serves_as_long_as_it_holds(
-    server: Server, repository: Repository, ailing: dict[str, Any]
+    server: Server, repository: TufRepository, ailing: dict[str, Any]
 ) -> None:
     repository.targets()
     vars(server).update(ailing)
@@ -184,7 +185,7 @@ def test_when_the_server_fails_what_is_stored_serves_as_long_as_it_holds(
 
 
 def test_when_the_server_fails_and_nothing_is_stored_it_says_who_and_why(
-    server: Server, repository: Repository
+    server: Server, repository: TufRepository
 ) -> None:
     server.down = True
     with pytest.raises(
@@ -204,7 +205,7 @@ def test_when_the_server_fails_and_nothing_is_stored_it_says_who_and_why(
     ],
 )
 def test_what_does_not_hold_is_refused(
-    server: Server, repository: Repository, change: dict[str, Any], reason: str
+    server: Server, repository: TufRepository, change: dict[str, Any], reason: str
 ) -> None:
     vars(server).update(change)
     server.publish(1)
@@ -212,28 +213,30 @@ def test_what_does_not_hold_is_refused(
         repository.targets()
 
 
-def test_what_has_expired_is_not_believed_online_or_offline(server: Server, repository: Repository) -> None:
+def test_what_has_expired_is_not_believed_online_or_offline(server: Server, repository: TufRepository) -> None:
     server.publish(1, life=timedelta(seconds=-1))
     for offline in (False, True):
         with pytest.raises(TrustRootUnavailable):
             repository.targets(offline=offline)
 
 
-def test_offline_what_is_stored_serves_at_any_age_and_nobody_is_asked(server: Server, repository: Repository) -> None:
+def test_offline_what_is_stored_serves_at_any_age_and_nobody_is_asked(
+    server: Server, repository: TufRepository
+) -> None:
     repository.targets()
     server.asked.clear()
     assert later(repository, days=6).targets(offline=True) == FILES
     assert server.asked == []
 
 
-def test_offline_without_a_cache_there_is_nothing(server: Server, repository: Repository) -> None:
+def test_offline_without_a_cache_there_is_nothing(server: Server, repository: TufRepository) -> None:
     with pytest.raises(TrustRootUnavailable, match="no cached one"):
         repository.targets(offline=True)
     assert server.asked == []
 
 
 def test_a_repository_without_the_files_is_not_sigstores(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
+    repository: TufRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ci_automation.signing.sigstore.tuf.TARGETS", ("another.json",))
     with pytest.raises(TrustRootUnavailable, match=r"has no another\.json"):
@@ -241,7 +244,7 @@ def test_a_repository_without_the_files_is_not_sigstores(
 
 
 def test_a_folder_that_cannot_be_written_costs_the_downloads_alone(
-    server: Server, repository: Repository, tmp_path: Path
+    server: Server, repository: TufRepository, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
     without = replace(repository, folder=tmp_path / "file/folder")
@@ -253,7 +256,7 @@ def test_a_folder_that_cannot_be_written_costs_the_downloads_alone(
 
 
 def test_a_run_that_holds_the_cache_for_too_long_is_not_waited_for(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
+    repository: TufRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tuf, "_LOCK_SECONDS", 0.0)
     repository.folder.mkdir(parents=True)
@@ -263,12 +266,12 @@ def test_a_run_that_holds_the_cache_for_too_long_is_not_waited_for(
             repository.targets(offline=True)
 
 
-def test_the_folder_is_for_its_owner_alone(repository: Repository) -> None:
+def test_the_folder_is_for_its_owner_alone(repository: TufRepository) -> None:
     repository.targets()
     assert repository.folder.stat().st_mode & 0o077 == 0
 
 
-def test_the_files_are_what_they_are_in_the_cache(repository: Repository) -> None:
+def test_the_files_are_what_they_are_in_the_cache(repository: TufRepository) -> None:
     repository.targets()
     assert tuple((repository.folder / name).read_bytes() for name in TARGETS) == FILES
     assert json.loads((repository.folder / "timestamp.json").read_text())["signed"]["version"] == 1
@@ -286,7 +289,7 @@ class TestThePublicInstance:
         server.publish(2, (json.dumps(files[0]).encode(), json.dumps(files[1]).encode()))
         self.bundle = local.sign_bundle(b"{}")
         monkeypatch.setattr("ci_automation.signing.sigstore.instance.shipped", lambda name: server.pages[f"1.{name}"])
-        monkeypatch.setattr("ci_automation.signing.sigstore.exchange.Exchange", lambda _: server)
+        monkeypatch.setattr("ci_automation.signing.sigstore.exchange.SigstoreExchange", lambda _: server)
         return server
 
     def run(self, folder: Path) -> None:

@@ -90,7 +90,7 @@ class TestVerifying:
 
     def test_attestations_are_not_what_somebody_signed(self, registry: InMemoryRegistry) -> None:
         statement = bundle.statement(DIGEST, "https://slsa.dev/provenance/v1")
-        bundle.attach(registry, CHANNEL, DIGEST, STRANGER.sign_statement(statement), "x")
+        bundle.attach_bundle(registry, CHANNEL, DIGEST, STRANGER.sign_statement(statement), "x")
         found = examine(gather(registry, CHANNEL, DIGEST), trust(US)).bundles
         assert isinstance(refusal(CHANNEL, trust(US), found), Unsigned)
         ensure_signed(registry, CHANNEL, DIGEST, STRANGER, LEGACY)
@@ -128,7 +128,7 @@ class TestWhoSigned:
         manifest = Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), (layer,))
         registry.put_manifest(legacy.signature_reference(CHANNEL, DIGEST), manifest)
         for statement in (bundle.statement(other), bundle.statement(DIGEST, "https://slsa.dev/provenance/v1")):
-            bundle.attach(registry, CHANNEL, DIGEST, STRANGER.sign_statement(statement), "x")
+            bundle.attach_bundle(registry, CHANNEL, DIGEST, STRANGER.sign_statement(statement), "x")
         assert signed_by(registry, CHANNEL, DIGEST, trust(US).root) == ()
 
 
@@ -162,7 +162,7 @@ class TestSigning:
 
     def test_an_attestation_of_ours_is_no_reason_not_to_sign(self, registry: InMemoryRegistry) -> None:
         attestation = OURS.sign_statement(bundle.statement(DIGEST, "https://slsa.dev/provenance/v1"))
-        bundle.attach(registry, CHANNEL, DIGEST, attestation, "https://slsa.dev/provenance/v1")
+        bundle.attach_bundle(registry, CHANNEL, DIGEST, attestation, "https://slsa.dev/provenance/v1")
         ensure_signed(registry, CHANNEL, DIGEST, OURS, BUNDLE)
         assert len(registry.referrers(CHANNEL, DIGEST)) == 2
 
