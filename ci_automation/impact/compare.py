@@ -7,10 +7,10 @@ from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING
 
 from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity
-from ci_automation.impact.kinds import added, changed, removed
 from ci_automation.impact.layout import layout_changes, rewritten
 from ci_automation.impact.objects import Entry, Text, entries, entries_of_both
 from ci_automation.impact.permissions import Room
+from ci_automation.impact.rules import added, changed, removed
 from ci_automation.impact.values import FILE, MISSING, Pair, canonical, gained, shown
 
 if TYPE_CHECKING:

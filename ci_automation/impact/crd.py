@@ -9,39 +9,10 @@ from ci_automation.impact.schema import schema_changes, text
 from ci_automation.impact.values import MISSING, Pair, at, by_key, canonical, items, listed, other, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from ci_automation.impact.change import Change, ObjectId
-
-_COMMON = frozenset({"metadata"})
-
-
-def crd_changes(id: ObjectId, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:  # noqa: A002
-    """Yield what changes in a definition that is there before and after, all but its metadata.
-
-    Blocks that are equal in both may be left out of both. Texts without effect become one change for each version.
-    """
-    pair = Pair(id, {**old, **dict.fromkeys(_COMMON)}, {**new, **dict.fromkeys(_COMMON)})
-    yield from by_key(pair, {"spec": _spec})
-
-
-def _spec(pair: Pair) -> Iterator[Change]:
-    yield from by_key(
-        pair,
-        {
-            "group": _identity,
-            "names": _names,
-            "preserveUnknownFields": _unknown_fields,
-            "scope": _identity,
-            "versions": _versions,
-        },
-    )
-
-
-def _names(pair: Pair) -> Iterator[Change]:
-    yield from by_key(
-        pair, {"categories": _shorthand, "kind": _identity, "plural": _identity, "shortNames": _shorthand}
-    )
+    from ci_automation.impact.change import Change
+    from ci_automation.impact.values import Rules
 
 
 def _shorthand(pair: Pair) -> Iterator[Change]:
@@ -156,18 +127,21 @@ def _columns(side: Pair) -> Iterator[Change]:
     yield side.change(ChangeKind.PRINTER_COLUMNS, Severity.INFO, said)
 
 
-def _schema(side: Pair) -> Iterator[Change]:
-    yield from by_key(side, {"openAPIV3Schema": _open_api})
-
-
 def _open_api(side: Pair) -> Iterator[Change]:
     yield from schema_changes(Pair(side.id, side.old, side.new, side.path.removesuffix(".schema.openAPIV3Schema")))
 
 
-_VERSION_RULES = {
+_VERSION_RULES: Rules = {
     "additionalPrinterColumns": _columns,
     "deprecated": _deprecated,
     "deprecationWarning": _warning,
-    "schema": _schema,
+    "schema": {"openAPIV3Schema": _open_api},
     "served": _served,
+}
+CRD_SPEC: Rules = {
+    "group": _identity,
+    "names": {"categories": _shorthand, "kind": _identity, "plural": _identity, "shortNames": _shorthand},
+    "preserveUnknownFields": _unknown_fields,
+    "scope": _identity,
+    "versions": _versions,
 }

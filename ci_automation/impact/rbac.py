@@ -19,16 +19,15 @@ from ci_automation.impact.permissions import (
     permissions_of,
     sentence,
 )
-from ci_automation.impact.values import MISSING, Pair, canonical, items, listed, mapping, shown, words
+from ci_automation.impact.values import MISSING, Pair, at, canonical, items, listed, mapping, shown, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from ci_automation.impact.change import Change
+    from ci_automation.impact.values import Rules
 
 AGGREGATE = f"{API_GROUP}/aggregate-to-"
-ROLES = frozenset({"ClusterRole", "Role"})
-BINDINGS = frozenset({"ClusterRoleBinding", "RoleBinding"})
 _EVERYBODY = frozenset({"system:anonymous", "system:authenticated", "system:unauthenticated", "system:serviceaccounts"})
 _MAX_ROLE = 1_000  # signs; it is part of the change of each subject
 _ALMIGHTY = frozenset({"cluster-admin", "admin", "edit"})
@@ -123,8 +122,9 @@ def binding_removed(pair: Pair) -> Iterator[Change]:
     yield Pair(pair.id, "", "").change(ChangeKind.BINDING_REMOVED, Severity.NOTICE, said, canonical(pair.old))
 
 
-def binding_rules(role: dict[str, Any]) -> Mapping[str, Callable[[Pair], Iterator[Change]]]:
-    """Return the rules for the keys of a binding that refers to `role` now."""
+def binding_rules(pair: Pair) -> Rules:
+    """Return the rules for the keys of a binding, which depend on the role that it refers to now."""
+    role = mapping(at(pair.new, "roleRef"))
     return {"roleRef": _reference, "subjects": partial(_subject_changes, role=role)}
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     Rule = Callable[["Pair"], Iterator[Change]]
+    Rules = Mapping[str, "Rule | Rules"]  # by key; what has rules of its own is a mapping
 
 FILE = "File"  # the kind of what is a whole file, known by its name alone
 _SHOWN = 120
@@ -233,13 +234,23 @@ def leaves(pair: Pair, kind: ChangeKind) -> Iterator[Change]:
         yield pair.change(kind, Severity.NOTICE, said(pair))
 
 
-def by_key(pair: Pair, rules: Mapping[str, Rule], rest: Rule = other) -> Iterator[Change]:
-    """Yield the changes of a mapping, each key by its own rule; what no rule accounts for goes by `rest`."""
+def row(kind: ChangeKind, severity: Severity = Severity.NOTICE) -> Rule:
+    """Return the rule of a value that changes as a whole."""
+
+    def rule(pair: Pair) -> Iterator[Change]:
+        yield pair.change(kind, severity, said(pair))
+
+    return rule
+
+
+def by_key(pair: Pair, rules: Rules, rest: Rule = other) -> Iterator[Change]:
+    """Yield the changes of a mapping, each key by its own rule or rules; `rest` is the rule of all other keys."""
     if not isinstance(pair.old, dict | Missing) or not isinstance(pair.new, dict | Missing):
         yield from rest(pair)
         return
     for side, key in sides(pair):
-        yield from accounted(side, rules.get(key, rest)(side))
+        rule = rules.get(key, rest)
+        yield from accounted(side, rule(side) if callable(rule) else by_key(side, rule))
 
 
 def accounted(pair: Pair, changes: Iterable[Change]) -> Iterator[Change]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ci_automation.impact.arguments import arguments, command, environment, environment_sources
 from ci_automation.impact.change import ChangeKind, Severity
-from ci_automation.impact.images import image
-from ci_automation.impact.labels import metadata, pod_metadata
+from ci_automation.impact.container import arguments, command, environment, environment_sources, image
 from ci_automation.impact.security import (
     POD,
     container_context,
@@ -30,38 +28,25 @@ from ci_automation.impact.values import (
     mapping,
     other,
     reordered,
-    said,
+    row,
     words,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from ci_automation.impact.change import Change
+    from ci_automation.impact.values import Rule
 
-    Rule = Callable[[Pair], Iterator[Change]]
     Kind = tuple[str, str]  # API group, kind
 
-# Where the template of the pod is in the objects of each kind.
-_TEMPLATE: Final[Mapping[Kind, tuple[str, ...]]] = {
+# The keys on the way to the template of the pod, in the objects of each kind.
+TEMPLATES: Final[Mapping[Kind, tuple[str, ...]]] = {
     **{("apps", kind): ("spec", "template") for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")},
     ("batch", "Job"): ("spec", "template"),
     ("batch", "CronJob"): ("spec", "jobTemplate", "spec", "template"),
     ("", "Pod"): (),
 }
-WORKLOADS = frozenset(_TEMPLATE)
-
-
-def workload_rules(kind: Kind) -> Mapping[str, Rule]:
-    """Return the rules for the keys of a kind that has pods."""
-    return _rules_on(_TEMPLATE[kind])
-
-
-def _rules_on(path: tuple[str, ...]) -> Mapping[str, Rule]:
-    """Return the rules for what is on the way to the pod, and in the end for the pod's template."""
-    if not path:
-        return {"metadata": pod_metadata, "spec": pod}
-    return {path[0]: lambda side: by_key(side, _rules_on(path[1:])), "metadata": metadata}
 
 
 def workload_added(pair: Pair) -> Iterator[Change]:
@@ -86,7 +71,7 @@ def workload_removed(pair: Pair) -> Iterator[Change]:
 
 
 def _pod_of(value: Any, kind: Kind) -> dict[str, Any]:  # noqa: ANN401 - a value of YAML
-    for key in (*_TEMPLATE[kind], "spec"):
+    for key in (*TEMPLATES[kind], "spec"):
         value = at(value, key)
     return mapping(value)
 
@@ -156,13 +141,6 @@ def _without(values: Any, key: str) -> Any:  # noqa: ANN401 - values of YAML
     return [{name: it[name] for name in it if name != key} if isinstance(it, dict) else it for it in values]
 
 
-def _of(kind: ChangeKind, severity: Severity = Severity.NOTICE) -> Rule:
-    def rule(pair: Pair) -> Iterator[Change]:
-        yield pair.change(kind, severity, said(pair))
-
-    return rule
-
-
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _CONTAINER_RULES: Final[Mapping[str, Rule]] = {
@@ -173,15 +151,15 @@ _CONTAINER_RULES: Final[Mapping[str, Rule]] = {
     "envFrom": environment_sources,
     "ports": _ports,
     "resources": partial(leaves, kind=ChangeKind.RESOURCES),
-    **dict.fromkeys(_PROBES, _of(ChangeKind.PROBE)),
+    **dict.fromkeys(_PROBES, row(ChangeKind.PROBE)),
 }
 _POD_RULES: Final[Mapping[str, Rule]] = {
     **POD,
     "volumes": _volumes,
-    "serviceAccountName": _of(ChangeKind.SERVICE_ACCOUNT, Severity.WARNING),
-    "serviceAccount": _of(ChangeKind.SERVICE_ACCOUNT, Severity.WARNING),
-    "automountServiceAccountToken": _of(ChangeKind.SERVICE_ACCOUNT),
-    "priorityClassName": _of(ChangeKind.PRIORITY_CLASS),
-    "priority": _of(ChangeKind.PRIORITY_CLASS),
+    "serviceAccountName": row(ChangeKind.SERVICE_ACCOUNT, Severity.WARNING),
+    "serviceAccount": row(ChangeKind.SERVICE_ACCOUNT, Severity.WARNING),
+    "automountServiceAccountToken": row(ChangeKind.SERVICE_ACCOUNT),
+    "priorityClassName": row(ChangeKind.PRIORITY_CLASS),
+    "priority": row(ChangeKind.PRIORITY_CLASS),
     "resources": partial(leaves, kind=ChangeKind.RESOURCES),
 }

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity
-from ci_automation.impact.crd import crd_changes
+from ci_automation.impact.permissions import Room
+from ci_automation.impact.rules import changed
+from ci_automation.impact.values import Pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +44,7 @@ def definition(*versions: Value, **spec: object) -> Value:
 
 
 def changes(old: Value, new: Value) -> list[Change]:
-    return list(crd_changes(ID, old, new))
+    return list(changed(Pair(ID, old, new), Room()))
 
 
 def one(old: Value, new: Value) -> Change:
@@ -60,8 +62,9 @@ def test_a_definition_does_not_differ_from_itself() -> None:
     assert changes(definition(), copy.deepcopy(definition())) == []
 
 
-def test_metadata_is_left_to_those_who_know_it_of_all_objects() -> None:
-    assert changes(definition(), definition() | {"metadata": {"labels": {"a": "b"}}}) == []
+def test_its_metadata_changes_like_that_of_all_objects() -> None:
+    change = one(definition(), definition() | {"metadata": {"name": ID.name, "labels": {"a": "b"}}})
+    assert (change.kind, change.path) == (ChangeKind.METADATA, "metadata.labels.a")
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
-"""Changes of a container's arguments, flag by flag, and of its environment."""
+"""Changes of what a container runs: its image, its arguments flag by flag, and its environment."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ci_automation.impact.change import ChangeKind, Severity
 from ci_automation.impact.values import (
@@ -114,3 +116,34 @@ def environment_sources(pair: Pair) -> Iterator[Change]:
     yield pair.change(
         ChangeKind.ENVIRONMENT, Severity.NOTICE, f"takes variables from {listed(names) or 'nowhere else'}"
     )
+
+
+class _Image(Struct, frozen=True):
+    repository: str
+    tag: str
+    digest: str
+
+    @classmethod
+    def parse(cls, text: str) -> _Image:
+        """Return the parts of an image's name; no text is refused."""
+        rest, _, digest = text.partition("@")
+        folder, slash, last = rest.rpartition("/")
+        name, _, tag = last.partition(":")
+        return cls(f"{folder}{slash}{name}", tag, digest)
+
+
+def image(pair: Pair) -> Iterator[Change]:
+    """Yield that a container runs another image: from which to which, and what is odd about it."""
+    old, new = _Image.parse(words(pair.old)), _Image.parse(words(pair.new))
+    said = f"runs {shown(pair.new)} instead of {shown(pair.old)}"
+    severity = Severity.INFO
+    if old.repository != new.repository:
+        severity = Severity.WARNING
+        said += ", which comes from elsewhere"
+    elif old.digest and not new.digest:
+        severity = Severity.NOTICE
+        said += ", which is not pinned by its digest any more"
+    elif old.tag == new.tag:
+        severity = Severity.NOTICE
+        said += ", under the same tag"
+    yield pair.change(ChangeKind.IMAGE, severity, said)

@@ -1,0 +1,150 @@
+"""The table of rules: how objects of each kind are compared, path by path, and what is said of new and of gone ones."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from ci_automation.impact import network, rbac
+from ci_automation.impact.change import ChangeKind, Severity
+from ci_automation.impact.crd import CRD_SPEC
+from ci_automation.impact.metadata import metadata, pod_metadata
+from ci_automation.impact.values import (
+    MISSING,
+    Pair,
+    aligned,
+    by_key,
+    canonical,
+    leaves,
+    other,
+    reordered,
+    row,
+    said,
+    shown,
+    sides,
+)
+from ci_automation.impact.workload import TEMPLATES, pod, workload_added, workload_removed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ci_automation.impact.change import Change
+    from ci_automation.impact.permissions import Room
+    from ci_automation.impact.values import Rule, Rules
+    from ci_automation.impact.workload import Kind
+
+    WithRoom = Callable[[Pair, Room], Iterator[Change]]
+
+# What makes a service reachable from outside of the cluster.
+_OUTSIDE = frozenset({"type", "externalIPs", "loadBalancerIP", "loadBalancerSourceRanges", "externalName"})
+
+
+class _Of(Struct, frozen=True):
+    """What is said of new and of gone objects of a kind, the rules by key, and the rule of keys without one."""
+
+    added: WithRoom
+    removed: WithRoom
+    keys: Callable[[Pair, Room], Rules] = lambda _pair, _room: {}
+    rest: Rule = other
+
+
+def changed(pair: Pair, room: Room) -> Iterator[Change]:
+    """Yield the changes of an object that is there before and after; `room` is for what permits something."""
+    of = _of(pair)
+    yield from by_key(pair, {"apiVersion": other, **of.keys(pair, room), "metadata": metadata}, of.rest)
+
+
+def added(pair: Pair, room: Room) -> Iterator[Change]:
+    """Yield that an object is there now."""
+    yield from _of(pair).added(pair, room)
+
+
+def removed(pair: Pair, room: Room) -> Iterator[Change]:
+    """Yield that an object is not there any more."""
+    yield from _of(pair).removed(pair, room)
+
+
+def _of(pair: Pair) -> _Of:
+    return _TABLE.get((pair.id.group, pair.id.kind), _UNKNOWN)
+
+
+def _service(pair: Pair) -> Iterator[Change]:
+    """Yield the changes of a Service's `spec`, its ports by number and protocol."""
+    for side, key in sides(pair):
+        ports = aligned(side, "ports") if key == "ports" else None
+        differing = [port for port in ports or () if port.differs]
+        for port in differing:
+            yield port.change(ChangeKind.SERVICE, Severity.NOTICE, said(port))
+        if ports and not differing and reordered(side, "ports"):
+            yield side.change(ChangeKind.SERVICE, Severity.INFO, "has its ports in another order")
+        elif not differing:
+            severity = Severity.WARNING if key in _OUTSIDE else Severity.NOTICE
+            yield side.change(ChangeKind.SERVICE, severity, f"has {key}: {shown(side.new) or 'none'}")
+
+
+def _whole(kind: ChangeKind, severity: Severity = Severity.NOTICE) -> WithRoom:
+    """Return the rule of an object that has come or gone: a change that is known by all of it, and shows none of it."""
+
+    def rule(pair: Pair, _room: Room) -> Iterator[Change]:
+        word, value = ("is gone", pair.old) if pair.new is MISSING else ("is new", pair.new)
+        yield Pair(pair.id, "", "").change(kind, severity, word, word, canonical(value))
+
+    return rule
+
+
+def _without_room(rule: Rule) -> WithRoom:
+    return lambda pair, _room: rule(pair)
+
+
+def _keys(rules: Rules) -> Callable[[Pair, Room], Rules]:
+    return lambda _pair, _room: rules
+
+
+def _both(kind: ChangeKind, rules: Rules, rest: Rule = other) -> _Of:
+    return _Of(_whole(kind), _whole(kind), _keys(rules), rest)
+
+
+def _to_pods(path: tuple[str, ...]) -> Rules:
+    """Return the rules for what is on the way to the pod, and in the end for the pod's template."""
+    if not path:
+        return {"metadata": pod_metadata, "spec": pod}
+    return {path[0]: _to_pods(path[1:]), "metadata": metadata}
+
+
+_UNKNOWN: Final = _Of(_whole(ChangeKind.OTHER, Severity.WARNING), _whole(ChangeKind.OTHER, Severity.WARNING))
+_ROLE: Final = _Of(
+    rbac.role_added,
+    rbac.role_removed,
+    lambda _pair, room: {"rules": partial(rbac.rules, room=room), "aggregationRule": rbac.aggregation},
+)
+_BINDING: Final = _Of(
+    _without_room(rbac.binding_added), _without_room(rbac.binding_removed), lambda pair, _room: rbac.binding_rules(pair)
+)
+_TABLE: Final[Mapping[Kind, _Of]] = {
+    ("", "Namespace"): _Of(_whole(ChangeKind.OTHER, Severity.WARNING), _whole(ChangeKind.OTHER, Severity.DANGER)),
+    ("", "Service"): _both(ChangeKind.SERVICE, {"spec": _service}),
+    ("", "ServiceAccount"): _both(ChangeKind.SERVICE_ACCOUNT, {}, row(ChangeKind.SERVICE_ACCOUNT)),
+    ("", "ResourceQuota"): _both(ChangeKind.QUOTA, {}, partial(leaves, kind=ChangeKind.QUOTA)),
+    ("", "LimitRange"): _both(ChangeKind.QUOTA, {}, partial(leaves, kind=ChangeKind.QUOTA)),
+    ("scheduling.k8s.io", "PriorityClass"): _both(
+        ChangeKind.PRIORITY_CLASS, {}, partial(leaves, kind=ChangeKind.PRIORITY_CLASS)
+    ),
+    **{
+        kind: _Of(_without_room(workload_added), _without_room(workload_removed), _keys(_to_pods(path)))
+        for kind, path in TEMPLATES.items()
+    },
+    ("rbac.authorization.k8s.io", "ClusterRole"): _ROLE,
+    ("rbac.authorization.k8s.io", "Role"): _ROLE,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _BINDING,
+    ("rbac.authorization.k8s.io", "RoleBinding"): _BINDING,
+    ("networking.k8s.io", "NetworkPolicy"): _Of(
+        _without_room(network.policy_added),
+        _without_room(network.policy_removed),
+        lambda _pair, room: {"spec": partial(network.policy, room=room)},
+    ),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _Of(
+        _whole(ChangeKind.CRD_ADDED), _whole(ChangeKind.CRD_REMOVED, Severity.DANGER), _keys({"spec": CRD_SPEC})
+    ),
+}
