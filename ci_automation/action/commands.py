@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ci_automation.action.run import ActionRun
     from ci_automation.action.workflow_commands import Level
     from ci_automation.cli.target import Target
-    from ci_automation.flows.update import Outcome
+    from ci_automation.flows.planning import Outcome
     from ci_automation.github.client import GitHub
 
 

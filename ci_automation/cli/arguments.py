@@ -1,8 +1,7 @@
-"""What was given on the command line, the configuration that goes with it, and where releases come from."""
+"""What was given on the command line, and the configuration that goes with it."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,13 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ci_automation.config.model import Config
-    from ci_automation.flux.release import ReleaseSource
-    from ci_automation.github.client import GitHub
     from ci_automation.registry.credentials import CredentialSource
     from ci_automation.signing.sigstore.keyless import KeylessSigner
     from ci_automation.signing.sigstore.root import TrustRoot
-
-GITHUB_API = "https://api.github.com"
 
 
 class ContradictingOptions(UsageError):
@@ -113,44 +108,3 @@ def configuration(given: Arguments) -> Config | None:
     from ci_automation.config.load import load_config
 
     return load_config(path)
-
-
-def release_source(given: Arguments, config: Config | None) -> ReleaseSource:
-    """Return where releases come from: --releases, the configuration's source, or Flux's own repository on GitHub."""
-    from ci_automation.flux.sources.directory import DirectorySource
-
-    if given.releases:
-        return DirectorySource(Path(given.releases))
-    from ci_automation.config.model import DirectorySourceConfig as ConfiguredDirectory
-    from ci_automation.config.model import GitHubSourceConfig as ConfiguredGitHub
-
-    place = config.source if config else ConfiguredGitHub()
-    if isinstance(place, ConfiguredDirectory):
-        return DirectorySource(place.path)
-    from ci_automation.flux.sources.github import GitHubSource
-
-    api = place.api_url or GITHUB_API
-    return GitHubSource(github(api, given), f"{place.owner}/{place.repository}")
-
-
-def github(api: str, given: Arguments) -> GitHub:
-    """Return a client for the GitHub at `api`, with the token that is meant for it, if there is one."""
-    from ci_automation.github.client import GitHub
-
-    return GitHub(_github_token(api, given), api, say=_say_aloud)
-
-
-def _say_aloud(text: str) -> None:
-    """Tell of a wait, which is long."""
-    import click
-
-    from ci_automation.report.text import plain_text
-
-    click.echo(plain_text(text), err=True)
-
-
-def _github_token(api: str, given: Arguments) -> str | None:
-    """Return the token for `api`, if the one that is there is meant for it: one of an enterprise server stays there."""
-    if os.environ.get("GITHUB_API_URL", GITHUB_API).rstrip("/") != api.rstrip("/"):
-        return None
-    return given.github_token or os.environ.get("GITHUB_TOKEN") or os.environ.get("GH_TOKEN") or None

@@ -12,9 +12,7 @@ from ci_automation.cli.results import finish, for_each
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import targets
 from ci_automation.flows.observe import Placed, Trust
-from ci_automation.flows.planning import make_plan
-from ci_automation.flows.update import Outcome
-from ci_automation.flows.update import heal as healed
+from ci_automation.flows.planning import Outcome, make_plan
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
@@ -49,6 +47,8 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, given: Argumen
 
     def look(goal: Target) -> Outcome:
         if heal:
+            from ci_automation.flows.update import heal as healed
+
             return healed(goal.channel, goal.ports, goal.intent)
         planned = make_plan(goal.channel, goal.ports, goal.intent)
         trusted = planned.observed.trust

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_automation.cli.arguments import Arguments, configuration, release_source
-from ci_automation.cli.clusters import clusters
+from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.output import print_json, print_parts, print_text, progress
 from ci_automation.cli.parameters import CLUSTERS, COMMON, TRUST, takes
-from ci_automation.cli.upstream import upstream
+from ci_automation.cli.places import clusters, kustomize, release_source, upstream
 from ci_automation.cli.wiring import reading, reading_files
 from ci_automation.config.model import UnknownArtifact
 from ci_automation.errors import UsageError
 from ci_automation.flows.diff import Difference, Side, compare, of_artifact, of_file, of_folder, of_release
-from ci_automation.flows.kustomize import find_kustomize
 from ci_automation.flows.ports import Ports
 from ci_automation.flux.options import Options
 from ci_automation.flux.release import read_version
@@ -60,7 +57,7 @@ def command(old: str, new: str, given: Arguments) -> None:
     config = configuration(given)
     before, after = (_side(text, config, given) for text in (old, new))
     known = clusters(_follow(old, config), given, lambda text: reading_files(text, given))
-    found = compare(before, after, known, find_kustomize(os.environ))
+    found = compare(before, after, known, kustomize())
     if given.output == "json":
         print_json(_to_json(found))
     elif given.output == "markdown":
@@ -98,7 +95,7 @@ def _for_releases(config: Config | None, given: Arguments) -> Ports:
     proof = upstream(given, config)
     assert proof.registry is not None  # noqa: S101  # for the type checker: the command line always names a place
     say = progress(verbose=given.verbose, text=given.output == "text")
-    return Ports(proof.registry, release_source(given, config), upstream=proof, say=say)
+    return Ports(proof.registry, release_source(given, config), find_upstream=lambda: proof, say=say)
 
 
 def _remarks(found: Difference) -> list[str]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ci_automation.artifact.reference import Reference
-from ci_automation.cli.arguments import Arguments, configuration, release_source
+from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.output import print_json, print_table, print_text, progress
 from ci_automation.cli.parameters import COMMON, takes
-from ci_automation.cli.upstream import upstream
+from ci_automation.cli.places import release_source, upstream
 from ci_automation.flows.mirror import Place, mirror
 from ci_automation.flows.ports import Ports
 from ci_automation.flux.version import Version
@@ -44,7 +45,7 @@ def command(folder: str, flux_version: tuple[str, ...], *, with_programs: bool, 
     ports = Ports(
         registry=open_registry(artifacts),
         releases=release_source(given, config),
-        upstream=upstream(given, config),
+        find_upstream=cache(partial(upstream, given, config)),
         say=progress(verbose=given.verbose, text=given.output == "text"),
     )
     wanted = [Version.parse(text) for text in flux_version]

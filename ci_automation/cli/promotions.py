@@ -11,7 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
-from ci_automation.cli.arguments import GITHUB_API, configuration, github
+from ci_automation.cli.arguments import configuration
+from ci_automation.cli.places import GITHUB_API, github
 from ci_automation.cli.wiring import NothingNamed, reading, target
 from ci_automation.config.model import UnknownArtifact
 from ci_automation.errors import Error, UsageError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from ci_automation.cli.arguments import Arguments, configuration, release_source
+from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.output import print_json, progress
 from ci_automation.cli.parameters import COMMON, takes
-from ci_automation.cli.upstream import upstream
+from ci_automation.cli.places import release_source, upstream
 from ci_automation.flows.ports import Ports
 from ci_automation.flows.render import render_release
 from ci_automation.flux.options import Options
@@ -33,7 +33,7 @@ def command(flux_version: str, given: Arguments) -> None:
     proof = upstream(given, config)
     say = progress(verbose=given.verbose, text=given.output == "text")
     assert proof.registry is not None  # noqa: S101  # for the type checker: the command line always names a place
-    ports = Ports(proof.registry, release_source(given, config), upstream=proof, say=say)
+    ports = Ports(proof.registry, release_source(given, config), find_upstream=lambda: proof, say=say)
     made = render_release(version, wanted, ports)
     if made.proof is Proof.NONE:
         why = plain_text(f"nothing proves that {version} is rendered as Flux itself does: {made.detail}")

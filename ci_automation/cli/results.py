@@ -8,21 +8,18 @@ import click
 from msgspec import Struct
 
 from ci_automation.cli.codes import code_of
-from ci_automation.cli.follow_up import flags, planned, repeated, signed
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
 from ci_automation.errors import Error
 from ci_automation.policy.decision import Decision
-from ci_automation.report.changes import step_parts
-from ci_automation.report.findings import idle_acknowledgements
-from ci_automation.report.notes import notes_between, notes_hint, notes_text
-from ci_automation.report.text import MarkedLine, approval_commands, plain_text, plan_table
+from ci_automation.report.text import MarkedLine, plain_text, plan_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
-    from ci_automation.flows.update import Outcome
+    from ci_automation.flows.planning import Outcome
+    from ci_automation.flows.ports import Intent
     from ci_automation.policy.plan import PlannedStep
 
 EVERY = frozenset(Decision)
@@ -57,6 +54,8 @@ class Result(Struct, frozen=True):
             value["published"] = [step.to_json() for step in plan.steps[self.outcome.start : self.outcome.done]]
             value["waiting"] = [step.to_json() for step in self.outcome.waiting]
             value["plan"] = plan.to_json()
+            from ci_automation.report.notes import notes_between
+
             newest = plan.steps[-1].new_version if plan.steps else plan.current_version
             said = notes_between(self.outcome.releases, plan.current_version, newest)
             value["releaseNotes"] = [each.to_json() for each in said]
@@ -116,6 +115,14 @@ def _print_result(
     for step in outcome.plan.steps:
         if step.decision in details:
             _print_step(step, outcome, given)
+    if outcome.waiting:
+        _print_follow_up(result, outcome, given, plan_file)
+
+
+def _print_follow_up(result: Result, outcome: Outcome, given: Arguments, plan_file: str | None) -> None:
+    from ci_automation.cli.follow_up import flags, planned, repeated, signed
+    from ci_automation.report.text import approval_commands
+
     again = repeated(given, begun=bool(outcome.done))
     if commands := approval_commands(
         outcome.plan,
@@ -128,6 +135,9 @@ def _print_result(
 
 
 def _print_step(step: PlannedStep, outcome: Outcome, given: Arguments) -> None:
+    from ci_automation.report.changes import step_parts
+    from ci_automation.report.notes import notes_between, notes_hint, notes_text
+
     print_parts((MarkedLine(""), *step_parts(step, every=given.verbose)))
     said = notes_between(outcome.releases, step.old_version, step.new_version)
     if shown := notes_text(said) if given.verbose else notes_hint(said):
@@ -144,9 +154,16 @@ def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str
         adopted = "adopted and signed" if outcome.trust == "adopted" else "signed again"
         yield f"{outcome.plan.current} was {adopted}."
     intent = result.target.intent
-    for sentence in idle_acknowledgements(intent.policy.acknowledge, outcome.plan.steps, intent.now):
-        yield plain_text(sentence).replace("\n", " ")
+    if intent.policy.acknowledge:
+        yield from _idle_acknowledgements(outcome, intent)
     if outcome.done > outcome.start and intent.unsafe_unsigned:
         yield "It was published unsigned: clusters that verify will refuse it."
     if given.accept_identity_change and outcome.done == outcome.start:
         yield "Nothing was published, so the change of the identity waits: go on signing as before until then."
+
+
+def _idle_acknowledgements(outcome: Outcome, intent: Intent) -> Iterator[str]:
+    from ci_automation.report.findings import idle_acknowledgements
+
+    for sentence in idle_acknowledgements(intent.policy.acknowledge, outcome.plan.steps, intent.now):
+        yield plain_text(sentence).replace("\n", " ")

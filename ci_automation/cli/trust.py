@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import tempfile
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci_automation.action.workflow_commands import hide
 from ci_automation.config.model import (
     SigningConfig,
     SigningMode,
@@ -84,6 +81,9 @@ def _key_signer(location: str) -> Signer:
 @cache
 def _log_in_as_the_job() -> None:
     """Let the clouds' libraries find identity tokens of this job, where it may have some, for as long as we run."""
+    import atexit
+    import tempfile
+
     from ci_automation.net.network import Network
     from ci_automation.net.services import Exchange
     from ci_automation.registry.logins.libraries import variables
@@ -95,6 +95,8 @@ def _log_in_as_the_job() -> None:
 
 
 def _mask(secret: str) -> None:
+    from ci_automation.action.workflow_commands import hide
+
     hide(secret, runner=os.environ.get("GITHUB_ACTIONS") == "true")
 
 

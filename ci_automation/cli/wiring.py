@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci_automation.action.job import Job
 from ci_automation.artifact.reference import InvalidReference, Reference
-from ci_automation.cli.arguments import configuration, release_source
-from ci_automation.cli.clusters import clusters
+from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import confirmation, progress
-from ci_automation.cli.registries import images, registry
+from ci_automation.cli.places import clusters, images, kustomize, registry, release_source, upstream
 from ci_automation.cli.target import Prepared, Target
 from ci_automation.cli.trust import readers_trust, signer, signing_mode, trusted
-from ci_automation.cli.upstream import upstream
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.model import FIRST_WITH_BUNDLES, SigningMode, UnknownArtifact
 from ci_automation.errors import Error, UsageError
-from ci_automation.flows.files import read_overlay
-from ci_automation.flows.kustomize import find_kustomize
 from ci_automation.flows.ports import Intent, Ports, Run
-from ci_automation.flows.verify import pull
 from ci_automation.flux.options import Options
 from ci_automation.policy.model import Policy, SignatureFormat
-from ci_automation.signing.signer import LateSigner
 from ci_automation.signing.trust import NOBODY_NAMED
 
 if TYPE_CHECKING:
@@ -160,7 +154,7 @@ def _prepared(
         policy=artifact.policy if artifact else Policy(),
         components_file=given.components_file or (artifact.components_file if artifact else None),
         flags=flags,
-        overlay=read_overlay(Path(given.overlay)) if given.overlay else None,
+        overlay=_overlay(given),
         paused=artifact.paused if artifact else False,
         allow_removal=given.allow_removal,
         accept_edits=given.accept_edits,
@@ -178,8 +172,18 @@ def _prepared(
     return Prepared(ports, intent)
 
 
+def _overlay(given: Arguments) -> Tree | None:
+    if not given.overlay:
+        return None
+    from ci_automation.flows.files import read_overlay
+
+    return read_overlay(Path(given.overlay))
+
+
 def reading_files(text: str, given: Arguments) -> Tree:
     """Return the files of an artifact that somebody wants looked at, verified where it is known who is trusted."""
+    from ci_automation.flows.verify import pull
+
     return pull(*reading(text, given))[0]
 
 
@@ -192,7 +196,7 @@ def _ports(
     with ThreadPoolExecutor(1) as beside:
         found = beside.submit(who, artifact, given)
         place = registry(reference, artifact, given, writes=who is _signs)
-        releases, proof = release_source(given, config), upstream(given, config)
+        releases = release_source(given, config)
         signing, trusting, why_nobody = found.result()
     return Ports(
         registry=place,
@@ -200,8 +204,8 @@ def _ports(
         signer=signing,
         trusted=trusting,
         why_nobody=why_nobody,
-        upstream=proof,
-        kustomize=find_kustomize(os.environ),
+        find_upstream=cache(partial(upstream, given, config)),
+        find_kustomize=cache(kustomize),
         images=images(reference, artifact, given),
         confirm=confirmation(given),
         say=progress(verbose=given.verbose, text=given.output == "text"),
@@ -215,6 +219,8 @@ def _reads(artifact: ArtifactConfig | None, given: Arguments, *, as_job: bool) -
 
 def _signs(artifact: ArtifactConfig | None, given: Arguments) -> tuple[Signer | None, Trusted | None, str]:
     """Return who signs, who is trusted, and why nobody is."""
+    from ci_automation.signing.signer import LateSigner
+
     signing = signer(artifact, given)
     if isinstance(signing, LateSigner):
         signing.prepare()

@@ -13,11 +13,11 @@ from ci_automation.flows.base import read_base
 from ci_automation.flows.carry_out import Owed, carry_out
 from ci_automation.flows.contents import present_version
 from ci_automation.flows.files import beside_components
-from ci_automation.flows.publication.adopt import observe_or_adopt
+from ci_automation.flows.observe import observe_or_adopt
+from ci_automation.flows.planning import Outcome
 from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
 from ci_automation.flows.step import Wanted, render_step
-from ci_automation.flows.update import Outcome
 from ci_automation.impact.hazard import Certainty
 from ci_automation.overlay.compare import GATE as OVERLAY
 from ci_automation.policy.decision import Decision

@@ -8,12 +8,13 @@ import shlex
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.errors import Conflict, Error
 from ci_automation.flux.artifact import stated_version
 from ci_automation.report.sync import NoSingleIdentity, inline_entry, one_entry
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities, TrustedKeys
-from ci_automation.signing.verify import ForeignSignature, verify
+from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.ports import Ports
+    from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
     from ci_automation.records.notes import Record
@@ -149,3 +150,23 @@ def _if_it_was_you(signers: Sequence[Identity], signer: Signer) -> str:
         f"({accept_both(signing, then)}), then run once with {shlex.join(options)}. "
         "A job that calls a reusable workflow signs as that workflow. If it was not you, find out who that is."
     )
+
+
+def observe_or_adopt(channel: Reference, ports: Ports, intent: Intent) -> Observed:
+    """Return what `channel` has now, if it is signed by somebody who is trusted, or else if a person adopts it.
+
+    Raises:
+        NotFound: there is no such channel.
+        Unsigned, ForeignSignature: it is not to be trusted, and shall not be adopted.
+        NotAdopted: a person was asked, and did not say yes.
+    """
+    try:
+        return observe(channel, ports)
+    except (Unsigned, ForeignSignature) as error:
+        if not intent.adopt:
+            raise
+        from ci_automation.flows.publication.adopt import confirm  # only where a person is asked
+
+        observed = look_at(channel, ports)
+        confirm(observed, str(error), ports, intent)
+        return replace(observed, trust=Trust.ADOPTED)

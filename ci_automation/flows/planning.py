@@ -1,39 +1,28 @@
-"""Making a plan: which steps an artifact takes, each rendered to the byte before anything is done."""
+"""Making a plan: whether anything newer may be taken, before anything is read or rendered for it."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.flows.base import read_base
-from ci_automation.flows.files import beside_components
-from ci_automation.flows.images import ImageMissing
-from ci_automation.flows.observe import Placed
-from ci_automation.flows.publication.adopt import observe_or_adopt
-from ci_automation.flows.publication.placement import in_place, place
-from ci_automation.flows.step import Wanted, render_step, situation_of, wants_pins
-from ci_automation.flux.bundle import ComponentMissing
-from ci_automation.flux.text import TemplateMismatch
+from ci_automation.flows.observe import Placed, observe_or_adopt
 from ci_automation.policy.decision import Decision, reasons
-from ci_automation.policy.gates import Selection, select
+from ci_automation.policy.gates import select
 from ci_automation.policy.plan import PassedOver, Plan
-from ci_automation.signing.upstream import UpstreamUnsigned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.base import Base
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.step import Rendered
     from ci_automation.flux.release import Release
-    from ci_automation.policy.gates import Candidate
-
-_CANNOT_BE_MADE = (ComponentMissing, TemplateMismatch, UpstreamUnsigned, ImageMissing)
+    from ci_automation.policy.gates import Selection
+    from ci_automation.policy.plan import PlannedStep
 
 
 class Planned(Struct, frozen=True):
@@ -52,7 +41,42 @@ class Planned(Struct, frozen=True):
         """Return what the plan was made on, if it is where it belongs; see `in_place`."""
         if isinstance(self.observed, Placed):
             return self.observed
+        from ci_automation.flows.publication.placement import in_place
+
         return in_place(self.observed, self.plan.current_version, ports, intent)
+
+
+class Outcome(Struct, frozen=True):
+    """What a run did: of the plan's steps, those from `start` to `done`; how far the base is trusted; if it healed.
+
+    `placed` says that signed records were read, which tell if the channel was moved back. `releases` are those that
+    were listed, as far as anything newer is there: what they say is in their notes. `unmade` is as in `Planned`.
+    """
+
+    plan: Plan
+    done: int
+    trust: str
+    start: int = 0
+    healed: bool = False
+    placed: bool = True
+    releases: tuple[Release, ...] = ()
+    unmade: bool = False
+
+    @property
+    def digest(self) -> Digest:
+        """Return where the channel is after the run."""
+        return self.plan.steps[self.done - 1].target if self.done else self.plan.current
+
+    @property
+    def waiting(self) -> tuple[PlannedStep, ...]:
+        """Return the steps that were not published."""
+        return self.plan.steps[self.done :]
+
+    @property
+    def left(self) -> Decision | None:
+        """Return what keeps the rest from being published: an approval that a person can give, or else a refusal."""
+        decisions = {step.decision for step in self.waiting} | ({Decision.REFUSED} if self.unmade else set())
+        return next((it for it in (Decision.APPROVAL, Decision.REFUSED, Decision.HOLD) if it in decisions), None)
 
 
 def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
@@ -71,23 +95,31 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
     """Return the plan that starts from what was observed; see `make_plan`."""
     channel, base = observed.channel, None
     if observed.version is None or _asks_for_content(intent):
+        from ci_automation.flows.base import read_base
+
         base = read_base(observed, ports, intent)
     current = base.version if base else observed.version
     assert current is not None  # noqa: S101  # for the type checker: one of the two has it
     ports.say("looking for newer releases")
     releases = ports.releases.list(current)
-    selection = select(situation_of(current, intent), releases)
+    selection = select(intent.situation(current), releases)
     if not selection.steps and not _asks_for_content(intent):
-        plan = Plan(channel, current, observed.digest, (), tuple(_passed_over(selection)))
+        plan = Plan(channel, current, observed.digest, (), tuple(passed_over(selection)))
         return Planned(observed, plan, (), releases)
+    # All that is imported from here on, a check that finds nothing spares.
+    from ci_automation.flows.base import read_base
+    from ci_automation.flows.publication.placement import in_place, place
+
     base, placed = ports.registry.at_once(
         lambda: base or read_base(observed, ports, intent), lambda: place(observed, ports)
     )
     placed = in_place(placed, base.version, ports, intent)
     base = replace(base, holds=placed.holds)
     if base.holds:
-        selection = select(situation_of(current, intent, base.holds), releases)
-    return _plan_from(base, Found(placed, selection, releases), ports, intent)
+        selection = select(intent.situation(current, base.holds), releases)
+    from ci_automation.flows.plan_steps import Found, plan_steps
+
+    return plan_steps(base, Found(placed, selection, releases), ports, intent)
 
 
 def _asks_for_content(intent: Intent) -> bool:
@@ -95,82 +127,8 @@ def _asks_for_content(intent: Intent) -> bool:
     return bool(intent.flags) or asked != (None, None) or intent.accept_edits
 
 
-class Found(Struct, frozen=True):
-    """What a plan is made on: the channel, the releases that there are, and those to go to."""
-
-    observed: Placed
-    selection: Selection
-    releases: tuple[Release, ...]
-
-
-def _plan_from(base: Base, found: Found, ports: Ports, intent: Intent) -> Planned:
-    """Return the plan: what happens by itself first, then a change of content, then what is asked for on top of it."""
-    start = base
-    unmade: list[PassedOver] = []
-    first = _largest_by_itself(base, found, ports, intent)
-    rendered = [first] if first else []
-    base = first.after if first else base
-    blocked: list[Rendered] = []
-    for wanted in _sequence(base, found.selection, intent, begun=first is not None):
-        try:
-            step = render_step(base, wanted(base), ports, intent, found.releases)
-        except _CANNOT_BE_MADE as error:
-            unmade.append(PassedOver(wanted(base).version, Decision.REFUSED, (str(error),)))
-            continue
-        if step.step.target == step.step.base:  # the edits were dropped by the step before
-            continue
-        if step.step.decision.is_actionable:
-            rendered.append(step)
-            base = step.after
-        else:
-            blocked.append(step)
-    # Of those that lead on from the last step the nearest is shown as a step, with all that is known of it.
-    if nearest := next((item for item in blocked if item.step.base == base.digest), None):
-        rendered.append(nearest)
-        blocked.remove(nearest)
-    unmade += [PassedOver(item.step.new_version, item.step.decision, item.step.reasons) for item in blocked]
-    passed_over = sorted((*_passed_over(found.selection), *unmade), key=lambda passed: passed.version)
-    steps = tuple(item.step for item in rendered)
-    plan = Plan(found.observed.channel, start.version, start.digest, steps, tuple(passed_over))
-    refused = any(it.decision is Decision.REFUSED for it in unmade)
-    return Planned(found.observed, plan, tuple(rendered), found.releases, refused)
-
-
-def _largest_by_itself(base: Base, found: Found, ports: Ports, intent: Intent) -> Rendered | None:
-    """Return the largest step that happens by itself, where that is more than the smallest that may.
-
-    What it does to the content says so. If a minor has to wait for a person, the patches of the present one do not.
-    """
-    automatic = [it for it in found.selection.steps if it.decision is Decision.AUTO]
-    for candidate in reversed(automatic[1:]):
-        with suppress(*_CANNOT_BE_MADE):
-            step = render_step(base, _as_it_is(base, candidate), ports, intent, found.releases)
-            if step.step.decision is Decision.AUTO:
-                return step
-    return None
-
-
-def _sequence(base: Base, selection: Selection, intent: Intent, *, begun: bool) -> Iterator[Callable[[Base], Wanted]]:
-    """Yield the steps to try, each told by the base that it will have; with one `begun` none happens before content."""
-    options = base.options.with_flags(intent.flags)
-    overlay = base.overlay if intent.overlay is None else beside_components(intent.overlay, base.path)
-    pinned = wants_pins(base, intent)
-    candidates = [it for it in selection.steps if it.release.version > base.version]
-    if not begun and candidates and candidates[0].decision is Decision.AUTO:
-        first = candidates.pop(0)
-        yield lambda now: _as_it_is(now, first)
-    if (options, overlay.digest(), pinned) != (base.options, base.overlay.digest(), base.pinned) or base.edited:
-        yield lambda now: Wanted(now.version, options, overlay, pinned)
-    for candidate in candidates:
-        wanted = Wanted(candidate.release.version, options, overlay, pinned)
-        yield lambda _, wanted=wanted: wanted  # type: ignore[misc]  # mypy infers no lambda with a default
-
-
-def _as_it_is(base: Base, candidate: Candidate) -> Wanted:
-    return Wanted(candidate.release.version, base.options, base.overlay, base.pinned)
-
-
-def _passed_over(selection: Selection) -> Iterator[PassedOver]:
+def passed_over(selection: Selection) -> Iterator[PassedOver]:
+    """Yield the releases that are not taken, and why."""
     for it in selection.passed_over:
         why = reasons(it.verdicts)
         if it.decision.is_actionable:

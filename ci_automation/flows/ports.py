@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ci_automation.hiding import Hiding
 from ci_automation.impact.clusters import Clusters
+from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Policy, SignatureFormat
 from ci_automation.signing.trust import NOBODY_NAMED
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.impact.check import Images
     from ci_automation.overlay.port import Kustomize
+    from ci_automation.policy.hold import Hold
     from ci_automation.records.ledger import Ledger
     from ci_automation.records.writer import RecordWriter
     from ci_automation.registry.port import Registry
@@ -44,6 +46,10 @@ def _silent(_: str) -> None:
 def _nobody(_: Adoption) -> bool:
     """Say no: there is nobody to ask."""
     return False
+
+
+def _nothing() -> None:
+    """Return that there is none."""
 
 
 def _now() -> datetime:
@@ -71,12 +77,22 @@ class Ports(Struct, frozen=True):
     signer: Signer | None = None
     trusted: Trusted | None = None
     why_nobody: str = NOBODY_NAMED  # is trusted, where nobody is
-    upstream: Upstream | None = None
-    kustomize: Kustomize | None = None  # None: there is none on this machine
+    find_upstream: Callable[[], Upstream | None] = _nothing
+    find_kustomize: Callable[[], Kustomize | None] = _nothing
     images: Images | None = None  # None: nobody asks whether the controllers' images are there
     say: Callable[[str], None] = _silent
     clock: Callable[[], datetime] = _now  # for what is written down; what is decided goes by `Intent.now`
     confirm: Callable[[Adoption], bool] = _nobody
+
+    @property
+    def upstream(self) -> Upstream | None:
+        """Return what proves that releases are Flux's own; most runs never ask."""
+        return self.find_upstream()
+
+    @property
+    def kustomize(self) -> Kustomize | None:
+        """Return the kustomize of this machine, or None where there is none; most runs never ask."""
+        return self.find_kustomize()
 
     def later_than(self, moment: datetime | None) -> Self:
         """Return the same with a clock that is past `moment`, which another machine wrote by its own clock."""
@@ -125,3 +141,7 @@ class Intent(Struct, frozen=True):
     pin_images: bool | None = None  # None: as the artifact has it
     config_digest: Digest | None = None
     run: Run = Run()
+
+    def situation(self, current: Version, held: tuple[Hold, ...] = ()) -> Situation:
+        """Return what the gates on releases look at besides the release."""
+        return Situation(current, self.policy, self.now, paused=self.paused, holds=held)

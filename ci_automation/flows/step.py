@@ -16,7 +16,7 @@ from ci_automation.flux.artifact import Composed, Recipe, compose
 from ci_automation.flux.components import controller_images, inventory
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import decide, reasons
-from ci_automation.policy.gates import Situation, release_verdicts
+from ci_automation.policy.gates import release_verdicts
 from ci_automation.policy.hold import Offered, hold_verdict, still_on
 from ci_automation.policy.plan import ImageChange, PlannedStep
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.impact.assess import Impact
     from ci_automation.policy.decision import Verdict
-    from ci_automation.policy.hold import Hold
 
 
 class Rendered(Struct, frozen=True):
@@ -130,16 +129,11 @@ def _planned(base: Base, made: _Made, impact: Impact, content: Content, verdicts
 def _verdicts(
     base: Base, release: Release, composed: Composed, content: Content, intent: Intent
 ) -> tuple[Verdict, ...]:
-    situation = situation_of(base.version, intent, base.holds)
+    situation = intent.situation(base.version, base.holds)
     of_release = release_verdicts(release, situation)
     if release.version == base.version:
         of_release = (*of_release, hold_verdict(base.holds, Offered(digest=composed.digest), intent.now))
     return (*of_release, *content_verdicts(content, situation))
-
-
-def situation_of(current: Version, intent: Intent, held: tuple[Hold, ...] = ()) -> Situation:
-    """Return what the gates on releases look at besides the release."""
-    return Situation(current, intent.policy, intent.now, paused=intent.paused, holds=held)
 
 
 def _content(base: Base, made: _Made, impact: Impact, intent: Intent) -> Content:

@@ -163,7 +163,7 @@ def test_at_a_terminal_releases_come_from_where_every_command_takes_them(
     def unreachable(*_: object, **__: object) -> NoReturn:
         raise ReleaseSourceError("GitHub cannot be reached")
 
-    monkeypatch.setattr("ci_automation.cli.arguments.github", unreachable)
+    monkeypatch.setattr("ci_automation.cli.places.github", unreachable)
     runner.variables.update(GITHUB_ACTIONS=github, FLUX_RELEASES="releases")
     assert runner.run(**{name: value for name, value in OWN.items() if name != "releases"}).code == code
 

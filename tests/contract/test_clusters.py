@@ -11,7 +11,7 @@ import pytest
 
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.cli.arguments import Arguments
-from ci_automation.cli.clusters import clusters
+from ci_automation.cli.places import clusters
 from ci_automation.config.model import ClustersConfig
 from ci_automation.flows.clusters import UnreadablePlace
 from ci_automation.impact.clusters import InvalidKubernetes, KubernetesRange

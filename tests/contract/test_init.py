@@ -73,7 +73,7 @@ def world() -> World:
 def refusal(world: World, overlay: Tree, kustomize: Kustomize | None, **wish: object) -> FirstRefused:
     """Return why a channel cannot begin with an overlay; nothing is written."""
     with pytest.raises(FirstRefused) as refused:
-        init(CHANNEL, OLD, replace(world.ports(), kustomize=kustomize), intent(overlay=overlay, **wish))
+        init(CHANNEL, OLD, replace(world.ports(), find_kustomize=lambda: kustomize), intent(overlay=overlay, **wish))
     assert not {asked.method for asked in world.registry.requests} & {"put_manifest", "put_blob"}
     assert world.registry.resolve(CHANNEL) is None
     return refused.value
@@ -102,7 +102,7 @@ class TestOverlay:
             assert fingerprint in str(refusal(world, BROKEN, Kustomize(), policy=policy))
             return
         wish = intent(overlay=BROKEN, policy=policy)
-        made = init(CHANNEL, OLD, replace(world.ports(), kustomize=Kustomize()), wish)
+        made = init(CHANNEL, OLD, replace(world.ports(), find_kustomize=Kustomize), wish)
         assert made.published
         assert [hazard.certainty for hazard in made.hazards] == [Certainty.ADVICE]  # that the patch hits nothing
 
@@ -137,7 +137,7 @@ class TestOverlay:
 
     @pytest.mark.parametrize("overlay", [OVERLAY, PATCHED, None], ids=["lists", "patches nothing", "none"])
     def test_one_that_is_fine_is_published_without_a_word(self, world: World, overlay: Tree | None) -> None:
-        made = init(CHANNEL, OLD, replace(world.ports(), kustomize=Kustomize()), intent(overlay=overlay))
+        made = init(CHANNEL, OLD, replace(world.ports(), find_kustomize=Kustomize), intent(overlay=overlay))
         assert (made.published, made.hazards) == (True, ())
 
     def test_of_much_that_is_refused_the_first_is_told_and_how_much_there_is(self, world: World) -> None:

@@ -104,7 +104,7 @@ class Site:
     def ports(self) -> Ports:
         upstream = Upstream(self.root, self.required, MANIFESTS, self.published)
         registry = open_registry(self.artifacts)
-        return Ports(registry, DirectorySource(self.origin), upstream=upstream, say=self.said.append)
+        return Ports(registry, DirectorySource(self.origin), find_upstream=lambda: upstream, say=self.said.append)
 
     def mirror(self, *versions: str, ports: Ports | None = None, with_programs: bool = False) -> tuple[Mirrored, ...]:
         wanted = [Version.parse(text) for text in versions]
@@ -115,7 +115,7 @@ class Site:
         """Return the world of the air-gapped side: the directory alone, and the roots that were carried there."""
         registry = open_registry(self.artifacts)
         upstream = Upstream(self.root, required=True, manifests=self.artifacts, registry=registry)
-        return Ports(InMemoryRegistry(), DirectorySource(self.folder), upstream=upstream)
+        return Ports(InMemoryRegistry(), DirectorySource(self.folder), find_upstream=lambda: upstream)
 
     def content(self) -> dict[str, str]:
         """Return a digest of every file of the directory, but for locks."""

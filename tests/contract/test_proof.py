@@ -68,7 +68,7 @@ class Place:
     def ports(self) -> Ports:
         """Return the ports of a run that trusts upstream."""
         proof = Upstream(self.root, self.required, upstream.MANIFESTS, self.upstreams)
-        return replace(self.world.ports(), upstream=proof)
+        return replace(self.world.ports(), find_upstream=lambda: proof)
 
     def publish(self, text: str = UPSTREAMS, **how: Any) -> None:
         """Publish and sign upstream's own rendering."""

@@ -347,7 +347,7 @@ class TestFetching:
 
     def ports(self, releases: ReleaseSource, upstream: Upstream | None) -> Ports:
         self.said: list[str] = []
-        return Ports(InMemoryRegistry(), releases, upstream=upstream, say=self.said.append)
+        return Ports(InMemoryRegistry(), releases, find_upstream=lambda: upstream, say=self.said.append)
 
     def test_a_release_comes_with_who_vouches_for_it(
         self, source: Callable[..., ReleaseSource], local: LocalSigstore, root: TrustRoot
@@ -431,7 +431,7 @@ class TestUpstreamsArtifact:
 
     def ports(self, registry: InMemoryRegistry, root: TrustRoot, *, required: bool = True) -> Ports:
         upstream = Upstream(root, required, MANIFESTS, registry)
-        return Ports(InMemoryRegistry(), DirectorySource, upstream=upstream)  # type: ignore[arg-type]  # not asked
+        return Ports(InMemoryRegistry(), DirectorySource, find_upstream=lambda: upstream)  # type: ignore[arg-type]  # not asked
 
     @pytest.mark.parametrize("form", ["legacy", "bundle"])
     def test_it_is_found_with_who_vouches_for_it(self, local: LocalSigstore, root: TrustRoot, form: str) -> None:
@@ -473,7 +473,7 @@ class TestUpstreamsArtifact:
             find_artifact(V, self.ports(InMemoryRegistry(), root))
 
     def test_there_may_be_no_place_for_it(self, root: TrustRoot) -> None:
-        ports = Ports(InMemoryRegistry(), DirectorySource, upstream=Upstream(root))  # type: ignore[arg-type]  # same
+        ports = Ports(InMemoryRegistry(), DirectorySource, find_upstream=lambda: Upstream(root))  # type: ignore[arg-type]  # same
         assert find_artifact(V, ports) is None
 
 
@@ -483,7 +483,7 @@ class TestTheFlows:
     def world(self, root: TrustRoot) -> tuple[World, Ports]:
         world = World()
         init(CHANNEL, OLD, world.ports(), intent())
-        return world, replace(world.ports(), upstream=Upstream(root))
+        return world, replace(world.ports(), find_upstream=lambda: Upstream(root))
 
     def test_nothing_is_published_of_what_nobody_vouches_for(self, root: TrustRoot) -> None:
         world, ports = self.world(root)

@@ -359,7 +359,7 @@ def test_an_error_of_ours_is_told_as_such_and_its_traceback_only_with_v(
     def broken(*_: object) -> None:
         raise LookupError("no such luck")
 
-    monkeypatch.setattr("ci_automation.cli.config.load", broken)
+    monkeypatch.setattr("ci_automation.cli.config.load_config", broken)
     arguments = ("config", "validate", "--config", "flux.yaml")
     told(desk, arguments, Bad("", 1, "internal", "LookupError: no such luck"))
     assert "Traceback" in desk.run(*arguments, "-v").err

@@ -152,9 +152,9 @@ def ports(reference: Reference, releases: ReleaseSource | Path, pair: Pair | Non
     source = DirectorySource(releases) if isinstance(releases, Path) else releases
     builder = find_kustomize(environment())
     if pair is None:
-        return Ports(open_registry(reference), source, kustomize=builder)
+        return Ports(open_registry(reference), source, find_kustomize=lambda: builder)
     trusted = TrustedKeys((pair.key.public,))
-    return Ports(open_registry(reference), source, KeySigner(pair.key), trusted, kustomize=builder)
+    return Ports(open_registry(reference), source, KeySigner(pair.key), trusted, find_kustomize=lambda: builder)
 
 
 def planted(registry: Registry, channel: Reference, manifest: Manifest, **annotations: str) -> Digest:

@@ -95,7 +95,7 @@ def ports(local: LocalSigstore, flux_releases: Path, golden: Path, tmp_path_fact
         upstream.publish(registry, version, local, text=text)
     (folder / "root.json").write_bytes(local.trusted_root)
     trusted = Upstream(TrustRoot.from_file(folder / "root.json"), manifests=upstream.MANIFESTS, registry=registry)
-    return replace(World().ports(), releases=DirectorySource(folder), upstream=trusted)
+    return replace(World().ports(), releases=DirectorySource(folder), find_upstream=lambda: trusted)
 
 
 @pytest.fixture
@@ -210,7 +210,9 @@ class TestCalibration:
         assert ports.upstream is not None
         text = rendering(fetch(VERSION, ports), Options(components=COMPONENTS), ports).text
         upstream.publish(changed, VERSION, local, text=text.replace("--watch-all-namespaces=true", "--watch=true", 1))
-        other = replace(ports, upstream=replace(ports.upstream, registry=changed))
+        assert ports.upstream is not None
+        other_place = replace(ports.upstream, registry=changed)
+        other = replace(ports, find_upstream=lambda: other_place)
         made = rendering(fetch(VERSION, other), Options(), other)
         assert made.proof is Proof.DELEGATED
         without = replace(other, releases=Programs(other.releases))

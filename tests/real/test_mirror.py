@@ -60,7 +60,7 @@ class Made:
         registry = open_registry(self.artifacts)
         root = TrustRoot.from_file(self.files.trusted_root)
         upstream = Upstream(root, required=True, manifests=self.artifacts, registry=registry)
-        return Ports(registry, DirectorySource(self.folder), upstream=upstream)
+        return Ports(registry, DirectorySource(self.folder), find_upstream=lambda: upstream)
 
 
 def token(local: LocalSigstore, version: Version) -> str:
@@ -127,7 +127,7 @@ def made(
         made = Made(origin, distribution_registry.host, repository, folder, files, digests)
         client = GitHub(TOKEN, github.url)
         upstream = Upstream(TrustRoot.from_file(files.trusted_root), True, place, open_registry(place))
-        ports = Ports(open_registry(made.artifacts), GitHubSource(client), upstream=upstream)
+        ports = Ports(open_registry(made.artifacts), GitHubSource(client), find_upstream=lambda: upstream)
         done = mirror(Place(folder, made.artifacts), ports)
         client.close()
         assert [each.version for each in done] == list(VERSIONS)
@@ -169,7 +169,7 @@ def test_what_cosign_signed_for_one_release_is_refused_for_another(made: Made, t
     for path in (made.folder / "v2.8.8").iterdir():
         (tmp_path / "swapped/v2.9.4" / path.name.replace("2.8.8", "2.9.4")).write_bytes(path.read_bytes())
     ports = made.inside()
-    swapped = Ports(ports.registry, DirectorySource(tmp_path / "swapped"), upstream=ports.upstream)
+    swapped = Ports(ports.registry, DirectorySource(tmp_path / "swapped"), find_upstream=lambda: ports.upstream)
     with pytest.raises(UpstreamForged, match=r"refs/tags/v2\.8\.8"):
         fetch(VERSIONS[1], swapped)
 

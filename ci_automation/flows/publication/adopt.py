@@ -6,21 +6,19 @@ import unicodedata
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from ci_automation.artifact.archive import HiddenContent
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.contents import read_shown, read_tree
 from ci_automation.flows.history import immutable_references
-from ci_automation.flows.observe import Observed, Trust, look_at, observe
+from ci_automation.flows.observe import Observed, Trust
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.recover import recover
 from ci_automation.records.ledger import Ledger
 from ci_automation.report.adoption import AdoptedFile, Adoption, difference, written_flags
-from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
+from ci_automation.signing.verify import verify
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
@@ -39,24 +37,6 @@ class NotAdopted(VerificationFailed):
 
     def __init__(self, channel: Reference) -> None:
         super().__init__(f"{channel} is not trusted, and was not adopted")
-
-
-def observe_or_adopt(channel: Reference, ports: Ports, intent: Intent) -> Observed:
-    """Return what `channel` has now, if it is signed by somebody who is trusted, or else if a person adopts it.
-
-    Raises:
-        NotFound: there is no such channel.
-        Unsigned, ForeignSignature: it is not to be trusted, and shall not be adopted.
-        NotAdopted: a person was asked, and did not say yes.
-    """
-    try:
-        return observe(channel, ports)
-    except (Unsigned, ForeignSignature) as error:
-        if not intent.adopt:
-            raise
-        observed = look_at(channel, ports)
-        confirm(observed, str(error), ports, intent)
-        return replace(observed, trust=Trust.ADOPTED)
 
 
 def confirm(observed: Observed, problem: str, ports: Ports, intent: Intent) -> None:

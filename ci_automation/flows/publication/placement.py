@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.observe import ChannelMoved, Placed, Trust, look_at, observe
-from ci_automation.flows.publication.adopt import confirm, observe_or_adopt
+from ci_automation.flows.observe import ChannelMoved, Placed, Trust, look_at, observe, observe_or_adopt
+from ci_automation.flows.publication.adopt import confirm
 from ci_automation.flows.publication.publish import require_signer, vouch_for
 from ci_automation.records.attached import channel_name
 from ci_automation.records.ledger import Position, holds_on, left_at, records_in

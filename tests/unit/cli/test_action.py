@@ -21,7 +21,8 @@ from ci_automation.action.workflow_commands import Log
 from ci_automation.approval.checkout import CheckoutFirst
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.cli.arguments import Arguments, _github_token
+from ci_automation.cli.arguments import Arguments
+from ci_automation.cli.places import _github_token
 from ci_automation.cli.target import Prepared, Target
 from ci_automation.config.model import ApprovalConfig, ApprovalVia, ArtifactConfig
 from ci_automation.flows.ports import Intent

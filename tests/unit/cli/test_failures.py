@@ -37,7 +37,7 @@ def test_every_error_is_told_in_both_tongues(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("ci_automation.cli.config.schema_of_config", fail)
+    monkeypatch.setattr("ci_automation.cli.config.config_schema", fail)
     assert run(["config", "schema"]) == exit_code
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -57,7 +57,7 @@ def test_the_traceback_is_there_for_who_asks(
     def fail(*_: object) -> None:
         raise LookupError("here")
 
-    monkeypatch.setattr("ci_automation.cli.config.load", fail)
+    monkeypatch.setattr("ci_automation.cli.config.load_config", fail)
     assert run(["config", "validate", "-v"]) == 1
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 

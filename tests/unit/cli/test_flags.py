@@ -11,9 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from ci_automation.artifact.reference import Reference
-from ci_automation.cli.arguments import Arguments, ContradictingOptions, release_source
+from ci_automation.cli.arguments import Arguments, ContradictingOptions
 from ci_automation.cli.output import progress
 from ci_automation.cli.parameters import takes
+from ci_automation.cli.places import release_source
 from ci_automation.cli.trust import _mask
 from ci_automation.cli.wiring import NothingNamed, TrustUnclear, reading, targets
 from ci_automation.flux.options import Options

@@ -1,0 +1,202 @@
+"""Where things are, from options, configuration and environment: registries, releases, their proof, and GitHub.
+
+Each is found, and what it needs is imported, when it is asked for the first time.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.reference import LayoutDirectory, OciRepository, Reference
+from ci_automation.registry import open_registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ci_automation.artifact.tree import Tree
+    from ci_automation.cli.arguments import Arguments
+    from ci_automation.config.model import ArtifactConfig, ClustersConfig, Config
+    from ci_automation.flows.ports import Upstream
+    from ci_automation.flux.release import FetchedRelease, Release, ReleaseSource
+    from ci_automation.flux.version import Version
+    from ci_automation.github.client import GitHub
+    from ci_automation.impact.check import Images
+    from ci_automation.impact.clusters import Clusters
+    from ci_automation.overlay.port import Kustomize
+    from ci_automation.registry.credentials import CredentialSource
+    from ci_automation.registry.port import Registry
+
+GITHUB_API = "https://api.github.com"
+_FLUX_MANIFESTS = "oci://ghcr.io/fluxcd/flux-manifests:latest"
+
+
+def registry(
+    reference: Reference, artifact: ArtifactConfig | None, given: Arguments, *, writes: bool = False
+) -> Registry:
+    """Return the registry, with credentials from named variables, the job's logins, or docker's configuration."""
+    if not isinstance(reference.repository, OciRepository):
+        return open_registry(reference)
+    from ci_automation.net.network import Network
+    from ci_automation.registry.credentials import Writing
+
+    credentials = _credentials(reference, artifact, given)
+    network = Network.from_environment(os.environ)
+    return open_registry(reference, Writing(credentials) if writes else credentials, network)
+
+
+def images(reference: Reference, artifact: ArtifactConfig | None, given: Arguments) -> Images:
+    """Return the registries of the controllers' images; what is configured for the artifact's host counts there too."""
+    from ci_automation.net.network import Network
+    from ci_automation.registry.images import ImageRegistries
+
+    return ImageRegistries(_credentials(reference, artifact, given), Network.from_environment(os.environ))
+
+
+def _credentials(reference: Reference, artifact: ArtifactConfig | None, given: Arguments) -> CredentialSource:
+    """Return where credentials are: nothing is read before a registry asks for them."""
+    from ci_automation.config.model import CredentialsConfig
+    from ci_automation.registry.credentials import DockerConfig, NamedVariables, Variables
+
+    explicit = Path(given.registry_config) if given.registry_config else None
+    source: CredentialSource = DockerConfig.find(os.environ, Path.home(), explicit)
+    if given.logins:
+        source = given.logins(source, os.environ)
+    if isinstance(reference.repository, OciRepository) and artifact and artifact.credentials != CredentialsConfig():
+        pull, push = (
+            Variables(login.username_variable, login.password_variable) if login else None
+            for login in (artifact.credentials.pull, artifact.credentials.push)
+        )
+        host, token_host = reference.repository.host, artifact.credentials.token_host
+        source = NamedVariables(host, os.environ, pull, push, source, token_host)
+    return source
+
+
+def release_source(given: Arguments, config: Config | None) -> ReleaseSource:
+    """Return where releases come from: --releases, the configuration's source, or Flux's own repository on GitHub."""
+    if directory := _directory(given, config):
+        from ci_automation.flux.sources.directory import DirectorySource
+
+        return DirectorySource(directory)
+    return LateSource(partial(_github_source, given, config))
+
+
+def _directory(given: Arguments, config: Config | None) -> Path | None:
+    """Return the directory that releases come from, if it is one."""
+    if given.releases:
+        return Path(given.releases)
+    if config is None:
+        return None
+    from ci_automation.config.model import DirectorySourceConfig
+
+    return config.source.path if isinstance(config.source, DirectorySourceConfig) else None
+
+
+def _github_source(given: Arguments, config: Config | None) -> ReleaseSource:
+    from ci_automation.config.model import DirectorySourceConfig, GitHubSourceConfig
+    from ci_automation.flux.sources import github as source
+
+    place = config.source if config else GitHubSourceConfig()
+    assert not isinstance(place, DirectorySourceConfig)  # noqa: S101  # for the type checker: `_directory` has those
+    return source.GitHubSource(github(place.api_url or GITHUB_API, given), f"{place.owner}/{place.repository}")
+
+
+class LateSource:
+    """A source of releases that is opened when the first release is asked for: most commands ask for none."""
+
+    def __init__(self, find: Callable[[], ReleaseSource]) -> None:
+        self._find = find
+
+    @cached_property
+    def _found(self) -> ReleaseSource:
+        return self._find()
+
+    def list(self, newer_than: Version | None = None) -> tuple[Release, ...]:
+        """Return the releases, newest version first."""
+        return self._found.list(newer_than)
+
+    def fetch(self, version: Version) -> FetchedRelease:
+        """Return the release of `version`."""
+        return self._found.fetch(version)
+
+    def asset(self, version: Version, name: str, limit: int) -> bytes | None:
+        """Return a file of the release of `version`."""
+        return self._found.asset(version, name, limit)
+
+
+def upstream(given: Arguments, config: Config | None) -> Upstream:
+    """Return what proves that releases are Flux's own; GitHub's must carry a signature, those of a directory may."""
+    from ci_automation.flows.ports import Upstream
+    from ci_automation.signing.sigstore.root import TrustRoot
+
+    said = config.upstream if config else None
+    verify, place, location = (said.verify, said.manifests, said.trust_config) if said else (None, None, None)
+    directory = _directory(given, config)
+    # A directory may stand where Sigstore cannot be reached: the roots in the cache, or those we come with, will do.
+    root = TrustRoot.from_file(Path(location)) if location else TrustRoot.public(offline=directory is not None)
+    if directory is not None:
+        place = place or Reference(LayoutDirectory(directory / "flux-manifests"), "latest")
+        return Upstream(root, verify == "required", place, registry(place, None, given))
+    place = place or Reference.parse(_FLUX_MANIFESTS)
+    return Upstream(root, verify != "if-available", place, registry(place, None, given))
+
+
+def clusters(configured: ClustersConfig | None, given: Arguments, open_artifact: Callable[[str], Tree]) -> Clusters:
+    """Return what is known of the clusters: --kubernetes is over what is configured, files are read besides those.
+
+    Raises:
+        InvalidKubernetes: --kubernetes is no version, and no range of them.
+        UnreadablePlace, InvalidSnapshot: what is named cannot be used.
+    """
+    from ci_automation.impact.clusters import Clusters, KubernetesRange
+
+    kubernetes = KubernetesRange.parse(given.kubernetes) if given.kubernetes else None
+    if configured is None and not (given.cluster_snapshot or given.objects):
+        return Clusters(kubernetes)
+    from msgspec.structs import replace
+
+    from ci_automation.config.model import ClustersConfig
+    from ci_automation.flows.clusters import read_clusters
+
+    stated = configured or ClustersConfig()
+    return read_clusters(
+        replace(
+            stated,
+            kubernetes=kubernetes or stated.kubernetes,
+            snapshots=(*stated.snapshots, *given.cluster_snapshot),
+            objects=(*stated.objects, *given.objects),
+        ),
+        open_artifact,
+    )
+
+
+def kustomize() -> Kustomize | None:
+    """Return the kustomize of this machine, or None where there is none."""
+    from ci_automation.flows.kustomize import find_kustomize
+
+    return find_kustomize(os.environ)
+
+
+def github(api: str, given: Arguments) -> GitHub:
+    """Return a client for the GitHub at `api`, with the token that is meant for it, if there is one."""
+    from ci_automation.github.client import GitHub
+
+    return GitHub(_github_token(api, given), api, say=_say_aloud)
+
+
+def _say_aloud(text: str) -> None:
+    """Tell of a wait, which is long."""
+    import click
+
+    from ci_automation.report.text import plain_text
+
+    click.echo(plain_text(text), err=True)
+
+
+def _github_token(api: str, given: Arguments) -> str | None:
+    """Return the token for `api`, if the one that is there is meant for it: one of an enterprise server stays there."""
+    if os.environ.get("GITHUB_API_URL", GITHUB_API).rstrip("/") != api.rstrip("/"):
+        return None
+    return given.github_token or os.environ.get("GITHUB_TOKEN") or os.environ.get("GH_TOKEN") or None

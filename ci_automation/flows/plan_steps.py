@@ -1,0 +1,105 @@
+"""The steps of a plan in their order, each rendered to the byte before anything is done."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ci_automation.flows.files import beside_components
+from ci_automation.flows.images import ImageMissing
+from ci_automation.flows.planning import Planned, passed_over
+from ci_automation.flows.step import Wanted, render_step, wants_pins
+from ci_automation.flux.bundle import ComponentMissing
+from ci_automation.flux.text import TemplateMismatch
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.plan import PassedOver, Plan
+from ci_automation.signing.upstream import UpstreamUnsigned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ci_automation.flows.base import Base
+    from ci_automation.flows.observe import Placed
+    from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flows.step import Rendered
+    from ci_automation.flux.release import Release
+    from ci_automation.policy.gates import Candidate, Selection
+
+_CANNOT_BE_MADE = (ComponentMissing, TemplateMismatch, UpstreamUnsigned, ImageMissing)
+
+
+class Found(Struct, frozen=True):
+    """What a plan is made on: the channel, the releases that there are, and those to go to."""
+
+    observed: Placed
+    selection: Selection
+    releases: tuple[Release, ...]
+
+
+def plan_steps(base: Base, found: Found, ports: Ports, intent: Intent) -> Planned:
+    """Return the plan: what happens by itself first, then a change of content, then what is asked for on top of it."""
+    start = base
+    unmade: list[PassedOver] = []
+    first = _largest_by_itself(base, found, ports, intent)
+    rendered = [first] if first else []
+    base = first.after if first else base
+    blocked: list[Rendered] = []
+    for wanted in _sequence(base, found.selection, intent, begun=first is not None):
+        try:
+            step = render_step(base, wanted(base), ports, intent, found.releases)
+        except _CANNOT_BE_MADE as error:
+            unmade.append(PassedOver(wanted(base).version, Decision.REFUSED, (str(error),)))
+            continue
+        if step.step.target == step.step.base:  # the edits were dropped by the step before
+            continue
+        if step.step.decision.is_actionable:
+            rendered.append(step)
+            base = step.after
+        else:
+            blocked.append(step)
+    # Of those that lead on from the last step the nearest is shown as a step, with all that is known of it.
+    if nearest := next((item for item in blocked if item.step.base == base.digest), None):
+        rendered.append(nearest)
+        blocked.remove(nearest)
+    unmade += [PassedOver(item.step.new_version, item.step.decision, item.step.reasons) for item in blocked]
+    over = sorted((*passed_over(found.selection), *unmade), key=lambda passed: passed.version)
+    steps = tuple(item.step for item in rendered)
+    plan = Plan(found.observed.channel, start.version, start.digest, steps, tuple(over))
+    refused = any(it.decision is Decision.REFUSED for it in unmade)
+    return Planned(found.observed, plan, tuple(rendered), found.releases, refused)
+
+
+def _largest_by_itself(base: Base, found: Found, ports: Ports, intent: Intent) -> Rendered | None:
+    """Return the largest step that happens by itself, where that is more than the smallest that may.
+
+    What it does to the content says so. If a minor has to wait for a person, the patches of the present one do not.
+    """
+    automatic = [it for it in found.selection.steps if it.decision is Decision.AUTO]
+    for candidate in reversed(automatic[1:]):
+        with suppress(*_CANNOT_BE_MADE):
+            step = render_step(base, _as_it_is(base, candidate), ports, intent, found.releases)
+            if step.step.decision is Decision.AUTO:
+                return step
+    return None
+
+
+def _sequence(base: Base, selection: Selection, intent: Intent, *, begun: bool) -> Iterator[Callable[[Base], Wanted]]:
+    """Yield the steps to try, each told by the base that it will have; with one `begun` none happens before content."""
+    options = base.options.with_flags(intent.flags)
+    overlay = base.overlay if intent.overlay is None else beside_components(intent.overlay, base.path)
+    pinned = wants_pins(base, intent)
+    candidates = [it for it in selection.steps if it.release.version > base.version]
+    if not begun and candidates and candidates[0].decision is Decision.AUTO:
+        first = candidates.pop(0)
+        yield lambda now: _as_it_is(now, first)
+    if (options, overlay.digest(), pinned) != (base.options, base.overlay.digest(), base.pinned) or base.edited:
+        yield lambda now: Wanted(now.version, options, overlay, pinned)
+    for candidate in candidates:
+        wanted = Wanted(candidate.release.version, options, overlay, pinned)
+        yield lambda _, wanted=wanted: wanted  # type: ignore[misc]  # mypy infers no lambda with a default
+
+
+def _as_it_is(base: Base, candidate: Candidate) -> Wanted:
+    return Wanted(candidate.release.version, base.options, base.overlay, base.pinned)
