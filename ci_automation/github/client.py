@@ -27,8 +27,7 @@ from ci_automation.github.errors import (
     InvalidToken,
     UnexpectedGitHubAnswer,
 )
-from ci_automation.github.graphql import mutated, queried
-from ci_automation.github.refusals import REDIRECTS, Asker, said_in
+from ci_automation.github.refusals import REDIRECTS, Asker, mutated, queried, said_in
 from ci_automation.github.waiting import PATIENCE, Waiting
 from ci_automation.net.network import Network, Origin, UnsafeAddress
 from ci_automation.net.session import Session

@@ -1,14 +1,15 @@
-"""What an answer that is no success means: who is at fault, and the line that puts it right."""
+"""What an answer that is no success means, by REST and GraphQL: who is at fault, and what to do."""
 
 from __future__ import annotations
 
 import re
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ci_automation.github.answers import document
 from ci_automation.github.errors import (
     GitHubDenied,
     GitHubRefused,
@@ -23,7 +24,10 @@ from ci_automation.hiding import Hiding
 from ci_automation.net.values import parsed_json, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ci_automation.errors import Error
+    from ci_automation.github.waiting import Waiting
     from ci_automation.net.values import Answer
 
 _MANY_REASONS = 5
@@ -46,6 +50,10 @@ _NEEDED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?:en|dis)ablePullRequestAutoMerge"), "contents=write,pull_requests=write"),
     (re.compile(r""), "contents=write"),
 )
+# The kinds of GraphQL's errors.
+_DENIALS = frozenset({"FORBIDDEN", "INSUFFICIENT_SCOPES", "UNAUTHORIZED", "UNAUTHENTICATED"})
+_MISSING = "NOT_FOUND"
+_LIMITED = "RATE_LIMITED"
 
 
 class Asker(Hiding, Struct, frozen=True):
@@ -153,3 +161,57 @@ def _alternatives(header: str) -> list[list[tuple[str, str]]]:
 
 def _yaml(permissions: list[tuple[str, str]]) -> str:
     return ", ".join(f"{name.replace('_', '-')}: {level}" for name, level in permissions)
+
+
+def queried(reply: Answer, what: str, asker: Asker, waiting: Waiting) -> Any:  # noqa: ANN401  # whatever was asked for
+    """Return the data that answers a query; what is not there is None in it.
+
+    Raises:
+        GitHubDenied, RateLimited, UnexpectedGitHubAnswer: as they say.
+    """
+    answer = _graphql_answer(reply, what)
+    for said, kind in _graphql_errors(answer):
+        if kind == _LIMITED:
+            raise waiting.limited(reply)
+        if kind in _DENIALS:
+            raise asker.denied(reply, what, said)
+        if kind != _MISSING:
+            raise UnexpectedGitHubAnswer(f"{what} was answered with an error: {said}")
+    return _graphql_data(answer, what)
+
+
+def mutated(reply: Answer, what: str, asker: Asker, waiting: Waiting) -> Any:  # noqa: ANN401  # same
+    """Return the data that answers a mutation, all of which was done.
+
+    Raises:
+        NotOnGitHub, GitHubRefused, GitHubDenied, RateLimited, UnexpectedGitHubAnswer: as they say.
+    """
+    answer = _graphql_answer(reply, what)
+    for said, kind in _graphql_errors(answer):
+        if kind == _LIMITED:
+            raise waiting.limited(reply)
+        if kind in _DENIALS:
+            raise asker.forbidden(reply, what, said)
+        raise NotOnGitHub(f"what {what} is for ({said})") if kind == _MISSING else GitHubRefused(what, said, kind)
+    return _graphql_data(answer, what)
+
+
+def _graphql_answer(reply: Answer, what: str) -> dict[str, Any]:
+    answer = document(reply, what)
+    if not isinstance(answer, dict):
+        raise UnexpectedGitHubAnswer(f"{what} was answered without data")
+    return answer
+
+
+def _graphql_errors(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what each error says, and of which kind it is."""
+    errors = answer.get("errors") or []
+    for error in errors if isinstance(errors, list) else [errors]:
+        known = error if isinstance(error, dict) else {}
+        yield printable(str(known.get("message", "without a word")), 200), str(known.get("type") or "")
+
+
+def _graphql_data(answer: dict[str, Any], what: str) -> Any:  # noqa: ANN401  # whatever was asked for
+    if not isinstance(answer.get("data"), dict):
+        raise UnexpectedGitHubAnswer(f"{what} was answered without data")
+    return answer["data"]

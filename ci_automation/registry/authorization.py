@@ -1,6 +1,7 @@
-"""Who one registry is shown: challenges met, tokens kept per repository and right, secrets kept out of every text.
+"""What one registry is shown: its challenges, tokens for each repository and right, and secrets kept out of every text.
 
-Specifications: https://distribution.github.io/distribution/spec/auth/token/ and .../oauth/ (for identity tokens).
+Specifications: RFC 9110 section 11, https://distribution.github.io/distribution/spec/auth/token/, and .../oauth/ for
+identity tokens.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import base64
 import re
 import threading
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 from msgspec import Struct
@@ -17,7 +18,6 @@ from msgspec import Struct
 from ci_automation.net.network import Origin, UnsafeAddress
 from ci_automation.net.values import Call, parsed_json, printable
 from ci_automation.registry.addresses import check_address, shares_credentials
-from ci_automation.registry.challenge import Challenge
 from ci_automation.registry.port import AccessDenied, UnexpectedAnswer, UnknownTokenHost
 
 if TYPE_CHECKING:
@@ -33,6 +33,37 @@ _DEFAULT_LIFETIME = 60  # of a token that does not say, by the token specificati
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _BYTES_OF_A_SECRET = 4  # anything shorter is in every text
+
+# Parameters may be quoted or not: both are seen. A word without `=` begins the next challenge.
+_CHALLENGE_PART = re.compile(
+    r'[\s,]*(?:(?P<name>[\w-]+)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s,"]*))|(?P<scheme>[A-Za-z][\w-]*))'
+)
+_MAX_CHALLENGE = 8192
+
+
+class Challenge(Struct, frozen=True):
+    """One challenge: `bearer`, with a realm to get tokens from and the service to name there; or `basic`."""
+
+    scheme: str
+    realm: str = ""
+    service: str = ""
+
+    @classmethod
+    def parse(cls, header: str) -> Self | None:
+        """Return the challenge in a `WWW-Authenticate` header that we can meet, tokens first, or None."""
+        found: list[tuple[str, dict[str, str]]] = []
+        text, position = header[:_MAX_CHALLENGE], 0
+        while match := _CHALLENGE_PART.match(text, position):
+            position = match.end()
+            if match["scheme"]:
+                found.append((match["scheme"].lower(), {}))
+            elif found:
+                value = match["plain"] if match["quoted"] is None else re.sub(r"\\(.)", r"\1", match["quoted"])
+                found[-1][1].setdefault(match["name"].lower(), value)
+        for scheme, parameters in found:
+            if scheme == "bearer" and parameters.get("realm"):
+                return cls(scheme, parameters["realm"], parameters.get("service", ""))
+        return cls("basic") if any(scheme == "basic" for scheme, _ in found) else None
 
 
 class Scope(Struct, frozen=True):

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 import ci_automation
 from ci_automation.policy import ranges
-from ci_automation.registry.challenge import Challenge
+from ci_automation.registry.authorization import Challenge
 from ci_automation.registry.wire import next_link
 from tests.backtracking import MANY, Counter, attacks
 

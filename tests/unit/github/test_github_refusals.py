@@ -20,8 +20,7 @@ from ci_automation.github.errors import (
     RepositoryRenamed,
     UnexpectedGitHubAnswer,
 )
-from ci_automation.github.graphql import mutated, queried
-from ci_automation.github.refusals import Asker
+from ci_automation.github.refusals import Asker, mutated, queried
 from ci_automation.github.waiting import GitHubPatience, Waiting
 from ci_automation.net.values import Answer
 from ci_automation.net.waiting import Clock

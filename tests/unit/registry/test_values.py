@@ -21,7 +21,7 @@ from ci_automation.registry.addresses import (
     repository_path,
     shares_credentials,
 )
-from ci_automation.registry.challenge import Challenge
+from ci_automation.registry.authorization import Challenge
 from ci_automation.registry.port import NotFound, Unreachable
 from ci_automation.registry.wire import next_link
 
