@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from ci_automation.artifact.tree import Tree
 from ci_automation.impact.check import Check, Seen
-from ci_automation.impact.crds.given_up import given_up
-from ci_automation.impact.crds.managing import Managing
+from ci_automation.impact.crds.managing import Managing, given_up
 from ci_automation.impact.crds.manifests import GATE, Manifests
 from ci_automation.impact.crds.remedies import SNAPSHOT, drop, out_of, stopovers
 from ci_automation.impact.crds.versions import Crd, crds, newest_first
