@@ -1,4 +1,4 @@
-"""The gates on content: what a step does to the files of an artifact, and to the clusters that take it."""
+"""The gates on content: the changes of an artifact's files, and the hazards for clusters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ci_automation.policy.gates import Situation
     from ci_automation.policy.model import Acknowledgement
 
-# What every release brings; a step with nothing else is told to be that.
+# Every release changes these; the report says so if a step changes nothing else.
 _ONLY_IMAGES = frozenset({ChangeClass.IMAGE, ChangeClass.VERSION})
 _LISTED = 10
 _BY_ITSELF = {
@@ -33,7 +33,7 @@ _BY_ITSELF = {
 
 
 class Content(Struct, frozen=True):
-    """What a step does to the artifact's content besides the version, and what the user has said to it.
+    """What a step changes in the artifact besides the version, and what the user allowed.
 
     `proof_detail` says how the rendering was proven, or why it was not.
     """
@@ -48,11 +48,11 @@ class Content(Struct, frozen=True):
     unproven_allowed: bool = False
     changes: tuple[Change, ...] = ()
     hazards: tuple[Hazard, ...] = ()
-    cleared: tuple[Cleared, ...] = ()  # what each check says if there are no hazards of it
+    cleared: tuple[Cleared, ...] = ()  # what each check says if it found no hazards
 
 
 def content_verdicts(content: Content, situation: Situation) -> tuple[Verdict, ...]:
-    """Return what every gate on the content says."""
+    """Return the verdict of every gate on the content."""
     gates = (_removal, _proof, _options, _files, _edits)
     found = {hazard.gate for hazard in content.hazards}
     return (
@@ -66,16 +66,16 @@ def content_verdicts(content: Content, situation: Situation) -> tuple[Verdict, .
 def _removal(content: Content) -> Verdict:
     """Refuse to lose a controller or a CRD: pruning a CRD deletes every object of its kind."""
     if not content.removed:
-        return Verdict("removal", Decision.AUTO, "no controller and no CRD vanishes", "controllers and CRDs")
+        return Verdict("removal", Decision.AUTO, "no controller and no CRD is removed", "controllers and CRDs")
     names, looked_at = ", ".join(content.removed), f"{len(content.removed)} controllers and CRDs"
     if content.removal_allowed:
-        reason = f"{names} would vanish, which --allow-removal allows"
+        reason = f"{names} would be removed, which --allow-removal allows"
         return Verdict("removal", Decision.AUTO, reason, looked_at, allowed=True)
-    return Verdict("removal", Decision.REFUSED, f"{names} would vanish; --allow-removal allows it", looked_at)
+    return Verdict("removal", Decision.REFUSED, f"{names} would be removed; --allow-removal allows that", looked_at)
 
 
 def _proof(content: Content) -> Verdict:
-    """Refuse what nobody has proven: the templates live in Flux's CLI, and changed even in a patch."""
+    """Refuse an unproven rendering: the templates live in Flux's CLI, and changed even in a patch."""
     detail = f" ({content.proof_detail})" if content.proof_detail else ""
     if content.proof is not Proof.NONE:
         reason = f"the rendering of this release is proven: {content.proof}{detail}"
@@ -83,33 +83,33 @@ def _proof(content: Content) -> Verdict:
     if content.unproven_allowed:
         reason = f"the rendering is not proven{detail}, which --unsafe-unproven-rendering allows"
         return Verdict("unproven", Decision.AUTO, reason, "the release and the options", allowed=True)
-    reason = f"rendering was never proven on this release{detail}; --unsafe-unproven-rendering takes it anyway"
+    reason = f"the rendering of this release is not proven{detail}; --unsafe-unproven-rendering publishes it anyway"
     return Verdict("proof", Decision.REFUSED, reason, "the release and the options")
 
 
 def _options(content: Content) -> Verdict:
     if not content.options_changed:
-        return Verdict("options", Decision.AUTO, "the options stay", "the install options")
+        return Verdict("options", Decision.AUTO, "the options do not change", "the install options")
     changed = ", ".join(content.options_changed)
     return Verdict("options", Decision.APPROVAL, f"the options change: {changed}", "the install options")
 
 
 def _files(content: Content) -> Verdict:
     if not content.overlay_changed:
-        return Verdict("files", Decision.AUTO, "the overlay's files stay", "the overlay")
+        return Verdict("files", Decision.AUTO, "the overlay's files do not change", "the overlay")
     changed = ", ".join(content.overlay_changed)
     return Verdict("files", Decision.APPROVAL, f"the overlay changes: {changed}", "the overlay")
 
 
 def _edits(content: Content) -> Verdict:
     if not content.edits_dropped:
-        return Verdict("edits", Decision.AUTO, "nobody edited the components file", "the present components file")
-    reason = "edits of the components file are dropped, which --accept-edits allows"
+        return Verdict("edits", Decision.AUTO, "the components file has no hand edits", "the present components file")
+    reason = "hand edits of the components file are dropped, which --accept-edits allows"
     return Verdict("edits", Decision.AUTO, reason, "the present components file", allowed=True)
 
 
 def _changes(changes: Sequence[Change], situation: Situation) -> Iterator[Verdict]:
-    """Yield one verdict for each class of change that is there; what was acknowledged stops nothing."""
+    """Yield one verdict for each class of change; acknowledged changes stop nothing."""
     if not changes:
         return
     classes = dict.fromkeys(change.belongs_to for change in changes)
@@ -123,11 +123,11 @@ def _changes(changes: Sequence[Change], situation: Situation) -> Iterator[Verdic
 
 def _class(name: ChangeClass, changes: Sequence[Change], situation: Situation) -> Iterator[Verdict]:
     policy = situation.policy
-    decision, word = Decision.AUTO, "lets through"
+    decision, word = Decision.AUTO, "allows"
     if name in policy.refuse:
         decision, word = Decision.REFUSED, "refuses"
     elif name in policy.escalate:
-        decision, word = Decision.APPROVAL, "asks for"
+        decision, word = Decision.APPROVAL, "escalates"
     known = {change.fingerprint: found for change in changes if (found := _acknowledged(change, situation))}
     for change in changes:
         if decision is not Decision.AUTO and (found := known.get(change.fingerprint)):
@@ -141,7 +141,7 @@ def _class(name: ChangeClass, changes: Sequence[Change], situation: Situation) -
 
 
 def _hazards(hazards: Sequence[Hazard], situation: Situation) -> Iterator[Verdict]:
-    """Yield one verdict for each kind of hazard that is there, by who found it and how sure that is."""
+    """Yield one verdict for each gate and certainty of hazards."""
     kinds: dict[tuple[str, Certainty], list[Hazard]] = {}
     for hazard in hazards:
         if found := _acknowledged(hazard, situation):
@@ -170,10 +170,10 @@ def _acknowledged(it: Change | Hazard, situation: Situation) -> Acknowledgement 
 
 
 def _ended(items: Sequence[Change | Hazard], situation: Situation) -> str:
-    """Return a word on acknowledgements of these that hold no more."""
+    """Return a note on acknowledgements of these that have ended."""
     fingerprints = {it.fingerprint for it in items}
     ended = [given.until for given in situation.policy.acknowledge if given.fingerprint in fingerprints]
-    return f" (acknowledged until {max(ended):%Y-%m-%d}, and no longer)" if ended else ""
+    return f" (the acknowledgement ended on {max(ended):%Y-%m-%d})" if ended else ""
 
 
 def _known(sentence: str, given: Acknowledgement) -> Verdict:

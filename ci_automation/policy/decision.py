@@ -1,4 +1,4 @@
-"""What is decided about a step, and why."""
+"""The decision about a step, and its reasons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Decision(enum.StrEnum):
-    """What happens to a step; a later one in this list outweighs an earlier one."""
+    """A verdict on a step; a later one in this list is stricter."""
 
     AUTO = "auto"
     APPROVAL = "approval"
@@ -25,7 +25,7 @@ class Decision(enum.StrEnum):
         return self in {Decision.AUTO, Decision.APPROVAL}
 
 
-# The gates whose pass is worth a word; that a release is complete, or no freeze is on, is not.
+# The gates whose pass is worth reporting, unlike `release` or `freeze`.
 _TELLING = frozenset({"kind", "age", "proof", "changes"})
 _FEW = 3
 _WEIGHT = {decision: weight for weight, decision in enumerate(Decision)}
@@ -34,7 +34,7 @@ _WEIGHT = {decision: weight for weight, decision in enumerate(Decision)}
 class Verdict(Struct, frozen=True):
     """What one gate says about a step, in a sentence for people, and what it looked at.
 
-    One that lets through what it would have stopped, had a person not `allowed` it, is always told.
+    The report always shows one that would stop the step if a person had not `allowed` it.
     """
 
     gate: str
@@ -60,16 +60,16 @@ class Verdict(Struct, frozen=True):
 
 
 def decide(verdicts: Iterable[Verdict]) -> Decision:
-    """Return the gravest of the verdicts.
+    """Return the strictest of the verdicts.
 
     Raises:
-        ValueError: there are none; no gate at all would let everything through.
+        ValueError: there are none; without a gate everything would pass.
     """
     return max((verdict.decision for verdict in verdicts), key=_WEIGHT.__getitem__)
 
 
 def reasons(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
-    """Return the sentences that a person needs: the gravest of what stops the step, or else what lets it through."""
+    """Return the sentences that a person needs: why the step stops, strictest first, or else why it passes."""
     verdicts = tuple(verdicts)
     stops = [verdict for verdict in verdicts if verdict.decision is not Decision.AUTO]
     stops.sort(key=lambda verdict: -_WEIGHT[verdict.decision])

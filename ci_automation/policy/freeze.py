@@ -1,4 +1,4 @@
-"""Freezes: times in which nothing is published, however good the release."""
+"""Freezes: times in which nothing is published."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PUT_BACK_AT_MOST = timedelta(hours=3)  # two hours, in Antarctica/Troll, and on
 
 
 class InvalidFreeze(UsageError):
-    """A freeze cannot be understood, or would never come."""
+    """A freeze is malformed, or never occurs."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -42,10 +42,10 @@ class Freeze(Struct, frozen=True):
     reason: str = ""
 
     def __post_init__(self) -> None:
-        """Raise `InvalidFreeze` where `cron` is not understood or never comes, or the freeze lasts no time."""
+        """Raise `InvalidFreeze` where `cron` is not understood or never comes, or the freeze has no duration."""
         five = "minute, hour, day of month, month, day of week: five fields, such as 0 0 20 12 *"
         if len(self.cron) > _MAX_CRON or len(self.cron.split()) != _FIELDS:
-            raise InvalidFreeze(f"{self.cron[:80]!r} has not five fields", f"Write {five}.")
+            raise InvalidFreeze(f"{self.cron[:80]!r} does not have five fields", f"Write {five}.")
         try:
             next(CronSim(self.cron, datetime(2000, 1, 1, tzinfo=UTC)))
         except CronSimError as error:
@@ -54,7 +54,7 @@ class Freeze(Struct, frozen=True):
         except StopIteration:
             raise InvalidFreeze(f"{self.cron!r} never comes", "Correct day and month.") from None
         if self.duration <= timedelta(0):
-            raise InvalidFreeze("the freeze lasts no time", "Say how long it lasts, for example 336h.")
+            raise InvalidFreeze("the freeze has no duration", "Say how long it lasts, for example 336h.")
 
     def active(self, now: datetime) -> datetime | None:
         """Return until when the freeze lasts that `now` lies in, in UTC; none if it lies in none.

@@ -1,4 +1,4 @@
-"""The gates on a release, and the choice of the next ones; each gate is one rule with one sentence."""
+"""The gates on a release, and the choice of the next releases; each gate is one rule with one sentence."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from ci_automation.policy.model import Policy
 
 _ACTIONS = {
-    Action.AUTO: (Decision.AUTO, "is taken by itself"),
+    Action.AUTO: (Decision.AUTO, "is published without approval"),
     Action.APPROVAL: (Decision.APPROVAL, "needs approval"),
-    Action.NEVER: (Decision.REFUSED, "is never taken by this policy"),
+    Action.NEVER: (Decision.REFUSED, "is never published under this policy"),
 }
 
 
 class Situation(Struct, frozen=True):
-    """What the gates on releases look at besides the release: what is there, the policy, the time, and any holds."""
+    """What the gates look at besides the release: the present version, the policy, the time, and any holds."""
 
     current: Version
     policy: Policy
@@ -43,7 +43,7 @@ class Situation(Struct, frozen=True):
 
 
 def release_verdicts(release: Release, situation: Situation) -> tuple[Verdict, ...]:
-    """Return what the gates say of taking `release` now; where the version stays, only the time counts."""
+    """Return the verdicts of the gates on taking `release` now; without a new version only the time counts."""
     always = (_kind, _freeze, _paused)
     of_steps = (_usable, _direction, _prerelease, _range, _age, _hold)
     gates = always if situation.bump_to(release) is Bump.NONE else (*of_steps, *always)
@@ -51,7 +51,7 @@ def release_verdicts(release: Release, situation: Situation) -> tuple[Verdict, .
 
 
 def version_verdicts(version: Version, situation: Situation) -> tuple[Verdict, ...]:
-    """Return what the gates say of moving to `version` now, whose release itself, and its age, are not asked about."""
+    """Return the verdicts of the gates on moving to `version` now, without its release and age."""
     release = Release(version, situation.now)
     always = (_kind, _freeze, _paused)
     gates = always if situation.bump_to(release) is Bump.NONE else (_direction, _prerelease, _range, *always)
@@ -59,9 +59,9 @@ def version_verdicts(version: Version, situation: Situation) -> tuple[Verdict, .
 
 
 def _usable(release: Release, _: Situation) -> Verdict:
-    """Refuse a release that exists but cannot be taken: a draft, withdrawn, or without its bundle."""
+    """Refuse a release that exists but cannot be used: a draft, withdrawn, or without its bundle."""
     if problem := release.problem:
-        return Verdict("release", Decision.REFUSED, f"{release.version} cannot be taken: {problem}")
+        return Verdict("release", Decision.REFUSED, f"{release.version} cannot be used: {problem}")
     return Verdict("release", Decision.AUTO, f"{release.version} is complete", "the release and its files")
 
 
@@ -77,9 +77,9 @@ def _direction(release: Release, situation: Situation) -> Verdict:
 def _prerelease(release: Release, situation: Situation) -> Verdict:
     policy = f"policy.prereleases: {str(situation.policy.prereleases).lower()}"
     if (release.prerelease or release.version.is_prerelease) and not situation.policy.prereleases:
-        reason = f"{release.version} is a pre-release, and the policy takes none"
+        reason = f"{release.version} is a pre-release, and the policy excludes pre-releases"
         return Verdict("prereleases", Decision.REFUSED, reason, policy)
-    return Verdict("prereleases", Decision.AUTO, f"{release.version} may be taken as far as pre-releases go", policy)
+    return Verdict("prereleases", Decision.AUTO, f"{release.version} is not excluded as a pre-release", policy)
 
 
 def _range(release: Release, situation: Situation) -> Verdict:
@@ -97,7 +97,7 @@ def _kind(release: Release, situation: Situation) -> Verdict:
     """Let patches through, ask for minors, never take majors, or as the policy says for each kind."""
     bump = situation.bump_to(release)
     if bump in {Bump.NONE, Bump.DOWN}:
-        return Verdict("kind", Decision.AUTO, "the version stays")
+        return Verdict("kind", Decision.AUTO, "the version does not change")
     action = situation.policy.actions[bump]
     decision, word = _ACTIONS[action]
     return Verdict("kind", decision, f"a {bump} release {word}", f"policy.{bump}: {action}")
@@ -121,7 +121,7 @@ def _age(release: Release, situation: Situation) -> Verdict:
 
 
 def _hold(release: Release, situation: Situation) -> Verdict:
-    """Hold what the channel was moved back from, and what was there between."""
+    """Wait with the release that the channel was rolled back from, and with older ones."""
     return hold_verdict(situation.holds, Offered(release.version, release.published_at), situation.now)
 
 
@@ -131,7 +131,7 @@ def _freeze(_: Release, situation: Situation) -> Verdict:
         if until := freeze.active(situation.now):
             reason = f"changes are frozen until {until:%Y-%m-%d %H:%M} UTC: {freeze.reason}"
             return Verdict("freeze", Decision.HOLD, reason, f"policy.freeze: {freeze.cron}")
-    return Verdict("freeze", Decision.AUTO, "no freeze is on", f"policy.freeze: {len(freezes)} in the policy")
+    return Verdict("freeze", Decision.AUTO, "no freeze is active", f"policy.freeze: {len(freezes)} in the policy")
 
 
 def _paused(_: Release, situation: Situation) -> Verdict:
@@ -149,7 +149,7 @@ def _for_people(age: timedelta) -> str:
 
 
 class Candidate(Struct, frozen=True):
-    """A release that could follow the present one, and what the gates say of it."""
+    """A release that could follow the present one, and its verdicts."""
 
     release: Release
     bump: Bump
@@ -157,7 +157,7 @@ class Candidate(Struct, frozen=True):
 
     @property
     def decision(self) -> Decision:
-        """Return the gravest verdict."""
+        """Return the strictest verdict."""
         return decide(self.verdicts)
 
 

@@ -1,4 +1,4 @@
-"""Holds: what a channel was moved back from is not taken again, until something newer is there or a date has passed."""
+"""Holds: a rolled-back release is not taken again until a newer one is there or a date has passed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Hold(Struct, frozen=True):
-    """What was refused when a channel was moved back, when that was said, until when it counts, and why.
+    """The release that a rollback refused, when, until when that counts, and why.
 
     Without a date it counts until the channel goes to a newer version than the refused one. `moved` is when the channel
     was moved back, where that is not `at`: the hold was changed since.
@@ -71,7 +71,7 @@ class Hold(Struct, frozen=True):
 class Offered(Struct, frozen=True):
     """What a channel could be moved to: a version (None where the channel's stays), since when it is there, a digest.
 
-    `since` is None where nobody knows; `digest` is None where nothing was made of it yet.
+    `since` is None if unknown; `digest` is None if nothing was rendered yet.
     """
 
     version: Version | None = None
@@ -80,16 +80,16 @@ class Offered(Struct, frozen=True):
 
 
 def hold_verdict(holds: Sequence[Hold], offered: Offered, now: datetime) -> Verdict:
-    """Return what the holds on a channel's present digest say of moving it to what is offered."""
+    """Return the verdict of the holds on a channel's present digest about what is offered."""
     for hold in holds:
         if hold.keeps_back(offered, now):
             because = f": {hold.reason}" if hold.reason else ""
             reason = f"{hold.version} was rolled back on {hold.since:%Y-%m-%d}, and stays on hold {hold.end}{because}"
             return Verdict("hold", Decision.HOLD, reason, f"the hold of {hold.at:%Y-%m-%d %H:%M} UTC on {hold.digest}")
     number = f"{len(holds)} hold{'' if len(holds) == 1 else 's'} on the present digest"
-    return Verdict("hold", Decision.AUTO, "nothing that was rolled back is in the way", number)
+    return Verdict("hold", Decision.AUTO, "no hold of a rollback covers this release", number)
 
 
 def still_on(holds: Sequence[Hold], version: Version, now: datetime) -> tuple[Hold, ...]:
-    """Return those holds that what comes next, with `version`, needs as well."""
+    """Return the holds that the next digest, with `version`, needs as well."""
     return tuple(hold for hold in holds if hold.goes_on(version, now))

@@ -1,4 +1,4 @@
-"""What a team allows: which steps happen by themselves, from which releases, and when."""
+"""A team's policy: which steps run without approval, from which releases, and when."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class MinorStep(enum.StrEnum):
     NEXT = "next"
 
 
-# What nobody could look at; a policy names it like a class of change.
+# What a run could not check; a policy names it like a class of change.
 NOT_CHECKED = "notChecked"
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 
 
 class InvalidFingerprint(UsageError):
-    """A text is not what a change or a hazard is acknowledged by."""
+    """A text is not the fingerprint of a change or hazard."""
 
     hint = "Copy the 16 hex digits from the plan."
 
@@ -92,7 +92,7 @@ class InvalidFingerprint(UsageError):
 
 
 class Acknowledgement(Struct, frozen=True):
-    """A person's word that one change or hazard is known, and why that is fine; it holds until a date."""
+    """A person's acceptance of one change or hazard, with a reason, until a date."""
 
     fingerprint: str
     until: datetime

@@ -25,9 +25,9 @@ MAX_PLAN_BYTES = 4 << 20
 
 
 class InvalidPlan(UsageError):
-    """A file is not a plan, was edited, or is of another version of the schema."""
+    """A file is not a plan, was edited, or has another version of the schema."""
 
-    hint = "Make the plan again: `plan` with `--out` writes it. Plans are never edited by hand."
+    hint = "Make the plan again: `plan` with `--out` writes it. Do not edit plans by hand."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the plan cannot be used: {reason}")
@@ -42,7 +42,7 @@ class ImageChange(Struct, frozen=True):
 
 
 class PlannedStep(Struct, frozen=True):
-    """One publication that is intended: from which digest to which, what is in it, and what was decided."""
+    """One intended publication: its base and target, its content, and the decision."""
 
     old_version: Version
     new_version: Version
@@ -65,7 +65,7 @@ class PlannedStep(Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """Return the kind of step, for people: patch, minor, major, or content where the version stays."""
+        """Return the kind of step, for people: patch, minor, major, or content where the version does not change."""
         step = self.old_version.bump_to(self.new_version)
         return "content" if self.old_version == self.new_version else str(step)
 
@@ -121,7 +121,7 @@ class PlannedStep(Struct, frozen=True):
 
 
 class PassedOver(Struct, frozen=True):
-    """A newer release that the plan does not go to, and why."""
+    """A newer release that the plan does not take, and why."""
 
     version: Version
     decision: Decision
@@ -129,7 +129,7 @@ class PassedOver(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """The steps that one artifact is meant to take, each on top of the one before."""
+    """The planned steps of one artifact, each on top of the one before."""
 
     artifact: Reference
     current_version: Version
@@ -185,11 +185,11 @@ class Plan(Struct, frozen=True):
         except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
             raise InvalidPlan(f"a part is missing or malformed: {error}") from None
         if written != value:
-            raise InvalidPlan("its digest does not fit its content; it was edited, or damaged")
+            raise InvalidPlan("its digest does not match its content: it was edited or damaged")
         base = plan.current
         for step in plan.steps:
             if step.base != base:
-                raise InvalidPlan(f"the step to {step.new_version} does not begin where the one before it ends")
+                raise InvalidPlan(f"the step to {step.new_version} does not start at the target of the step before")
             base = step.target
         return plan
 

@@ -1,4 +1,4 @@
-"""The gates of a promotion: how long a digest has been where it comes from, and what speaks for it besides."""
+"""The gates of a promotion: the soak time of a digest at its source, and further evidence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Word(Struct, frozen=True):
-    """What something outside says: whether it says yes, in a sentence, and what was looked at."""
+    """Evidence from outside: whether it says yes, a sentence on it, and what was looked at."""
 
     speaks_for: bool
     sentence: str
@@ -27,17 +27,17 @@ class Word(Struct, frozen=True):
 
 
 class PromotionCandidate(Struct, frozen=True):
-    """What is to be promoted: the digest that a source has, since when by its signed record, and who speaks for it."""
+    """A promotion's source: its digest, since when it has that by its signed record, and the evidence."""
 
     source: str
     digest: Digest
     version: Version
-    since: datetime | None  # None: no record that somebody trusted signed says so
+    since: datetime | None  # None: no record of a trusted signer says so
     evidence: tuple[Word, ...] = ()
 
 
 class Goal(Struct, frozen=True):
-    """Where it shall go: what is there (None: nothing), what its policy is, and how long one has to wait."""
+    """A promotion's target: its present version (None: nothing), its policy, and the soak time."""
 
     current: Version | None
     policy: Policy
@@ -47,7 +47,7 @@ class Goal(Struct, frozen=True):
 
 
 def promotion_verdicts(candidate: PromotionCandidate, goal: Goal) -> tuple[Verdict, ...]:
-    """Return what every gate says but those on content and on holds."""
+    """Return the verdicts of all gates except those on content and on holds."""
     situation = Situation(goal.current or candidate.version, goal.policy, goal.now, paused=goal.paused)
     evidence = tuple(_evidence(each) for each in candidate.evidence)
     first = (_FIRST,) if goal.current is None else ()
@@ -57,22 +57,22 @@ def promotion_verdicts(candidate: PromotionCandidate, goal: Goal) -> tuple[Verdi
 _FIRST = Verdict(
     "first",
     Decision.APPROVAL,
-    "the channel is not there yet: its first digest is for a person to choose",
+    "the channel does not exist yet: a person must choose its first digest",
     "the channel",
 )
 
 
 def _soak(candidate: PromotionCandidate, goal: Goal) -> Verdict:
-    """Hold what has not been at the source for long enough, by the record of the move there; nothing else tells."""
+    """Wait until the source has had the digest for long enough, by the signed record of the move there."""
     needed = f"promote.after: {_for_people(goal.after)}"
     since = candidate.since
     if since is None:
-        reason = f"no record that somebody trusted signed says since when {candidate.source} is at {candidate.digest}"
+        reason = f"no record of a trusted signer says since when {candidate.source} has {candidate.digest}"
         return Verdict("soak", Decision.HOLD, reason, "the publication records of the digest")
     looked_at = f"{needed}; recorded {since:%Y-%m-%d %H:%M} UTC"
-    has_been = f"it has been at {candidate.source} for {_for_people(max(goal.now - since, timedelta()))}"
+    has_been = f"{candidate.source} has had the digest for {_for_people(max(goal.now - since, timedelta()))}"
     if goal.after and goal.now < (until := since + goal.after):
-        reason = f"{has_been}, and waits there until {until:%Y-%m-%d %H:%M} UTC"
+        reason = f"{has_been}; the promotion waits until {until:%Y-%m-%d %H:%M} UTC"
         return Verdict("soak", Decision.HOLD, reason, looked_at)
     return Verdict("soak", Decision.AUTO, has_been, looked_at)
 

@@ -67,19 +67,19 @@ def adoption_text(adoption: Adoption) -> str:
     lines = [adoption.problem, "", f"{adoption.channel} is at {adoption.digest}."]
     lines.append(f"It is Flux {adoption.version} with {_options(adoption.options)}.")
     if adoption.compared_with and adoption.options != adoption.compared_options:
-        lines.append(f"What is signed has {_options(adoption.compared_options)}.")
+        lines.append(f"The signed digest has {_options(adoption.compared_options)}.")
     upstream = f"what Flux {adoption.version} renders with its options"
     if adoption.difference:
         lines.append(f"{adoption.components} differs from {upstream}:")
         lines += [f"  {line}" for line in adoption.difference[:_LINES]]
         if (more := len(adoption.difference) - _LINES) > 0:
             at = adoption.channel.at_digest(adoption.digest)
-            lines.append(f"  ... and {more} lines more. Read them all before you say yes:")
+            lines.append(f"  ... and {more} more lines. Read all of them before you adopt it:")
             lines.append(f"  {shlex.join(('flux-manifests', 'pull', str(at), 'FOLDER'))}")
     else:
-        lines.append(f"{adoption.components} is {upstream}, byte for byte.")
+        lines.append(f"{adoption.components} equals {upstream}, byte for byte.")
     if not adoption.overlay:
-        return plain_text("\n".join([*lines, "There is no other file."]))
+        return plain_text("\n".join([*lines, "There are no other files."]))
     compared = f"compared with {adoption.compared_with}, which is signed" if adoption.compared_with else "not compared"
     lines.append(f"All other files ({compared}):")
     rows = [(shlex.quote(file.path), str(file.size), file.digest.short, file.change) for file in adoption.overlay]
@@ -88,4 +88,4 @@ def adoption_text(adoption: Adoption) -> str:
 
 
 def _options(written: tuple[str, ...]) -> str:
-    return f"the options {' '.join(written)}" if written else "Flux's own options"
+    return f"the options {' '.join(written)}" if written else "Flux's default options"

@@ -29,12 +29,12 @@ _MAX_CELL, _MAX_SENTENCE, _MAX_REMEDY = 120, 300, 600  # in Markdown
 _GRAVE = {Severity.DANGER, Severity.WARNING, Certainty.CERTAIN, Certainty.POSSIBLE, Decision.REFUSED, Decision.APPROVAL}
 _WITH_ALL = "with every object of its kind"
 _NOTHING = "No object and no file changes."
-_ALL_NEW = "Nothing was there before: all of it is new."
-_TO_ACCEPT = "To accept what stops it, instead, in the artifact's configuration:"
-_WHY = "Why it is decided so, gate by gate:"
+_ALL_NEW = "There was nothing before: everything is new."
+_TO_ACCEPT = "To acknowledge instead, add to the artifact's configuration:"
+_WHY = "Verdict of each gate:"
 _PROOFS = {
-    Proof.KNOWN: "rendering tested on this very release",
-    Proof.CALIBRATED: "rendering equal to what Flux published",
+    Proof.KNOWN: "rendering tested with this release",
+    Proof.CALIBRATED: "rendering equal to Flux's own",
     Proof.DELEGATED: "rendered by the release's own flux",
     Proof.NONE: "rendering not proven",
 }
@@ -50,7 +50,7 @@ def step_title(step: PlannedStep, to: str) -> str:
     """Return from which version to which a step goes, what kind of step that is, and how its rendering is proven."""
     proof = _PROOFS[step.proof]
     if step.old_version == step.new_version:
-        return f"{step.new_version} stays (options, files or images change; {proof})"
+        return f"{step.new_version}, same version (options, files or images change; {proof})"
     return f"{step.old_version} {to} {step.new_version} ({step.kind}; {proof})"
 
 
@@ -67,13 +67,13 @@ def _hazard_lines(found: Findings) -> Iterator[MarkedLine]:
     taken, shared = found.taken(), found.shared_remedies()
     if found.hazards:
         yield MarkedLine("What can break:")
-    yield from _remedy_lines("  What to do about more than one of these:", shared)
+    yield from _remedy_lines("  What to do about several of these:", shared)
     for hazard in found.ranked_hazards():
         head = f"{_words(hazard, taken.hazard(hazard))} ({hazard.fingerprint})"
         yield MarkedLine(_line(f"  {head}: {hazard.sentence}"), hazard.certainty)
         yield from (MarkedLine(_line(f"      at {place}")) for place in hazard.places[:_ROWS])
         if len(hazard.places) > _ROWS:
-            yield MarkedLine(f"      and at {len(hazard.places) - _ROWS} places more")
+            yield MarkedLine(f"      and at {len(hazard.places) - _ROWS} more places")
         yield from _remedy_lines("      what to do:", [text for text in hazard.remedies if text not in shared])
 
 
@@ -102,10 +102,10 @@ def _change_parts(found: Findings, *, every: bool) -> Iterator[Part]:
     shown = listed if every else listed[:_ROWS]
     if shown:
         yield _change_table(found, shown, every=every).mapped(lambda _, cell: _line(cell))
-    rest = [f"{len(listed) - len(shown)} less grave ones"] if len(listed) > len(shown) else []
+    rest = [f"{len(listed) - len(shown)} less grave changes"] if len(listed) > len(shown) else []
     rest += [] if every else found.counted()
     if rest:
-        yield MarkedLine(f"And {', '.join(rest)}; -v lists them.")
+        yield MarkedLine(f"+ {', '.join(rest)} (-v lists them)")
 
 
 def _acknowledge_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
@@ -113,7 +113,9 @@ def _acknowledge_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
         yield MarkedLine(_TO_ACCEPT)
         yield from (MarkedLine(f"  {line}") for line in acknowledging(known, _ROWS).splitlines())
     elif found.to_acknowledge(every=True) and decide(found.gates) is Decision.APPROVAL:
-        yield MarkedLine("To acknowledge all of it is not enough, for other gates ask too; -v prints the lines.")
+        yield MarkedLine(
+            "Acknowledging these alone will not let it through: other gates ask too (-v prints the lines)."
+        )
 
 
 def _gate_parts(found: Findings, *, every: bool) -> Iterator[Part]:
@@ -123,9 +125,7 @@ def _gate_parts(found: Findings, *, every: bool) -> Iterator[Part]:
         yield MarkedLine(_WHY)
         yield _gate_table(found, shown, every=every).mapped(lambda _, cell: _line(cell))
     if rest := len(gates) - len(shown):
-        yield MarkedLine(
-            f"{rest} {'more ' if shown else ''}gate{'s say' if rest > 1 else ' says'} auto; -v lists them."
-        )
+        yield MarkedLine(f"{rest} {'more ' if shown else ''}check{'s' if rest > 1 else ''} passed (-v lists them)")
 
 
 def _change_table(found: Findings, changes: Sequence[Change], *, every: bool = False) -> Table:
@@ -192,7 +192,7 @@ def acknowledgement_markdown(found: Findings, rows: int) -> str:
 def gates_markdown(found: Findings, rows: int) -> str:
     """Return the table of all gates, or nothing where there are none."""
     gates = found.ranked_gates()
-    parts = [_table(_gate_table(found, gates[:rows], every=True)), *_more(gates, rows, "And {} gates more.")]
+    parts = [_table(_gate_table(found, gates[:rows], every=True)), *_more(gates, rows, "And {} more gates.")]
     return "\n\n".join(parts) if gates else ""
 
 
@@ -202,7 +202,7 @@ def _hazards(found: Findings, rows: int) -> Iterator[str]:
     lines = [line for hazard in shown for line in _hazard(hazard, taken.hazard(hazard), rows)]
     yield "\n".join([*lines, *_more(hazards, rows, "- and {} more that can break")])
     if shared:
-        yield "What to do about more than one of these:"
+        yield "What to do about several of these:"
         yield "\n".join(_remedies(shared, rows))
     own = [(hazard, remedies) for hazard in shown if (remedies := [it for it in hazard.remedies if it not in shared])]
     if own and len(hazards) == 1:
@@ -218,7 +218,7 @@ def _hazard(hazard: Hazard, verdict: str, rows: int) -> Iterator[str]:
     head = f"**{head}**" if hazard.certainty in _GRAVE else head
     yield f"- {head}: {inline(hazard.sentence, _MAX_SENTENCE)} (`{hazard.fingerprint}`)"
     yield from (f"  - {typed(one_line(str(place), _MAX_CELL))}" for place in hazard.places[:rows])
-    yield from _more(hazard.places, rows, "  - and {} places more")
+    yield from _more(hazard.places, rows, "  - and {} more places")
 
 
 def _named(hazard: Hazard) -> str:
@@ -254,13 +254,13 @@ def _changes(found: Findings, rows: int) -> Iterator[str]:
     yield f"{found.count()}."
     grave, harmless, counted = found.to_look_at(), found.harmless(), list(found.counted())
     yield from [_table(_change_table(found, grave[:rows]))] if grave else []
-    yield from _more(grave, rows, "And {} less grave ones.")
+    yield from _more(grave, rows, "And {} less grave changes.")
     parts = [_table(_change_table(found, harmless[:rows]))] if harmless else []
     if rest := ", ".join([*_more(harmless, rows, "{} more"), *counted]):
         parts.append(f"And {rest}." if parts else f"{rest}.")
     number = len(found.changes) - len(grave)
     need = "change that needs" if number == 1 else "changes that need"
-    yield from [folded(f"{number} {need} no look", "\n\n".join(parts))] if parts else []
+    yield from [folded(f"{number} {need} no review", "\n\n".join(parts))] if parts else []
 
 
 def _table(rows: Table) -> str:

@@ -22,7 +22,7 @@ _WORDS = {
     State.UPDATED: "pull request updated",
     State.UNCHANGED: "pull request is waiting",
     State.KEPT: "pull request left as people changed it",
-    State.DECLINED: "pull request was closed by somebody",
+    State.DECLINED: "pull request was closed by a person",
     State.WITHDRAWN: "pull request withdrawn",
     State.CURRENT: "nothing to change",
     State.FAILED: "**failed**",
@@ -30,11 +30,11 @@ _WORDS = {
 }
 _LEFT_ALONE = {
     MentionKind.SEMVER: "names a range, which its cluster resolves",
-    MentionKind.LEFT: "has to be changed by hand",
+    MentionKind.LEFT: "needs a change by hand",
 }
 _NOTE = """\
-To merge this pull request moves what reads these files to that digest. To close it says no to this digest, \
-as long as its branch is there; the next one is asked again. What people commit to this branch is not overwritten."""
+Merging this pull request moves everything that reads these files to that digest. Closing it declines this digest \
+while its branch exists; the next digest gets a new request. Runs do not overwrite what people commit to this branch."""
 
 
 def title(published: Published) -> str:

@@ -27,9 +27,9 @@ ACKNOWLEDGED = "acknowledged"  # the gate of what a person has acknowledged
 CRD = "CustomResourceDefinition "
 # Hundreds in a minor release, and nothing that a cluster does differently: what is no more than told is counted.
 COUNTED = {
-    ChangeClass.CRD_TEXT: "of texts and printer columns in CRDs",
-    ChangeClass.VERSION: "of labels with the version",
-    ChangeClass.METADATA: "of labels and annotations",
+    ChangeClass.CRD_TEXT: "CRD text",
+    ChangeClass.VERSION: "version label",
+    ChangeClass.METADATA: "metadata change",
 }
 _STOPS = {str(decision) for decision in Decision if decision is not Decision.AUTO}
 _SEVERITIES = tuple(Severity)
@@ -145,7 +145,7 @@ class Findings(Struct, frozen=True):
         numbers = Counter(change.belongs_to for change in self._harmless())
         for name, words in COUNTED.items():
             if number := numbers[name]:
-                yield f"{number} {words} ({name})"
+                yield f"{number} {words}{'s' if number > 1 else ''}"
 
     def _harmless(self) -> tuple[Change, ...]:
         taken = self.taken()

@@ -90,8 +90,8 @@ def notes_text(found: Sequence[ReleaseNotes]) -> str:
 def notes_hint(found: Sequence[ReleaseNotes]) -> str:
     """Return the line that says how much the notes tell of what may break; empty where that is nothing."""
     number = sum(len(each.telling) for each in found)
-    lines = f"{number} lines speak" if number > 1 else "1 line speaks"
-    return f"Release notes: {lines} of what may break; -v shows them." if number else ""
+    lines = f"{number} lines say" if number > 1 else "1 line says"
+    return f"Release notes: {lines} what may break (-v shows them)." if number else ""
 
 
 def _of(release: Release) -> ReleaseNotes:
@@ -135,7 +135,7 @@ def _blocks(texts: Sequence[tuple[str, str]], limit: int) -> str:
             parts.append(head + block)
             room -= len(head) + len(block)
     more = len(texts) - len(shown)
-    return "\n\n".join([*parts, *([f"And those of {more} releases more."] if more else [])])
+    return "\n\n".join([*parts, *([f"And those of {more} more releases."] if more else [])])
 
 
 def _lines(each: ReleaseNotes) -> Iterator[str]:
@@ -146,4 +146,4 @@ def _lines(each: ReleaseNotes) -> Iterator[str]:
     lines = each.text.split("\n")
     yield from (f"  {plain_text(line)}".rstrip() for line in lines[:_MAX_LINES])
     if len(lines) > _MAX_LINES:
-        yield f"  and {len(lines) - _MAX_LINES} lines more"
+        yield f"  and {len(lines) - _MAX_LINES} more lines"

@@ -38,10 +38,10 @@ _MARK = re.compile(
     r"<!-- flux-manifests (?P<state>[a-z]+) (?P<base>sha256:[0-9a-f]{64}) (?P<target>sha256:[0-9a-f]{64}) -->\s*\Z"
 )
 _PROOFS = {
-    Proof.KNOWN: "this version of the program was tested on this very release",
-    Proof.CALIBRATED: "it equals what Flux itself published and signed, byte for byte",
-    Proof.DELEGATED: "the release's own `flux` made it",
-    Proof.NONE: "**nothing**; it was allowed explicitly",
+    Proof.KNOWN: "this version of the program was tested with exactly this release",
+    Proof.CALIBRATED: "it equals Flux's own signed rendering, byte for byte",
+    Proof.DELEGATED: "the release's own flux CLI rendered it",
+    Proof.NONE: "**none**; a person allowed it explicitly",
 }
 
 
@@ -107,14 +107,15 @@ class Page(Struct, frozen=True):
     def _question(self, rows: int) -> tuple[str, ...]:
         step = self.step
         channel = code(one_line(str(self.channel), _MAX_REASON))
+        approved = f"Merging this pull request approves **Flux {step.new_version}** for {channel}"
         digests = [
             ("now", str(step.old_version), code(str(step.base))),
             ("after the merge", f"**{step.new_version}**", code(str(step.target))),
         ]
         return (
-            f"To merge this approves **Flux {step.new_version}** for {channel}: exactly the digests below, and once.",
+            f"{approved}: exactly the digests below, once.",
             markdown_table(("", "version", "digest"), digests),
-            "### Why a person is asked",
+            "### Why this needs approval",
             _listed(_inline(step.reasons, rows, _MAX_REASON)),
         )
 
@@ -125,16 +126,16 @@ class Page(Struct, frozen=True):
         reviews = f"{self.approvals} approving review{'s' if self.approvals > 1 else ''} of its last commit"
         answers = (
             (
-                f"**Yes**: merge it. The next run renders {version} again, compares both digests, and publishes, "
-                "signed, exactly what is asked for here, or nothing."
+                f"**To approve**, merge it. The next run renders {version} again, compares both digests, and signs and "
+                "publishes exactly this target, or nothing."
             ),
-            "**No**: close it. The same is not asked for again as long as its branch is there.",
-            "**Later**: leave it open. A newer release takes its place here by itself.",
+            "**To decline**, close it. No run asks for the same digest again while its branch exists.",
+            "**To decide later**, leave it open. A newer release replaces it here.",
         )
         counts = (
-            f"A yes counts from {people}: from who merges{f', after {reviews}' if self.approvals else ''}; where "
-            "GitHub merges by itself, from who approved the last commit in a review. Commits of yours on this branch "
-            "are not overwritten; but nothing else than the digests above can be approved here."
+            f"Only {people} can approve: the person who merges{f', after {reviews}' if self.approvals else ''}; if "
+            "GitHub merges by itself, the people who approved the last commit in a review. Runs do not overwrite your "
+            "commits on this branch, but this pull request approves only the digests above."
         )
         return (
             "### What to check",
@@ -146,18 +147,18 @@ class Page(Struct, frozen=True):
 
     def _telling(self) -> tuple[str, ...]:
         telling = telling_markdown(self.notes, _MAX_TELLING)
-        return ("### What the release notes say of breaking changes", telling) if telling else ()
+        return ("### Breaking changes in the release notes", telling) if telling else ()
 
     def _notes(self) -> str:
         which = f"{self.notes[-1].version} to {self.notes[0].version}" if len(self.notes) > 1 else self.step.new_version
-        return folded(f"Release notes of {which}, as upstream wrote them", notes_markdown(self.notes, _MAX_NOTES))
+        return folded(f"Upstream's release notes of {which}", notes_markdown(self.notes, _MAX_NOTES))
 
 
 def superseded(old: Mark, new: Mark, version: Version) -> str:
-    """Return the comment that tells that something else is asked for now, and nobody's word so far counts for it."""
+    """Return the comment that says what is asked for now, and that no earlier approval counts for it."""
     return (
-        f"Superseded: this asks for {version}, {code(str(new.target))}, now, instead of {code(str(old.target))}. "
-        f"What was said to that does not count for it.\n\n{new}\n"
+        f"Superseded: this pull request now asks for {version}, {code(str(new.target))}, "
+        f"instead of {code(str(old.target))}. Approvals of the old digest do not count for it.\n\n{new}\n"
     )
 
 
@@ -171,8 +172,8 @@ def _changes(step: PlannedStep, rows: int) -> Iterator[str]:
     for title, text in markdown_sections(found, rows):
         yield f"### {title}"
         yield text
-    yield f"Why the rendering is believed to be Flux's own: {_PROOFS[step.proof]}."
-    yield folded("Why it is decided so, gate by gate", gates_markdown(found, rows))
+    yield f"Proof of the rendering: {_PROOFS[step.proof]}."
+    yield folded("Verdict of each gate", gates_markdown(found, rows))
 
 
 def _checks(step: PlannedStep, *, notes: bool) -> list[str]:
@@ -185,10 +186,10 @@ def _checks(step: PlannedStep, *, notes: bool) -> list[str]:
             "is stored in such a version in a cluster."
         )
     if any(hazard.certainty in {Certainty.CERTAIN, Certainty.POSSIBLE} for hazard in step.hazards):
-        checks.append("What can break is taken care of in every cluster, or does not concern any.")
-    checks.append("The reasons above are what you expect.")
+        checks.append("Everything under *What can break* is fixed in every cluster, or affects none.")
+    checks.append("You expect the reasons above.")
     if notes:
-        checks.append("The release notes below ask for nothing that is still to be done.")
+        checks.append("The release notes below ask for nothing that you still have to do.")
     return checks
 
 

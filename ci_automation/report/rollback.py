@@ -1,4 +1,4 @@
-"""What a person is shown before a channel goes back: what it loses, what that breaks, and what waits afterwards."""
+"""The page that a person sees before a rollback: what it changes, what it breaks, and the hold."""
 
 from __future__ import annotations
 
@@ -93,16 +93,16 @@ def rollback_parts(rollback: Rollback, lifting: Sequence[str], *, every: bool = 
     `lifting` are the options that the command which lifts the hold has to repeat.
     """
     if rollback.is_there:
-        yield MarkedLine(f"{rollback.channel} is at {rollback.target_version}, {rollback.target}, already.")
+        yield MarkedLine(f"{rollback.channel} is already at {rollback.target_version}, {rollback.target}.")
         yield from _hold_lines(rollback, lifting)
         return
     yield MarkedLine(f"{rollback.channel} goes back from {rollback.base_version} to {rollback.target_version}:")
     yield MarkedLine(f"  from {rollback.base}")
     yield MarkedLine(f"  to   {rollback.target}")
     if rollback.problem:
-        yield MarkedLine(plain_text(f"What it has now is not to be trusted: {rollback.problem}"), "warning")
+        yield MarkedLine(plain_text(f"Its present digest is not trusted: {rollback.problem}"), "warning")
     if rollback.signs:
-        yield MarkedLine("The target has lost its signature; it is signed again before.")
+        yield MarkedLine("The target has lost its signature; the rollback signs it again first.")
     yield from text_parts(_without_approvals(rollback.findings), every=every)
     yield from _hold_lines(rollback, lifting)
 
@@ -116,11 +116,13 @@ def _without_approvals(found: Findings) -> Findings:
 def _hold_lines(rollback: Rollback, lifting: Sequence[str]) -> Iterator[MarkedLine]:
     hold = rollback.hold
     if hold and hold.has_ended:
-        yield MarkedLine(f"The hold on {hold.version} ended on {hold.until:%Y-%m-%d %H:%M} UTC: it is offered again.")
+        yield MarkedLine(
+            f"The hold on {hold.version} ended on {hold.until:%Y-%m-%d %H:%M} UTC: runs may publish it again."
+        )
     elif hold:
         because = f" ({hold.reason})" if hold.reason else ""
-        verb = "is" if rollback.is_there else "goes"
+        verb = "is" if rollback.is_there else "will be"
         what = f"{hold.version} {verb} on hold {hold.end}{because}"
-        yield MarkedLine(plain_text(f"{what}: no schedule and no old approval takes it."))
+        yield MarkedLine(plain_text(f"{what}: no scheduled run and no old approval publishes it."))
         lift = ("flux-manifests", "rollback", str(rollback.channel), "--lift", *lifting)
         yield MarkedLine(plain_text(f"To lift the hold:\n{shlex.join(lift)}"))

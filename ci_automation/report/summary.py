@@ -1,4 +1,4 @@
-"""The summary of a run, for people: what became of each artifact, what waits, and how to approve it."""
+"""The summary of a run, for people: the result for each artifact, what waits, and how to approve it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_ROWS = 60  # of one step's changes, and of each other list
 _LONGEST = 600  # characters of one error
 _HELD = {Decision.HOLD: "waiting", Decision.REFUSED: "refused"}
 _MOST_NAMES = 3
-_CUT = "_The rest is left out, for a summary has a limit; the outputs and the log have it all._"
+_CUT = "_A summary has a limit, so the rest is missing here. The outputs and the log have everything._"
 
 
 def summary(accounts: Sequence[Account], trouble: Trouble | None, limit: int, more: Sequence[str] = ()) -> str:
@@ -45,20 +45,20 @@ def _headline(accounts: Sequence[Account]) -> str:
 
 
 def verdict(account: Account) -> str:
-    """Return what became of an artifact, in one line."""
+    """Return the result for an artifact, in one line."""
     name = f"**{_name(account)}**"
     did = [f"published {step.new_version}" for step in account.published]
     if account.trouble:
         before = f" after it had {' and '.join(did)}" if did else ""
         return f"{name} failed{before}: {inline(account.trouble.message, _LONGEST)}"
     if account.healed:
-        did.append("signed what was there again")
+        did.append("signed the present digest again")
     pending = account.pending
     if pending is not None and pending.decision is Decision.APPROVAL:
         where = link("waits for approval", account.approval_url) if account.approval_url else "waits for approval"
         did.append(f"{pending.new_version} {where}")
     elif pending is None and account.refused:
-        did.append("everything newer is refused")
+        did.append("policy refuses everything newer")
     elif pending is not None:
         did.append(f"{pending.new_version} is {_HELD.get(pending.decision, 'not done yet')}")
     if account.after is None:
@@ -67,7 +67,7 @@ def verdict(account: Account) -> str:
 
 
 def _name(account: Account) -> str:
-    """Return what an artifact is called: by its name, or its address where it has none."""
+    """Return an artifact's name, or its address if it has none."""
     return code(account.name) if account.name == str(account.channel) else inline(account.name)
 
 
@@ -85,7 +85,7 @@ def _details(account: Account) -> str:
 
 
 def _trouble(trouble: Trouble) -> Iterator[str]:
-    yield f"**It failed** ({code(trouble.code)}): {inline(trouble.message, _LONGEST)}"
+    yield f"**Failed** ({code(trouble.code)}): {inline(trouble.message, _LONGEST)}"
     if trouble.hint:
         yield f"What to do: {inline(trouble.hint, _LONGEST)}"
 
@@ -121,13 +121,13 @@ def _to_approve(account: Account) -> Iterator[str]:
     if pending is None or pending.decision is not Decision.APPROVAL:
         return
     if account.approval_url:
-        yield f"To approve Flux {pending.new_version}: {link('say yes here', account.approval_url)}."
+        yield f"To approve Flux {pending.new_version}, open {link('this page', account.approval_url)}."
     else:
         yield (
-            f"To approve Flux {pending.new_version}: give the plan of this run to {code('apply')}, "
+            f"To approve Flux {pending.new_version}, give the plan of this run to {code('apply')} "
             f"with {code(f'--approve {pending.target}')}."
         )
-    yield f"A yes counts for {code(str(pending.target))} on top of {code(str(pending.base))}, and for nothing else."
+    yield f"The approval counts only for {code(str(pending.target))} on top of {code(str(pending.base))}."
 
 
 def _changes(account: Account) -> Iterator[str]:
@@ -140,9 +140,9 @@ def _changes(account: Account) -> Iterator[str]:
             yield f"{title}:"
             yield text
         if gates := gates_markdown(found, _MOST_ROWS):
-            yield folded("Why it is decided so, gate by gate", gates)
+            yield folded("Verdict of each gate", gates)
         if known := acknowledgement_markdown(found, _MOST_ROWS):
-            yield folded("To accept what stops it, instead, in the artifact's configuration", known)
+            yield folded("To acknowledge instead, add to the artifact's configuration", known)
 
 
 def _fitting(parts: Sequence[str], limit: int) -> str:

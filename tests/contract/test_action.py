@@ -129,7 +129,7 @@ def test_a_patch_is_published_and_a_minor_told_of(runner: Runner) -> None:
         "a minor release needs approval",
         "ClusterRole crd-controller-flux-system may now create serviceaccounts/token",
     ]
-    assert "a patch release is taken by itself" in told["reasons"].splitlines()
+    assert "a patch release is published without approval" in told["reasons"].splitlines()
     assert told["approval-url"] == ""
     assert "pushing sha256:" in ran.log
     assert "published v2.98.8; v2.99.4 waits for approval" in ran.summary
@@ -173,7 +173,7 @@ def test_a_person_is_asked_about_what_waits(runner: Runner, desk: FakeApprovals)
     assert [str(question.step.new_version) for question in desk.asked] == ["v2.99.4"]
     assert ran.outputs["approval-url"] == "https://github.com/acme/fleet/pull/7"
     assert ran.said("notice") == [f"{CHANNEL}: v2.99.4 waits for approval at https://github.com/acme/fleet/pull/7"]
-    assert "[say yes here](<https://github.com/acme/fleet/pull/7>)" in ran.summary
+    assert "[this page](<https://github.com/acme/fleet/pull/7>)" in ran.summary
 
 
 def granting(runner: Runner) -> Callable[[Digest], Granted]:
@@ -319,7 +319,7 @@ def test_what_is_wrong_in_the_configuration_is_shown_beside_its_line(runner: Run
     assert all(int(it["col"]) > 0 for it in shown)
     assert "did you mean policy?" in ran.said("error")[1]
     assert (ran.outputs["changed"], ran.outputs["artifacts"]) == ("false", "[]")
-    assert "It failed" in ran.summary
+    assert "**Failed**" in ran.summary
 
 
 @pytest.mark.parametrize(
@@ -450,7 +450,7 @@ def test_only_the_digest_that_is_named_is_adopted(runner: Runner) -> None:
     assert runner.run(**theirs, adopt=str(OTHER)).code == 10
     ran = runner.run(**theirs, adopt=base)
     assert (ran.code, ran.outputs["signed"], ran.outputs["healed"]) == (0, "true", "true"), ran
-    assert "gotk-components.yaml is what Flux" in ran.log
+    assert "gotk-components.yaml equals what Flux" in ran.log
     assert ran.said("warning") == []
     again = runner.run(**theirs, adopt=base)  # as it would be believed again, were the channel moved back to it
     assert any("leave adopt out" in said for said in again.said("warning"))

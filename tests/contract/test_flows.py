@@ -307,7 +307,7 @@ class TestApply:
     def test_what_is_refused_now_cannot_be_approved(self, world: World) -> None:
         world.releases.samples = (release("v2.98.6"), release("v2.98.5", like="v2.98.5"))
         plan = make_plan(CHANNEL, world.ports(), intent()).plan
-        with pytest.raises(StepRefused, match="refused: rendering was never proven") as refusal:
+        with pytest.raises(StepRefused, match="refused: the rendering of this release is not proven") as refusal:
             apply(plan, {plan.steps[0].target}, world.ports(), intent(unsafe_unproven_rendering=False))
         assert "`plan` lists what to do" in refusal.value.hint
 

@@ -132,7 +132,7 @@ def test_whoever_approves_is_told_what_only_a_flag_allows(world: World) -> None:
     fewer = planned(world, flags={"components": "source-controller,kustomize-controller"}, allow_removal=True)
     content = next(step for step in fewer.steps if step.kind == "content")
     assert content.decision is Decision.APPROVAL
-    assert any("would vanish, which --allow-removal allows" in reason for reason in content.reasons)
+    assert any("would be removed, which --allow-removal allows" in reason for reason in content.reasons)
 
 
 def test_whoever_approves_sees_values_before_and_after(world: World) -> None:

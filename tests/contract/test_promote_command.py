@@ -77,7 +77,7 @@ def test_a_wave_that_waits_says_until_when_and_fails_nothing(folder: Path, capsy
     out = capsys.readouterr().out
     assert "promoted" in out
     assert "waiting" in out
-    assert "waits there until" in out
+    assert "the promotion waits until" in out
 
 
 def test_one_that_fails_keeps_no_other_from_being_done(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,7 +107,7 @@ class TestBeforeTheFirst:
         out = capsys.readouterr().out
         assert "production: waiting\n  staging has nothing yet\n" in out
         assert "staging: waits for approval" in out
-        assert "Nothing was there before: all of it is new." in out
+        assert "There was nothing before: everything is new." in out
         assert "No object and no file changes." not in out
 
     def test_it_is_an_error_where_it_was_asked_for(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +144,7 @@ def test_what_was_asked_for_and_waits_is_an_error(capsys: pytest.CaptureFixture[
     assert run(["promote", "--from", "edge", "--to", "staging", "--after", "1h"]) == 11
     captured = capsys.readouterr()
     assert "promotion-refused" in captured.err
-    assert "gate by gate" in captured.out
+    assert "Verdict of each gate" in captured.out
     assert run(["promote", "--to", "staging"]) == 0
 
 

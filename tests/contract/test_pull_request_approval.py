@@ -193,7 +193,7 @@ class TestSuperseding:
         assert pull.title == "Flux v2.9.5 for production (minor, from v2.8.8)"
         assert lock(fleet, BRANCH) == Lock().with_entry(entry(NEWER))
         (comment,) = pull.comments
-        assert comment.body.startswith("Superseded: this asks for v2.9.5")
+        assert comment.body.startswith("Superseded: this pull request now asks for v2.9.5")
         desk(forge).ask(NEWER)
         assert len(pull.comments) == 1
 

@@ -167,7 +167,7 @@ class TestHandEdits:
     @pytest.mark.usefixtures("edited")
     def test_are_dropped_when_that_is_accepted(self, desk: Desk) -> None:
         ran = desk.ok(*UPDATE, "--accept-edits")
-        assert "edits of the components file are dropped" in ran.out
+        assert "hand edits of the components file are dropped" in ran.out
         desk.ok("pull", CHANNEL, "out", *TRUSTED)
         assert desk.read(f"out/{COMPONENTS}") == desk.ok("render", "--flux-version", "v2.98.8").out
 
@@ -198,7 +198,7 @@ class TestUnproven:
         update = (*UPDATE, "--releases", "own")
         ran = desk.ok(*update)
         assert "refused" in ran.out
-        assert "--unsafe-unproven-rendering takes it anyway" in ran.out
+        assert "--unsafe-unproven-rendering publishes it anyway" in ran.out
         assert desk.state() == before
         desk.plan("--releases", "own")
         assert desk.run("apply", "plan.json", *SIGNED, "--releases", "own").code == 11
@@ -259,8 +259,8 @@ class TestAdoption:
         assert f"signing {digest}" in rest
         assert f"signing {digest}" not in shown
         assert f"{CHANNEL} is at {digest}." in shown
-        assert "It is Flux v2.99.4 with Flux's own options." in shown
-        assert f"{COMPONENTS} is what Flux v2.99.4 renders with its options, byte for byte." in shown
+        assert "It is Flux v2.99.4 with Flux's default options." in shown
+        assert f"{COMPONENTS} equals what Flux v2.99.4 renders with its options, byte for byte." in shown
         rows = [line.split() for line in shown.splitlines()]
         for file in OVERLAY.files:
             assert [file.path, str(len(file.content)), Digest.of(file.content).short, "not", "compared"] in rows

@@ -418,7 +418,7 @@ def test_a_withdrawn_release_is_passed_over_with_its_reason(desk: Desk, releases
     desk.write("own/releases.json", json.dumps(listed))
     desk.init("--releases", "own")
     ran = desk.ok(*UPDATE, "--releases", "own")
-    assert "v2.98.8 cannot be taken: it has no manifests.tar.gz" in ran.out
+    assert "v2.98.8 cannot be used: it has no manifests.tar.gz" in ran.out
     assert digests(ran.out)
 
 
@@ -446,7 +446,7 @@ class TestLiftingAHold:
         desk.init()
         desk.ok("update", CHANNEL, *SIGNED)
         shown = desk.ok("rollback", CHANNEL, "--to", "v2.98.5", "--reason", "webhooks", "--yes", *SIGNED)
-        assert "v2.98.8 goes on hold until" in shown.out
+        assert "v2.98.8 will be on hold until" in shown.out
         assert f"To lift the hold:\nflux-manifests rollback {CHANNEL} --lift --signing key" in shown.out
 
     def test_it_ends_the_hold_and_moves_nothing(self, desk: Desk) -> None:

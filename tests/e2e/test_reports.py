@@ -54,13 +54,13 @@ def test_what_is_printed_to_accept_a_step_is_accepted(desk: Desk) -> None:
     desk.write("c.yaml", CONFIG)
     asked = ("plan", "production", "--config", "c.yaml")
     assert desk.ok(*asked, "--output", "json").json["plan"]["steps"][0]["decision"] == "refused"
-    printed = desk.ok(*asked, "-v").out.partition("configuration:\n")[2].partition("\nWhy")[0]
+    printed = desk.ok(*asked, "-v").out.partition("configuration:\n")[2].partition("\nVerdict of")[0]
     assert desk.run(*asked).code == 0
     desk.write("c.yaml", CONFIG + printed.replace("DATE", "2999-01-01").replace("WHY", "we know") + "\n")
     (step,) = desk.ok(*asked, "--output", "json").json["plan"]["steps"]
     assert {gate["gate"] for gate in step["gates"] if gate["verdict"] != "auto"} == {"kind"}
     assert sum(gate["gate"] == "acknowledged" for gate in step["gates"]) >= 2
-    assert "To accept what stops it" not in desk.ok(*asked).out
+    assert "To acknowledge instead" not in desk.ok(*asked).out
 
 
 def test_what_is_printed_first_is_what_refuses_and_the_rest_is_for_an_approval(desk: Desk) -> None:
@@ -68,12 +68,12 @@ def test_what_is_printed_first_is_what_refuses_and_the_rest_is_for_an_approval(d
     desk.write("fleet/x.yaml", USING)
     desk.write("c.yaml", CONFIG)
     asked = ("plan", "production", "--config", "c.yaml")
-    printed = desk.ok(*asked).out.partition("configuration:\n")[2].partition("\nWhy")[0]
+    printed = desk.ok(*asked).out.partition("configuration:\n")[2].partition("\nVerdict of")[0]
     desk.write("c.yaml", CONFIG + printed.replace("DATE", "2999-01-01").replace("WHY", "we know") + "\n")
     (step,) = desk.ok(*asked, "--output", "json").json["plan"]["steps"]
     assert step["decision"] == "approval"
     assert {gate["gate"] for gate in step["gates"] if gate["verdict"] != "auto"} > {"kind"}
-    assert "To accept what stops it" not in desk.ok(*asked).out
+    assert "To acknowledge instead" not in desk.ok(*asked).out
 
 
 def test_what_is_printed_is_not_accepted_before_a_person_filled_it_in(desk: Desk) -> None:
@@ -81,7 +81,7 @@ def test_what_is_printed_is_not_accepted_before_a_person_filled_it_in(desk: Desk
     desk.write("fleet/x.yaml", USING)
     desk.write("c.yaml", CONFIG)
     asked = ("plan", "production", "--config", "c.yaml")
-    printed = desk.ok(*asked).out.partition("configuration:\n")[2].partition("\nWhy")[0]
+    printed = desk.ok(*asked).out.partition("configuration:\n")[2].partition("\nVerdict of")[0]
     desk.write("c.yaml", f"{CONFIG}{printed}\n")
     ran = desk.run(*asked)
     assert (ran.code, "it is not a date" in ran.err) == (2, True)
@@ -118,7 +118,7 @@ def test_release_notes_are_told_on_request_with_what_breaks_first(desk: Desk, re
     assert "Old of v2.98.8" not in ran.out
     short = desk.ok("plan", CHANNEL, *TRUSTED, "--releases", "told").out
     assert "Old of" not in short
-    assert "Release notes: 1 line speaks of what may break; -v shows them." in short
+    assert "Release notes: 1 line says what may break (-v shows them)." in short
     said = desk.ok("plan", CHANNEL, *TRUSTED, "--releases", "told", "--output", "json").json["releaseNotes"]
     assert said[0] == {
         "version": "v2.99.4",

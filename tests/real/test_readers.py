@@ -244,7 +244,7 @@ class TestWeReadOthers:
         assert "--adopt" in refused.errors
         unanswered = program.flux_manifests(*arguments, "--adopt")
         assert (unanswered.code, unanswered.error) == (10, "not-adopted")
-        assert f"{COMPONENTS} is what Flux {BEFORE} renders with its options, byte for byte." in unanswered.errors
+        assert f"{COMPONENTS} equals what Flux {BEFORE} renders with its options, byte for byte." in unanswered.errors
         assert all(path in unanswered.errors for path in OVERLAY)
         assert crane("digest", str(channel).removeprefix("oci://")).strip() == reference.partition("@")[2]
         said = program.succeed(*arguments, "--adopt", "--yes")

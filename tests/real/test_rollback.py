@@ -112,7 +112,7 @@ def test_a_rollback_over_a_minor(grown: Grown, releases: Path, pair: program.Pai
     shown = program.flux_manifests(*back)
     assert (shown.code, shown.error) == (11, "not-confirmed"), shown.errors
     assert f"goes back from {NEW} to {OLD}" in shown.output
-    assert "v2.9.4 goes on hold until there is a newer release (webhooks time out)" in shown.output
+    assert "v2.9.4 will be on hold until there is a newer release (webhooks time out)" in shown.output
     said = [
         'takes less in v1.spec.provider: enum has no "aws" now',
         "has no field v1.spec.oidcProviders any more: what objects have there is dropped",

@@ -42,12 +42,12 @@ def test_the_pull_request_to_the_letter() -> None:
 | --- | --- | --- | --- |
 | clusters/east/flux.yaml | 20 | OCIRepository other spec.ref.semver | \\>\\=2.0.0 |
 
-| file | line | what | has to be changed by hand |
+| file | line | what | needs a change by hand |
 | --- | --- | --- | --- |
 | clusters/east/flux.yaml | 40 | setter comment production:digest | it is an alias |
 
-To merge this pull request moves what reads these files to that digest. To close it says no to this digest, \
-as long as its branch is there; the next one is asked again. What people commit to this branch is not overwritten.
+Merging this pull request moves everything that reads these files to that digest. Closing it declines this digest \
+while its branch exists; the next digest gets a new request. Runs do not overwrite what people commit to this branch.
 """
     )
 

@@ -101,8 +101,8 @@ class TestChanges:
     def test_each_class_has_one_verdict_with_what_it_looked_at(self) -> None:
         found = {verdict.gate: verdict for verdict in verdicts([RULE, replace(RULE, fingerprint="0" * 16), IMAGE])}
         assert found["rbac"].reason == f"{RULE.sentence}, and 1 more of rbac"
-        assert found["rbac"].looked_at == f"the policy asks for rbac, 2 changes, {RULE.fingerprint}, {'0' * 16}"
-        assert found["image"].looked_at == "the policy lets through image, 1 change"
+        assert found["rbac"].looked_at == f"the policy escalates rbac, 2 changes, {RULE.fingerprint}, {'0' * 16}"
+        assert found["image"].looked_at == "the policy allows image, 1 change"
         assert found["changes"].reason == "it changes rbac, image"
 
     def test_no_change_has_no_verdict_and_every_other_gate_its_own(self) -> None:
@@ -149,7 +149,7 @@ class TestAcknowledged:
         changes, hazards = ([what], []) if isinstance(what, Change) else ([], [what])
         found = verdicts(changes, hazards, acknowledge=known(what, NOW))
         assert decide(found) is not Decision.AUTO
-        assert f"{what.sentence} (acknowledged until 2026-07-01, and no longer)" in reasons(found)
+        assert f"{what.sentence} (the acknowledgement ended on 2026-07-01)" in reasons(found)
 
     def test_of_many_some_are_told_and_the_rest_is_counted(self) -> None:
         many = [hazard(Certainty.CERTAIN, f"kind {number}") for number in range(5)]

@@ -24,12 +24,15 @@ CRD = "CustomResourceDefinition/imagepolicies.image.toolkit.fluxcd.io"
     [
         pytest.param({}, "auto", "the rendering of this release is proven: known", id="nothing but the version"),
         pytest.param(
-            {"removed": (CRD,)}, "refused", f"{CRD} would vanish; --allow-removal allows it", id="a CRD would vanish"
+            {"removed": (CRD,)},
+            "refused",
+            f"{CRD} would be removed; --allow-removal allows that",
+            id="a CRD would be removed",
         ),
         pytest.param(
             {"removed": (CRD,), "removal_allowed": True},
             "auto",
-            f"{CRD} would vanish, which --allow-removal allows",
+            f"{CRD} would be removed, which --allow-removal allows",
             id="a CRD may vanish",
         ),
         pytest.param(
@@ -44,7 +47,7 @@ CRD = "CustomResourceDefinition/imagepolicies.image.toolkit.fluxcd.io"
         pytest.param(
             {"edits_dropped": True},
             "auto",
-            "edits of the components file are dropped, which --accept-edits allows",
+            "hand edits of the components file are dropped, which --accept-edits allows",
             id="edits that the user lets go",
         ),
         pytest.param(
@@ -62,14 +65,14 @@ CRD = "CustomResourceDefinition/imagepolicies.image.toolkit.fluxcd.io"
         pytest.param(
             {"proof": Proof.NONE},
             "refused",
-            "rendering was never proven on this release; --unsafe-unproven-rendering takes it anyway",
+            "the rendering of this release is not proven; --unsafe-unproven-rendering publishes it anyway",
             id="unproven",
         ),
         pytest.param(
             {"proof": Proof.NONE, "proof_detail": "in Deployment/x, one line differs"},
             "refused",
-            "rendering was never proven on this release (in Deployment/x, one line differs); "
-            "--unsafe-unproven-rendering takes it anyway",
+            "the rendering of this release is not proven (in Deployment/x, one line differs); "
+            "--unsafe-unproven-rendering publishes it anyway",
             id="unproven, and why",
         ),
         pytest.param(
@@ -118,5 +121,8 @@ def test_the_gravest_reason_comes_first() -> None:
 
 
 def test_where_nothing_stops_the_telling_passes_are_the_reasons() -> None:
-    passes = [Verdict("age", Decision.AUTO, "it is 184 days old"), Verdict("freeze", Decision.AUTO, "no freeze is on")]
+    passes = [
+        Verdict("age", Decision.AUTO, "it is 184 days old"),
+        Verdict("freeze", Decision.AUTO, "no freeze is active"),
+    ]
     assert reasons(passes) == ("it is 184 days old",)

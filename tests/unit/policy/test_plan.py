@@ -27,7 +27,7 @@ PATCH = PlannedStep(
     base=FIRST,
     target=SECOND,
     decision=Decision.AUTO,
-    reasons=("a patch release is taken by itself",),
+    reasons=("a patch release is published without approval",),
     options=Options(namespace="fleet", watch_all_namespaces=False, toleration_keys=("a", "b/c")),
     overlay=Digest.of(b"overlay"),
     release=Digest.of(b"release"),
@@ -54,7 +54,7 @@ PLAN = Plan(
     Version.parse("2.8.5"),
     FIRST,
     (PATCH, MINOR),
-    (PassedOver(Version.parse("3.0.0"), Decision.REFUSED, ("a major release is never taken by this policy",)),),
+    (PassedOver(Version.parse("3.0.0"), Decision.REFUSED, ("a major release is never published under this policy",)),),
 )
 
 
@@ -139,5 +139,5 @@ def test_what_is_not_a_plan_is_refused(data: bytes, reason: str) -> None:
 
 def test_steps_that_do_not_follow_one_another_are_refused_even_with_a_fitting_digest() -> None:
     broken = replace(PLAN, steps=(PATCH, replace(MINOR, base=THIRD)))
-    with pytest.raises(InvalidPlan, match=r"the step to v2\.9\.4 does not begin where the one before it ends"):
+    with pytest.raises(InvalidPlan, match=r"the step to v2\.9\.4 does not start at the target of the step before"):
         Plan.parse(json.dumps(with_digest(broken.to_json())).encode())

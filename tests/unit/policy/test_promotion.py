@@ -40,7 +40,7 @@ def test_what_has_waited_happens_by_itself() -> None:
     ("since", "after", "decision", "words"),
     [
         (timedelta(hours=72), timedelta(hours=72), Decision.AUTO, "for 3d"),
-        (timedelta(hours=71, minutes=59), timedelta(hours=72), Decision.HOLD, "for 2d 23h, and waits"),
+        (timedelta(hours=71, minutes=59), timedelta(hours=72), Decision.HOLD, "for 2d 23h; the promotion waits"),
         (timedelta(minutes=7), timedelta(), Decision.AUTO, "for 7m"),
         (timedelta(minutes=7), timedelta(hours=1), Decision.HOLD, "until 2026-11-21 12:53 UTC"),
         (timedelta(hours=-1), timedelta(), Decision.AUTO, "for 0m"),

@@ -88,7 +88,7 @@ def test_the_default_policy_takes_patches_and_asks_for_minors(
             {"actions": {Bump.PATCH: Action.AUTO, Bump.MINOR: Action.APPROVAL, Bump.MAJOR: Action.APPROVAL}},
             ["3.0.0", "3.1.0"],
             [("v3.1.0", "approval")],
-            id="a major where the policy asks for it",
+            id="a major where the policy escalates it",
         ),
         pytest.param(
             {"minor_step": MinorStep.NEXT},
@@ -194,7 +194,7 @@ def test_an_incomplete_release_is_passed_over_with_its_reason() -> None:
     assert steps(chosen) == [("v2.8.6", "auto")]
     [skipped] = chosen.passed_over
     assert skipped.decision is Decision.REFUSED
-    assert skipped.verdicts[0].reason == "v2.8.8 cannot be taken: it has no manifests.tar.gz"
+    assert skipped.verdicts[0].reason == "v2.8.8 cannot be used: it has no manifests.tar.gz"
 
 
 def test_a_next_minor_without_a_usable_release_is_stepped_over() -> None:

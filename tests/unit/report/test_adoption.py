@@ -30,7 +30,7 @@ ADOPTION = Adoption(
 def test_every_file_is_shown_with_its_digest_and_what_became_of_it() -> None:
     text = adoption_text(ADOPTION)
     assert "it is not signed" in text
-    assert "is what Flux v2.9.4 renders with its options, byte for byte" in text
+    assert "equals what Flux v2.9.4 renders with its options, byte for byte" in text
     assert f"compared with {Digest.of(b'signed')}, which is signed" in text
     for file in ADOPTION.overlay:
         assert file.digest.short in text
@@ -41,7 +41,7 @@ def test_a_difference_is_shown_and_an_endless_one_cut() -> None:
     text = adoption_text(replace(ADOPTION, difference=tuple(f"+line {n}" for n in range(100)), compared_with=None))
     assert "  +line 59\n" in text
     assert "+line 60" not in text
-    assert "... and 40 lines more. Read them all" in text
+    assert "... and 40 more lines. Read all of them" in text
     assert f"flux-manifests pull oci://registry.example/acme/flux@{ADOPTION.digest} FOLDER\n" in text
     assert "(not compared)" in text
 
@@ -55,7 +55,7 @@ def test_a_short_difference_is_shown_whole() -> None:
 def test_options_are_shown_and_those_of_what_is_signed() -> None:
     text = adoption_text(ADOPTION)
     assert "It is Flux v2.9.4 with the options --registry=evil.example/fluxcd." in text
-    assert "What is signed has Flux's own options." in text
+    assert "The signed digest has Flux's default options." in text
     assert "What is signed" not in adoption_text(replace(ADOPTION, compared_options=ADOPTION.options))
 
 
@@ -109,4 +109,4 @@ def test_a_name_with_blanks_does_not_look_like_a_row_of_its_own() -> None:
 
 
 def test_no_other_file_is_said() -> None:
-    assert adoption_text(replace(ADOPTION, overlay=())).endswith("There is no other file.")
+    assert adoption_text(replace(ADOPTION, overlay=())).endswith("There are no other files.")

@@ -69,9 +69,9 @@ GATES = (
     Verdict("kind", Decision.APPROVAL, "a minor release needs approval", "policy.minor: approval"),
     Verdict("changes", Decision.AUTO, "it changes much", "8 changes"),
     Verdict("acknowledged", Decision.AUTO, "it may list namespaces; acknowledged", KNOWN.fingerprint),
-    Verdict("rbac", Decision.APPROVAL, WIDER.sentence, f"the policy asks for rbac, 1 change, {WIDER.fingerprint}"),
+    Verdict("rbac", Decision.APPROVAL, WIDER.sentence, f"the policy escalates rbac, 1 change, {WIDER.fingerprint}"),
     Verdict("crdTightened", Decision.REFUSED, TIGHTER.sentence, "the policy refuses crdTightened, 1 change"),
-    Verdict("image", Decision.AUTO, IMAGE.sentence, "the policy lets through image, 1 change"),
+    Verdict("image", Decision.AUTO, IMAGE.sentence, "the policy allows image, 1 change"),
     Verdict("crds", Decision.REFUSED, STORED.sentence, f"certain, {STORED.fingerprint}"),
     Verdict("overlay", Decision.APPROVAL, UNSEEN.sentence, f"unchecked, {UNSEEN.fingerprint}"),
     Verdict("compatibility", Decision.AUTO, LATE.sentence, f"advice, {LATE.fingerprint}"),
@@ -132,10 +132,7 @@ def test_text_markdown_and_json_show_the_same() -> None:
         assert each["verdict"] == "auto" or all(each[key] in short for key in ("gate", "verdict", "reason"))
     assert all(name in form for form in (short, page) for name in told["pruned"])
     for form in (short, page):
-        assert (
-            "3 of texts and printer columns in CRDs (crdText), 1 of labels with the version (version), 1 of labels"
-            in form
-        )
+        assert "3 CRD texts, 1 version label, 1 metadata change" in form
 
 
 def test_what_is_grave_comes_first() -> None:
@@ -200,7 +197,8 @@ def test_what_stops_it_can_be_acknowledged_with_what_is_printed() -> None:
         TIGHTER.fingerprint: f"crdTightened: {TIGHTER.sentence}",
     }
     block, every = (
-        text(FOUND, every=every).partition("configuration:\n")[2].partition("\nWhy")[0] for every in (False, True)
+        text(FOUND, every=every).partition("configuration:\n")[2].partition("\nVerdict of")[0]
+        for every in (False, True)
     )
     page = acknowledgement_markdown(FOUND, 9).removeprefix("```yaml\n").removesuffix("\n```")
     for form, stops in ((block, refused), (page, refused), (every, asked)):
@@ -216,9 +214,9 @@ ASKS = replace(FOUND, gates=tuple(gate for gate in GATES if gate.decision is not
 
 
 def test_where_an_approval_is_needed_in_any_case_acknowledgements_are_printed_on_request() -> None:
-    assert "To accept what stops it" not in text(ASKS)
-    assert "To acknowledge all of it is not enough, for other gates ask too; -v prints the lines." in text(ASKS)
-    assert "To accept what stops it" in text(ASKS, every=True)
+    assert "To acknowledge instead" not in text(ASKS)
+    assert "Acknowledging these alone will not let it through: other gates ask too (-v prints the lines)." in text(ASKS)
+    assert "To acknowledge instead" in text(ASKS, every=True)
     assert acknowledgement_markdown(ASKS, 9) == ""
 
 
@@ -247,7 +245,7 @@ def test_a_step_that_asks_for_nothing_else_can_be_acknowledged() -> None:
     found = replace(ASKS, gates=tuple(gate for gate in ASKS.gates if gate.gate != "kind"))
     page = acknowledgement_markdown(found, 9)
     for form in (text(found), page):
-        entries = yaml.safe_load(form[form.index("acknowledge:") :].partition("\nWhy")[0].partition("\n```")[0])
+        entries = yaml.safe_load(form[form.index("acknowledge:") :].partition("\nVerdict of")[0].partition("\n```")[0])
         assert [it["fingerprint"] for it in entries["acknowledge"]] == [UNSEEN.fingerprint, WIDER.fingerprint]
 
 
@@ -263,10 +261,10 @@ def test_an_acknowledgement_says_of_what_it_is_in_a_line_of_bounded_length() -> 
 def test_what_lets_it_through_is_counted_unless_a_person_allowed_it() -> None:
     allowed = Verdict("edits", Decision.AUTO, f"edits are dropped, {'as allowed ' * 20}", "a file", allowed=True)
     shown = text(replace(FOUND, gates=(*GATES, allowed)))
-    table = shown[shown.index("Why it is decided so") :].splitlines()[2:-1]
+    table = shown[shown.index("Verdict of each gate") :].splitlines()[2:-1]
     assert [line.split()[1] for line in table] == ["crdTightened", "crds", "kind", "rbac", "overlay", "edits"]
     assert table[-1].endswith(allowed.reason.rstrip())
-    assert shown.endswith("\n4 more gates say auto; -v lists them.")
+    assert shown.endswith("\n4 more checks passed (-v lists them)")
 
 
 def test_a_reason_is_cut_where_what_it_is_about_is_told_above_in_full() -> None:
@@ -278,8 +276,8 @@ def test_a_reason_is_cut_where_what_it_is_about_is_told_above_in_full() -> None:
 
 def test_of_gates_that_all_let_it_through_the_number_is_told() -> None:
     auto = text(Findings(gates=GATES[1:3]))
-    assert auto.endswith("\n2 gates say auto; -v lists them.")
-    assert text(Findings(gates=GATES[1:2])).endswith("\n1 gate says auto; -v lists them.")
+    assert auto.endswith("\n2 checks passed (-v lists them)")
+    assert text(Findings(gates=GATES[1:2])).endswith("\n1 check passed (-v lists them)")
     assert "-v lists them" not in text(Findings(gates=GATES), every=True)
 
 
@@ -308,14 +306,14 @@ def test_a_fingerprint_that_is_none_is_not_to_be_pasted() -> None:
 class TestText:
     def test_a_step_is_told_with_its_versions_and_its_proof(self) -> None:
         first, *rest = step_parts(STEP)
-        assert first == MarkedLine("v2.8.8 -> v2.9.4 (minor; rendering tested on this very release)")
+        assert first == MarkedLine("v2.8.8 -> v2.9.4 (minor; rendering tested with this release)")
         assert rest == list(text_parts(FOUND))
         assert list(step_parts(STEP, every=True))[1:] == list(text_parts(FOUND, every=True))
 
     @pytest.mark.parametrize("proof", Proof)
     def test_a_step_to_the_same_version_says_what_it_changes(self, proof: Proof) -> None:
         title = step_title(replace(STEP, new_version=STEP.old_version, proof=proof), "to")
-        assert title.startswith("v2.8.8 stays (options, files or images change; render")
+        assert title.startswith("v2.8.8, same version (options, files or images change; render")
 
     def test_marks_are_what_has_a_colour(self) -> None:
         lines = [part for part in text_parts(FOUND) if isinstance(part, MarkedLine)]
@@ -342,21 +340,19 @@ class TestText:
     def test_advice_for_several_comes_before_them(self) -> None:
         both = (replace(STORED, remedies=("migrate", "or this")), replace(STORED, subject="y", remedies=("migrate",)))
         said = text(Findings(hazards=both))
-        assert in_order(said, "What to do about more than one of these:\n        migrate", STORED.sentence, "or this")
+        assert in_order(said, "What to do about several of these:\n        migrate", STORED.sentence, "or this")
         assert said.count("migrate") == 1
 
     def test_nothing_is_said_of_what_is_not_there(self) -> None:
         assert text(Findings()) == "No object and no file changes."
 
     def test_what_is_only_counted_makes_no_table(self) -> None:
-        assert text(Findings(TEXTS)) == (
-            "What changes: 3 crdText\nAnd 3 of texts and printer columns in CRDs (crdText); -v lists them."
-        )
+        assert text(Findings(TEXTS)) == ("What changes: 3 crdText\n+ 3 CRD texts (-v lists them)")
 
     def test_what_deserves_a_look_is_listed_whatever_it_is_called(self) -> None:
         found = Findings((replace(NOTE, severity=Severity.NOTICE), NOTE))
         assert NOTE.sentence in text(found)
-        assert "And 1 of labels and annotations (metadata); -v lists them." in text(found)
+        assert "+ 1 metadata change (-v lists them)" in text(found)
 
     def test_the_object_is_not_said_twice(self) -> None:
         said = Findings((replace(IMAGE, sentence=f"{SOURCE} runs another image"),))
@@ -369,12 +365,12 @@ class TestText:
         places = tuple(Place("a.yaml", number) for number in range(1, 71))
         found = Findings((*many, WIDER, *TEXTS), (replace(STORED, places=places),))
         short = text(found)
-        assert "And 16 less grave ones, 3 of texts and printer columns in CRDs (crdText); -v lists them." in short
+        assert "+ 16 less grave changes, 3 CRD texts (-v lists them)" in short
         assert WIDER.sentence in short
         assert "image 59" not in short
         assert "a.yaml:60" in short
         assert "a.yaml:61" not in short
-        assert "and at 10 places more" in short
+        assert "and at 10 more places" in short
         assert "image 74" in text(found, every=True)
         assert "-v lists" not in text(found, every=True)
 
@@ -387,9 +383,9 @@ class TestMarkdown:
     def test_each_list_is_cut_and_says_so(self) -> None:
         page = markdown(FOUND, 1)
         for words in (
-            "- and 2 more that can break", "  - and 1 places more", "- and 2 more",
-            "And 2 less grave ones.", "<summary>6 changes that need no look</summary>", "And 3 of texts and",
-            "And 8 gates more.", "# and 1 more",
+            "- and 2 more that can break", "  - and 1 more places", "- and 2 more",
+            "And 2 less grave changes.", "<summary>6 changes that need no review</summary>", "And 3 CRD texts",
+            "And 8 more gates.", "# and 1 more",
         ):  # fmt: skip
             assert words in page
 
@@ -401,7 +397,7 @@ class TestMarkdown:
     def test_what_helps_against_several_is_said_once(self) -> None:
         hazards = tuple(replace(STORED, subject=f"{n}", remedies=(f"own {n}", "all", "all")) for n in range(3))
         for form in (text(Findings(hazards=hazards)), markdown(Findings(hazards=hazards))):
-            assert [form.count(words) for words in ("own 1", " all", "more than one of these")] == [1, 1, 1]
+            assert [form.count(words) for words in ("own 1", " all", "several of these")] == [1, 1, 1]
         many = replace(STORED, remedies=tuple(f"remedy {n}" for n in range(12)))
         page = markdown(Findings(hazards=(many,)), 10)
         assert "remedy 9\n- and 2 more" in page
@@ -425,7 +421,7 @@ class TestMarkdown:
         )
         page = dict(markdown_sections(Findings(hazards=(*hazards, LATE)), 9))["What can break"]
         seen, _, folded = page.partition("\n\n<details>\n<summary>What to do about each</summary>\n\n")
-        assert seen.endswith("What to do about more than one of these:\n\n- all")
+        assert seen.endswith("What to do about several of these:\n\n- all")
         assert "own" not in seen
         assert folded == (
             f"- 0 {'x' * 117}… (`{hazards[0].fingerprint}`)\n  - own `0 | x`\n"
@@ -440,16 +436,16 @@ class TestMarkdown:
     def test_what_needs_no_look_is_folded(self) -> None:
         seen, _, folded = dict(markdown_sections(FOUND, 9))["What changes"].partition("\n\n<details>\n")
         assert [it.sentence in seen for it in (WIDER, KNOWN, TIGHTER, IMAGE)] == [True, True, True, False]
-        assert folded.startswith("<summary>6 changes that need no look</summary>\n\n| severity |")
-        assert f"| info | auto | image | `{SOURCE}` | {IMAGE.sentence} |\n\nAnd 3 of texts" in folded
+        assert folded.startswith("<summary>6 changes that need no review</summary>\n\n| severity |")
+        assert f"| info | auto | image | `{SOURCE}` | {IMAGE.sentence} |\n\nAnd 3 CRD texts" in folded
         assert folded.endswith("\n\n</details>")
         alone = dict(markdown_sections(Findings((IMAGE,)), 9))["What changes"]
-        assert alone.startswith("1 image.\n\n<details>\n<summary>1 change that needs no look</summary>\n\n| severity")
+        assert alone.startswith("1 image.\n\n<details>\n<summary>1 change that needs no review</summary>\n\n| severity")
         assert "details" not in dict(markdown_sections(Findings((WIDER,)), 9))["What changes"]
 
     @pytest.mark.parametrize("it", [IMAGE, LABEL], ids=lambda it: str(it.kind))
     def test_what_a_gate_stops_is_listed_and_seen_however_harmless_it_is(self, it: Change) -> None:
-        gates = (Verdict(str(it.belongs_to), Decision.APPROVAL, "x", "the policy asks for it"),)
+        gates = (Verdict(str(it.belongs_to), Decision.APPROVAL, "x", "the policy escalates it"),)
         found = Findings((it,), gates=gates)
         page = dict(markdown_sections(found, 9))["What changes"]
         assert it.sentence in page
@@ -469,8 +465,8 @@ class TestMarkdown:
         assert gates_markdown(Findings(), 9) == ""
         sections = dict(markdown_sections(Findings(TEXTS), 9))
         assert sections == {
-            "What changes": "3 crdText.\n\n<details>\n<summary>3 changes that need no look</summary>\n\n"
-            "3 of texts and printer columns in CRDs (crdText).\n\n</details>"
+            "What changes": "3 crdText.\n\n<details>\n<summary>3 changes that need no review</summary>\n\n"
+            "3 CRD texts.\n\n</details>"
         }
 
     def test_a_comparison_is_a_page(self) -> None:

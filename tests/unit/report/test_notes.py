@@ -157,8 +157,8 @@ def test_in_a_terminal_what_breaks_comes_first_and_nothing_controls_it() -> None
     ("texts", "expected"),
     [
         (("a", "b"), ""),
-        (("removed x", "b"), "Release notes: 1 line speaks of what may break; -v shows them."),
-        (("removed x", "must y\nremoved z"), "Release notes: 3 lines speak of what may break; -v shows them."),
+        (("removed x", "b"), "Release notes: 1 line says what may break (-v shows them)."),
+        (("removed x", "must y\nremoved z"), "Release notes: 3 lines say what may break (-v shows them)."),
     ],
 )
 def test_a_hint_says_how_much_there_is_to_read(texts: tuple[str, ...], expected: str) -> None:
@@ -169,7 +169,7 @@ def test_a_hint_says_how_much_there_is_to_read(texts: tuple[str, ...], expected:
 def test_in_a_terminal_long_notes_are_cut_and_say_so() -> None:
     found = notes_between([release("v2.9.0", "\n".join(f"line {number}" for number in range(130)))], OLD, NEW)
     lines = notes_text(found).split("\n")
-    assert lines[-2:] == ["  line 99", "  and 30 lines more"]
+    assert lines[-2:] == ["  line 99", "  and 30 more lines"]
 
 
 class TestMarkdown:
@@ -190,7 +190,7 @@ class TestMarkdown:
             [release(f"v2.9.{number}", "x" * 100_000) for number in range(30)], OLD, Version.parse("v2.10.0")
         )
         text = notes_markdown(found, 12_000)
-        assert text.endswith("And those of 10 releases more.")
+        assert text.endswith("And those of 10 more releases.")
         assert len(text) < 12_200
 
     @given(

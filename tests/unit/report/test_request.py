@@ -44,7 +44,7 @@ STEP = PlannedStep(
     pruned=("CustomResourceDefinition old.example",),
     gates=(
         Verdict("kind", Decision.APPROVAL, "a minor release needs approval", "policy.minor: approval"),
-        Verdict("crdRemoval", Decision.APPROVAL, "gone", "the policy asks for crdRemoval, 1 change, 0123456789abcdef"),
+        Verdict("crdRemoval", Decision.APPROVAL, "gone", "the policy escalates crdRemoval, 1 change, 0123456789abcdef"),
     ),
 )  # fmt: skip
 PAGE = Page("production", Reference.parse("oci://ghcr.io/acme/flux-manifests:production"), STEP)
@@ -58,14 +58,14 @@ NOTES = (
 
 
 WHOLE = f"""\
-To merge this approves **Flux v2.9.4** for `oci://ghcr.io/acme/flux-manifests:production`: exactly the digests below, and once.
+Merging this pull request approves **Flux v2.9.4** for `oci://ghcr.io/acme/flux-manifests:production`: exactly the digests below, once.
 
 |  | version | digest |
 | --- | --- | --- |
 | now | v2.8.8 | `{BASE}` |
 | after the merge | **v2.9.4** | `{TARGET}` |
 
-### Why a person is asked
+### Why this needs approval
 
 - a minor release needs approval
 
@@ -91,7 +91,7 @@ What to do:
 | **danger** | approval | crdRemoval | `CustomResourceDefinition old.example` | gone |
 
 <details>
-<summary>1 change that needs no look</summary>
+<summary>1 change that needs no review</summary>
 
 | severity | verdict | class | object | what it means |
 | --- | --- | --- | --- | --- |
@@ -99,19 +99,19 @@ What to do:
 
 </details>
 
-Why the rendering is believed to be Flux's own: this version of the program was tested on this very release.
+Proof of the rendering: this version of the program was tested with exactly this release.
 
 <details>
-<summary>Why it is decided so, gate by gate</summary>
+<summary>Verdict of each gate</summary>
 
 | verdict | gate | input | reason |
 | --- | --- | --- | --- |
 | **approval** | kind | policy.minor: approval | a minor release needs approval |
-| **approval** | crdRemoval | the policy asks for crdRemoval, 1 change, 0123456789abcdef | gone |
+| **approval** | crdRemoval | the policy escalates crdRemoval, 1 change, 0123456789abcdef | gone |
 
 </details>
 
-### What the release notes say of breaking changes
+### Breaking changes in the release notes
 
 **v2.9.4**
 
@@ -123,20 +123,20 @@ The kind Old was removed.
 
 - Nothing in use is gone: to prune a CRD deletes every object of its kind.
 - No manifest of yours needs an API version that Flux v2.9.4 does not serve any more, and none is stored in such a version in a cluster.
-- What can break is taken care of in every cluster, or does not concern any.
-- The reasons above are what you expect.
-- The release notes below ask for nothing that is still to be done.
+- Everything under *What can break* is fixed in every cluster, or affects none.
+- You expect the reasons above.
+- The release notes below ask for nothing that you still have to do.
 
 ### How to answer
 
-- **Yes**: merge it. The next run renders v2.9.4 again, compares both digests, and publishes, signed, exactly what is asked for here, or nothing.
-- **No**: close it. The same is not asked for again as long as its branch is there.
-- **Later**: leave it open. A newer release takes its place here by itself.
+- **To approve**, merge it. The next run renders v2.9.4 again, compares both digests, and signs and publishes exactly this target, or nothing.
+- **To decline**, close it. No run asks for the same digest again while its branch exists.
+- **To decide later**, leave it open. A newer release replaces it here.
 
-A yes counts from people who may write to this repository: from who merges; where GitHub merges by itself, from who approved the last commit in a review. Commits of yours on this branch are not overwritten; but nothing else than the digests above can be approved here.
+Only people who may write to this repository can approve: the person who merges; if GitHub merges by itself, the people who approved the last commit in a review. Runs do not overwrite your commits on this branch, but this pull request approves only the digests above.
 
 <details>
-<summary>Release notes of v2.9.4, as upstream wrote them</summary>
+<summary>Upstream's release notes of v2.9.4</summary>
 
 **v2.9.4**
 
@@ -165,7 +165,7 @@ def test_a_change_of_content_alone_is_a_short_page() -> None:
     page = replace(PAGE, step=step)
     assert page.title == "Flux v2.8.8 for production (changed content)"
     assert "No object and no file changes." in page.body
-    assert "is believed to be Flux's own: **nothing**" in page.body
+    assert "Proof of the rendering: **none**" in page.body
     for absent in ("can break", "delete", "prune", "API version", "notes", "details"):
         assert absent not in page.body
 
@@ -173,9 +173,19 @@ def test_a_change_of_content_alone_is_a_short_page() -> None:
 @pytest.mark.parametrize(
     ("approvals", "team", "counts"),
     [
-        pytest.param(1, None, "this repository: from who merges, after 1 approving review of its last", id="a review"),
-        pytest.param(2, None, "from who merges, after 2 approving reviews of its last commit; where", id="reviews"),
-        pytest.param(0, "acme/platform", "and are in the team `acme/platform`: from who merges; where", id="a team"),
+        pytest.param(
+            1,
+            None,
+            "this repository can approve: the person who merges, after 1 approving review of its last",
+            id="a review",
+        ),
+        pytest.param(2, None, "the person who merges, after 2 approving reviews of its last commit; if", id="reviews"),
+        pytest.param(
+            0,
+            "acme/platform",
+            "and are in the team `acme/platform` can approve: the person who merges; if",
+            id="a team",
+        ),
     ],
 )
 def test_what_a_yes_takes_is_said(approvals: int, team: str | None, counts: str) -> None:
@@ -195,7 +205,7 @@ def test_much_is_cut_and_says_so() -> None:
 def test_notes_of_several_releases_are_the_newest_first() -> None:
     older = ReleaseNotes(Version.parse("v2.9.0"), (), "older words")
     body = replace(PAGE, notes=(*NOTES, older)).body
-    assert "<summary>Release notes of v2.9.0 to v2.9.4, as upstream wrote them</summary>" in body
+    assert "<summary>Upstream's release notes of v2.9.0 to v2.9.4</summary>" in body
     assert body.index("Highlights") < body.index("older words")
 
 
@@ -215,7 +225,7 @@ def kinds(markdown: str) -> list[str]:
 def test_no_text_breaks_the_page(texts: list[str], notes: str) -> None:
     words = ReleaseNotes(STEP.new_version, (notes,), notes)
     page = replace(PAGE, step=_saying(texts), notes=(words,), name=texts[0])
-    told = (replace(words, telling=("a",), text="a"),) if "as upstream wrote" in page.body else ()
+    told = (replace(words, telling=("a",), text="a"),) if "Upstream's release notes" in page.body else ()
     expected = replace(page, step=_saying(["a"] * 5), name="a", notes=told)
     assert kinds(page.body) == kinds(expected.body)
     assert Mark.find(page.body) == Mark(BASE, TARGET)
@@ -271,7 +281,7 @@ class TestMark:
 def test_comments_say_what_happened_and_end_with_the_mark() -> None:
     old, new = Mark(BASE, TARGET), Mark(BASE, OTHER)
     comment = superseded(old, new, Version.parse("v2.9.5"))
-    assert comment.startswith(f"Superseded: this asks for v2.9.5, `{OTHER}`, now, instead of `{TARGET}`.")
+    assert comment.startswith(f"Superseded: this pull request now asks for v2.9.5, `{OTHER}`, instead of `{TARGET}`.")
     assert Mark.find(comment) == new
     mark = replace(old, state=MarkState.WITHDRAWN)
     assert withdrawn(mark, "see #1 | x").startswith(r"Withdrawn: see \# 1 \| x.")

@@ -62,8 +62,10 @@ def test_it_says_from_where_to_where_what_breaks_and_what_waits() -> None:
     said = text(SHOWN)
     assert said.startswith(f"{SHOWN.channel} goes back from v2.9.4 to v2.8.8:\n  from {BASE}\n  to   {TARGET}\n")
     assert CERTAIN.sentence in said
-    waits = "v2.9.4 goes on hold until there is a newer release (webhooks\ufffd time out): no schedule and no old"
-    assert said.splitlines()[-3:] == [f"{waits} approval takes it.", *ENDS]
+    waits = (
+        "v2.9.4 will be on hold until there is a newer release (webhooks\ufffd time out): no scheduled run and no old"
+    )
+    assert said.splitlines()[-3:] == [f"{waits} approval publishes it.", *ENDS]
 
 
 def test_what_a_yes_answers_asks_for_no_approval() -> None:
@@ -76,7 +78,7 @@ def test_what_a_yes_answers_asks_for_no_approval() -> None:
         assert not [
             word
             for word in ("approval:", "approval ", "gate", "verdict", "takes")
-            if word in said[: said.index("goes on hold")]
+            if word in said[: said.index("will be on hold")]
         ]
     known = replace(asks[0], gate="acknowledged", reason="it is known", allowed=True)
     assert "it is known" in text(replace(shown, findings=Findings(changes=(RULE,), gates=(*asks, known))))
@@ -85,8 +87,8 @@ def test_what_a_yes_answers_asks_for_no_approval() -> None:
 
 def test_it_says_what_is_wrong_with_either_end() -> None:
     said = text(replace(SHOWN, problem="it is not signed", signs=True, hold=None))
-    assert "What it has now is not to be trusted: it is not signed" in said
-    assert "The target has lost its signature; it is signed again before." in said
+    assert "Its present digest is not trusted: it is not signed" in said
+    assert "The target has lost its signature; the rollback signs it again first." in said
     assert "on hold" not in said
 
 
@@ -95,8 +97,8 @@ def test_where_the_channel_is_already_only_the_hold_is_told() -> None:
         SHOWN, base=TARGET, base_version=OLD, findings=Findings(), hold=Hold(NEW, BASE, AT, AT + timedelta(days=1))
     )
     assert text(there).splitlines() == [
-        f"{SHOWN.channel} is at v2.8.8, {TARGET}, already.",
-        "v2.9.4 is on hold until 2026-11-22 00:00 UTC: no schedule and no old approval takes it.",
+        f"{SHOWN.channel} is already at v2.8.8, {TARGET}.",
+        "v2.9.4 is on hold until 2026-11-22 00:00 UTC: no scheduled run and no old approval publishes it.",
         *ENDS,
     ]
     assert (there.is_there, there.decision, there.breaks) == (True, Decision.AUTO, ())
@@ -104,7 +106,7 @@ def test_where_the_channel_is_already_only_the_hold_is_told() -> None:
 
 def test_a_hold_whose_date_has_passed_is_said_to_have_ended() -> None:
     said = text(replace(SHOWN, hold=Hold(NEW, BASE, AT, AT)))
-    assert said.endswith("The hold on v2.9.4 ended on 2026-11-21 00:00 UTC: it is offered again.")
+    assert said.endswith("The hold on v2.9.4 ended on 2026-11-21 00:00 UTC: runs may publish it again.")
     assert "no schedule" not in said
 
 

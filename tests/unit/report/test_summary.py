@@ -39,7 +39,7 @@ def step(old: Version, new: Version, decision: Decision, *reasons: str, images: 
     )
 
 
-AUTO = step(OLD, PATCH, Decision.AUTO, "a patch release is taken by itself")
+AUTO = step(OLD, PATCH, Decision.AUTO, "a patch release is published without approval")
 ASKED = replace(
     step(PATCH, MINOR, Decision.APPROVAL, "a minor release needs approval"),
     hazards=(Hazard("crds", Certainty.POSSIBLE, "x", "objects may be stored in it"),),
@@ -77,7 +77,7 @@ TROUBLE = Trouble("it moved from `a` to |b|", "channel-moved", "Run @octocat aga
         ),
         pytest.param(
             replace(NOTHING, healed=True),
-            "**production** is at Flux v2.8.7: signed what was there again",
+            "**production** is at Flux v2.8.7: signed the present digest again",
             id="healed",
         ),
         pytest.param(
@@ -105,15 +105,15 @@ def test_the_summary_says_what_was_done_what_waits_and_how_to_approve_it() -> No
     assert text.startswith("## Flux\n\n- **production** is at Flux v2.8.8: ")
     for part in (
         f"| before | v2.8.7 | `{BASE}` |  |",
-        f"| published | v2.8.8 | `{PATCHED}` | a patch release is taken by itself |",
+        f"| published | v2.8.8 | `{PATCHED}` | a patch release is published without approval |",
         f"| **waits for approval** | v2.9.4 | `{NEW}` | a minor release needs approval |",
         "| refused | v2.9.4 |  | no majors |",
-        f"To approve Flux v2.9.4: [say yes here](<{URL}>).",
-        f"A yes counts for `{NEW}` on top of `{PATCHED}`, and for nothing else.",
-        "**v2.8.7 to v2.8.8 (patch; rendering tested on this very release)**",
+        f"To approve Flux v2.9.4, open [this page](<{URL}>).",
+        f"The approval counts only for `{NEW}` on top of `{PATCHED}`.",
+        "**v2.8.7 to v2.8.8 (patch; rendering tested with this release)**",
         "| info | image | `Deployment flux-system/c-0` | v1 -\\> v2 |",
         "What can break:\n\n- **possible, crds**: objects may be stored in it (`",
-        "<details>\n<summary>1 change that needs no look</summary>\n\n| severity |",
+        "<details>\n<summary>1 change that needs no review</summary>\n\n| severity |",
         "What clusters delete:\n\n- Deployment flux-system/x\n",
         "| **approval** | kind | policy.minor: approval | a minor release needs approval |\n\n</details>",
     ):
@@ -122,7 +122,7 @@ def test_the_summary_says_what_was_done_what_waits_and_how_to_approve_it() -> No
 
 def test_without_a_place_to_ask_it_names_the_command() -> None:
     said = summary([replace(BOTH, approval_url="")], None, LIMIT)
-    assert f"give the plan of this run to `apply`, with `--approve {NEW}`." in said
+    assert f"give the plan of this run to `apply` with `--approve {NEW}`." in said
 
 
 def test_what_is_waiting_for_a_date_is_not_asked_for() -> None:
@@ -153,7 +153,7 @@ def test_what_cannot_be_made_is_told_though_it_is_no_step() -> None:
         PassedOver(MINOR, Decision.HOLD, ("x",)),
     )
     account = replace(NOTHING, left=Decision.REFUSED, plan=Plan(CHANNEL, OLD, BASE, (), passed))
-    assert verdict(account) == "**production** is at Flux v2.8.7: everything newer is refused"
+    assert verdict(account) == "**production** is at Flux v2.8.7: policy refuses everything newer"
     assert account.outputs()["reasons"] == "its archive is damaged"
     assert replace(account, plan=None).outputs()["reasons"] == ""
 
@@ -164,7 +164,7 @@ def test_what_is_refused_comes_with_what_accepts_it() -> None:
     refused = replace(ASKED, decision=Decision.REFUSED, hazards=(hazard,), gates=gates)
     text = summary([replace(NOTHING, waiting=(refused,))], None, LIMIT)
     assert (
-        "<summary>To accept what stops it, instead, in the artifact's configuration</summary>\n\n```yaml\n"
+        "<summary>To acknowledge instead, add to the artifact's configuration</summary>\n\n```yaml\n"
         f"acknowledge:\n  - {{fingerprint: {hazard.fingerprint}, until: DATE, reason: WHY}}  "
         f"# crds: {hazard.sentence}\n```" in text
     )
@@ -193,7 +193,7 @@ def test_who_approved_is_named() -> None:
 
 def test_what_went_wrong_is_told_with_what_to_do() -> None:
     text = summary([Account("a", CHANNEL, trouble=TROUBLE)], replace(TROUBLE, hint=""), LIMIT)
-    assert text.count("**It failed** (`channel-moved`): it moved from") == 2
+    assert text.count("**Failed** (`channel-moved`): it moved from") == 2
     assert text.count("What to do: Run @ octocat again") == 1
 
 
@@ -217,16 +217,16 @@ def test_a_long_summary_is_cut_between_its_parts(limit: int) -> None:
     text = summary(accounts, None, limit)
     assert len(text.encode()) <= limit
     whole = summary(accounts, None, LIMIT)
-    kept, _, note = text.partition("\n_The rest")
+    kept, _, note = text.partition("\n_A summary")
     assert whole.startswith(kept)
-    assert not text or "is left out" in note
+    assert not text or "is missing here" in note
     assert not kept or kept.endswith("\n")
 
 
 def test_a_summary_that_just_fits_is_whole() -> None:
     whole = summary([BOTH], None, LIMIT)
     assert summary([BOTH], None, len(whole.encode())) == whole
-    assert "is left out" in summary([BOTH], None, len(whole.encode()) - 1)
+    assert "is missing here" in summary([BOTH], None, len(whole.encode()) - 1)
 
 
 def test_the_outputs_are_texts() -> None:
