@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ci_automation.action.announcement import announced
 from ci_automation.action.github import Hub, approvals_of, now, settings_of
 from ci_automation.action.run import goals, promotions, trouble_of
-from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.codes import code_of

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from ci_automation.approval.request import ApprovalRequest
+    from ci_automation.approval.port import ApprovalRequest
     from ci_automation.config.model import ApprovalConfig
     from ci_automation.github.model import Actor, Environment, Run, RunApproval
     from ci_automation.github.repository import Repository

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
-from ci_automation.approval.port import Asked, AskedState
-from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, Asked, AskedState
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import Error, UsageError

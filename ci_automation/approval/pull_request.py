@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from ci_automation.approval.judge import claimed, judge_merge, merge_of, merge_to_judge, witnesses
 from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
 from ci_automation.approval.people import People
-from ci_automation.approval.port import Asked, AskedState
-from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, Asked, AskedState
 from ci_automation.approval.work import Trace, Work
 from ci_automation.github.commits import branch_name
 from ci_automation.github.errors import HeadMoved

@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from ci_automation.approval.approved_run import how_to_protect, unprotected
 from ci_automation.approval.dispatch import MOST_RUNS, midnight
-from ci_automation.approval.port import Asked, AskedState
-from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, Asked, AskedState
 from ci_automation.errors import ReleaseSourceError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ci_automation.cli.parameters import COMMON, TRUST, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.flows.history import history
 from ci_automation.records.notes import format_time
-from ci_automation.report.text import Table, plain_text
+from ci_automation.report.text import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -65,8 +65,7 @@ def history_table(
     """Return the table of the moves of channels, the newest first, without columns that say nothing."""
     rows = [row for _, _, row in sorted(table_rows(entries, repository), key=lambda it: it[:2], reverse=True)]
     told = [number for number in range(len(_HEAD)) if any(row[number] for row in rows) and (every or number != _DIGEST)]
-    cells = (tuple(plain_text(row[number]) for number in told) for row in rows)
-    return Table(tuple(_HEAD[number] for number in told), tuple(cells))
+    return Table.plain(tuple(_HEAD[number] for number in told), (tuple(row[number] for number in told) for row in rows))
 
 
 def table_rows(

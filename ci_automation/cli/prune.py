@@ -57,7 +57,7 @@ def _print_survey(found: Survey) -> None:
     rows = [("goes", it.tag, str(it.digest), "nothing needs it") for it in found.goes]
     rows += [("goes", "", str(it), "it is gone, and what was attached to it is not") for it in found.leftovers]
     rows += [("stays", it.artifact.tag, str(it.artifact.digest), it.reason) for it in found.kept]
-    print_table(Table(("", "tag", "digest", "because"), tuple(tuple(plain_text(cell) for cell in row) for row in rows)))
+    print_table(Table.plain(("", "tag", "digest", "because"), rows))
 
 
 def _row(each: Deleted) -> tuple[str, str, str]:

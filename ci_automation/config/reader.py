@@ -33,8 +33,7 @@ from ci_automation.config.rules import Section
 from ci_automation.config.schema import File
 from ci_automation.config.values import InvalidValue, alternatives, unwrapped
 from ci_automation.errors import UsageError
-from ci_automation.policy.freeze import Freeze, time_zone
-from ci_automation.policy.model import BUMPS, Acknowledgement, Policy
+from ci_automation.policy.model import BUMPS, Acknowledgement, Freeze, Policy, time_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable

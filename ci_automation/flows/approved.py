@@ -19,8 +19,7 @@ from ci_automation.flows.step import Wanted, render_step, wants_pins
 from ci_automation.policy.plan import Plan
 
 if TYPE_CHECKING:
-    from ci_automation.approval.port import Granted
-    from ci_automation.approval.request import ApprovalRequest
+    from ci_automation.approval.port import ApprovalRequest, Granted
     from ci_automation.artifact.digest import Digest
     from ci_automation.flows.base import Base
     from ci_automation.flows.observe import Observed

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 
 class Decision(enum.StrEnum):
@@ -31,7 +31,7 @@ _FEW = 3
 _WEIGHT = {decision: weight for weight, decision in enumerate(Decision)}
 
 
-class Verdict(Struct, frozen=True):
+class Verdict(Struct, frozen=True, rename={"decision": "verdict", "looked_at": "input"}):
     """What one gate says about a step, in a sentence for people, and what it looked at.
 
     The report always shows one that would stop the step if a person had not `allowed` it.
@@ -42,21 +42,6 @@ class Verdict(Struct, frozen=True):
     reason: str
     looked_at: str = ""
     allowed: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the verdict as documents have it."""
-        return {
-            "gate": self.gate,
-            "verdict": str(self.decision),
-            "reason": self.reason,
-            "input": self.looked_at,
-            "allowed": self.allowed,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return the verdict that `to_json` wrote; anything else raises KeyError, TypeError or ValueError."""
-        return cls(value["gate"], Decision(value["verdict"]), value["reason"], value["input"], value["allowed"])
 
 
 def decide(verdicts: Iterable[Verdict]) -> Decision:

@@ -1,11 +1,14 @@
-"""A team's policy: which steps run without approval, from which releases, and when."""
+"""A team's policy: which steps run without approval, from which releases, when, and when none do."""
 
 from __future__ import annotations
 
 import enum
 import re
-from datetime import datetime, timedelta
+import zoneinfo
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -17,15 +20,31 @@ from ci_automation.policy.ranges import Range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from ci_automation.policy.freeze import Freeze
-
 BUMPS = (Bump.PATCH, Bump.MINOR, Bump.MAJOR)
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([dhms])")
 _DURATION = re.compile(rf"(?:{_PART.pattern})+|0")
 _MAX_TEXT = 64
 _LONGEST = timedelta(days=3660)
+# What a run could not check; a policy names it like a class of change.
+NOT_CHECKED = "notChecked"
+_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+# What turns an automatic step into one that a person approves, where the policy does not say.
+ESCALATE = frozenset(
+    {
+        ChangeClass.RBAC,
+        ChangeClass.NETWORK_POLICY,
+        ChangeClass.CRD_REMOVAL,
+        ChangeClass.CRD_TIGHTENED,
+        ChangeClass.SECURITY_CONTEXT,
+        ChangeClass.NEW_WORKLOAD,
+        ChangeClass.OTHER,
+    }
+)
+_FIELDS = 5
+_MAX_CRON = 120
+_ZONE = re.compile(r"[A-Z][A-Za-z0-9_+-]*(/[A-Z][A-Za-z0-9_+-]*)*")
+_PUT_BACK_AT_MOST = timedelta(hours=3)  # two hours, in Antarctica/Troll, and one to spare
 
 
 class InvalidDuration(UsageError):
@@ -77,11 +96,6 @@ class MinorStep(enum.StrEnum):
     NEXT = "next"
 
 
-# What a run could not check; a policy names it like a class of change.
-NOT_CHECKED = "notChecked"
-_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
-
-
 class InvalidFingerprint(UsageError):
     """A text is not the fingerprint of a change or hazard."""
 
@@ -106,20 +120,6 @@ class Acknowledgement(Struct, frozen=True):
     def is_on(self, now: datetime) -> bool:
         """Return whether its date is yet to come."""
         return now < self.until
-
-
-# What turns an automatic step into one that a person approves, where the policy does not say.
-ESCALATE = frozenset(
-    {
-        ChangeClass.RBAC,
-        ChangeClass.NETWORK_POLICY,
-        ChangeClass.CRD_REMOVAL,
-        ChangeClass.CRD_TIGHTENED,
-        ChangeClass.SECURITY_CONTEXT,
-        ChangeClass.NEW_WORKLOAD,
-        ChangeClass.OTHER,
-    }
-)
 
 
 def _actions() -> dict[Bump, Action]:
@@ -164,3 +164,71 @@ def duration(text: str) -> timedelta:
     if seconds > _LONGEST.total_seconds():
         raise InvalidDuration(text)
     return timedelta(microseconds=int(seconds * 1_000_000))
+
+
+class InvalidFreeze(UsageError):
+    """A freeze is malformed, or never occurs."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Freeze(Struct, frozen=True):
+    """A time that begins when `cron` says, on the clocks of `time_zone`, and lasts for `duration`.
+
+    The rules are those of Debian's cron: minute, hour, day of month, month and day of week, the two days meaning *or*
+    where neither begins with a star. A time that the clocks skip comes when they go on; one that they show twice comes
+    at the first.
+    """
+
+    cron: str
+    duration: timedelta
+    time_zone: zoneinfo.ZoneInfo
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidFreeze` where `cron` is not understood or never comes, or the freeze has no duration."""
+        from cronsim import CronSim, CronSimError
+
+        five = "minute, hour, day of month, month, day of week: five fields, such as 0 0 20 12 *"
+        if len(self.cron) > _MAX_CRON or len(self.cron.split()) != _FIELDS:
+            raise InvalidFreeze(f"{self.cron[:80]!r} does not have five fields", f"Write {five}.")
+        try:
+            next(CronSim(self.cron, datetime(2000, 1, 1, tzinfo=UTC)))
+        except CronSimError as error:
+            reason = str(error).replace("Bad", "it has no valid", 1)
+            raise InvalidFreeze(f"{self.cron!r} cannot be understood: {reason}", f"Write {five}.") from None
+        except StopIteration:
+            raise InvalidFreeze(f"{self.cron!r} never comes", "Correct day and month.") from None
+        if self.duration <= timedelta(0):
+            raise InvalidFreeze("the freeze has no duration", "Say how long it lasts, for example 336h.")
+
+    def active(self, now: datetime) -> datetime | None:
+        """Return until when the freeze lasts that `now` lies in, in UTC; none if it lies in none.
+
+        A freeze begins at its first instant, and its last is the one before the returned.
+        """
+        from cronsim import CronSim
+
+        # Backwards on the wall clock; where it was put back, what is ahead on it may have been before.
+        ahead = now.astimezone(self.time_zone) + _PUT_BACK_AT_MOST
+        began = (time.astimezone(UTC) for time in CronSim(self.cron, ahead, reverse=True))
+        until = next(dropwhile(lambda time: time > now, began), now - self.duration) + self.duration
+        return until if until > now else None
+
+
+def time_zone(name: str) -> zoneinfo.ZoneInfo:
+    """Return the time zone of that name in the IANA database.
+
+    Raises:
+        InvalidFreeze: it has none of that name; the hint has the nearest.
+    """
+    if _ZONE.fullmatch(name):  # `localtime` and the like differ from machine to machine
+        with suppress(zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            return zoneinfo.ZoneInfo(name)
+    import difflib
+
+    near = difflib.get_close_matches(name[:80].title(), sorted(zoneinfo.available_timezones()), n=1)
+    hint = f"Did you mean {near[0]}?" if near else "Write it as in the IANA database, for example Europe/Berlin."
+    raise InvalidFreeze(f"there is no time zone {name[:80]!r}", hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Self
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert, to_builtins
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
@@ -33,7 +33,7 @@ class InvalidPlan(UsageError):
         super().__init__(f"the plan cannot be used: {reason}")
 
 
-class ImageChange(Struct, frozen=True):
+class ImageChange(Struct, frozen=True, rename={"old": "from", "new": "to"}):
     """A controller's image before and after; empty where the controller is new or gone."""
 
     controller: str
@@ -85,19 +85,19 @@ class PlannedStep(Struct, frozen=True):
             "proof": str(self.proof),
             "pinned": self.pinned,
             "changes": {
-                "images": [{"controller": i.controller, "from": i.old, "to": i.new} for i in self.images],
+                "images": [to_builtins(image) for image in self.images],
                 "added": list(self.added),
                 "removed": list(self.removed),
                 "all": [change.to_json() for change in self.changes],
             },
             "hazards": [hazard.to_json() for hazard in self.hazards],
             "pruned": list(self.pruned),
-            "gates": [verdict.to_json() for verdict in self.gates],
+            "gates": [to_builtins(gate) for gate in self.gates],
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return the step that `to_json` wrote; anything else raises KeyError, TypeError, ValueError or UsageError."""
+        """Return the step that `to_json` wrote; anything else raises an error of `Plan.parse`."""
         return cls(
             old_version=Version.parse(value["from"]),
             new_version=Version.parse(value["to"]),
@@ -110,13 +110,13 @@ class PlannedStep(Struct, frozen=True):
             release=Digest.parse(value["release"]),
             proof=Proof(value["proof"]),
             pinned=value["pinned"],
-            images=tuple(ImageChange(i["controller"], i["from"], i["to"]) for i in value["changes"]["images"]),
+            images=convert(value["changes"]["images"], tuple[ImageChange, ...]),
             added=tuple(value["changes"]["added"]),
             removed=tuple(value["changes"]["removed"]),
             changes=tuple(Change.from_json(change) for change in value["changes"]["all"]),
             hazards=tuple(Hazard.from_json(hazard) for hazard in value["hazards"]),
             pruned=tuple(value["pruned"]),
-            gates=tuple(Verdict.from_json(verdict) for verdict in value["gates"]),
+            gates=convert(value["gates"], tuple[Verdict, ...]),
         )
 
 
@@ -182,7 +182,7 @@ class Plan(Struct, frozen=True):
         try:
             plan = cls._from_json(value)
             written = plan.to_json()
-        except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, UsageError, ValidationError) as error:
             raise InvalidPlan(f"a part is missing or malformed: {error}") from None
         if written != value:
             raise InvalidPlan("its digest does not match its content: it was edited or damaged")

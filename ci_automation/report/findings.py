@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Self
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from ci_automation.impact.change import ChangeClass, Severity
 from ci_automation.impact.hazard import Certainty
@@ -157,7 +157,7 @@ class Findings(Struct, frozen=True):
             "changes": [change.to_json() for change in self.ranked()],
             "hazards": [hazard.to_json() for hazard in self.ranked_hazards()],
             "pruned": list(self.ranked_pruned()),
-            "gates": [gate.to_json() for gate in self.gates],
+            "gates": [to_builtins(gate) for gate in self.gates],
         }
 
 

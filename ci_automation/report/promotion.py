@@ -69,7 +69,7 @@ def promotions_table(shown: Sequence[PromotionShown]) -> Table:
         for each in shown
     )
     head = ("", "channel", "promoted from", "had", "gets", "digest")
-    return Table(head, tuple(tuple(plain_text(cell) for cell in row) for row in rows))
+    return Table.plain(head, rows)
 
 
 def promotion_parts(shown: PromotionShown, *, every: bool = False) -> Iterator[Part]:

@@ -33,6 +33,11 @@ class Table(Struct, frozen=True):
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
+    @classmethod
+    def plain(cls, head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
+        """Return the table whose cells cannot control a terminal."""
+        return cls(head, tuple(rows)).mapped(lambda _, cell: plain_text(cell))
+
     def to_text(self) -> str:
         """Return the table as aligned plain text, without trailing blanks."""
         lines = [self.head, *self.rows]
@@ -81,7 +86,7 @@ def plan_table(plan: Plan, done: int, start: int = 0) -> Table:
     rows += [
         (_LEFT[decision], versions, "", "; ".join(reasons)) for decision, versions, reasons in passed_over_rows(plan)
     ]
-    return Table(("", "version", "digest", "why"), tuple(tuple(plain_text(cell) for cell in row) for row in rows))
+    return Table.plain(("", "version", "digest", "why"), rows)
 
 
 def passed_over_rows(plan: Plan) -> Iterator[tuple[Decision, str, tuple[str, ...]]]:

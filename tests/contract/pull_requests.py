@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
+from ci_automation.approval.port import ApprovalRequest
 from ci_automation.approval.pull_request import PullRequestApprovals
-from ci_automation.approval.request import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.github.commits import Commits

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from ci_automation.approval.dispatch import Dispatch, Sender
-from ci_automation.approval.port import Approvals, Asked, AskedState, Granted, NotCounted, Question
-from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, Approvals, Asked, AskedState, Granted, NotCounted, Question
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run

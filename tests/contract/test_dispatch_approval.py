@@ -17,8 +17,7 @@ from ci_automation.approval.dispatch import (
     Told,
     announce,
 )
-from ci_automation.approval.port import Approvals, Asked, AskedState
-from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, Approvals, Asked, AskedState
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.github.errors import InvalidToken
 from ci_automation.github.runs import Runs

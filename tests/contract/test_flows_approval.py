@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.port import Asked, AskedState, Granted, NotCounted, Question
-from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, Granted, NotCounted, Question
 from ci_automation.artifact.digest import Digest
 from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, ApprovedDiffers, apply_granted

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.port import Granted
-from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, Granted
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.errors import RegistryError

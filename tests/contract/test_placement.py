@@ -27,8 +27,7 @@ from ci_automation.flows.update import heal, update
 from ci_automation.flows.verify import verify_channel
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import Version
-from ci_automation.policy.freeze import Freeze
-from ci_automation.policy.model import BUMPS, Action, MinorStep, Policy, SignatureFormat
+from ci_automation.policy.model import BUMPS, Action, Freeze, MinorStep, Policy, SignatureFormat
 from ci_automation.policy.plan import Plan
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry import open_registry

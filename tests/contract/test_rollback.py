@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.port import Granted
-from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, Granted
 from ci_automation.cli import run
 from ci_automation.errors import Conflict
 from ci_automation.flows.apply import StepRefused, apply

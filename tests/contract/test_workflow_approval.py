@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.approved_run import JobFacts, approved_run
-from ci_automation.approval.port import Approvals, Asked, AskedState, Granted, NotCounted, Question
-from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, Approvals, Asked, AskedState, Granted, NotCounted, Question
 from ci_automation.approval.workflow_run import UnprotectedEnvironment, WorkflowApprovals, inputs, run_title
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig

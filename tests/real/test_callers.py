@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ci_automation.approval.dispatch import Dispatch, EventType, Sender
-from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.flux.version import Version
 from tests.fakes.forge import ACTIONS

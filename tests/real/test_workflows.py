@@ -14,7 +14,7 @@ import yaml
 
 from ci_automation.action.outputs import OUTPUTS
 from ci_automation.approval.dispatch import EventType
-from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest
 from ci_automation.approval.workflow_run import inputs, run_title
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from ci_automation.approval.approved_run import RunFacts, judge_run
 from ci_automation.approval.people import People
-from ci_automation.approval.port import Granted, NotCounted
-from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, Granted, NotCounted
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.lock import Lock, LockEntry
-from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest
 from ci_automation.approval.work import Trace, Work
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference

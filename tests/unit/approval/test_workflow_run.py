@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ci_automation.approval.request import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest
 from ci_automation.approval.workflow_run import AskingRuns, asking_runs, inputs, run_title
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference

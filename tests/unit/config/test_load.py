@@ -33,8 +33,7 @@ from ci_automation.config.model import (
     VerifyConfig,
 )
 from ci_automation.flux.version import Bump, Version
-from ci_automation.policy.freeze import Freeze
-from ci_automation.policy.model import Action, MinorStep, Policy, SignatureFormat
+from ci_automation.policy.model import Action, Freeze, MinorStep, Policy, SignatureFormat
 from ci_automation.policy.ranges import Range
 from tests.unit.config.texts import FULL, MINIMAL
 

@@ -184,8 +184,8 @@ def test_every_kind_belongs_to_one_class_and_every_class_has_a_kind() -> None:
     assert {kind.belongs_to for kind in ChangeKind} == set(ChangeClass)
 
 
-@pytest.mark.parametrize("what", [RULE, BREAK, Verdict("rbac", Decision.APPROVAL, "because", "2 changes")])
-def test_documents_bring_back_what_was_written(what: Change | Hazard | Verdict) -> None:
+@pytest.mark.parametrize("what", [RULE, BREAK])
+def test_documents_bring_back_what_was_written(what: Change | Hazard) -> None:
     assert type(what).from_json(what.to_json()) == what
 
 

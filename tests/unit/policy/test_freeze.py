@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.policy.freeze import Freeze, InvalidFreeze, time_zone
+from ci_automation.policy.model import Freeze, InvalidFreeze, time_zone
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)

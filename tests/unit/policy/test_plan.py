@@ -13,7 +13,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.policy.decision import Decision
+from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import ImageChange, InvalidPlan, PassedOver, Plan, PlannedStep
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ MINOR = replace(
     proof=Proof.NONE,
     added=("Deployment/source-watcher",),
     removed=("CustomResourceDefinition/x.y",),
+    gates=(Verdict("edits", Decision.AUTO, "edits are dropped", "a file", allowed=True),),
 )
 PLAN = Plan(
     Reference.parse("oci://ghcr.io/acme/flux-manifests:production"),
@@ -71,6 +72,9 @@ def test_the_document_has_the_parts_that_others_rely_on() -> None:
     assert (step["from"], step["to"], step["base"], step["target"]) == ("v2.8.5", "v2.8.8", str(FIRST), str(SECOND))
     assert step["decision"] == "auto"
     assert value["steps"][1]["base"] == step["target"]
+    assert value["steps"][1]["gates"] == [
+        {"gate": "edits", "verdict": "auto", "reason": "edits are dropped", "input": "a file", "allowed": True}
+    ]
 
 
 @pytest.mark.parametrize("proof", Proof)

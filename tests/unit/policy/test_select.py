@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from ci_automation.flux.release import Release
 from ci_automation.flux.version import Bump, Version
 from ci_automation.policy.decision import Decision, decide
-from ci_automation.policy.freeze import Freeze
 from ci_automation.policy.gates import Selection, Situation, release_verdicts, select
-from ci_automation.policy.model import Action, MinorStep, Policy
+from ci_automation.policy.model import Action, Freeze, MinorStep, Policy
 from ci_automation.policy.ranges import Range
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
