@@ -13,13 +13,14 @@ from ci_automation.flows.contents import only_layer, present_version, read_conte
 from ci_automation.flows.findings import findings, first_findings
 from ci_automation.flows.observe import Trust, accept_both, look_at, observe
 from ci_automation.flows.publication.placement import in_place, place, problem_of, require_still_there
-from ci_automation.flows.publication.publish import NoSigner, require_accepted
+from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.hold import Offered, hold_verdict
 from ci_automation.policy.promotion import Goal, PromotionCandidate, promotion_verdicts
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry.port import NotFound
 from ci_automation.report.findings import Findings
+from ci_automation.signing.cluster import require_accepted
 from ci_automation.signing.trust import NobodyTrusted, TrustedIdentities
 from ci_automation.signing.verify import ForeignSignature, examine, gather, verify
 

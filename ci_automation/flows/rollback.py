@@ -20,13 +20,7 @@ from ci_automation.flows.findings import findings
 from ci_automation.flows.observe import ChannelMoved, Trust, look_at
 from ci_automation.flows.publication import past
 from ci_automation.flows.publication.placement import place
-from ci_automation.flows.publication.publish import (
-    NoSigner,
-    move,
-    require_accepted,
-    require_signer,
-    tag_for_ever,
-)
+from ci_automation.flows.publication.publish import NoSigner, move, require_signer, tag_for_ever
 from ci_automation.flows.publication.recording import record_rollback
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.impact.hazard import Certainty, Hazard
@@ -40,6 +34,7 @@ from ci_automation.records.ledger import Ledger
 from ci_automation.records.notes import Record
 from ci_automation.report.findings import Findings
 from ci_automation.report.rollback import Rollback
+from ci_automation.signing.cluster import require_accepted
 from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import ForeignSignature, Unsigned, ensure_signed, examine, gather, verify
 

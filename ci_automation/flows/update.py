@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ci_automation.errors import VerificationFailed
 from ci_automation.flows.carry_out import automatic, carry_out, take_over
+from ci_automation.flows.observe import look_at, observe, observe_or_adopt
 from ci_automation.flows.planning import Outcome, plan_on
-from ci_automation.flows.publication.placement import observe_or_heal
+from ci_automation.flows.publication.placement import place
+from ci_automation.flows.publication.publish import require_signer, vouch_for
+from ci_automation.signing.verify import Unsigned
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
+    from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.records.notes import Record
+
+
+class NotOurs(VerificationFailed):
+    """A channel is not signed, and no signed record says that we published what it has."""
+
+    hint = (
+        "Nothing was signed. Find out who wrote it: `history` lists what is signed. "
+        "If it is yours, take it over with --adopt, which shows every file first."
+    )
+
+    def __init__(self, observed: Observed) -> None:
+        super().__init__(
+            f"{observed.channel} is not signed, and no signed record says that {observed.digest} was published to it"
+        )
 
 
 def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
@@ -21,7 +41,7 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
             not adopted.
         Conflict: somebody else published at the same time.
     """
-    observed, signed = observe_or_heal(channel, ports, intent)
+    observed, signed = _observe_or_heal(channel, ports, intent)
     planned = plan_on(observed, ports, intent)
     placed = planned.placed(ports, intent)
     steps = automatic(planned)
@@ -36,8 +56,44 @@ def heal(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     Raises:
         VerificationFailed: see `update`.
     """
-    observed, signed = observe_or_heal(channel, ports, intent)
+    observed, signed = _observe_or_heal(channel, ports, intent)
     planned = plan_on(observed, ports, intent)
     placed = planned.placed(ports, intent)
     signed |= take_over(placed, ports.later_than(placed.last), intent)
     return Outcome(planned.plan, 0, str(placed.trust), healed=signed, unmade=planned.unmade)
+
+
+def _observe_or_heal(channel: Reference, ports: Ports, intent: Intent) -> tuple[Observed, bool]:
+    """Return what `channel` has now, and whether it had lost its signature and this run signed it again (ADR 0005).
+
+    Raises:
+        NotOurs: it is not signed, and the channel's newest record is not about it.
+        ForeignSignature: another signer signed it.
+        NotAdopted: a person was asked, and did not say yes.
+    """
+    require_signer(ports, intent)
+    try:
+        return observe_or_adopt(channel, ports, intent), False
+    except Unsigned:
+        observed = look_at(channel, ports)
+        record = _record_of(observed, ports)
+        if ports.signer is None or record is None:
+            raise NotOurs(observed) from None
+        vouch_for(observed, record.version, ports.signer, ports, intent)
+        return observe(channel, ports), True
+
+
+def _record_of(observed: Observed, ports: Ports) -> Record | None:
+    """Return the channel's newest record, if it is about what the channel has.
+
+    Signing a digest that no record covers would publish it, past every gate. A directory without an identity has
+    records that may be those of another directory.
+    """
+    ledger = ports.ledger(observed.channel)
+    if ledger is None or ports.registry.identity(observed.channel) is None:
+        return None
+    placed = place(observed, ports)
+    if placed.record is None or placed.left is not None:
+        return None
+    last = ledger.newest()
+    return last if last is not None and last.digest == observed.digest else None

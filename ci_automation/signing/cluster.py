@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ci_automation.errors import VerificationFailed
 from ci_automation.flux.version import Version
 from ci_automation.signing.trust import TrustedIdentities
 from ci_automation.signing.verify import examine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from ci_automation.artifact.reference import Reference
     from ci_automation.signing.trust import Finding, Trusted
     from ci_automation.signing.verify import SignatureFindings, Signatures
 
@@ -35,6 +37,19 @@ _TABLE = (
     ("2.8.6 and later 2.8", "2.8.6"),
     ("2.9", "2.9.0"),
 )
+
+
+class ClusterWouldRefuse(VerificationFailed):
+    """What is signed as it should be would still be refused by the clusters, so the channel does not move."""
+
+    hint = (
+        "A bundle of another identity beside it hides the .sig since Flux 2.8: find out whose it is, and delete that "
+        "referrer. Clusters too old for bundles need --signature-format legacy; those too old for a Sigstore of your "
+        "own, --signing key."
+    )
+
+    def __init__(self, reference: Reference, flux: Version, reason: str) -> None:
+        super().__init__(f"a cluster with Flux {flux} would refuse {reference}: {reason}")
 
 
 class Judgement(Struct, frozen=True):
@@ -105,3 +120,14 @@ def _any_of(read: Sequence[Finding], kind: str, findings: SignatureFindings) -> 
 
 def _refused(reason: str) -> Judgement:
     return Judgement(accepted=False, strict=False, reason=reason)
+
+
+def require_accepted(at: Reference, found: SignatureFindings, trusted: Trusted, versions: Iterable[Version]) -> None:
+    """Check that clusters with each of these versions accept an artifact with the signatures that were found.
+
+    Raises:
+        ClusterWouldRefuse: they do not.
+    """
+    for flux in dict.fromkeys(versions):
+        if not (judgement := judge_cluster(found, trusted, flux)).accepted:
+            raise ClusterWouldRefuse(at, flux, judgement.reason)

@@ -23,11 +23,10 @@ from ci_automation.flows.findings import impact_of
 from ci_automation.flows.history import history
 from ci_automation.flows.init import ChannelExists, init
 from ci_automation.flows.planning import make_plan
-from ci_automation.flows.publication.placement import NotOurs
 from ci_automation.flows.publication.publish import ImmutableTagTaken, NoSigner
 from ci_automation.flows.render import render_release
 from ci_automation.flows.rendering.proof import UnprovenRendering
-from ci_automation.flows.update import update
+from ci_automation.flows.update import NotOurs, update
 from ci_automation.flows.verify import pull, verify_channel
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.options import Options

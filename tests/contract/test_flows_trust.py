@@ -15,10 +15,9 @@ from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.planning import make_plan
 from ci_automation.flows.publication.adopt import NotAdopted
-from ci_automation.flows.publication.placement import ChannelMovedBack, NotOurs
-from ci_automation.flows.publication.publish import ClusterWouldRefuse
+from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
-from ci_automation.flows.update import heal, update
+from ci_automation.flows.update import NotOurs, heal, update
 from ci_automation.flows.verify import verify_channel
 from ci_automation.flux.artifact import Composed, compose
 from ci_automation.flux.options import Options
@@ -28,6 +27,7 @@ from ci_automation.records.notes import Record
 from ci_automation.records.writer import RecordWriter
 from ci_automation.registry.port import NotFound
 from ci_automation.signing import bundle
+from ci_automation.signing.cluster import ClusterWouldRefuse
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, ensure_signed

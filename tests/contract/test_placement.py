@@ -21,9 +21,9 @@ from ci_automation.flows.planning import make_plan
 from ci_automation.flows.promote import promote
 from ci_automation.flows.promotion import Promotion
 from ci_automation.flows.publication.copy import copy
-from ci_automation.flows.publication.placement import ChannelMovedBack, NotOurs, PublishedElsewhere
+from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
-from ci_automation.flows.update import heal, update
+from ci_automation.flows.update import NotOurs, heal, update
 from ci_automation.flows.verify import verify_channel
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import Version

@@ -19,7 +19,7 @@ from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.promote import OtherDigest, Promoted, PromotionNotApproved, PromotionRefused, promote
 from ci_automation.flows.promotion import Promotion, RecordNotBelieved, SignedForOthers, SourceEmpty
 from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
-from ci_automation.flows.publication.publish import ClusterWouldRefuse, NoSigner
+from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.flows.update import update
 from ci_automation.impact.assess import Impact
 from ci_automation.impact.clusters import Clusters, KubernetesRange
@@ -32,6 +32,7 @@ from ci_automation.records.ledger import ImmutableTagMoved, Ledger
 from ci_automation.records.writer import RecordWriter
 from ci_automation.registry.port import NotFound
 from ci_automation.signing import legacy
+from ci_automation.signing.cluster import ClusterWouldRefuse
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import Unsigned, verify

@@ -1,4 +1,4 @@
-"""Whether a channel is signed and where it belongs, by what signed records and holds say of the digest it has."""
+"""Whether a channel is where it belongs: what signed records and holds say of the digest that it has."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.observe import ChannelMoved, Placed, Trust, look_at, observe, observe_or_adopt
+from ci_automation.flows.observe import ChannelMoved, Placed, Trust
 from ci_automation.flows.publication.adopt import confirm
-from ci_automation.flows.publication.publish import require_signer, vouch_for
 from ci_automation.records.attached import channel_name
 from ci_automation.records.ledger import Position, holds_on, left_at, records_in
-from ci_automation.signing.verify import Unsigned
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.reference import Reference
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
@@ -57,56 +54,6 @@ class PublishedElsewhere(VerificationFailed):
             "Nothing was built on it or recorded. Find out who moved the channel there. `promote` finishes a promotion "
             f"that was interrupted. {_ADOPT}"
         )
-
-
-class NotOurs(VerificationFailed):
-    """A channel is not signed, and no signed record says that we published what it has."""
-
-    hint = (
-        "Nothing was signed. Find out who wrote it: `history` lists what is signed. "
-        "If it is yours, take it over with --adopt, which shows every file first."
-    )
-
-    def __init__(self, observed: Observed) -> None:
-        super().__init__(
-            f"{observed.channel} is not signed, and no signed record says that {observed.digest} was published to it"
-        )
-
-
-def observe_or_heal(channel: Reference, ports: Ports, intent: Intent) -> tuple[Observed, bool]:
-    """Return what `channel` has now, and whether it had lost its signature and this run signed it again (ADR 0005).
-
-    Raises:
-        NotOurs: it is not signed, and the channel's newest record is not about it.
-        ForeignSignature: another signer signed it.
-        NotAdopted: a person was asked, and did not say yes.
-    """
-    require_signer(ports, intent)
-    try:
-        return observe_or_adopt(channel, ports, intent), False
-    except Unsigned:
-        observed = look_at(channel, ports)
-        record = _record_of(observed, ports)
-        if ports.signer is None or record is None:
-            raise NotOurs(observed) from None
-        vouch_for(observed, record.version, ports.signer, ports, intent)
-        return observe(channel, ports), True
-
-
-def _record_of(observed: Observed, ports: Ports) -> Record | None:
-    """Return the channel's newest record, if it is about what the channel has.
-
-    Signing a digest that no record covers would publish it, past every gate. A directory without an identity has
-    records that may be those of another directory.
-    """
-    ledger = ports.ledger(observed.channel)
-    if ledger is None or ports.registry.identity(observed.channel) is None:
-        return None
-    placed = place(observed, ports)
-    if placed.record is None or placed.left is not None:
-        return None
-    last = ledger.newest()
-    return last if last is not None and last.digest == observed.digest else None
 
 
 def place(observed: Observed, ports: Ports) -> Placed:

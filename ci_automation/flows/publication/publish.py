@@ -19,14 +19,12 @@ from ci_automation.flows.observe import ChannelMoved, accept_both
 from ci_automation.flows.publication.recording import attest_publication, sign_publication
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.model import SignatureFormat
-from ci_automation.signing.cluster import judge_cluster
+from ci_automation.signing.cluster import require_accepted
 from ci_automation.signing.legacy import look, payload
 from ci_automation.signing.trust import Finding, TrustedIdentities
 from ci_automation.signing.verify import ensure_signed, examine, gather
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Descriptor, Manifest
     from ci_automation.artifact.reference import Reference
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from ci_automation.records.notes import Approval
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
-    from ci_automation.signing.verify import SignatureFindings, Signatures
+    from ci_automation.signing.verify import Signatures
 
 _ACCEPT = "--accept-identity-change"
 
@@ -86,19 +84,6 @@ class IdentityChange(VerificationFailed):
                 "never both, and until then they stay at what they have"
             )
         self.hint = f"If it shall change: {way}.{workflow}"
-
-
-class ClusterWouldRefuse(VerificationFailed):
-    """What is signed as it should be would still be refused by the clusters, so the channel does not move."""
-
-    hint = (
-        "A bundle of another identity beside it hides the .sig since Flux 2.8: find out whose it is, and delete that "
-        "referrer. Clusters too old for bundles need --signature-format legacy; those too old for a Sigstore of your "
-        "own, --signing key."
-    )
-
-    def __init__(self, reference: Reference, flux: Version, reason: str) -> None:
-        super().__init__(f"a cluster with Flux {flux} would refuse {reference}: {reason}")
 
 
 class Publication(Struct, frozen=True):
@@ -276,17 +261,6 @@ def _check_clusters(publication: Publication, signer: Signer, evidence: Signatur
         findings = replace(findings, legacy=(Finding(signer.who, None),))
     versions = (publication.clusters_run or publication.version, publication.version)
     require_accepted(channel.at_digest(target), findings, trusted, versions)
-
-
-def require_accepted(at: Reference, found: SignatureFindings, trusted: Trusted, versions: Iterable[Version]) -> None:
-    """Check that clusters with each of these versions accept an artifact with the signatures that were found.
-
-    Raises:
-        ClusterWouldRefuse: they do not.
-    """
-    for flux in dict.fromkeys(versions):
-        if not (judgement := judge_cluster(found, trusted, flux)).accepted:
-            raise ClusterWouldRefuse(at, flux, judgement.reason)
 
 
 def move(
