@@ -15,7 +15,7 @@ from ci_automation.approval.port import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.codes import code_of
-from ci_automation.cli.follow_up import repeated, signed
+from ci_automation.cli.follow_up import repeated_options, signing_options
 from ci_automation.cli.output import print_parts, print_table
 from ci_automation.cli.target import rendered
 from ci_automation.config import DEFAULT_PATH
@@ -139,7 +139,7 @@ def _promote(inputs: Inputs, run: ActionRun) -> int:
             remarks.append(f"{found.sentence} {shown.word}: {'; '.join(found.reasons)}")
         if done.waits and found.decision is Decision.APPROVAL:
             given = replace(inputs.given, adopt=False, yes=False, releases=None)  # a promotion takes neither
-            again = (*signed(goal, given), *repeated(given))
+            again = (*signing_options(goal, given), *repeated_options(given))
             command = ("flux-manifests", "promote", "--to", goal.name, "--approve", str(found.digest), *again)
             remarks.append(f"whoever approves it runs {in_shell(*command)}")
         for remark in remarks:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ci_automation.action.inputs import Inputs
     from ci_automation.action.job import Job
     from ci_automation.action.workflow_commands import Level, Log
-    from ci_automation.cli.promotions import Planned
+    from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.report.adoption import Adoption
@@ -167,7 +167,7 @@ def goals(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[Target
     return tuple(goal.speaking(run.say, _adopts(inputs, run)) for goal in found)
 
 
-def promotions(inputs: Inputs, run: ActionRun) -> tuple[Planned, ...]:
+def promotions(inputs: Inputs, run: ActionRun) -> tuple[PlannedPromotion, ...]:
     """Return the promotions of the configuration, or the one to the artifact that is named, in the order of the waves.
 
     Raises:

@@ -33,7 +33,7 @@ def escape_property(text: str) -> str:
     return escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def command(name: str, data: str = "", **properties: str | int | None) -> str:
+def workflow_command(name: str, data: str = "", **properties: str | int | None) -> str:
     """Return the line that gives the runner a command; properties without a value are left out."""
     given = ",".join(f"{key}={escape_property(str(value))}" for key, value in properties.items() if value is not None)
     return f"::{name}{' ' if given else ''}{given}::{escape_data(data)}"
@@ -42,7 +42,7 @@ def command(name: str, data: str = "", **properties: str | int | None) -> str:
 def masks(secret: str) -> tuple[str, ...]:
     """Return the commands that make the runner hide a secret: each line by itself, for the log has lines."""
     lines = dict.fromkeys(line.strip() for line in _LINE_ENDS.split(secret))
-    return tuple(command("add-mask", line) for line in lines if line)
+    return tuple(workflow_command("add-mask", line) for line in lines if line)
 
 
 def harmless(line: str) -> str:
@@ -84,7 +84,7 @@ class Log(io.TextIOBase):
             self.write("\n")
 
     def command(self, line: str) -> None:
-        """Give the runner a command that `command` made, right away."""
+        """Give the runner a command that `workflow_command` made, right away."""
         self.finish()
         if self._runner:
             with self._lock:
@@ -121,15 +121,15 @@ def hide(secret: str, *, runner: bool) -> None:
 @contextmanager
 def group(log: Log, title: str) -> Iterator[None]:
     """Fold the lines that are printed meanwhile under a title."""
-    log.command(command("group", title))
+    log.command(workflow_command("group", title))
     try:
         yield
     finally:
-        log.command(command("endgroup"))
+        log.command(workflow_command("endgroup"))
 
 
 def annotation(
     level: Level, message: str, *, title: str = "", file: str = "", line: int | None = None, col: int | None = None
 ) -> str:
     """Return the command that shows a message on the page of the run, and beside the line that it is about."""
-    return command(level, message, file=file or None, line=line, col=col, title=title or None)
+    return workflow_command(level, message, file=file or None, line=line, col=col, title=title or None)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from ci_automation import __version__
 from ci_automation.errors import INTERRUPTED, Error, is_interruption
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with `flux-manifests demo`; each command has its own --help.",
 )
-@click.version_option(package_name="flux-manifests", message="%(version)s")
+@click.version_option(__version__, message="%(version)s")
 def cli() -> None:
     """Keep Flux itself current on clusters that read it from a signed OCI artifact.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _GUESSED = ("--signing", "key", "--key", "cosign.key")
 
 
-def repeated(given: Arguments, *, begun: bool = False) -> tuple[str, ...]:
+def repeated_options(given: Arguments, *, begun: bool = False) -> tuple[str, ...]:
     """Return the options that each command has to repeat; `begun` says that something was published in this run."""
     return _said(given, Repeat.EACH) + (() if begun else _said(given, Repeat.EACH_UNTIL_PUBLISHED))
 
@@ -34,12 +34,12 @@ def planned(target: Target, given: Arguments) -> tuple[str, ...]:
     told = _said(given, Repeat.TRUST)
     if given.key and not given.public_key and not given.issuer:
         return ("--key", given.key, *told)
-    if told or target.ports.trusted is not None or signed(target, given)[: len(_GUESSED)] != _GUESSED:
+    if told or target.ports.trusted is not None or signing_options(target, given)[: len(_GUESSED)] != _GUESSED:
         return told
     return ("--public-key", "cosign.pub")
 
 
-def signed(target: Target, given: Arguments) -> tuple[str, ...]:
+def signing_options(target: Target, given: Arguments) -> tuple[str, ...]:
     """Return how the approved step will be signed: as now, or else as most do."""
     told = _said(given, Repeat.TRUST)
     if given.signing == "unsafe-unsigned":
@@ -54,7 +54,7 @@ def signed(target: Target, given: Arguments) -> tuple[str, ...]:
 
 def lifting(target: Target, given: Arguments) -> tuple[str, ...]:
     """Return what the command has to repeat that lifts the hold of this rollback: it signs as this one."""
-    return (*signed(target, given), *_written(given, ("config", "registry-config")))
+    return (*signing_options(target, given), *_written(given, ("config", "registry-config")))
 
 
 def _said(given: Arguments, repeat: Repeat) -> tuple[str, ...]:

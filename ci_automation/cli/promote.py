@@ -11,10 +11,10 @@ import click
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import Arguments, ContradictingOptions
 from ci_automation.cli.codes import code_of
-from ci_automation.cli.follow_up import repeated, signed
+from ci_automation.cli.follow_up import repeated_options, signing_options
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, takes
-from ci_automation.cli.promotions import Planned, all_waves, one
+from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between
 from ci_automation.errors import Error
 from ci_automation.flows.promote import promote
 from ci_automation.flows.promotion import SourceEmpty
@@ -63,13 +63,13 @@ def command(
     """
     approved = frozenset(Digest.parse(text) for text in approve)
     if to is not None:
-        return _one(one(source, to, duration(after) if after else timedelta(), given), approved, given)
+        return _one(promotion_between(source, to, duration(after) if after else timedelta(), given), approved, given)
     if source or after or approved:
         raise ContradictingOptions("--from, --after and --approve are about one channel, which --to has to name")
     return _waves(given, exit_code=exit_code)
 
 
-def _one(planned: Planned, approved: frozenset[Digest], given: Arguments) -> int:
+def _one(planned: PlannedPromotion, approved: frozenset[Digest], given: Arguments) -> int:
     """Promote to one channel, which somebody asked for: what keeps it from being done is an error."""
     done = promote(planned.promotion, approved)
     shown = as_shown(planned.name, done)
@@ -86,7 +86,7 @@ def _waves(given: Arguments, *, exit_code: bool) -> int:
     """Promote all that happens by itself; one that fails keeps none of the others from being done."""
     values: list[dict[str, Any]] = []
     shown: list[PromotionShown] = []
-    failed: list[tuple[Planned, Error]] = []
+    failed: list[tuple[PlannedPromotion, Error]] = []
     goals: dict[str, Target] = {}
     codes = [0]
     for planned, done in each_wave(all_waves(given)):
@@ -110,7 +110,7 @@ def _waves(given: Arguments, *, exit_code: bool) -> int:
     for each in shown:
         print_parts(promotion_parts(each, every=given.verbose))
         if each.decision is Decision.APPROVAL and not each.done:
-            again = (*signed(goals[each.name], given), *repeated(given))
+            again = (*signing_options(goals[each.name], given), *repeated_options(given))
             command = ("flux-manifests", "promote", "--to", each.name, "--approve", str(each.digest), *again)
             print_text(f"To approve:\n  {shlex.join(command)}")
     for planned, error in failed:
@@ -119,7 +119,9 @@ def _waves(given: Arguments, *, exit_code: bool) -> int:
     return code
 
 
-def each_wave(waves: tuple[tuple[Planned, ...], ...]) -> Iterator[tuple[Planned, PromotionShown | Error]]:
+def each_wave(
+    waves: tuple[tuple[PlannedPromotion, ...], ...],
+) -> Iterator[tuple[PlannedPromotion, PromotionShown | Error]]:
     """Promote wave by wave what happens by itself, and yield what became of each."""
     for wave in waves:
         for planned in wave:
@@ -131,7 +133,7 @@ def each_wave(waves: tuple[tuple[Planned, ...], ...]) -> Iterator[tuple[Planned,
                 yield planned, error
 
 
-def nothing_yet(planned: Planned) -> PromotionShown:
+def nothing_yet(planned: PlannedPromotion) -> PromotionShown:
     """Return what is told of a promotion whose source is another channel of the configuration, and has nothing yet."""
     reason = f"{planned.source_name} has nothing yet"
     gate = Verdict("source", Decision.HOLD, reason, str(planned.source))

@@ -64,7 +64,7 @@ class NothingPromoted(UsageError):
         super().__init__("no artifact of the configuration is promoted from another")
 
 
-class Planned(Struct, frozen=True):
+class PlannedPromotion(Struct, frozen=True):
     """A promotion, and what its target is called."""
 
     name: str
@@ -84,7 +84,7 @@ class Planned(Struct, frozen=True):
             raise self.wish
         return self.wish
 
-    def saying(self, say: Callable[[str], None]) -> Planned:
+    def saying(self, say: Callable[[str], None]) -> PlannedPromotion:
         """Return the same, whose steps are told to somebody else."""
         if isinstance(self.wish, Error):
             return self
@@ -97,7 +97,7 @@ class Planned(Struct, frozen=True):
         return self.goal.channel
 
 
-def one(source: str | None, to: str, after: timedelta, given: Arguments) -> Planned:
+def promotion_between(source: str | None, to: str, after: timedelta, given: Arguments) -> PlannedPromotion:
     """Return the promotion to one channel; the configuration's evidence counts, and of two waiting times the longer.
 
     Raises:
@@ -115,7 +115,7 @@ def one(source: str | None, to: str, after: timedelta, given: Arguments) -> Plan
     return _planned(goal, wanted, max(after, configured.after) if configured else after, configured, given)
 
 
-def all_waves(given: Arguments, to: str | None = None) -> tuple[tuple[Planned, ...], ...]:
+def all_waves(given: Arguments, to: str | None = None) -> tuple[tuple[PlannedPromotion, ...], ...]:
     """Return the promotions that the configuration has, or the one `to` an artifact of it, wave by wave.
 
     Raises:
@@ -126,7 +126,7 @@ def all_waves(given: Arguments, to: str | None = None) -> tuple[tuple[Planned, .
     config = configuration(given)
     if config is None:
         raise NothingNamed
-    legs = [one(None, name, timedelta(), given) for name in promoted(config) if to in {None, name}]
+    legs = [promotion_between(None, name, timedelta(), given) for name in promoted(config) if to in {None, name}]
     if not legs:
         raise NothingPromoted
     return in_waves(legs)
@@ -139,7 +139,7 @@ def promoted(config: Config) -> tuple[str, ...]:
 
 def _planned(
     goal: Target, source: str, after: timedelta, configured: PromoteConfig | None, given: Arguments
-) -> Planned:
+) -> PlannedPromotion:
     reference = _address(source, given)
     try:
         evidence = tuple(_evidence(each, given) for each in configured.evidence) if configured else ()
@@ -147,7 +147,7 @@ def _planned(
         wish: Promotion | Error = Promotion(reference, origin, goal.channel, goal.ports, goal.intent, after, evidence)
     except Error as error:
         wish = error
-    return Planned(goal.name, goal, reference, wish, _name(reference, given))
+    return PlannedPromotion(goal.name, goal, reference, wish, _name(reference, given))
 
 
 def _origin(source: str, goal: Ports, given: Arguments) -> Ports:

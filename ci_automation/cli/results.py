@@ -120,15 +120,15 @@ def _print_result(
 
 
 def _print_follow_up(result: Result, outcome: Outcome, given: Arguments, plan_file: str | None) -> None:
-    from ci_automation.cli.follow_up import flags, planned, repeated, signed
+    from ci_automation.cli.follow_up import flags, planned, repeated_options, signing_options
     from ci_automation.report.text import approval_commands
 
-    again = repeated(given, begun=bool(outcome.done))
+    again = repeated_options(given, begun=bool(outcome.done))
     if commands := approval_commands(
         outcome.plan,
         outcome.waiting,
         (*planned(result.target, given), *flags(given), *again),
-        (*signed(result.target, given), *again),
+        (*signing_options(result.target, given), *again),
         plan_file,
     ):
         print_text(f"To approve:\n{commands}")

@@ -190,17 +190,21 @@ def reading_files(text: str, given: Arguments) -> Tree:
 def _ports(
     reference: Reference, artifact: ArtifactConfig | None, config: Config | None, given: Arguments, who: Who
 ) -> Ports:
-    from concurrent.futures import ThreadPoolExecutor
+    place = partial(registry, reference, artifact, given, writes=who is _signs)
+    if who is _signs:
+        from concurrent.futures import ThreadPoolExecutor
 
-    # Opening an encrypted key takes a fifth of a second, and so does loading the HTTP stack: they go side by side.
-    with ThreadPoolExecutor(1) as beside:
-        found = beside.submit(who, artifact, given)
-        place = registry(reference, artifact, given, writes=who is _signs)
-        releases = release_source(given, config)
-        signing, trusting, why_nobody = found.result()
+        # Opening an encrypted key takes a fifth of a second, and so does loading the HTTP stack: they go side by side.
+        with ThreadPoolExecutor(1) as beside:
+            found = beside.submit(who, artifact, given)
+            opened = place()
+            signing, trusting, why_nobody = found.result()
+    else:
+        opened = place()
+        signing, trusting, why_nobody = who(artifact, given)
     return Ports(
-        registry=place,
-        releases=releases,
+        registry=opened,
+        releases=release_source(given, config),
         signer=signing,
         trusted=trusting,
         why_nobody=why_nobody,

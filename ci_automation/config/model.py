@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import enum
 import re
 from datetime import timedelta
@@ -33,6 +32,8 @@ class UnknownArtifact(UsageError):
 
     def __init__(self, text: str, names: list[str]) -> None:
         super().__init__(f"the configuration has no artifact {text[:80]!r}")
+        import difflib
+
         near = difflib.get_close_matches(text, names, n=1)
         self.hint = f"Did you mean {near[0]}?" if near else f"It has {', '.join(names)}."
 

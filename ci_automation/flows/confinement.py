@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import subprocess
 import sys
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 LAUNCHER = Path(confined.__file__)
 _MAX_COMPLAINT = 1 << 16
 _GET_DUMPABLE, _SET_DUMPABLE = 3, 4  # linux/prctl.h
-_NONE = (ctypes.c_ulong(0),) * 4
 
 
 class Ended(Struct, frozen=True):
@@ -85,10 +83,13 @@ def _closed() -> Iterator[None]:
 
     Most kernels let a confined process read nothing of the kind; this is for those that cannot confine it.
     """
+    import ctypes
+
+    nothing = (ctypes.c_ulong(0),) * 4
     control = ctypes.CDLL(None).prctl
-    before = control(_GET_DUMPABLE, *_NONE)
-    control(_SET_DUMPABLE, *_NONE)
+    before = control(_GET_DUMPABLE, *nothing)
+    control(_SET_DUMPABLE, *nothing)
     try:
         yield
     finally:
-        control(_SET_DUMPABLE, ctypes.c_ulong(before), *_NONE[1:])
+        control(_SET_DUMPABLE, ctypes.c_ulong(before), *nothing[1:])

@@ -6,7 +6,6 @@ to v2.9 but for the component source-watcher, which came with v2.7.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -195,5 +194,7 @@ def _wrong_type(flag: str, kind: str, value: object) -> InvalidOption:
 
 def _nearest(word: str, words: list[str] | tuple[str, ...]) -> str:
     """Return a hint with the nearest of the valid words."""
+    import difflib
+
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     return f"Did you mean {near[0]}?" if near else f"Valid are {', '.join(sorted(words))}."

@@ -6,18 +6,14 @@ import enum
 import json
 import re
 from functools import cache
-from importlib.resources import files
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flux.options import Options
-from ci_automation.flux.recover import recover
-from ci_automation.flux.render import render
-from ci_automation.flux.text import documents
 
 if TYPE_CHECKING:
     from ci_automation.flux.bundle import ManifestsBundle
+    from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
 
 _KIND = re.compile(r"^kind: (\S+)$", re.MULTILINE)
@@ -51,6 +47,10 @@ def calibrate(theirs: str, bundle: ManifestsBundle, version: Version, options: O
         UnreadableComponents, InvalidOption: `theirs` is not a components file.
         TemplateMismatch, ComponentMissing: the release cannot be rendered with upstream's components.
     """
+    from ci_automation.flux.options import Options
+    from ci_automation.flux.recover import recover
+    from ci_automation.flux.render import render
+
     found = recover(theirs)
     if found.version != version:
         raise NotCalibrated(f"upstream's rendering of {version} says that it is of {found.version}")
@@ -76,6 +76,8 @@ def unexercised(options: Options, components: tuple[str, ...] = ()) -> tuple[str
 
 def first_difference(ours: str, theirs: str) -> str:
     """Return which document differs first, and the first line that differs in it, in our rendering and upstream's."""
+    from ci_automation.flux.text import documents
+
     for mine, other in zip_longest(documents(ours), documents(theirs)):
         if mine == other:
             continue
@@ -103,6 +105,8 @@ def _line(line: str | None) -> str:
 
 @cache
 def _proven() -> frozenset[tuple[str, str]]:
+    from importlib.resources import files
+
     table = json.loads(files("ci_automation.flux").joinpath("known.json").read_bytes())
     return frozenset(entry for part in ("releases", "samples") for entry in table[part].items())
 

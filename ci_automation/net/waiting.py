@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import Struct, field
@@ -172,6 +171,8 @@ def retry_after(answer: Answer, clock: Clock) -> float | None:
 
 
 def _seconds(date: str) -> float | None:
+    from email.utils import parsedate_to_datetime  # only for a peer that asks for patience
+
     try:
         return parsedate_to_datetime(date[:_MAX_DATE]).timestamp()
     except (ValueError, OverflowError):

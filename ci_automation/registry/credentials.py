@@ -7,7 +7,6 @@ import binascii
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -258,6 +257,8 @@ class DockerConfig(Hiding, Struct, frozen=True):
         program = shutil.which(f"docker-credential-{name}", path=self.environment.get("PATH", ""))
         if program is None:
             raise CredentialHelperFailed(self.path, name, "is not installed")
+        import subprocess  # only where there is a helper
+
         passed_on = {key: value for key, value in self.environment.items() if _HELPER_VARIABLES.fullmatch(key)}
         server = _DOCKER_HUB_KEY if host in names_of("docker.io") else host
         try:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import TYPE_CHECKING
 
+from ci_automation import __version__
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.flows.contents import stated_options
@@ -48,7 +48,7 @@ def attest_publication(publication: Publication, signer: Signer, ports: Ports, i
     run = provenance.Invocation(
         policy="approval" if publication.approval else "auto",
         proof=publication.proof,
-        program=importlib.metadata.version("flux-manifests"),
+        program=__version__,
         builder=None if isinstance(signer.who, Digest) else signer.who.subject,
         url=intent.run.url or None,
         approval=publication.approval,

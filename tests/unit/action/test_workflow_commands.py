@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from ci_automation.action.workflow_commands import (
     Log,
     annotation,
-    command,
     escape_data,
     escape_property,
     group,
@@ -22,6 +21,7 @@ from ci_automation.action.workflow_commands import (
     hide,
     logging_to,
     masks,
+    workflow_command,
 )
 from tests.fakes.runner import lines_of, looks_like_command
 
@@ -99,7 +99,7 @@ def test_a_command_has_the_properties_and_data_that_it_was_given(message: str, t
 
 
 def test_a_command_without_properties_is_short() -> None:
-    assert command("endgroup") == "::endgroup::"
+    assert workflow_command("endgroup") == "::endgroup::"
     assert annotation("notice", "done") == "::notice::done"
 
 
@@ -126,7 +126,7 @@ def test_both_streams_go_to_one_log_and_hold_no_command() -> None:
         print("half ", end="")
         print("##[error]a line", file=sys.stderr)
         sys.stderr.write("a\r::warning::b\r\n::notice::c")
-        log.command(command("error", "ours"))
+        log.command(workflow_command("error", "ours"))
         click.secho("coloured", fg="red")
     assert out.getvalue().splitlines() == [
         "| ::error::on standard output",
@@ -172,7 +172,7 @@ def test_without_a_runner_no_command_is_given_and_no_text_is_changed(capsys: pyt
     with logging_to(sys.stdout, runner=False) as log, group(log, "title"):
         hide("canary-a", runner=False)
         print("::x::")
-        log.command(command("error", "x"))
+        log.command(workflow_command("error", "x"))
     assert capsys.readouterr().out == "::x::\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from ci_automation import __version__
 from ci_automation.cli import COMMANDS, cli, run
 from ci_automation.flux.options import Options
 
@@ -177,3 +179,7 @@ def test_help_imports_nothing_heavy(arguments: str, imported: dict[str, set[str]
     own = {"-": set(), "config": {"semver", "yaml"}}  # of what a command is about, it may know
     start = "-" if arguments.startswith("-") else arguments.partition(" ")[0]
     assert not found & (HEAVY - own.get(start, {"semver"}))
+
+
+def test_the_version_is_the_one_of_the_package() -> None:
+    assert __version__ == importlib.metadata.version("flux-manifests")

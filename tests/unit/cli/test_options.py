@@ -8,7 +8,7 @@ import pytest
 
 from ci_automation.action.commands import ACTION_COMMANDS
 from ci_automation.cli.arguments import Arguments
-from ci_automation.cli.follow_up import lifting, planned, repeated, signed
+from ci_automation.cli.follow_up import lifting, planned, repeated_options, signing_options
 from ci_automation.cli.options import ACTION_NAMES, INPUTS, OF_COMMAND_LINE, OPTIONS, Kind
 from ci_automation.cli.target import Prepared, Target
 from ci_automation.flows.ports import Intent
@@ -55,11 +55,11 @@ EACH = {
 
 @pytest.mark.parametrize(("values", "text"), EACH.values(), ids=list(EACH))
 def test_each_command_for_later_repeats_what_it_is_about(values: dict[str, Any], text: str) -> None:
-    assert " ".join(repeated(Arguments(**values))) == text
+    assert " ".join(repeated_options(Arguments(**values))) == text
 
 
 def test_what_was_published_is_neither_adopted_nor_accepted_again() -> None:
-    assert repeated(Arguments(adopt=True, accept_edits=True, overlay="o"), begun=True) == ("--overlay", "o")
+    assert repeated_options(Arguments(adopt=True, accept_edits=True, overlay="o"), begun=True) == ("--overlay", "o")
 
 
 SIGNED = {
@@ -81,7 +81,7 @@ def test_the_approved_step_is_signed_as_this_run_signs(
 ) -> None:
     for name in ("SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL"):
         monkeypatch.delenv(name, raising=False)
-    assert " ".join(signed(target(), Arguments(**values))) == text
+    assert " ".join(signing_options(target(), Arguments(**values))) == text
     assert " ".join(lifting(target(), Arguments(**values, config="c", overlay="o"))) == f"{text} --config c"
 
 
