@@ -1,4 +1,4 @@
-"""One change between two components files: of which kind, to which object, how grave, and in which words."""
+"""Changes between two components files: kind, object, severity, and a sentence."""
 
 from __future__ import annotations
 

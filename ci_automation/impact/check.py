@@ -1,4 +1,4 @@
-"""What every check of a step is given, and what it gives back."""
+"""The input and the result of every check of a step."""
 
 from __future__ import annotations
 

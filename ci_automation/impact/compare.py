@@ -1,4 +1,4 @@
-"""What changes from one components file to another: object by object, and every byte accounted for."""
+"""Compare two components files, object by object; the changes account for every byte."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def together(found: Iterable[Change], file: ObjectId) -> list[Change]:
 
 
 def _is_shown_whole(change: Change) -> bool:
-    """Tell whether what people see of a change is all of it: nothing is cut, escaped or hidden."""
+    """Return whether what people see of a change is all of it: nothing is cut, escaped or hidden."""
     seen = change.path + change.old + change.new
     return (
         len(seen) < 2 * _SHORT and len(change.path) < _SHORT and _ESCAPE not in seen and change.object.kind != _HIDDEN

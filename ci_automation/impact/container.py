@@ -1,4 +1,4 @@
-"""Changes of what a container runs: its image, its arguments flag by flag, and its environment."""
+"""Changes of a container's image, arguments and environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another definition of a custom resource changes: its versions, and what each of them takes."""
+"""Changes of a custom resource definition: its versions, and what each of them accepts."""
 
 from __future__ import annotations
 

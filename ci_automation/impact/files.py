@@ -1,4 +1,4 @@
-"""What changes in the files of a team beside the components: objects like those of the components, other files as such.
+"""Changes in the overlay: objects are compared like those of the components, other files as a whole.
 
 Files of objects are compared together, so that an object may move from one file to another. A kustomization, and every
 file that one of them refers to otherwise than as a resource, is no file of objects, though a patch looks like one.

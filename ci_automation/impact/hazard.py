@@ -1,4 +1,4 @@
-"""Hazards: what a step can break in clusters, found by looking further than at the two components files."""
+"""Hazards: what a step can break in clusters, beyond what the two components files show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What two documents have that their values do not show: comments, quotes, indentation, the order of keys."""
+"""Differences of two documents with equal values: comments, quotes, indentation, the order of keys."""
 
 from __future__ import annotations
 

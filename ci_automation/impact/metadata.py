@@ -1,4 +1,4 @@
-"""Changes of metadata: labels and annotations, and those among them that mean more."""
+"""Changes of labels and annotations, and of those that controllers act on."""
 
 from __future__ import annotations
 

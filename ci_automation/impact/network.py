@@ -1,4 +1,4 @@
-"""Changes of NetworkPolicies, by the traffic that they let through (`networking.k8s.io/v1`).
+"""Changes of NetworkPolicies, by the traffic that they allow (`networking.k8s.io/v1`).
 
 A policy closes a direction for the pods that it selects, but for the traffic that it names; policies add up. Whether a
 label selector takes more pods than another can be told only where it is one without, or with less, requirements: what
@@ -47,7 +47,7 @@ class _Peer(Struct, frozen=True):
     pods: frozenset[str] = frozenset()
 
     def takes(self, it: _Peer) -> bool:
-        """Tell whether this one is sure to be all of another."""
+        """Return whether this one is sure to be all of another."""
         if self.everybody or self == it:
             return True
         if it.everybody or bool(self.block) != bool(it.block):
@@ -62,7 +62,7 @@ class _Peer(Struct, frozen=True):
 
     @property
     def plain(self) -> bool:
-        """Tell whether nothing about it needs the cluster's labels or a look at address ranges."""
+        """Return whether nothing about it needs the cluster's labels or a look at address ranges."""
         return not self.block and not any("operator" in one for one in (self.namespaces or frozenset()) | self.pods)
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class _Port(Struct, frozen=True):
     name: str = ""
 
     def takes(self, it: _Port) -> bool:
-        """Tell whether this one is sure to be all of another."""
+        """Return whether this one is sure to be all of another."""
         if not self.protocol or self == it:
             return True
         if self.protocol != it.protocol or self.name:
@@ -176,7 +176,7 @@ def _covered(flow: _Flow, among: list[_Flow]) -> bool:
 
 
 def _told(flow: _Flow, old: list[_Flow]) -> bool:
-    """Tell whether a flow that no old one covers as a whole is sure to be more than all of them together."""
+    """Return whether a flow that no old one covers as a whole is sure to be more than all of them together."""
     peer, port = flow
     if any(peer.takes(it) and port.takes(its) for it, its in old) or not old:
         return True

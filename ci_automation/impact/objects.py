@@ -1,4 +1,4 @@
-"""The objects of a multi-document text: whose text is whose, and what each is known by."""
+"""The objects of a multi-document text, each with its identity and its part of the text."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Text(Struct, frozen=True):
 
 
 def _can_be_cut(text: str) -> bool:
-    """Tell whether a text's documents begin and end as kustomize writes it, and nowhere else."""
+    """Return whether a text's documents begin and end as kustomize writes it, and nowhere else."""
     if any(sign in text for sign in _BREAKS) or "\n..." in text or "\n%" in text:
         return False
     return text.count("\n---") == text.count(SEPARATOR) + text.count("\n---\n---\n")
@@ -127,12 +127,12 @@ def identity(value: Any) -> ObjectId | None:  # noqa: ANN401 - a value of YAML
 
 
 def _is_listing(value: Any) -> bool:  # noqa: ANN401 - a value of YAML
-    """Tell whether clients take a value apart, whatever its kind is (apimachinery, `Unstructured.IsList`)."""
+    """Return whether clients take a value apart, whatever its kind is (apimachinery, `Unstructured.IsList`)."""
     return isinstance(mapping(value).get("items"), list)
 
 
 def is_called_list(value: Any) -> bool:  # noqa: ANN401 - a value of YAML
-    """Tell whether a value's kind says that it holds others."""
+    """Return whether a value's kind says that it holds others."""
     return words(mapping(value).get("kind")).endswith("List")
 
 

@@ -1,4 +1,4 @@
-"""What the rules of roles permit, one permission at a time, and which permissions cover which others.
+"""Permissions that the rules of roles grant, and which permissions cover which others.
 
 A permission is one verb on one resource of one API group, with one name or any, or one verb on one URL; the wildcards
 are those of Kubernetes' authorizer (`pkg/apis/rbac/v1/evaluation_helpers.go`).
@@ -108,7 +108,7 @@ class Granted:
         self._patterns.clear()
 
     def covers(self, one: Permission) -> bool:
-        """Tell whether one of the permissions is this one or more than it."""
+        """Return whether one of the permissions is this one or more than it."""
         if one in self._all:
             return True
         if one.url:

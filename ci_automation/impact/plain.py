@@ -74,7 +74,7 @@ def _check(text: str) -> None:
 
 
 def _closed(text: str, quote: str) -> bool:
-    """Tell whether a line within quotes ends with the one that closes them.
+    """Return whether a line within quotes ends with the one that closes them.
 
     Raises:
         NotPlain: there is something behind that quote, or the line ends with spaces, which count or do not.
@@ -123,7 +123,7 @@ def read_plain(text: str, known: dict[str, Line] | None = None) -> Document:
 
 
 def _is_printable(text: str) -> bool:
-    """Tell whether a text has nothing but newlines that libyaml refuses, takes for a line break, or skips."""
+    """Return whether a text has nothing but newlines that libyaml refuses, takes for a line break, or skips."""
     if text.isascii():
         return not any(sign in text for sign in _CONTROL)  # each is found in no time
     return text.replace("\n", "").isprintable()

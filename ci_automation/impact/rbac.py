@@ -1,4 +1,4 @@
-"""Changes of what roles permit and of whom they are bound to, by what is permitted and not by how it is written."""
+"""Changes of roles and bindings, by what they permit and not by how they are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML as plain values, and what of a text its values do not show: comments, indentation, quotes, the order of keys.
+"""Read YAML as plain values, with what these do not show: comments, indentation, quotes, the order of keys.
 
 Kustomize writes a value in one way alone: block style, two spaces, lists at the column of their key, keys sorted. So
 only what is written otherwise is kept beside the values, and two texts without such places differ in values or not at
@@ -282,7 +282,7 @@ def plain(text: str) -> Any:  # noqa: ANN401 - a value of YAML
 
 
 def is_form_of(text: str, value: Any) -> bool:  # noqa: ANN401 - a value of YAML
-    """Tell whether a scalar's text is the one that its value has by itself."""
+    """Return whether a scalar's text is the one that its value has by itself."""
     if isinstance(value, str):
         return True
     if value is None or isinstance(value, bool):

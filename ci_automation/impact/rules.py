@@ -1,4 +1,4 @@
-"""The table of rules: how objects of each kind are compared, path by path, and what is said of new and of gone ones."""
+"""The table of rules: how to compare objects of each kind, path by path, and what to say of new and removed ones."""
 
 from __future__ import annotations
 

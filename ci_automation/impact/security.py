@@ -1,4 +1,4 @@
-"""Changes of what pods and containers are allowed to do to the machine that they run on (Pod Security Standards)."""
+"""Changes of what pods and containers may do to their machine (Pod Security Standards)."""
 
 from __future__ import annotations
 

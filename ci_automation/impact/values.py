@@ -1,4 +1,4 @@
-"""Two values of one object, compared: lists by the keys that Kubernetes merges them by, and words for what differs."""
+"""Compare two values of one object: lists by the keys that Kubernetes merges them by."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Pair(Struct, frozen=True):
 
     @property
     def differs(self) -> bool:
-        """Tell whether anything is another value."""
+        """Return whether anything is another value."""
         return not alike(self.old, self.new)
 
     def change(self, kind: ChangeKind, severity: Severity, text: str, *parts: str) -> Change:
@@ -105,7 +105,7 @@ def words(value: Any) -> str:  # noqa: ANN401 - a value of YAML
 
 
 def alike(old: Any, new: Any) -> bool:  # noqa: ANN401 - values of YAML
-    """Tell whether two values are the same; to Python alone 1, 1.0 and true are one."""
+    """Return whether two values are the same; to Python alone 1, 1.0 and true are one."""
     return bool(old == new) and _same_types(old, new)
 
 
@@ -171,7 +171,7 @@ def aligned(pair: Pair, name: str) -> list[Pair] | None:
 
 
 def reordered(pair: Pair, name: str) -> bool:
-    """Tell whether the items that two lists have in common are in another order; the merge keys tell them apart."""
+    """Return whether the items that two lists have in common are in another order; the merge keys tell them apart."""
     old, new = _by_key(items(pair.old), name) or {}, _by_key(items(pair.new), name) or {}
     return [key for key in old if key in new] != [key for key in new if key in old]
 

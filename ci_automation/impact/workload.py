@@ -1,4 +1,4 @@
-"""Changes of what runs in pods: Deployments and the like, their containers, and what these are given."""
+"""Changes of Deployments and other objects that run pods."""
 
 from __future__ import annotations
 

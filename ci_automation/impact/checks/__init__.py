@@ -1,4 +1,4 @@
-"""The checks that look for hazards in a step: each module here has one, and calls it `CHECK`."""
+"""The checks that look for hazards in a step. Each module here defines one, named `CHECK`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a version of Flux fits: the clusters' Kubernetes, upstream's support, and the version that was there before.
+"""Check whether a version of Flux fits the clusters' Kubernetes, upstream's support, and the version before.
 
 The floors are those of `cmd/flux/check.go` at each minor's tag, the documented versions those of upstream's page on
 installation and of the release notes, where these were seen.

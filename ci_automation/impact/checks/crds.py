@@ -1,4 +1,4 @@
-"""What the CRDs of another release break: versions that clusters store objects in, or that manifests use.
+"""Check what the CRDs of another release break: versions that clusters store objects in, or that manifests use.
 
 An API server refuses a definition without a version that its `status.storedVersions` has, whether objects are there or
 not; and the apply of an object in whose managedFields such a version stands.

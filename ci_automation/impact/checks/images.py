@@ -1,4 +1,4 @@
-"""Whether a mirror has the controllers' images before clusters are pointed there."""
+"""Check whether a mirror has the controllers' images before clusters pull them from there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the files around the components still fit them."""
+"""Check whether the files around the components still fit them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which versions of Flux's custom resources come and go, who still uses them, and what to do about it."""
+"""Versions of Flux's custom resources: which come and go, what still uses them, and what to do."""

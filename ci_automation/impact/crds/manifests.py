@@ -1,4 +1,4 @@
-"""Which manifests use a version of Flux's custom resources that another release does not serve any more."""
+"""Manifests that use a version of Flux's custom resources that the new release no longer serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who uses which version of Flux's custom resources: objects, what refers to them or selects them, in files.
+"""Find which versions of Flux's custom resources files use: in objects, references and selectors.
 
 Only what stands in the file is seen: a manifest that is a text in a ConfigMap, or that a template makes, is not.
 """

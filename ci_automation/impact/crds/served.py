@@ -1,4 +1,4 @@
-"""Which versions of its custom resources each minor release of Flux has: what tells where an upgrade can stop over.
+"""The versions of custom resources in each minor release of Flux, which tell where an upgrade can stop.
 
 Measured on the definitions in the manifests bundles of the releases v2.2.3 to v2.9.4 on github.com/fluxcd/flux2
 (that of 2.4 from the same definitions at its tag); `*` is the version that objects are stored in, all are served.

@@ -1,4 +1,4 @@
-"""A cluster's own word on its custom resources: the output of `kubectl get crd -o json`, objects among it or not."""
+"""Snapshots: the output of `kubectl get crd -o json` of a cluster, with or without objects."""
 
 from __future__ import annotations
 

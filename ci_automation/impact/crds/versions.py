@@ -1,4 +1,4 @@
-"""Which versions the custom resources of a components file have, read from the few lines that say it.
+"""Versions of the custom resources in a components file, read from the few lines that state them.
 
 What kustomize wrote is read by those lines alone, in a tenth of the time. Anything else is parsed.
 """
