@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.approval.people import People
-from ci_automation.approval.port import Granted, NotCounted
+from ci_automation.approval.port import GrantedApproval, NotCounted
 from ci_automation.records.notes import Approval
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class RunFacts(Struct, frozen=True):
 
 def judge_run(
     request: ApprovalRequest, key: str, facts: RunFacts, settings: ApprovalConfig, now: datetime
-) -> Granted | NotCounted:
+) -> GrantedApproval | NotCounted:
     """Return the yes that people gave to `request` in a run whose inputs are the request and `key`.
 
     GitHub keeps what people said by run, not by attempt, and without a time. So a yes to an earlier attempt counts for
@@ -68,7 +68,7 @@ def judge_run(
     reasons = []
     for actor in _approvers(facts.said, settings.environment):
         if not (reason := _why_not(actor, key, facts, settings)):
-            return Granted(request, Approval(actor.login, f"run {facts.run.url}", now))
+            return GrantedApproval(request, Approval(actor.login, f"run {facts.run.url}", now))
         reasons.append(reason)
     nobody = f"nobody approved this run in the environment {settings.environment}; it may have been let through"
     return NotCounted(request, "; ".join(reasons) or nobody)
@@ -128,7 +128,7 @@ def approved_run(
     repository: Repository,
     settings: ApprovalConfig,
     now: datetime,
-) -> Granted | NotCounted:
+) -> GrantedApproval | NotCounted:
     """Return whether the run that this job is in has a yes to `request` that counts now.
 
     Raises:

@@ -12,7 +12,7 @@ from ci_automation.errors import Error
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ci_automation.approval.port import Approvals, Asked, Granted, NotCounted, Question
+    from ci_automation.approval.port import Approvals, Asked, GrantedApproval, NotCounted, Question
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
 
@@ -27,7 +27,7 @@ class CheckoutFirst(Struct, frozen=True):
     workspace: Path
     channel: Reference
 
-    def granted(self, base: Digest) -> Granted | NotCounted | None:
+    def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
         """Return the yes that somebody gave to a step from `base`; what the file says is never believed."""
         if (self.workspace / ".git/info/sparse-checkout").exists() or not (self.workspace / ".git").exists():
             return self.approvals.granted(base)

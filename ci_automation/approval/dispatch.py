@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
-    from ci_automation.approval.port import Granted, Question
+    from ci_automation.approval.port import GrantedApproval, Question
     from ci_automation.github.model import Run
     from ci_automation.github.runs import Runs
 
@@ -195,7 +195,7 @@ class DispatchApprovals:
         self._receiver, self._server, self._sender = receiver, server, sender
         self._clock, self._sleep = clock, sleep
 
-    def granted(self, base: Digest) -> Granted | None:
+    def granted(self, base: Digest) -> GrantedApproval | None:
         """Return None: an event asks, and nothing that comes back approves."""
         del base
         return None

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ci_automation.approval.lock import InvalidLock, Lock
-from ci_automation.approval.port import Granted, NotCounted
+from ci_automation.approval.port import GrantedApproval, NotCounted
 from ci_automation.github.model import PullState
 from ci_automation.records.notes import Approval
 
@@ -71,7 +71,7 @@ def witnesses(entry: LockEntry, snapshot: Snapshot, making: Making, settings: Ap
 
 def judge_merge(
     entry: LockEntry, snapshot: Snapshot, making: Making, people: People, settings: ApprovalConfig
-) -> Granted | NotCounted:
+) -> GrantedApproval | NotCounted:
     """Return whether what the default branch has was approved, by whom and when; or why it does not count."""
     if (pull := merge_of(entry, snapshot)) is None:
         reason = "the last pull request that was merged did not ask for exactly these digests; the file was edited"
@@ -79,7 +79,7 @@ def judge_merge(
     found = _verdict(pull, snapshot, making, people, settings)
     if isinstance(found, str):
         return NotCounted(entry.request, f"pull request {pull.number} {found}")
-    return Granted(entry.request, found)
+    return GrantedApproval(entry.request, found)
 
 
 def _verdict(

@@ -64,7 +64,7 @@ class Asked(Struct, frozen=True):
     remark: str = ""
 
 
-class Granted(Struct, frozen=True):
+class GrantedApproval(Struct, frozen=True):
     """A yes that counts."""
 
     request: ApprovalRequest
@@ -81,7 +81,7 @@ class NotCounted(Struct, frozen=True):
 class Approvals(Protocol):
     """A way to ask people about one artifact. Every method may raise a `ReleaseSourceError` of GitHub's."""
 
-    def granted(self, base: Digest) -> Granted | NotCounted | None:
+    def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
         """Return the yes that somebody gave to a step from `base`, judged now, or None where nobody did."""
         ...
 

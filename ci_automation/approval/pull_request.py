@@ -24,7 +24,7 @@ from ci_automation.report.markdown import one_line
 from ci_automation.report.request import Mark, MarkState, Page, superseded, withdrawn
 
 if TYPE_CHECKING:
-    from ci_automation.approval.port import Granted, NotCounted, Question
+    from ci_automation.approval.port import GrantedApproval, NotCounted, Question
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
@@ -71,7 +71,7 @@ class PullRequestApprovals:
         self._seen: Snapshot | None = None
         self._judged: str | None = None  # the merge that was judged in this run
 
-    def granted(self, base: Digest) -> Granted | NotCounted | None:
+    def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
         """Return the yes that somebody gave to a step from `base`, judged now, or None where nobody did.
 
         Raises:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import datetime
 
-    from ci_automation.approval.port import Granted, Question
+    from ci_automation.approval.port import GrantedApproval, Question
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
@@ -113,7 +113,7 @@ class WorkflowApprovals(Struct, frozen=True):
     clock: Callable[[], datetime]
     sleep: Callable[[float], None] = time.sleep
 
-    def granted(self, base: Digest) -> Granted | None:
+    def granted(self, base: Digest) -> GrantedApproval | None:
         """Return None: what is agreed to in a run is published by that run."""
         del base
         return None

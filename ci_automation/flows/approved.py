@@ -19,7 +19,7 @@ from ci_automation.flows.step import Wanted, render_step, wants_pins
 from ci_automation.policy.plan import Plan
 
 if TYPE_CHECKING:
-    from ci_automation.approval.port import ApprovalRequest, Granted
+    from ci_automation.approval.port import ApprovalRequest, GrantedApproval
     from ci_automation.artifact.digest import Digest
     from ci_automation.flows.base import Base
     from ci_automation.flows.observe import Observed
@@ -52,11 +52,11 @@ class ApprovalUsed(PolicyRefused):
 
     hint = "If it shall be published again, let it be asked for again."
 
-    def __init__(self, granted: Granted) -> None:
+    def __init__(self, granted: GrantedApproval) -> None:
         super().__init__(f"the approval by {granted.approval.by} ({granted.approval.how}) was used before")
 
 
-def apply_granted(granted: Granted, ports: Ports, intent: Intent) -> Outcome:
+def apply_granted(granted: GrantedApproval, ports: Ports, intent: Intent) -> Outcome:
     """Publish what was approved, and nothing else.
 
     All is rendered and decided again: an approval lifts what needs an approval, not what is refused or has to wait.
@@ -83,7 +83,7 @@ def apply_granted(granted: Granted, ports: Ports, intent: Intent) -> Outcome:
     return Outcome(plan, 1, str(placed.trust))
 
 
-def _finish(granted: Granted, observed: Observed, ports: Ports, intent: Intent) -> Outcome:
+def _finish(granted: GrantedApproval, observed: Observed, ports: Ports, intent: Intent) -> Outcome:
     """Return that what was approved is there, after writing the record that an interrupted run owes for it."""
     request = granted.request
     version = present_version(observed, ports, intent)
@@ -93,7 +93,7 @@ def _finish(granted: Granted, observed: Observed, ports: Ports, intent: Intent) 
     return Outcome(Plan(request.artifact, request.version, request.target, ()), 0, str(placed.trust))
 
 
-def _render(granted: Granted, base: Base, ports: Ports, intent: Intent) -> Rendered:
+def _render(granted: GrantedApproval, base: Base, ports: Ports, intent: Intent) -> Rendered:
     """Return the step that was approved, as it is decided now.
 
     Raises:
@@ -117,7 +117,7 @@ def _refuse_other(request: ApprovalRequest, rendered: Rendered) -> None:
         raise StepRefused(rendered.step)
 
 
-def _refuse_used(granted: Granted, ports: Ports) -> None:
+def _refuse_used(granted: GrantedApproval, ports: Ports) -> None:
     """Check that the channel was not at the target since the approval, whose record may have been lost in a crash."""
     request, approval = granted.request, granted.approval
     if (ledger := ports.ledger(request.artifact)) is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.approval.port import Granted, NotCounted, Question
+from ci_automation.approval.port import GrantedApproval, NotCounted, Question
 from ci_automation.errors import Conflict, Error, PolicyRefused
 from ci_automation.flows.approved import apply_granted
 from ci_automation.flows.update import update
@@ -35,7 +35,7 @@ class Progress(Struct, frozen=True):
     """What became of one artifact: of what was approved, of what happens by itself, and of what was asked."""
 
     outcome: Outcome | None = None
-    granted: Granted | None = None
+    granted: GrantedApproval | None = None
     applied: Outcome | None = None
     refused: NotCounted | None = None
     asked: Asked | None = None
@@ -90,7 +90,7 @@ def apply_approved(channel: Reference, ports: Ports, intent: Intent, approvals: 
     match _granted(channel, ports, approvals):
         case NotCounted() as found:
             raise ApprovalNotCounted(found)
-        case Granted() as granted:
+        case GrantedApproval() as granted:
             return Progress(granted=granted, applied=apply_granted(granted, ports, intent))
         case _:
             return Progress()
@@ -101,7 +101,7 @@ def _apply_what_counts(channel: Reference, ports: Ports, intent: Intent, approva
     match _granted(channel, ports, approvals):
         case NotCounted() as found:
             return Progress(refused=found)
-        case Granted() as granted:
+        case GrantedApproval() as granted:
             try:
                 return Progress(granted=granted, applied=apply_granted(granted, ports, intent))
             except (PolicyRefused, Conflict) as error:
@@ -110,7 +110,7 @@ def _apply_what_counts(channel: Reference, ports: Ports, intent: Intent, approva
             return Progress()
 
 
-def _granted(channel: Reference, ports: Ports, approvals: Approvals) -> Granted | NotCounted | None:
+def _granted(channel: Reference, ports: Ports, approvals: Approvals) -> GrantedApproval | NotCounted | None:
     ports.say("looking for an approval")
     base = ports.registry.resolve(channel)
     return None if base is None else approvals.granted(base)

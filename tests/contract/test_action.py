@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from ci_automation.approval.dispatch import Dispatch, Sender
-from ci_automation.approval.port import ApprovalRequest, Approvals, Asked, AskedState, Granted, NotCounted, Question
+from ci_automation.approval.port import (
+    ApprovalRequest,
+    Approvals,
+    Asked,
+    AskedState,
+    GrantedApproval,
+    NotCounted,
+    Question,
+)
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
@@ -44,13 +52,13 @@ HOSTILE = "x\n::error::owned\n##[error]owned\r::set-output name=changed::true\n@
 class FakeApprovals:
     """A desk whose answers a test says, and which remembers what it was asked."""
 
-    grants: Callable[[Digest], Granted | NotCounted | None] = lambda _: None
+    grants: Callable[[Digest], GrantedApproval | NotCounted | None] = lambda _: None
     answer: Asked = field(default_factory=lambda: Asked("https://github.com/acme/fleet/pull/7", AskedState.OPENED))
     asked: list[Question] = field(default_factory=list)
     withdrawn: list[str] = field(default_factory=list)
     failure: Error | None = None
 
-    def granted(self, base: Digest) -> Granted | NotCounted | None:
+    def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
         return self.grants(base)
 
     def ask(self, question: Question) -> Asked:
@@ -175,7 +183,7 @@ def test_a_person_is_asked_about_what_waits(runner: Runner, desk: FakeApprovals)
     assert "[this page](<https://github.com/acme/fleet/pull/7>)" in ran.summary
 
 
-def granting(runner: Runner) -> Callable[[Digest], Granted]:
+def granting(runner: Runner) -> Callable[[Digest], GrantedApproval]:
     """Return a desk's yes to the minor, as the run before planned it."""
     told = runner.run(**OWN).outputs
     request = ApprovalRequest(
@@ -185,7 +193,7 @@ def granting(runner: Runner) -> Callable[[Digest], Granted]:
         Digest.parse(told["pending-digest"]),
     )
     approval = Approval("octocat", "pull request https://github.com/acme/fleet/pull/7", datetime.now(UTC))
-    return lambda _: Granted(request, approval)
+    return lambda _: GrantedApproval(request, approval)
 
 
 @pytest.mark.parametrize("command", ["update", "apply"])

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.lock import LOCK_FILE
-from ci_automation.approval.port import AskedState, Granted, NotCounted
+from ci_automation.approval.port import AskedState, GrantedApproval, NotCounted
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
 from ci_automation.errors import Error
@@ -76,7 +76,7 @@ class TestMergingLater:
         assert the_pull(fleet).auto_merge
         fleet.review(the_pull(fleet).number, "bob")
         assert the_pull(fleet).state == "MERGED"
-        assert isinstance(desk(forge, FULL).granted(BASE), Granted)
+        assert isinstance(desk(forge, FULL).granted(BASE), GrantedApproval)
 
 
 class TestTakingAYesBack:
@@ -107,7 +107,7 @@ class TestTakingAYesBack:
         desk(forge).ask(question())
         fleet.merge(2, "bob")
         found = desk(forge).granted(BASE)
-        assert isinstance(found, Granted)
+        assert isinstance(found, GrantedApproval)
         assert found.approval.by == "bob"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, Granted, NotCounted, Question
+from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, GrantedApproval, NotCounted, Question
 from ci_automation.artifact.digest import Digest
 from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, ApprovedDiffers, apply_granted
@@ -44,9 +44,9 @@ def wanted(world: World) -> ApprovalRequest:
     return ApprovalRequest.of(plan, next(step for step in plan.steps if step.decision is Decision.APPROVAL))
 
 
-def yes(request: ApprovalRequest) -> Granted:
+def yes(request: ApprovalRequest) -> GrantedApproval:
     merged = datetime(2026, 1, 1, tzinfo=UTC)
-    return Granted(request, Approval("alice", "pull request https://github.com/acme/fleet/pull/7", merged))
+    return GrantedApproval(request, Approval("alice", "pull request https://github.com/acme/fleet/pull/7", merged))
 
 
 def version_of(world: World) -> Version:
@@ -57,12 +57,12 @@ def version_of(world: World) -> Version:
 class PaperApprovals:
     """A approvals with what lies on it, and what was done at it."""
 
-    answer: Granted | NotCounted | None = None
+    answer: GrantedApproval | NotCounted | None = None
     asked: list[Question] = field(default_factory=list)
     withdrawn: list[str] = field(default_factory=list)
     bases: list[Digest] = field(default_factory=list)
 
-    def granted(self, base: Digest) -> Granted | NotCounted | None:
+    def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
         self.bases.append(base)
         return self.answer if self.answer is not None and self.answer.request.base == base else None
 
@@ -163,7 +163,7 @@ class TestOnce:
         apply_granted(yes(request), world.ports(), intent())
         self.move_back(world, request)
         later = datetime.now(UTC) + timedelta(hours=1)
-        anew = Granted(request, Approval("bob", "pull request https://github.com/acme/fleet/pull/9", later))
+        anew = GrantedApproval(request, Approval("bob", "pull request https://github.com/acme/fleet/pull/9", later))
         assert apply_granted(anew, world.ports(), intent(adopt=True)).done == 1
         assert world.channel_digest() == str(request.target)
 

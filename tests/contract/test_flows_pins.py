@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.port import ApprovalRequest, Granted
+from ci_automation.approval.port import ApprovalRequest, GrantedApproval
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.tree import COMPONENTS_PATH
 from ci_automation.errors import RegistryError
@@ -288,21 +288,21 @@ class TestTagsThatMove:
 
     def test_an_approval_does_not_count_for_another_digest(self, pinned: Place, minor: Plan) -> None:
         request = ApprovalRequest.of(minor, minor.steps[0])
-        granted = Granted(request, Approval("alice", "a review", datetime(2026, 1, 1, tzinfo=UTC)))
+        granted = GrantedApproval(request, Approval("alice", "a review", datetime(2026, 1, 1, tzinfo=UTC)))
         self.move(pinned, minor)
         with pytest.raises(ApprovedDiffers):
             apply_granted(granted, pinned.ports, intent())
 
     def test_an_approval_counts_where_no_tag_moved(self, pinned: Place, minor: Plan) -> None:
         request = ApprovalRequest.of(minor, minor.steps[0])
-        granted = Granted(request, Approval("alice", "a review", datetime(2026, 1, 1, tzinfo=UTC)))
+        granted = GrantedApproval(request, Approval("alice", "a review", datetime(2026, 1, 1, tzinfo=UTC)))
         assert apply_granted(granted, pinned.ports, intent()).done == 1
         assert pins(pinned.components) == current(pinned.components)
 
     def test_approved_pinning_is_done(self, plain: Place) -> None:
         plain.apply_all()
         plan = plain.plan(pin_images=True)
-        granted = Granted(
+        granted = GrantedApproval(
             ApprovalRequest.of(plan, plan.steps[0]), Approval("alice", "a review", datetime(2026, 1, 1, tzinfo=UTC))
         )
         apply_granted(granted, plain.ports, intent(pin_images=True))

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.lock import LOCK_FILE, InvalidLock, Lock, LockEntry
-from ci_automation.approval.port import AskedState, Granted, NotCounted, Question
+from ci_automation.approval.port import AskedState, GrantedApproval, NotCounted, Question
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
@@ -372,7 +372,7 @@ class TestGranted:
         fleet.merge(pull.number, "alice", how)
         mine = desk(forge)
         found = mine.granted(BASE)
-        assert isinstance(found, Granted)
+        assert isinstance(found, GrantedApproval)
         assert found.request == entry(question()).request
         assert (found.approval.by, found.approval.at) == ("alice", pull.merged_at)
         assert found.approval.how == f"pull request {forge.host}/acme/fleet/pull/{pull.number}"
@@ -396,7 +396,7 @@ class TestGranted:
         fleet.review(the_pull(fleet).number, "bob")
         assert the_pull(fleet).merged_by == ACTIONS
         found = desk(forge, FULL).granted(BASE)
-        assert isinstance(found, Granted)
+        assert isinstance(found, GrantedApproval)
         assert found.approval.by == "bob"
 
     def test_an_accomplice_cannot_use_an_auto_merge_that_somebody_else_switched_on(
@@ -437,7 +437,7 @@ class TestGranted:
             pushed(fleet, ACTIONS, note="more")
         fleet.review(pull.number, "bob")
         fleet.merge(pull.number, "alice")
-        assert isinstance(desk(forge).granted(BASE), Granted)
+        assert isinstance(desk(forge).granted(BASE), GrantedApproval)
         found = desk(forge, replace(PLAIN, approvals=1)).granted(BASE)
         assert isinstance(found, NotCounted)
         assert "with 0 of 1 approving" in found.reason
@@ -448,7 +448,7 @@ class TestGranted:
         fleet.review(pull.number, "alice")
         fleet.merge(pull.number, "bob")
         found = desk(forge, replace(PLAIN, approvals=1)).granted(BASE)
-        assert isinstance(found, Granted)
+        assert isinstance(found, GrantedApproval)
         assert found.approval.by == "bob"
 
     @pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
@@ -466,7 +466,7 @@ class TestGranted:
         fleet.enable_auto_merge(pull.number, "alice", how)
         fleet.review(pull.number, "bob")
         found = desk(forge).granted(BASE)
-        assert isinstance(found, Granted)
+        assert isinstance(found, GrantedApproval)
         assert found.approval.by == "alice"
 
     @pytest.mark.parametrize("author", [ACTIONS, "alice"], ids=["ours", "a person's"])
@@ -479,7 +479,7 @@ class TestGranted:
         fleet.review(pull.number, "bob")
         fleet.merge(pull.number, "alice")
         found = desk(forge, replace(PLAIN, approvals=1)).granted(BASE)
-        assert isinstance(found, Granted if author == ACTIONS else NotCounted)
+        assert isinstance(found, GrantedApproval if author == ACTIONS else NotCounted)
         if isinstance(found, NotCounted):
             assert "GitHub does not say who pushed its last commit" in found.reason
 
@@ -488,7 +488,7 @@ class TestGranted:
         settings = replace(PLAIN, team="acme/platform")
         assert isinstance(desk(forge, settings).granted(BASE), NotCounted)
         forge.team("acme/platform", ["alice"])
-        assert isinstance(desk(forge, settings).granted(BASE), Granted)
+        assert isinstance(desk(forge, settings).granted(BASE), GrantedApproval)
 
     @pytest.mark.parametrize(
         ("wrote", "why"),
@@ -564,7 +564,7 @@ class TestAskingAgain:
         assert again.ask(question()).state is AskedState.UNCHANGED
         fleet.merge(second.number, "alice", how)
         found = desk(forge).granted(BASE)
-        assert isinstance(found, Granted)
+        assert isinstance(found, GrantedApproval)
         assert found.approval.how.endswith(f"/{second.number}")
 
     def test_what_github_merged_and_did_not_count_is_not_merged_by_it_again(self, forge: Forge, fleet: Fleet) -> None:
@@ -692,7 +692,7 @@ def test_an_enterprise_server_is_asked_in_the_same_way() -> None:
         fleet.push("main", {LOCK_FILE: Lock().with_entry(entry(question(channel=OTHER))).text.encode()}, "alice")
         desk(forge).ask(NEWER)
         fleet.merge(the_pull(fleet).number, "alice")
-        assert isinstance(desk(forge).granted(BASE), Granted)
+        assert isinstance(desk(forge).granted(BASE), GrantedApproval)
         desk(forge).withdraw("done")
         assert list(fleet.branches) == ["main"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.port import ApprovalRequest, Granted
+from ci_automation.approval.port import ApprovalRequest, GrantedApproval
 from ci_automation.cli import run
 from ci_automation.errors import Conflict
 from ci_automation.flows.apply import StepRefused, apply
@@ -387,7 +387,7 @@ class TestAfterwards:
         target, base = at(world), self.before(world)
         forget_records(world, target)  # so that no record tells that it was used
         back(world, until=NOW + timedelta(days=7))
-        granted = Granted(
+        granted = GrantedApproval(
             ApprovalRequest(CHANNEL, MINOR, base, target), Approval("ada", "pull request 7", NOW - timedelta(days=9))
         )
         with pytest.raises(ApprovalUsed):

@@ -10,7 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.approved_run import JobFacts, approved_run
-from ci_automation.approval.port import ApprovalRequest, Approvals, Asked, AskedState, Granted, NotCounted, Question
+from ci_automation.approval.port import (
+    ApprovalRequest,
+    Approvals,
+    Asked,
+    AskedState,
+    GrantedApproval,
+    NotCounted,
+    Question,
+)
 from ci_automation.approval.workflow_run import UnprotectedEnvironment, WorkflowApprovals, inputs, run_title
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
@@ -75,7 +83,7 @@ class Scene:
 
     def judge(
         self, run: Run, request: ApprovalRequest | None = None, settings: ApprovalConfig = SETTINGS
-    ) -> Granted | NotCounted:
+    ) -> GrantedApproval | NotCounted:
         """Return what the job of a run finds."""
         github = client(self.forge, {"actions": "read", "contents": "read", "members": "read"}, FLEET)
         job = JobFacts(run.id, run.event, f"refs/heads/{run.branch}", "main")
@@ -312,7 +320,7 @@ class TestProtection:
         assert isinstance(scene.judge(run), NotCounted)
         scene.forge.approve(run.id, "alice")
         granted = scene.judge(run)
-        assert isinstance(granted, Granted)
+        assert isinstance(granted, GrantedApproval)
         assert granted.approval.by == "alice"
         assert granted.approval.how.startswith("run http")
         assert granted.approval.how.endswith(f"/acme/fleet/actions/runs/{run.id}")
@@ -321,7 +329,7 @@ class TestProtection:
         run = scene.fleet.dispatch("approve.yaml", "main", {**inputs(request_of(question())), "key": ""}, "alice")
         assert isinstance(scene.judge(run), NotCounted)
         scene.forge.approve(run.id, "alice")
-        assert isinstance(scene.judge(run), Granted)
+        assert isinstance(scene.judge(run), GrantedApproval)
 
     @pytest.mark.parametrize(
         ("by", "reason"),
@@ -351,7 +359,7 @@ class TestProtection:
         scene.forge.approve(scene.fleet.runs[0].id, "alice")
         assert isinstance(scene.judge(scene.fleet.runs[0], settings=settings), NotCounted)
         scene.forge.team("acme/platform", ["alice"])
-        assert isinstance(scene.judge(scene.fleet.runs[0], settings=settings), Granted)
+        assert isinstance(scene.judge(scene.fleet.runs[0], settings=settings), GrantedApproval)
 
     def test_an_environment_opened_after_the_request_lets_nothing_through(self, scene: Scene) -> None:
         scene.ask()
@@ -384,8 +392,8 @@ class TestProtection:
         scene.fleet.complete(run.id, "failure")
         scene.fleet.rerun(run.id, "bob")
         second = scene.judge(run)
-        assert isinstance(first, Granted)
-        assert isinstance(second, Granted)
+        assert isinstance(first, GrantedApproval)
+        assert isinstance(second, GrantedApproval)
         assert first.approval.how == second.approval.how  # so that it is used up once for all attempts
         scene.forge.reject(run.id, "alice")
         assert isinstance(scene.judge(run), NotCounted)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ci_automation.approval.approved_run import RunFacts, judge_run
 from ci_automation.approval.people import People
-from ci_automation.approval.port import ApprovalRequest, Granted, NotCounted
+from ci_automation.approval.port import ApprovalRequest, GrantedApproval, NotCounted
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
@@ -48,7 +48,9 @@ def facts(**changes: Any) -> RunFacts:
     return RunFacts(**{**values, **changes})
 
 
-def judged(found: RunFacts, key: str = REQUEST.key, settings: ApprovalConfig | None = None) -> Granted | NotCounted:
+def judged(
+    found: RunFacts, key: str = REQUEST.key, settings: ApprovalConfig | None = None
+) -> GrantedApproval | NotCounted:
     """Return the judgement."""
     return judge_run(REQUEST, key, found, settings or ApprovalConfig(), NOW)
 
@@ -75,7 +77,7 @@ def judged(found: RunFacts, key: str = REQUEST.key, settings: ApprovalConfig | N
 )
 def test_a_yes_counts(found: RunFacts, key: str, by: str) -> None:
     how = "run https://github.com/acme/fleet/actions/runs/7"
-    assert judged(found, key) == Granted(REQUEST, Approval(by, how, NOW))
+    assert judged(found, key) == GrantedApproval(REQUEST, Approval(by, how, NOW))
 
 
 @pytest.mark.parametrize(
@@ -132,9 +134,9 @@ def test_where_a_team_is_named_only_its_members_count() -> None:
     assert judged(outside, settings=settings) == NotCounted(
         REQUEST, "alice approved it, but is not in the team acme/platform now"
     )
-    assert isinstance(judged(outside), Granted)
+    assert isinstance(judged(outside), GrantedApproval)
     inside = facts(people=People({"alice": "write"}, frozenset({"alice"})))
-    assert isinstance(judged(inside, settings=settings), Granted)
+    assert isinstance(judged(inside, settings=settings), GrantedApproval)
 
 
 def test_every_word_that_does_not_count_is_explained() -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ci_automation.approval.judge import claimed, judge_merge, merge_of, witnesses
 from ci_automation.approval.lock import InvalidLock, Lock, LockEntry
 from ci_automation.approval.people import People
-from ci_automation.approval.port import ApprovalRequest, Granted, NotCounted
+from ci_automation.approval.port import ApprovalRequest, GrantedApproval, NotCounted
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
@@ -56,7 +56,7 @@ def review(author: Actor = BOB, state: str = "APPROVED", commit: str = HEAD, min
     return Review(author, state, commit, MERGED - timedelta(hours=1) + timedelta(minutes=minute))
 
 
-def reason(found: Granted | NotCounted) -> str:
+def reason(found: GrantedApproval | NotCounted) -> str:
     assert isinstance(found, NotCounted)
     assert found.request == ENTRY.request
     return found.reason
@@ -90,11 +90,13 @@ class TestMergedByAPerson:
     def test_the_merge_is_the_yes(self) -> None:
         found = judge_merge(ENTRY, snapshot(pull()), OURS, PEOPLE, PLAIN)
         how = "pull request https://github.com/acme/fleet/pull/7"
-        assert found == Granted(ENTRY.request, Approval("alice", how, MERGED))
+        assert found == GrantedApproval(ENTRY.request, Approval("alice", how, MERGED))
 
     def test_the_merge_method_does_not_matter(self) -> None:
         merged = Lock().with_entry(ENTRY).with_entry(replace(ENTRY, request=replace(ENTRY.request, artifact=OTHER)))
-        assert isinstance(judge_merge(ENTRY, snapshot(pull(merged_file=merged.text)), OURS, PEOPLE, PLAIN), Granted)
+        assert isinstance(
+            judge_merge(ENTRY, snapshot(pull(merged_file=merged.text)), OURS, PEOPLE, PLAIN), GrantedApproval
+        )
 
     @pytest.mark.parametrize(
         ("merged", "why"),
@@ -147,7 +149,7 @@ class TestMergedByAPerson:
 
     def test_a_merge_from_a_fork_that_did_not_ask_for_it_does_not_come_between(self) -> None:
         fork = pull(number=8, merged_at=MERGED + timedelta(days=1), merged_file=None, cross_repository=True)
-        assert isinstance(judge_merge(ENTRY, snapshot(fork, pull()), OURS, PEOPLE, PLAIN), Granted)
+        assert isinstance(judge_merge(ENTRY, snapshot(fork, pull()), OURS, PEOPLE, PLAIN), GrantedApproval)
 
 
 class TestReviews:
@@ -177,7 +179,7 @@ class TestReviews:
         self, reviews: tuple[Review, ...], settings: ApprovalConfig, *, counts: bool
     ) -> None:
         found = judge_merge(ENTRY, snapshot(pull(reviews=reviews)), OURS, PEOPLE, settings)
-        assert isinstance(found, Granted) is counts
+        assert isinstance(found, GrantedApproval) is counts
         if not counts:
             assert f"was merged by alice with {reason(found).count('1 of 2')} of {settings.approvals}" in reason(found)
 
@@ -190,11 +192,11 @@ class TestReviews:
     def test_what_github_merges_counts_by_its_reviews(self, merger: Actor | None) -> None:
         for settings in (PLAIN, self.ONE):
             found = judge_merge(ENTRY, snapshot(pull(merged_by=merger, reviews=(review(),))), OURS, PEOPLE, settings)
-            assert isinstance(found, Granted)
+            assert isinstance(found, GrantedApproval)
             assert found.approval.by == "bob"
         both = pull(merged_by=merger, reviews=(review(), review(ALICE, minute=1)))
         found = judge_merge(ENTRY, snapshot(both), OURS, PEOPLE, self.TWO)
-        assert isinstance(found, Granted)
+        assert isinstance(found, GrantedApproval)
         assert found.approval.by == "bob, alice"
 
     def test_what_github_merges_without_reviews_is_nobodys_yes(self) -> None:
@@ -224,7 +226,7 @@ class TestHands:
     )
     def test_a_review_counts_by_who_had_none(self, making: Making, why: str, *, counts: bool) -> None:
         found = judge_merge(ENTRY, self.REVIEWED, making, PEOPLE, self.ONE)
-        assert isinstance(found, Granted) is counts
+        assert isinstance(found, GrantedApproval) is counts
         assert counts or reason(found).endswith(
             f"with 0 of 1 approving reviews of its last commit that count{why}"
             + (" of it" if why.startswith("; bob") else " its last commit" if why else "")
@@ -233,7 +235,7 @@ class TestHands:
     def test_logins_have_no_case(self) -> None:
         seen = snapshot(pull(reviews=(review(Actor("Bob")),)))
         people = replace(PEOPLE, permissions={"alice": "write", "Bob": "write"})
-        assert isinstance(judge_merge(ENTRY, seen, OURS, people, self.ONE), Granted)
+        assert isinstance(judge_merge(ENTRY, seen, OURS, people, self.ONE), GrantedApproval)
         assert isinstance(judge_merge(ENTRY, seen, Making(frozenset({"bob"}), PUSHED), people, self.ONE), NotCounted)
 
     @pytest.mark.parametrize(
@@ -251,7 +253,7 @@ class TestHands:
     ) -> None:
         making = replace(OURS, pushed_at=pushed_at, auto_merge=auto_merge)
         found = judge_merge(ENTRY, self.REVIEWED, making, PEOPLE, PLAIN)
-        assert (found.approval.by if isinstance(found, Granted) else None) == by
+        assert (found.approval.by if isinstance(found, GrantedApproval) else None) == by
         assert witnesses(ENTRY, self.REVIEWED, making, PLAIN) == ((by,) if by else ())
 
     def test_an_early_auto_merge_without_a_review_is_told(self) -> None:
@@ -266,7 +268,7 @@ class TestTeam:
     TEAM = ApprovalConfig(team="acme/platform")
 
     def test_a_member_counts(self) -> None:
-        assert isinstance(judge_merge(ENTRY, snapshot(pull()), OURS, PEOPLE, self.TEAM), Granted)
+        assert isinstance(judge_merge(ENTRY, snapshot(pull()), OURS, PEOPLE, self.TEAM), GrantedApproval)
 
     def test_others_do_not(self) -> None:
         people = replace(PEOPLE, members=frozenset({"bob"}))

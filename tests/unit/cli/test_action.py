@@ -34,7 +34,7 @@ from tests.fakes.world import NOW, World
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ci_automation.approval.port import Asked, Granted, NotCounted, Question
+    from ci_automation.approval.port import Asked, GrantedApproval, NotCounted, Question
 
 GHCR, OTHER = (Reference.parse_channel(f"oci://{host}/acme/flux:p") for host in ("ghcr.io", "registry.example"))
 ECR = Reference.parse_channel("oci://123456789012.dkr.ecr.eu-central-1.amazonaws.com/flux:p")
@@ -194,7 +194,7 @@ class Counting:
 
     looked: int = 0
 
-    def granted(self, base: Digest) -> Granted | NotCounted | None:
+    def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
         del base
         self.looked += 1
         return None
