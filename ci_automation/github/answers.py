@@ -149,7 +149,7 @@ def segment(text: str) -> str:
     return quote(text, safe="")
 
 
-def one(client: GitHub, path: str) -> Fields:
+def object_at(client: GitHub, path: str) -> Fields:
     """Return the object at a path.
 
     Raises:
@@ -161,7 +161,7 @@ def one(client: GitHub, path: str) -> Fields:
     return Fields(answer.value, f"GET {client.host}{path}")
 
 
-def listed(client: GitHub, path: str, *, key: str | None = None, limit: int = 1000) -> Iterator[Fields]:
+def objects_at(client: GitHub, path: str, *, key: str | None = None, limit: int = 1000) -> Iterator[Fields]:
     """Yield at most `limit` of the objects that a path lists, page after page; under `key` where the list is in one.
 
     Raises:

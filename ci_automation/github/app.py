@@ -13,7 +13,7 @@ import github  # noqa: TID251  # for its JWT
 import jwt  # comes with it
 from msgspec import Struct
 
-from ci_automation.github.answers import Fields, one, require_name
+from ci_automation.github.answers import Fields, object_at, require_name
 from ci_automation.github.client import PUBLIC_API, GitHub
 from ci_automation.github.errors import (
     AppLacksRights,
@@ -95,7 +95,7 @@ class AppTokens:
         self._mask(signed)
         client = self._open(signed)
         try:
-            installation = one(client, f"/repos/{repository}/installation").number("id")
+            installation = object_at(client, f"/repos/{repository}/installation").number("id")
             path = f"/app/installations/{installation}/access_tokens"
             asked = {"repositories": [repository.partition("/")[2]], "permissions": dict(permissions)}
             answer = Fields(client.send("POST", path, asked).value, f"POST {client.host}{path}")

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ci_automation.github.answers import Fields, one, require_name, segment
+from ci_automation.github.answers import Fields, object_at, require_name, segment
 from ci_automation.github.errors import GitHubRefused, HeadMoved, NotOnGitHub
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Commits:
             ReleaseSourceError: as `GitHub.send`.
         """
         git = f"/repos/{self.name}/git"
-        base = one(self._client, f"{git}/commits/{segment(onto)}").fields("tree").oid("sha")
+        base = object_at(self._client, f"{git}/commits/{segment(onto)}").fields("tree").oid("sha")
         entries = [self._entry(path, content) for path, content in files.items()]
         tree = self._created(f"{git}/trees", {"base_tree": base, "tree": entries})
         made = self._created(f"{git}/commits", {"message": message, "tree": tree, "parents": [expected_head, onto]})
@@ -143,7 +143,7 @@ class Commits:
 
     def _tip(self, name: str) -> str | None:
         try:
-            found = one(self._client, f"/repos/{self.name}/git/ref/heads/{quote(name)}")
+            found = object_at(self._client, f"/repos/{self.name}/git/ref/heads/{quote(name)}")
         except NotOnGitHub:
             return None
         return found.fields("object").oid("sha")

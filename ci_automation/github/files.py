@@ -7,7 +7,7 @@ import binascii
 import hashlib
 from typing import TYPE_CHECKING
 
-from ci_automation.github.answers import Fields, one, require_name, segment
+from ci_automation.github.answers import Fields, object_at, require_name, segment
 from ci_automation.github.errors import GitHubAnswerTooLarge, NotOnGitHub, TooManyFiles, UnexpectedGitHubAnswer
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Files:
             UnexpectedGitHubAnswer: the content is another.
             ReleaseSourceError: as `GitHub.get`.
         """
-        found = one(self._client, f"/repos/{self.name}/git/blobs/{segment(sha)}")
+        found = object_at(self._client, f"/repos/{self.name}/git/blobs/{segment(sha)}")
         try:
             content = base64.b64decode(found.text("content"))
         except (binascii.Error, ValueError):
@@ -104,7 +104,9 @@ class Files:
             return None
 
     def _tree(self, sha: str, *, recursive: bool) -> Fields:
-        return one(self._client, f"/repos/{self.name}/git/trees/{segment(sha)}" + ("?recursive=1" if recursive else ""))
+        return object_at(
+            self._client, f"/repos/{self.name}/git/trees/{segment(sha)}" + ("?recursive=1" if recursive else "")
+        )
 
     def _files_at(self, ref: str, path: str) -> Iterator[tuple[str, str]]:
         """Yield the files below one path, walking down to it, of a tree that is too large to be listed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.github.answers import Fields, listed, require_name, segment
+from ci_automation.github.answers import Fields, objects_at, require_name, segment
 from ci_automation.github.model import Issue
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Issues:
             NotOnGitHub: there is no such repository, or it has issues switched off.
             ReleaseSourceError: as `GitHub.get`.
         """
-        found = listed(self._client, f"/repos/{self.name}/issues?state=open&labels={segment(label)}", limit=_MANY)
+        found = objects_at(self._client, f"/repos/{self.name}/issues?state=open&labels={segment(label)}", limit=_MANY)
         return tuple(_issue(issue) for issue in found if not issue.has("pull_request"))
 
     def close_issue(self, number: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.github.answers import Fields, listed, require_name, segment
+from ci_automation.github.answers import Fields, objects_at, require_name, segment
 from ci_automation.github.errors import GitHubRefused, UnexpectedGitHubAnswer
 from ci_automation.github.model import Comment, PullRequest, PullState
 
@@ -51,7 +51,7 @@ class Pulls:
                 raise
             owner = self.name.partition("/")[0]
             query = f"?state=open&head={segment(f'{owner}:{branch}')}&base={segment(base)}"
-            for found in listed(self._client, path + query, limit=1):
+            for found in objects_at(self._client, path + query, limit=1):
                 return _pull(found)
             raise
         return _pull(Fields(answer.value, f"POST {self._client.host}{path}"))
@@ -83,7 +83,7 @@ class Pulls:
             NotOnGitHub: there is no such pull request or issue.
             ReleaseSourceError: as `GitHub.get`.
         """
-        found = listed(self._client, f"/repos/{self.name}/issues/{number}/comments", limit=_MANY_COMMENTS)
+        found = objects_at(self._client, f"/repos/{self.name}/issues/{number}/comments", limit=_MANY_COMMENTS)
         return tuple(Comment(comment.actor("user"), comment.maybe_text("body") or "") for comment in found)
 
     def dress(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.github.answers import Fields, one, require_name, segment
+from ci_automation.github.answers import Fields, object_at, require_name, segment
 from ci_automation.github.errors import EmptyRepository, NotOnGitHub, TeamHidden, UnexpectedGitHubAnswer
 from ci_automation.github.making import making_of
 from ci_automation.github.model import Actor, Branch, Commit, PullRequest, PullState, Review, Snapshot
@@ -134,7 +134,7 @@ class Repository:
             ReleaseSourceError: as `GitHub.get`.
         """
         try:
-            found = one(self._client, f"/repos/{self.name}/collaborators/{segment(login)}/permission")
+            found = object_at(self._client, f"/repos/{self.name}/collaborators/{segment(login)}/permission")
         except NotOnGitHub:
             return "none"
         return found.text("permission")
@@ -149,7 +149,7 @@ class Repository:
         organisation, _, slug = team.partition("/")
         path = f"/orgs/{segment(organisation)}/teams/{segment(slug)}"
         try:
-            return one(self._client, f"{path}/memberships/{segment(login)}").text("state") == "active"
+            return object_at(self._client, f"{path}/memberships/{segment(login)}").text("state") == "active"
         except NotOnGitHub:
             if self._client.get(path) is None:  # else nobody could ever approve, without a word why
                 raise TeamHidden(team) from None

@@ -6,7 +6,7 @@ from datetime import UTC
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ci_automation.github.answers import Fields, listed, one, require_name, segment
+from ci_automation.github.answers import Fields, object_at, objects_at, require_name, segment
 from ci_automation.github.errors import GitHubRefused, NotOnGitHub
 from ci_automation.github.model import Environment, Run, RunApproval, StartedRun
 
@@ -76,7 +76,7 @@ class Runs:
         found: dict[int, Run] = {}
         for status in tuple(statuses) or (None,):
             asked = "&".join([*query, f"status={segment(status)}"] if status else query)
-            for item in listed(self._client, path + (asked and f"?{asked}"), key="workflow_runs", limit=limit):
+            for item in objects_at(self._client, path + (asked and f"?{asked}"), key="workflow_runs", limit=limit):
                 run = _run(item)
                 found[run.id] = run
         return tuple(islice((found[number] for number in sorted(found, reverse=True)), limit))
@@ -88,7 +88,7 @@ class Runs:
             NotOnGitHub: there is none.
             ReleaseSourceError: as `GitHub.get`.
         """
-        return _run(one(self._client, f"/repos/{self.name}/actions/runs/{number}"))
+        return _run(object_at(self._client, f"/repos/{self.name}/actions/runs/{number}"))
 
     def cancel(self, number: int) -> None:
         """Cancel a run; one that is over already is as good.
@@ -127,7 +127,7 @@ class Runs:
             ReleaseSourceError: as `GitHub.get`.
         """
         try:
-            found = one(self._client, f"/repos/{self.name}/environments/{segment(name)}")
+            found = object_at(self._client, f"/repos/{self.name}/environments/{segment(name)}")
         except NotOnGitHub:
             return None
         rules = found.each("protection_rules") if found.has("protection_rules") else ()
@@ -155,7 +155,7 @@ class Runs:
             NotOnGitHub: there is no such workflow.
             ReleaseSourceError: as `GitHub.get`.
         """
-        return one(self._client, f"/repos/{self.name}/actions/workflows/{segment(file)}").text("state")
+        return object_at(self._client, f"/repos/{self.name}/actions/workflows/{segment(file)}").text("state")
 
     def enable_workflow(self, file: str) -> None:
         """Let a workflow run again, which also counts as activity.

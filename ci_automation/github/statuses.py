@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.github.answers import Fields, one, require_name, segment
+from ci_automation.github.answers import Fields, object_at, require_name, segment
 from ci_automation.github.errors import NotOnGitHub, UnexpectedGitHubAnswer
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Statuses:
             NotOnGitHub: there is no such repository, or the token may not see it.
             ReleaseSourceError: as `GitHub.get`.
         """
-        branch = one(self._client, f"/repos/{self.name}").text("default_branch")
+        branch = object_at(self._client, f"/repos/{self.name}").text("default_branch")
         for page in range(1, _MAX_PAGES + 1):
             path = f"/repos/{self.name}/commits/{segment(branch)}/status?per_page={_PAGE}&page={page}"
             if (answer := self._client.get(path)) is None:

@@ -33,7 +33,7 @@ from ci_automation.registry.port import (
     TagMoved,
     UnexpectedAnswer,
 )
-from ci_automation.registry.referrers import is_no_api, listed, merge, referrers_tag
+from ci_automation.registry.referrers import is_no_api, merge, referrers_in, referrers_tag
 from ci_automation.registry.uploads import Uploads
 from ci_automation.registry.wire import STORED, Wire, check_stored, stated_digest, unexpected
 
@@ -234,7 +234,7 @@ class HttpRegistry:
                 # Some that have the API say 404 for a digest that they do not know.
                 self._has_no_referrers = answer.status != _NOT_FOUND or subject in self._there
                 return None
-            found += listed(answer, what)
+            found += referrers_in(answer, what)
             if len(found) > MAX_ENTRIES:
                 raise self._wire.endless(what)
         return tuple(found)

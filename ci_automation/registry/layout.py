@@ -19,7 +19,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, InvalidManifest, Manifest, parse_document
 from ci_automation.artifact.reference import InvalidReference
 from ci_automation.errors import RegistryError, UsageError
-from ci_automation.registry.layout_index import TAG_ANNOTATION, digest_of, listed, tag_of, untagged
+from ci_automation.registry.layout_index import TAG_ANNOTATION, digest_of, tag_of, untagged, with_entry
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
     MAX_MANIFEST_BYTES,
@@ -184,7 +184,7 @@ class LayoutRegistry:
         with self._writing(), self._locked():
             self._store(manifest.digest, manifest.raw)
             index = self._index()
-            entries = listed(index["manifests"], entry)
+            entries = with_entry(index["manifests"], entry)
             if entries != index["manifests"]:
                 self._write_index({**index, "manifests": entries})
         return manifest.digest

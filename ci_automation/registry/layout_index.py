@@ -10,7 +10,7 @@ from ci_automation.artifact.digest import Digest, InvalidDigest
 TAG_ANNOTATION = "org.opencontainers.image.ref.name"
 
 
-def listed(entries: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
+def with_entry(entries: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the entries of an index with `new` among them.
 
     Its tag is taken from whatever had it. What has no tag any more stays in the list, once, as it would in a registry.

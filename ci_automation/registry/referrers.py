@@ -50,7 +50,7 @@ def is_no_api(answer: Answer) -> bool:
     return answer.status in _NO_API or (answer.status == _OK and answer.headers.get("content-type") != OCI_INDEX)
 
 
-def listed(answer: Answer, what: str) -> tuple[Descriptor, ...]:
+def referrers_in(answer: Answer, what: str) -> tuple[Descriptor, ...]:
     """Return the referrers that an answer of the API lists.
 
     Raises:

@@ -16,7 +16,7 @@ from ci_automation.artifact.manifest import FLUX_LAYER, OCI_INDEX, OCI_MANIFEST,
 from ci_automation.artifact.reference import Reference
 from ci_automation.registry import layout, open_registry
 from ci_automation.registry.layout import IDENTITY, LOCK, LayoutRegistry, LayoutUnusable, NotALayout
-from ci_automation.registry.layout_index import listed
+from ci_automation.registry.layout_index import with_entry
 from ci_automation.registry.port import MAX_BLOB_BYTES, MAX_MANIFEST_BYTES, ContentMismatch, NotFound, UnexpectedAnswer
 from tests.contract.registry_contract import NOBODY, NOTE, artifact, attach, note, publish
 
@@ -134,11 +134,11 @@ class TestOnDisk:
             digest, _, tag = text.partition(":")
             return {"digest": digest, **({"annotations": {TAG: tag}} if tag else {})}
 
-        assert listed([entry(each) for each in entries], entry(new)) == [entry(each) for each in expected]
+        assert with_entry([entry(each) for each in entries], entry(new)) == [entry(each) for each in expected]
 
     def test_annotations_besides_the_tag_stay_with_what_the_tag_left(self) -> None:
         old = {"digest": "a", "annotations": {TAG: "x", "by": "others"}, "size": 1}
-        assert listed([old], {"digest": "b", "annotations": {TAG: "x"}})[0] == {
+        assert with_entry([old], {"digest": "b", "annotations": {TAG: "x"}})[0] == {
             "digest": "a",
             "size": 1,
             "annotations": {"by": "others"},

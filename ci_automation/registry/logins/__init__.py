@@ -43,9 +43,9 @@ def login(
 
     named = Provider(provider)
     names, ask = {
-        Provider.AWS: (aws.REGISTRY, aws.login),
-        Provider.AZURE: (azure.REGISTRY, azure.login),
-        Provider.GCP: (google.REGISTRY, google.login),
+        Provider.AWS: (aws.REGISTRY, aws.ecr_login),
+        Provider.AZURE: (azure.REGISTRY, azure.acr_login),
+        Provider.GCP: (google.REGISTRY, google.artifact_registry_login),
     }[named]
     registry = names.fullmatch(host)
     if registry is None:

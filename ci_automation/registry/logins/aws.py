@@ -45,7 +45,7 @@ class Keys(Hiding, Struct, frozen=True):
     session: str = ""
 
 
-def login(cloud: Cloud, registry: re.Match[str]) -> Credential:
+def ecr_login(cloud: Cloud, registry: re.Match[str]) -> Credential:
     """Return the credential that ECR gives for a registry, which is good for twelve hours.
 
     Raises:
@@ -57,7 +57,7 @@ def login(cloud: Cloud, registry: re.Match[str]) -> Credential:
     name = f"ecr-fips.{region}.{domain}" if registry["fips"] else f"api.ecr.{region}.{domain}"
     headers = {"Content-Type": "application/x-amz-json-1.1", "X-Amz-Target": _TARGET}
     now = datetime.fromtimestamp(cloud.exchange.patience.clock.now(), UTC)
-    call = signed(Call("POST", f"{cloud.where(name)}/", headers, b"{}"), keys, region, "ecr", now)
+    call = with_signature(Call("POST", f"{cloud.where(name)}/", headers, b"{}"), keys, region, "ecr", now)
     match cloud.json(_ECR, call):
         case {"authorizationData": [{"authorizationToken": str(token)}, *_]}:
             try:
@@ -120,7 +120,7 @@ def _element(text: str, name: str) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def signed(call: Call, keys: Keys, region: str, service: str, now: datetime) -> Call:
+def with_signature(call: Call, keys: Keys, region: str, service: str, now: datetime) -> Call:
     """Return a request with the headers that sign it (Signature Version 4, without a query)."""
     when = f"{now:%Y%m%dT%H%M%SZ}"
     parts, body = urlsplit(call.url), call.body or b""

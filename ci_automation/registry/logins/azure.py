@@ -31,7 +31,7 @@ _AUDIENCES = {
 }
 
 
-def login(cloud: Cloud, registry: re.Match[str]) -> Credential:
+def acr_login(cloud: Cloud, registry: re.Match[str]) -> Credential:
     """Return the refresh token of ACR for a registry, as an identity token, which is good for three hours.
 
     Raises:

@@ -46,7 +46,7 @@ class Federation(Struct, frozen=True):
     account: str = ""
 
 
-def login(cloud: Cloud, registry: re.Match[str]) -> Credential:
+def artifact_registry_login(cloud: Cloud, registry: re.Match[str]) -> Credential:
     """Return the credential for any registry of Google's, which is good for an hour.
 
     Raises:
