@@ -60,17 +60,17 @@ ACTION_NAMES = ("update", "apply", "approve", "promote", "consumers", "watch", "
 OPTIONS = (
     Option(
         "command",
-        input="What to do: update publishes what the policy allows and asks for the rest; apply takes up merged "
-        "approvals; approve publishes what a run that waited in a protected environment names; promote moves channels "
-        "to the digests of others, as the configuration says; consumers opens pull requests in "
-        "repositories that pin the artifact; watch looks whether the schedule still runs; matrix lists the artifacts",
+        input="What to do: update publishes what the policy allows and asks for approval of the rest; apply publishes "
+        "merged approvals; approve publishes the step that reviewers approved in a protected environment; promote "
+        "moves channels to the digests of others, as the configuration says; consumers opens pull requests in "
+        "repositories that pin the artifact; watch checks that the schedule still runs; matrix lists the artifacts",
         default="update",
         choices=ACTION_NAMES,
     ),
     Option(
         "artifact",
         input="The channel, such as oci://ghcr.io/acme/flux-manifests:production, or the name of an artifact in the "
-        "configuration. Without it: all that the configuration has",
+        "configuration. Without it: all artifacts of the configuration",
     ),
     Option(
         "config",
@@ -86,8 +86,7 @@ OPTIONS = (
     ),
     Option(
         "registry-password",
-        input="The password or token of that user. The runner's own docker login cannot be seen from a container "
-        "action",
+        input="The password or token of that user. A container action does not see the runner's docker login",
         kind=Kind.SECRET,
     ),
     Option(
@@ -103,8 +102,8 @@ OPTIONS = (
     ),
     Option(
         "github-token",
-        input="The token for the repository that this runs in. It goes to this GitHub's API alone, and to ghcr.io "
-        "where nothing else is said",
+        input="The token for the repository of the workflow. It goes only to this GitHub's API, and to ghcr.io if no "
+        "other login is given",
         kind=Kind.SECRET,
         expression="${{ github.token }}",
     ),
@@ -112,31 +111,30 @@ OPTIONS = (
     Option("app-private-key", input="The private key of that App, as PEM", kind=Kind.SECRET),
     Option(
         "approval",
-        input="How approvals are asked for, where the configuration does not say",
+        input="How to ask for approvals, if the configuration does not say",
         default="pull-request",
         choices=("pull-request", "workflow-dispatch", "repository-dispatch", "none"),
     ),
     Option(
         "signing",
-        "how to sign what is published. Default: --key if there is one, else keyless in GitHub Actions",
+        "how to sign. Default: with --key if given, else keyless in GitHub Actions",
         choices=("keyless", "key", "kms", "unsafe-unsigned"),
-        input="How to sign: keyless, key, kms, or unsafe-unsigned. By default with the key if there is one, else "
-        "keyless",
+        input="How to sign: keyless, key, kms, or unsafe-unsigned. By default with the key if given, else keyless",
     ),
     Option(
         "key",
         "private key: a file (password in $COSIGN_PASSWORD), env://NAME, or awskms:// gcpkms:// azurekms:// "
         "hashivault://",
         "KEY",
-        of_readers="the key that signs; only its public half is used",
+        of_readers="the signing key; the command uses only its public half",
         input="The private key: env://NAME for a variable of the step, a file, or awskms://, gcpkms://, azurekms://, "
         "hashivault://. Its password is in the variable COSIGN_PASSWORD",
     ),
     Option(
         "signature-format",
-        "legacy is read by every Flux, bundle only from 2.8.6; default: legacy",
+        "every Flux reads legacy, only 2.8.6 and later read bundle; default: legacy",
         choices=("legacy", "both", "bundle"),
-        input="legacy is read by every Flux, bundle only from 2.8.6 on. By default legacy",
+        input="Every Flux reads legacy; only 2.8.6 and later read bundle. By default legacy",
         repeat=Repeat.SIGN,
     ),
     Option(
@@ -155,18 +153,18 @@ OPTIONS = (
     ),
     Option(
         "accept-identity-change",
-        "sign as somebody else than the one who is trusted, once",
+        "sign with another key or identity than the trusted one, once",
         kind=Kind.SWITCH,
-        input="Sign as somebody else than the one who is trusted, for one run",
+        input="Sign with another key or identity than the trusted one, for one run",
         default="false",
     ),
     Option(
         "public-key",
-        "trust what this key signed; may be repeated; default: the key that signs",
+        "trust signatures of this key; repeatable; default: the signing key",
         "FILE",
         Kind.LIST,
-        of_readers="trust what this key signed; may be repeated; default: the public half of --key",
-        input="Trust what these keys signed; files or env://NAME, one per line",
+        of_readers="trust signatures of this key; repeatable; default: the public half of --key",
+        input="Trust signatures of these keys; files or env://NAME, one per line",
         repeat=Repeat.TRUST,
     ),
     Option(
@@ -179,17 +177,17 @@ OPTIONS = (
     ),
     Option(
         "identity-regexp",
-        "trust the subjects that match: ^ first, $ last",
+        "trust subjects that match: ^ first, $ last; repeatable",
         "RE2",
         Kind.LIST,
-        input="Trust the subjects that match (RE2), one per line: ^ first, $ last",
+        input="Trust subjects that match (RE2), one per line: ^ first, $ last",
         repeat=Repeat.TRUST,
     ),
     Option(
         "issuer",
-        "who vouches for the identity, such as GitHub's token service",
+        "the issuer of the identity, such as GitHub's token service",
         "URL",
-        input="Who vouches for the identity, such as https://token.actions.githubusercontent.com",
+        input="The issuer of the identity, such as https://token.actions.githubusercontent.com",
         repeat=Repeat.TRUST,
     ),
     Option(
@@ -199,33 +197,33 @@ OPTIONS = (
         input="The file of your own Sigstore instance: client trust config, or trusted_root.json",
         repeat=Repeat.TRUST,
     ),
-    Option(  # of the action: nobody can be asked there, so that the yes names what it is for
+    Option(  # of the action, which cannot ask: the digest names what a person adopts
         "adopt",
-        input="The digest of an artifact that nobody who is trusted has signed: trust exactly it, and sign it. The log "
-        "shows what is in it",
+        input="The digest of an artifact without a trusted signature: trust exactly this digest, and sign it. The log "
+        "shows its content",
     ),
     Option("overlay", "replace the overlay by the files of this folder; needs approval", "DIR", repeat=Repeat.EACH),
     Option(
         "components-file",
-        "the components file in the artifact; found by itself if there is one",
+        "the components file in the artifact; found automatically if there is only one",
         "PATH",
-        input="The components file in the artifact; found by itself if there is one",
+        input="The components file in the artifact; found automatically if there is only one",
         repeat=Repeat.EACH,
     ),
     Option(
         "releases",
-        "folder with releases; without it: GitHub ($FLUX_RELEASES)",
+        "folder with releases; default: GitHub ($FLUX_RELEASES)",
         "DIR",
         variable="FLUX_RELEASES",
-        input="A folder with releases, in place of GitHub",
+        input="A folder with releases, instead of GitHub",
         repeat=Repeat.EACH,
     ),
-    Option("base", input="For approve: the digest that the approved step begins at"),
-    Option("target", input="For approve: the digest that was approved"),
-    Option("version", input="For approve: the version of Flux that was approved"),
+    Option("base", input="For approve: the base digest of the approved step"),
+    Option("target", input="For approve: the approved digest"),
+    Option("version", input="For approve: the approved version of Flux"),
     Option(
         "request-key",
-        input="For approve: the key in the title of the run, which must be that of what was approved",
+        input="For approve: the key in the title of the run, which must belong to the approved step",
     ),
     Option("workflow", input="For watch: the file name of the workflow that must have succeeded, such as flux.yaml"),
     Option("max-age-days", input="For watch: how many days may pass without a success", default="7", kind=Kind.NUMBER),
@@ -238,55 +236,55 @@ OPTIONS = (
     ),
     Option(
         "objects",
-        "the clusters' manifests, to look for API versions that go: file, folder or artifact; repeatable",
+        "the clusters' manifests, to look for removed API versions: file, folder or artifact; repeatable",
         "PATH",
         Kind.LIST,
         repeat=Repeat.EACH,
     ),
-    Option("kubernetes", "what the clusters run, such as 1.34, or 1.34-1.36", "RANGE", repeat=Repeat.EACH),
+    Option("kubernetes", "the clusters' Kubernetes, such as 1.34, or 1.34-1.36", "RANGE", repeat=Repeat.EACH),
     Option(
         "pin-images",
-        "put digests behind the controllers' images, or leave them out",
+        "add digests to the controllers' images, or remove them",
         kind=Kind.EITHER,
         repeat=Repeat.EACH,
     ),
     # What was published in this run is signed and unedited: nothing is left to adopt or to accept.
     Option(
         "adopt",
-        "trust the present artifact once: shows every file of it, and asks",
+        "trust the present artifact once: show every file of it, and ask",
         kind=Kind.SWITCH,
         repeat=Repeat.EACH_UNTIL_PUBLISHED,
     ),
-    Option("yes", "adopt without being asked, for jobs", kind=Kind.SWITCH),
+    Option("yes", "adopt without asking, for jobs", kind=Kind.SWITCH),
     Option(
         "accept-edits",
-        "drop edits that were made in the components file",
+        "drop hand edits of the components file",
         kind=Kind.SWITCH,
         repeat=Repeat.EACH_UNTIL_PUBLISHED,
     ),
     Option(
         "allow-removal",
-        "let controllers and CRDs vanish; pruning a CRD deletes its objects",
+        "allow the removal of controllers and CRDs; pruning a CRD deletes its objects",
         kind=Kind.SWITCH,
         repeat=Repeat.EACH,
     ),
     Option(
         "unsafe-unproven-rendering",
-        "publish a release that rendering was not proven on",
+        "publish a release without a proven rendering",
         kind=Kind.SWITCH,
         repeat=Repeat.EACH,
     ),
     Option("output", "for people or programs", choices=("text", "json")),
     Option(
         "exit-code",
-        "exit with 3 if something waits for approval, with 11 if policy refuses all that could be taken",
+        "exit with 3 if a step waits for approval, with 11 if policy refuses every possible step",
         kind=Kind.SWITCH,
-        input="End with 3 if something waits for approval, with 11 if policy refuses all that could be taken",
+        input="Exit with 3 if a step waits for approval, with 11 if policy refuses every possible step",
         default="false",
     ),
     Option(
         "verbose",
-        "say each thing that is done; list each change and gate",
+        "report each action; list each change and gate",
         kind=Kind.SWITCH,
         input="Show the details of an internal error",
         default="false",

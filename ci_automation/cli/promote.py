@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "--approve", multiple=True, metavar="DIGEST", help="approve the promotion of exactly this digest, with --to"
 )
 @click.option(
-    "--allow-removal", is_flag=True, help="let controllers and CRDs vanish; pruning a CRD deletes its objects"
+    "--allow-removal", is_flag=True, help="allow the removal of controllers and CRDs; pruning a CRD deletes its objects"
 )
 @takes("exit-code", *SIGNING, *CLUSTERS, "components-file", "registry-config", *COMMON)
 def command(

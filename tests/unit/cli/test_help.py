@@ -85,7 +85,7 @@ def test_the_flags_of_flux_install_come_last(name: str) -> None:
 def test_only_a_command_that_signs_has_a_key_of_its_own_to_trust(name: str) -> None:
     options = {it.name: it.help or "" for it in ALL[name].params if isinstance(it, click.Option)}
     if "public_key" in options and name != "action":
-        assert options["public_key"].endswith("the key that signs") == ("signing" in options)
+        assert options["public_key"].endswith("the signing key") == ("signing" in options)
         assert options["public_key"].endswith("the public half of --key") == ("signing" not in options)
 
 
