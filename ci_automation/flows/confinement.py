@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -15,7 +16,7 @@ from msgspec import Struct
 from ci_automation.flows.rendering import confined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 LAUNCHER = Path(confined.__file__)
 _MAX_COMPLAINT = 1 << 16
@@ -35,14 +36,20 @@ class Ended(Struct, frozen=True):
     unstarted: str = ""
 
 
-def run(command: Sequence[str], folder: Path, seconds: float) -> Ended:
+def run(
+    command: Sequence[str],
+    folder: Path,
+    seconds: float,
+    started: Callable[[subprocess.Popen[bytes]], None] = lambda _: None,
+) -> Ended:
     """Run a program and return how it ended; the files in `folder`, where it runs, are all that it has.
 
     It is one process: the kernel refuses it any other, so that nothing of it is left when this returns. Its output goes
-    to files without a name, whose size is limited.
+    to files without a name, whose size is limited. `started` is told of the process, for a caller on another
+    thread that may have to stop it.
     """
     told, report = os.pipe()
-    with _closed(), TemporaryFile() as output, TemporaryFile() as complaint, os.fdopen(told, "rb") as telling:
+    with _closed, TemporaryFile() as output, TemporaryFile() as complaint, os.fdopen(told, "rb") as telling:
         try:
             process = subprocess.Popen(  # noqa: S603  # the caller vouches for the program
                 [sys.executable, "-I", "-S", str(LAUNCHER), str(report), str(folder), *command],
@@ -56,6 +63,7 @@ def run(command: Sequence[str], folder: Path, seconds: float) -> Ended:
             )
         finally:
             os.close(report)
+        started(process)
         code = None
         try:
             with suppress(subprocess.TimeoutExpired):
@@ -77,19 +85,35 @@ def _environment(folder: str) -> dict[str, str]:
     return {"HOME": folder, "TMPDIR": folder, **({"LD_LIBRARY_PATH": libraries} if libraries else {})}
 
 
-@contextmanager
-def _closed() -> Iterator[None]:
-    """Keep other processes of the same user from reading the environment and the memory of this one.
+class _Closed:
+    """While a program runs, other processes of the same user cannot read the environment and the memory of this one.
 
-    Most kernels let a confined process read nothing of the kind; this is for those that cannot confine it.
+    Most kernels let a confined process read nothing of the kind; this is for those that cannot confine it. Several
+    programs may run at the same time, each on a thread of its own.
     """
+
+    def __init__(self) -> None:
+        self._lock, self._running, self._before = Lock(), 0, 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._running:
+                self._before = _control(_GET_DUMPABLE, 0)
+                _control(_SET_DUMPABLE, 0)
+            self._running += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._running -= 1
+            if not self._running:
+                _control(_SET_DUMPABLE, self._before)
+
+
+_closed = _Closed()
+
+
+def _control(option: int, value: int) -> int:
     import ctypes
 
-    nothing = (ctypes.c_ulong(0),) * 4
-    control = ctypes.CDLL(None).prctl
-    before = control(_GET_DUMPABLE, *nothing)
-    control(_SET_DUMPABLE, *nothing)
-    try:
-        yield
-    finally:
-        control(_SET_DUMPABLE, ctypes.c_ulong(before), *nothing[1:])
+    rest = (ctypes.c_ulong(0),) * 3
+    return int(ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), *rest))

@@ -7,8 +7,10 @@ import os
 import re
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -20,18 +22,22 @@ from ci_automation.overlay.complaint import innermost
 from ci_automation.overlay.port import BuildFailed, KustomizeUnusable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import subprocess
+    from collections.abc import Callable, Mapping, Sequence
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.tree import Tree
-    from ci_automation.errors import Error
+    from ci_automation.overlay.port import Build
+
+    Started = Callable[[subprocess.Popen[bytes]], None]  # whoever may have to stop it is told of a process
 
 _PROGRAMS = (("kustomize", "build"), ("kubectl", "kustomize"))
 _OF_THE_IMAGE = "/opt/flux-manifests/bin"  # the Dockerfile puts it there; in a job, PATH is the workflow's
 _SECONDS = 20  # a build takes a quarter of one
 _SHOWN = 500
 _READ = 20_000
-_REMEMBERED = 4
+_AT_ONCE = 4
+_REMEMBERED = 12  # a step has three
 # Files beside a kustomization's folder: kustomize by itself refuses them, and kustomize-controller takes those that the
 # artifact has (`SecureBuild` of fluxcd/pkg/kustomize).
 _OUTSIDE = " is not in or below "
@@ -66,50 +72,60 @@ class Confined(Hiding, Struct, frozen=True):
 
     program: Path
     verb: str = "build"
-    _built: dict[tuple[Digest, str], str | Error] = field(default_factory=dict)
+    _built: dict[tuple[Digest, str], str | BuildFailed | KustomizeUnusable] = field(default_factory=dict)
 
-    def build(self, tree: Tree, folder: str) -> str:
-        """Return the YAML that the kustomization in `folder` of `tree` gives.
+    def builds(self, wanted: Sequence[Build]) -> tuple[str | BuildFailed | KustomizeUnusable, ...]:
+        """Return what the program gives for each folder of each tree; it runs for all of them at the same time."""
+        keys = [(tree.digest(), folder) for tree, folder in wanted]
+        left = {key: build for key, build in zip(keys, wanted, strict=True) if key not in self._built}
+        running: list[subprocess.Popen[bytes]] = []
 
-        Raises:
-            BuildFailed: it gives none, or takes too long, too much memory or too much output.
-            KustomizeUnusable: the program cannot be started, or there is no room for the files.
-        """
-        key = (tree.digest(), folder)
-        if key not in self._built:
-            while len(self._built) >= _REMEMBERED:
-                del self._built[next(iter(self._built))]
-            self._built[key] = self._tried(tree, folder)
-        built = self._built[key]
-        if isinstance(built, str):
-            return built
-        raise type(built)(str(built))
+        def work() -> None:
+            with suppress(KeyError):  # none is left
+                while True:
+                    key, (tree, folder) = left.popitem()
+                    self._built[key] = self._tried(tree, folder, running.append)
 
-    def _tried(self, tree: Tree, folder: str) -> str | Error:
+        threads = [Thread(target=work) for _ in range(min(len(left), _AT_ONCE))]
         try:
-            return self._build(tree, folder)
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:  # a person may have stopped the run
+            left.clear()
+            for process in running:
+                process.kill()
+        built = tuple(self._built[key] for key in keys)
+        for key in list(self._built)[:-_REMEMBERED]:
+            del self._built[key]
+        return built
+
+    def _tried(self, tree: Tree, folder: str, started: Started) -> str | BuildFailed | KustomizeUnusable:
+        try:
+            return self._build(tree, folder, started)
         except (BuildFailed, KustomizeUnusable) as error:
             return type(error)(str(error))  # without what it was raised in
 
-    def _build(self, tree: Tree, folder: str) -> str:
+    def _build(self, tree: Tree, folder: str, started: Started) -> str:
         try:
             with TemporaryDirectory(prefix="kustomize-") as place:
                 own = Path(place).resolve()
                 root = own / "tree"
                 _write(tree, root)
-                return _text(self._run(own, str(root / folder)), str(root))
+                return _text(self._run(own, str(root / folder), started), str(root))
         except OSError as error:
             kind = BuildFailed if error.errno == errno.ENAMETOOLONG else KustomizeUnusable
             raise kind(f"the files cannot be written down for kustomize: {error.strerror}") from None
 
-    def _run(self, own: Path, root: str) -> confinement.Ended:
+    def _run(self, own: Path, root: str, started: Started) -> confinement.Ended:
         """Return how a build ended, if the program can be run at all."""
         command = [str(self.program), self.verb]
-        ended = confinement.run([*command, root], own, _SECONDS)
+        ended = confinement.run([*command, root], own, _SECONDS, started)
         if ended.code and _OUTSIDE in ended.complaint and not ended.files_in_reach:
-            ended = confinement.run([*command, root, *_EVERYWHERE], own, _SECONDS)
+            ended = confinement.run([*command, root, *_EVERYWHERE], own, _SECONDS, started)
         if ended.code:  # is it the files, or the program?
-            helped = ended if ended.unstarted else confinement.run([*command, "--help"], own, _SECONDS)
+            helped = ended if ended.unstarted else confinement.run([*command, "--help"], own, _SECONDS, started)
             if helped.code != 0:
                 raise KustomizeUnusable(f"kustomize could not be started: {self._why(helped)}")
         return ended

@@ -1,4 +1,4 @@
-"""What kustomize says of a build that failed: the error itself, without the resources that lead to it.
+"""What kustomize says of a build that failed: the error itself, and the file and line that it is about.
 
 For each folder that it goes into, kustomize puts another sentence before the error, and says twice why a file is none
 that it could read (`accumulateResources` of its `KustTarget`).
@@ -7,6 +7,15 @@ that it could read (`accumulateResources` of its `KustTarget`).
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+from ci_automation.impact.hazard import Place
+from ci_automation.overlay.kustomization import joined, kustomization_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ci_automation.overlay.entries import AppliedFolder
 
 # Each takes away a beginning, and leaves the rest; the first that fits counts.
 _OUTER = (
@@ -17,6 +26,12 @@ _OUTER = (
     re.compile(r"accumulation err='(?P<rest>.+)': must build at directory: .+"),
     re.compile(r"(?:accumulating|merging) resources from '(?P<file>[^']*)': (?P<rest>.+)"),
 )
+_FOLDER = re.compile(r"(?:in|couldn't make target for path) '?([^:']+)'?: ")
+_WORDS = re.compile(r"[\s:'\"]+")
+_LINE = re.compile(r"\bline (\d{1,6})\b")
+# What an error quotes: a field, a path in an object, or an id as kustomize writes it, of which the name counts.
+_QUOTED = re.compile(r'"([^"]+)"|name[: ]+"?([\w.-]+)|path: ([^\s":]+)|Id (\S+)')
+_ID = re.compile(r"[^/\s]+/([^/\s]+)\.\[?[^./\s]+")
 _NOT_THERE = re.compile(r"evalsymlink failure on '[^']*' : lstat ")
 
 
@@ -30,3 +45,47 @@ def innermost(said: str) -> str:
     if file.rstrip("/") not in said:
         said = f"{file}: {said}"
     return said if folder in said else f"in {folder}: {said}"
+
+
+def places(said: str, folder: AppliedFolder) -> tuple[Place, ...]:
+    """Return the file and line that the error of a folder's build is about, as far as it says them."""
+    return tuple([*_files(said, folder), *_quoted(said, folder)][:1])
+
+
+def _files(said: str, folder: AppliedFolder) -> Iterator[Place]:
+    """Yield the file that an error names, or where the name of one that is not there stands."""
+    line = _LINE.search(said)
+    inside = _inside(said, folder)
+    words = {each for word in _WORDS.split(said) for each in (word, joined(inside, word))}
+    for found in folder.gathered.kustomizations.values():
+        for reference in (*found.resources, *found.patch_files, *found.files):
+            path = joined(found.folder, reference.path)
+            if path in words and path in folder.tree.by_path:
+                yield Place(path, int(line[1]) if line else 0)
+            elif path in words and path not in folder.tree.directories:
+                yield reference.place
+
+
+def _inside(said: str, folder: AppliedFolder) -> str:
+    found = _FOLDER.match(said)
+    return found[1] if found else folder.folder
+
+
+def _quoted(said: str, folder: AppliedFolder) -> Iterator[Place]:
+    """Yield the lines of the kustomization, and of its patches, that have what an error quotes."""
+    file = kustomization_file(folder.tree, _inside(said, folder))
+    found = folder.gathered.kustomizations.get(file or "")
+    if file is None or found is None:
+        return
+    quoted = [word for words in _QUOTED.findall(said) for word in words if word]
+    for word in quoted:
+        files = [file, *(joined(found.folder, each.path) for each in found.patch_files)]
+        if name := _ID.fullmatch(word):
+            files.reverse()  # an object is patched there
+        for path in files:
+            if path in folder.tree.by_path:
+                lines = folder.tree[path].decode(errors="replace").splitlines()
+                wanted = name[1] if name else word
+                yield from (Place(path, number) for number, line in enumerate(lines, 1) if wanted in line)
+    if _FOLDER.match(said):
+        yield Place(file)

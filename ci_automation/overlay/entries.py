@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.artifact.yaml_events import Unreadable
-from ci_automation.overlay.accumulate import accumulate
-from ci_automation.overlay.kustomization_file import NAMES, joined, read
+from ci_automation.overlay.gathered import gathered
+from ci_automation.overlay.kustomization import NAMES, joined, kustomization
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ci_automation.artifact.tree import Tree
-    from ci_automation.overlay.effort import Effort
-    from ci_automation.overlay.resource import Accumulated
+    from ci_automation.overlay.gathered import Gathered
+    from ci_automation.overlay.limits import Effort
 
 ROOT = "."
 _FILE = 10  # steps for each file, to look at its path
 _YAML = frozenset({".yaml", ".yml"})
 
 
-class Entry(Struct, frozen=True):
+class AppliedFolder(Struct, frozen=True):
     """A folder that a cluster can apply: the files that it is built from, and what it gathers.
 
     `is_made` says that the folder has no kustomization, so that the one in `tree` is as kustomize-controller makes it.
@@ -38,10 +38,10 @@ class Entry(Struct, frozen=True):
     folder: str
     tree: Tree
     is_made: bool
-    gathered: Accumulated
+    gathered: Gathered
 
 
-def entry(tree: Tree, folder: str, effort: Effort) -> Entry:
+def entry(tree: Tree, folder: str, effort: Effort) -> AppliedFolder:
     """Return what a cluster gets whose Kustomization has this path.
 
     Raises:
@@ -50,7 +50,7 @@ def entry(tree: Tree, folder: str, effort: Effort) -> Entry:
     effort.spend(_FILE * len(tree.files))
     is_made = not any(joined(folder, name) in tree.by_path for name in NAMES)
     built = tree.replaced(joined(folder, NAMES[0]), _made(tree, folder)) if is_made else tree
-    return Entry(folder, built, is_made, accumulate(built, folder, effort))
+    return AppliedFolder(folder, built, is_made, gathered(built, folder, effort))
 
 
 def folders(tree: Tree) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ def folders(tree: Tree) -> tuple[str, ...]:
     return tuple(sorted({str(path.parent) for path in found if path.name in NAMES}))
 
 
-def entries(tree: Tree, components: str, effort: Effort) -> tuple[Entry, ...]:
+def entries(tree: Tree, components: str, effort: Effort) -> tuple[AppliedFolder, ...]:
     """Return the entries through which clusters can get the components; none where no cluster can.
 
     A kustomization that another one refers to is part of that one. Where the root has none, what kustomize-controller
@@ -77,13 +77,13 @@ def entries(tree: Tree, components: str, effort: Effort) -> tuple[Entry, ...]:
     whole = entry(tree, ROOT, effort)
     if components not in whole.gathered.files:
         return others
-    if not whole.gathered.problems:
+    if not whole.gathered.faults:
         return (whole, *(each for each in explicit if each.folder not in whole.gathered.folders))
-    works = explicit or tuple(each for each in others if not each.gathered.problems)
+    works = explicit or tuple(each for each in others if not each.gathered.faults)
     return works or (whole,)
 
 
-def _beside(tree: Tree, components: str, own: tuple[str, ...], effort: Effort) -> tuple[Entry, ...]:
+def _beside(tree: Tree, components: str, own: tuple[str, ...], effort: Effort) -> tuple[AppliedFolder, ...]:
     """Return the folder of the components file alone, unless it has a kustomization that leaves them out."""
     folder = str(PurePosixPath(components).parent)
     return () if folder in own else (entry(tree, folder, effort),)
@@ -100,7 +100,7 @@ def _roots(tree: Tree, own: tuple[str, ...], components: str, effort: Effort) ->
 
 def _refers_to(tree: Tree, folder: str, effort: Effort) -> frozenset[str]:
     try:
-        found = read(tree, folder, effort)
+        found = kustomization(tree, folder, effort)
     except Unreadable:
         return frozenset()
     assert found is not None  # noqa: S101  # for the type checker: the folder has one

@@ -1,24 +1,58 @@
-"""What a kustomization says, as values that know where they stand."""
+"""A kustomization file: what it refers to, and where.
+
+kustomize itself refuses what is wrong in it: here a field of the wrong type counts as not there.
+"""
 
 from __future__ import annotations
 
+import posixpath
 import re
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_automation.overlay.reading import text
+from ci_automation.artifact.gojson import same_to_go
+from ci_automation.artifact.yaml_events import Unreadable
+from ci_automation.impact.hazard import Place
+from ci_automation.overlay.limits import to_read
+from ci_automation.overlay.reading import is_a, line_of, nodes, plain, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_automation.impact.hazard import Place
+    import yaml
 
-# kustomize clones and downloads what looks like this (`NewRepoSpecFromURL`), Flux's OCI addresses it does not know.
+    from ci_automation.artifact.tree import Tree
+    from ci_automation.overlay.limits import Effort
+
+NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+_MAX_FIELDS = 100  # kustomize knows 29, and refuses others
+_USUAL_KINDS = (None, "", "Kustomization")
+_USUAL_VERSIONS = (None, "", "kustomize.config.k8s.io/v1beta1")
+# A kustomization with nothing else only lists: what it gives is what it lists.
+_LISTS = frozenset({"apiVersion", "kind", "resources"})
+_READ = ("crds", "configurations", "generators", "transformers", "validators")
+# The fields of kustomize 5 (`types.Kustomization`); below them those whose own fields are read here.
+_KNOWN = frozenset({
+    "apiVersion", "kind", "metadata", "openapi", "namePrefix", "nameSuffix", "namespace", "commonLabels", "labels",
+    "commonAnnotations", "patchesStrategicMerge", "patches", "patchesJson6902", "images", "imageTags", "replacements",
+    "replicas", "vars", "sortOptions", "resources", "components", "crds", "bases", "helmGlobals", "helmCharts",
+    "helmChartInflationGenerator", "generatorOptions", "configurations", "generators", "transformers", "validators",
+    "buildMetadata", "configMapGenerator", "secretGenerator",
+})  # fmt: skip
+_WITHIN = frozenset({
+    "path", "patch", "target", "source", "targets", "select", "reject", "fieldPaths", "options", "group", "version",
+    "kind", "namespace", "name", "labelSelector", "annotationSelector", "newName", "newTag", "digest",
+})  # fmt: skip
+_HAVE_FIELDS = frozenset({
+    "patches", "patchesJson6902", "images", "imageTags", "replacements", "replicas", "target", "source", "targets",
+    "select", "reject",
+})  # fmt: skip
+# kustomize clones and downloads what looks like this (`NewRepoSpecFromURL`); it does not know Flux's OCI addresses.
 _REMOTE = re.compile(r"(?:git::|[a-z][a-z0-9+.-]*://|[^/@\s]+@[^/:\s]+[:/]|github\.com[:/])", re.IGNORECASE)
 
 
-class Reference(Struct, frozen=True):
+class Named(Struct, frozen=True):
     """A path or an address in a kustomization, and where it stands."""
 
     path: str
@@ -35,132 +69,161 @@ class Reference(Struct, frozen=True):
         return self.path.lower().startswith(("http://", "https://"))
 
 
-class Selector(Struct, frozen=True):
-    """What `target`, `select`, `reject` and `source` say; an empty field is everything."""
-
-    group: str = ""
-    version: str = ""
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    labels: str = ""
-    annotations: str = ""
-
-    @classmethod
-    def of(cls, value: object) -> Self | None:
-        """Return the selector that a value says, or None where it is none."""
-        if not isinstance(value, dict):
-            return None
-        names = ("group", "version", "kind", "namespace", "name", "labelSelector", "annotationSelector")
-        return cls(*(text(value.get(name)) for name in names))
-
-    @property
-    def names_object(self) -> bool:
-        """Return whether it says more than labels and annotations."""
-        return any((self.group, self.version, self.kind, self.namespace, self.name))
-
-    @property
-    def length(self) -> int:
-        """Return how many signs it has."""
-        return sum(map(len, (self.group, self.version, self.kind, self.namespace, self.name))) + self.marks_length
-
-    @property
-    def marks_length(self) -> int:
-        """Return how many signs it has for labels and annotations, which are gone through for each object."""
-        return len(self.labels) + len(self.annotations)
-
-    def __str__(self) -> str:
-        parts = [self.kind or "objects", f"{self.namespace}/{self.name}" if self.namespace else self.name]
-        more = [f"with {found}" for found in (self.labels, self.annotations) if found]
-        if self.group or self.version:
-            more.append("/".join(part for part in ("of " + self.group if self.group else "", self.version) if part))
-        return " ".join(part for part in (*parts, *more) if part)
-
-
-class Rule(Struct, frozen=True):
-    """One thing that a kustomization does to objects: its field, where it stands, and a mark of its whole content."""
-
-    field: str
-    places: tuple[Place, ...]
-    mark: str
-
-    @property
-    def file(self) -> str:
-        """Return the kustomization that it is in."""
-        return self.places[0].file
-
-
-class Patch(Struct, frozen=True):
-    """A patch: its text, and the target if it has one; None as text is a file that is not there."""
-
-    rule: Rule
-    text: str | None
-    target: Selector | None = None
-
-
-class Replacement(Struct, frozen=True):
-    """One target of a replacement; a selected object that `reject` selects too is left alone."""
-
-    rule: Rule
-    select: Selector
-    reject: tuple[Selector, ...]
-    paths: tuple[str, ...]
-
-
-class Image(Struct, frozen=True):
-    """An entry of `images`."""
-
-    rule: Rule
-    name: str
-    new_name: str
-    new_tag: str
-    digest: str
-
-
-class Named(Struct, frozen=True):
-    """An entry that is known by a name alone: `replicas`, `namespace`, `namePrefix`, `nameSuffix`."""
-
-    rule: Rule
-    value: str
-
-
-class Generated(Struct, frozen=True):
-    """A ConfigMap or Secret that a kustomization makes; with `merges` it changes one that is there."""
-
-    place: Place
-    kind: str
-    namespace: str
-    name: str
-    merges: bool
-
-
 class Kustomization(Struct, frozen=True):
-    """What a kustomization file says: `fields` are all of its keys, `files` other files than objects that it reads.
-
-    `unknown` are the keys that kustomize refuses.
-
-    `is_usual` says whether it is of the kind and the version that kustomize takes where nothing refers to it, and lists
-    nothing but paths.
-    """
+    """A kustomization file as it was read: `root` is its YAML, with Kubernetes' own spelling of the field names."""
 
     file: str
     folder: str
-    is_component: bool
-    is_usual: bool
-    fields: frozenset[str]
-    unknown: tuple[Reference, ...]
-    resources: tuple[Reference, ...]
-    components: tuple[Reference, ...]
-    files: tuple[Reference, ...]
-    strategic: tuple[Patch, ...]
-    patches: tuple[Patch, ...]
-    json_patches: tuple[Patch, ...]
-    namespace: Named | None
-    prefix: Named | None
-    suffix: Named | None
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    replicas: tuple[Named, ...]
-    images: tuple[Image, ...]
-    replacements: tuple[Replacement, ...]
-    generated: tuple[Generated, ...]
+    root: yaml.Node
+    value: Mapping[str, Any]
+
+    @property
+    def only_lists(self) -> bool:
+        """Return whether it lists paths and does nothing else, and kustomize takes it for a kustomization."""
+        return (
+            self.value.keys() <= _LISTS
+            and self.value.get("kind") in _USUAL_KINDS
+            and self.value.get("apiVersion") in _USUAL_VERSIONS
+            and all(entry and isinstance(entry, str) for entry in items(self.value, "resources"))
+        )
+
+    @property
+    def resources(self) -> tuple[Named, ...]:
+        """Return the files and folders that it lists."""
+        return (*self._paths("resources"), *self._paths("bases"))
+
+    @property
+    def components(self) -> tuple[Named, ...]:
+        """Return the folders of its components."""
+        return self._paths("components")
+
+    @property
+    def files(self) -> tuple[Named, ...]:
+        """Return the other files that it reads by path."""
+        return tuple(path for key in _READ for path in self._paths(key))
+
+    @property
+    def patch_files(self) -> tuple[Named, ...]:
+        """Return the files that its patches and replacements are in."""
+        found = [
+            Named(path, self.place(key, number))
+            for key in ("patches", "patchesJson6902", "replacements")
+            for number, entry in enumerate(items(self.value, key))
+            if isinstance(entry, dict) and (path := text(entry.get("path")))
+        ]
+        merges = self._paths("patchesStrategicMerge")
+        return (*found, *(each for each in merges if "\n" not in each.path and not each.path.lstrip().startswith("{")))
+
+    @property
+    def unknown(self) -> tuple[Named, ...]:
+        """Return the fields that kustomize refuses."""
+        return tuple(Named(key, self.place(key)) for key in self.value if key not in _KNOWN)
+
+    def place(self, *path: str | int) -> Place:
+        """Return where what is at `path` begins."""
+        return Place(self.file, line_of(self.root, *path))
+
+    def _paths(self, key: str) -> tuple[Named, ...]:
+        return tuple(
+            Named(entry, self.place(key, number))
+            for number, entry in enumerate(items(self.value, key))
+            if isinstance(entry, str)
+        )
+
+
+def kustomization_file(tree: Tree, folder: str) -> str | None:
+    """Return the path of the first kustomization in a folder, or None."""
+    paths = (joined(folder, name) for name in NAMES)
+    return next((path for path in paths if path in tree.by_path), None)
+
+
+def joined(folder: str, path: str) -> str:
+    """Return a path of a kustomization in `folder` as a path from the artifact's root; `../` first is outside of it."""
+    return posixpath.normpath(posixpath.join(folder, path))
+
+
+def items(value: Mapping[str, Any], key: str) -> list[Any]:
+    """Return the list at a key, or an empty one."""
+    found = value.get(key)
+    return found if isinstance(found, list) else []
+
+
+def text_of(data: bytes) -> str:
+    """Return the text of a file.
+
+    Raises:
+        Unreadable: it is not UTF-8.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable("it is not UTF-8 text", data.count(b"\n", 0, error.start) + 1) from None
+
+
+def in_words(selector: Mapping[str, Any]) -> str:
+    """Return what a selector of objects says; an empty field is everything."""
+    names = ("group", "version", "kind", "namespace", "name", "labelSelector", "annotationSelector")
+    group, version, kind, namespace, name, labels, annotations = (text(selector.get(each)) for each in names)
+    parts = [kind or "objects", f"{namespace}/{name}" if namespace else name]
+    more = [f"with {found}" for found in (labels, annotations) if found]
+    if group or version:
+        more.append("/".join(part for part in ("of " + group if group else "", version) if part))
+    return " ".join(part for part in (*parts, *more) if part)
+
+
+def kustomization(tree: Tree, folder: str, effort: Effort) -> Kustomization | None:
+    """Return the kustomization in a folder, or None where there is none.
+
+    Raises:
+        Unreadable: it is not what kustomize takes.
+        TooMuch: to read it is more than what is left of the effort.
+    """
+    files = [path for name in NAMES if (path := joined(folder, name)) in tree.by_path]
+    if len(files) > 1:
+        raise Unreadable(f"the folder has {len(files)} kustomizations")
+    if not files:
+        return None
+    written = text_of(tree[files[0]])
+    effort.spend(to_read(written))
+    roots = nodes(written)
+    if len(roots) != 1 or not is_a(roots[0], "mapping"):
+        raise Unreadable("it is not one kustomization")
+    if len(roots[0].value) > _MAX_FIELDS:
+        raise Unreadable("it has more fields than kustomize knows")
+    _spell(roots[0], _KNOWN)
+    value = plain(roots[0])
+    if not value.keys() - {"apiVersion", "kind"}:
+        raise Unreadable("it is empty")
+    return Kustomization(files[0], folder, roots[0], value)
+
+
+def fields_within(node: yaml.Node) -> yaml.Node:
+    """Return what a file says that stands for an entry of a kustomization, with its fields called by their names.
+
+    Raises:
+        Unreadable: it has a field twice, each in another case.
+    """
+    _spell(node, _WITHIN)
+    return node
+
+
+def _spell(node: yaml.Node, names: frozenset[str]) -> None:
+    """Call the fields of a mapping, or of a list of them, by their names: Go's JSON decoder takes them in any case.
+
+    Raises:
+        Unreadable: a field is there twice, each in another case.
+    """
+    if is_a(node, "sequence"):
+        for item in node.value:
+            _spell(item, names)
+    if not is_a(node, "mapping"):
+        return
+    folded = {same_to_go(name): name for name in names}
+    for key, value in node.value:
+        if is_a(key, "scalar"):
+            key.value = folded.get(same_to_go(key.value), key.value)
+            if key.value in _HAVE_FIELDS:
+                _spell(value, _WITHIN)
+    keys = [key.value for key, _ in node.value if is_a(key, "scalar")]
+    if twice := sorted({key for key in keys if key in names and keys.count(key) > 1}):
+        raise Unreadable(f"it has the field {twice[0]} twice")

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 from ci_automation.errors import Error
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ci_automation.artifact.tree import Tree
+
+    Build = tuple[Tree, str]  # files, and the folder whose kustomization is built: `.` for the root
 
 
 class BuildFailed(Error):
@@ -21,11 +25,10 @@ class KustomizeUnusable(Error):
 class Kustomize(Protocol):
     """A builder of overlays, without network, plugins, programs, or files from outside of the tree."""
 
-    def build(self, tree: Tree, folder: str) -> str:
-        """Return the YAML that the kustomization in `folder` (`.` for the root) of `tree` gives.
+    def builds(self, wanted: Sequence[Build]) -> tuple[str | BuildFailed | KustomizeUnusable, ...]:
+        """Return the YAML that each build gives, in their order; they may run at the same time.
 
-        Raises:
-            BuildFailed: it gives none, or takes too long, too much memory or too much output.
-            KustomizeUnusable: nobody can say whether it gives any.
+        A build fails where it gives none, or takes too long, too much memory or too much output. kustomize is unusable
+        where it cannot say whether it gives any.
         """
         ...

@@ -13,24 +13,22 @@ from msgspec.structs import replace
 
 from ci_automation.flux.components import inventory
 from ci_automation.impact.change import fingerprint
-from ci_automation.impact.hazard import Certainty, Hazard, Place, in_shell
-from ci_automation.impact.objects import read_objects
-from ci_automation.impact.reading import UnreadableObjects
+from ci_automation.impact.hazard import Certainty, Hazard, in_shell
 from ci_automation.overlay.compare import GATE, lost_targets
-from ci_automation.overlay.effort import MAX_STEPS, Effort, TooMuch
 from ci_automation.overlay.entries import ROOT, entries, entry, folders
-from ci_automation.overlay.port import BuildFailed, KustomizeUnusable
+from ci_automation.overlay.limits import MAX_STEPS, Effort, TooMuch
+from ci_automation.overlay.outcome import NOTHING, looked_into
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ci_automation.artifact.tree import Tree
     from ci_automation.impact.change import ObjectId
-    from ci_automation.overlay.entries import Entry
+    from ci_automation.overlay.entries import AppliedFolder
+    from ci_automation.overlay.outcome import FolderOutcome
     from ci_automation.overlay.port import Kustomize
-    from ci_automation.overlay.resource import Problem
 
-_MAX_PROBLEMS = 5
+_MAX_FAULTS = 5
 _SHOWN = 1_000
 # kustomize-controller drops such fields of the kustomization that it starts from before it builds.
 _IGNORED = "unknown field"
@@ -42,25 +40,21 @@ _CONTENT = {
 }
 
 
+class Built(Struct, frozen=True):
+    """What kustomize makes of a folder before a step and after it; None where nothing is built, or it only lists."""
+
+    folder: str
+    before: str | None
+    after: str | None
+
+
 class Preflight(Struct, frozen=True):
     """What can break in the overlay; the objects that a prune would delete, and those that are new."""
 
     hazards: tuple[Hazard, ...] = ()
     pruned: tuple[ObjectId, ...] = ()
     added: tuple[ObjectId, ...] = ()
-
-
-class Outcome(Struct, frozen=True):
-    """What came of an entry: its objects, why it cannot be built, or why nobody tried."""
-
-    ids: frozenset[ObjectId]
-    error: str = ""
-    unchecked: str = ""
-    places: tuple[Place, ...] = ()
-
-    def has_controller(self, name: str) -> bool:
-        """Return whether it has the Deployment of that name, perhaps with a prefix or a suffix."""
-        return any(it.kind == "Deployment" and name in it.name for it in self.ids)
+    builds: tuple[Built, ...] = ()
 
 
 def preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None) -> Preflight:
@@ -81,21 +75,22 @@ def _preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | Non
     before = entries(old, components, effort) if old.files else ()
     same = before and old.without(components).digest() == new.without(components).digest()
     after = tuple(entry(new, each.folder, effort) for each in before) if same else entries(new, components, effort)
-    first = {each.folder: _outcome(each, kustomize) for each in before}
-    then = first if old == new else {each.folder: _outcome(each, kustomize) for each in after}
+    first, then = looked_into(before, after, kustomize, effort)
     known = {each.folder: each for each in before}
     hazards = [*_unreached(old, before, after, components)] if folders(new) else []
     is_step = bool(before) and old.by_path.get(components) != new.by_path.get(components)
     unbuilt = f"cannot be built{' with the new components' if is_step else ''}"
     for each in after:
-        earlier = known.get(each.folder)
-        hazards += _outcome_hazards(each, then[each.folder], first.get(each.folder), earlier, unbuilt)
-        hazards += _left_out(each, then[each.folder], first.get(each.folder), new[components])
-        hazards += lost_targets(earlier.gathered if earlier else None, each.gathered, effort)
+        now, earlier = then[each.folder], first.get(each.folder)
+        hazards += _outcome_hazards(each, now, earlier, known.get(each.folder), unbuilt)
+        hazards += _left_out(each, now, earlier, new[components])
+        if now.followed:
+            hazards += lost_targets(earlier.followed if earlier else None, now.followed, effort)
     pruned, added = _difference(before, after, first, then)
     hazards += _deleted(pruned, before, after, components)
     unique = {hazard.fingerprint: hazard for hazard in map(_in_one_line, hazards)}
-    return Preflight(tuple(unique.values()), pruned, added)
+    builds = tuple(Built(each.folder, first.get(each.folder, NOTHING).text, then[each.folder].text) for each in after)
+    return Preflight(tuple(unique.values()), pruned, added, builds)
 
 
 def _in_one_line(hazard: Hazard) -> Hazard:
@@ -109,32 +104,8 @@ def _printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in cut)
 
 
-def _outcome(each: Entry, kustomize: Kustomize | None) -> Outcome:
-    gathered = each.gathered
-    if gathered.remotes:
-        named = ", ".join(sorted({reference.path for reference in gathered.remotes}))
-        reason = f"it has a remote base, and nothing is fetched here: {named}"
-        return Outcome(gathered.ids, unchecked=reason, places=tuple(it.place for it in gathered.remotes))
-    if gathered.only_lists:
-        error = gathered.problems[0].sentence if gathered.problems else ""
-        return Outcome(gathered.ids, error, places=_places(gathered.problems[:1]))
-    if kustomize is None:
-        return Outcome(gathered.ids, unchecked="there is no kustomize")
-    try:
-        built = read_objects(kustomize.build(each.tree, each.folder))
-    except KustomizeUnusable as error:
-        return Outcome(gathered.ids, unchecked=str(error))
-    except (BuildFailed, UnreadableObjects) as error:
-        return Outcome(gathered.ids, str(error), places=_places(gathered.problems))
-    return Outcome(frozenset(found.id for found in built))
-
-
-def _places(problems: Iterable[Problem]) -> tuple[Place, ...]:
-    return tuple(dict.fromkeys(problem.place for problem in problems))
-
-
 def _outcome_hazards(
-    each: Entry, now: Outcome, before: Outcome | None, earlier: Entry | None, unbuilt: str
+    each: AppliedFolder, now: FolderOutcome, before: FolderOutcome | None, earlier: AppliedFolder | None, unbuilt: str
 ) -> Iterator[Hazard]:
     """Yield what the build says, a failure in the words `unbuilt`; `earlier` was before, with the outcome `before`."""
     what = f"the overlay at {_path(each.folder)}"
@@ -157,20 +128,18 @@ def _outcome_hazards(
         yield Hazard(GATE, certainty, subject, sentence, now.places, (remedy,))
     elif now.unchecked:
         yield _not_built(each, now, what)
-        known = {problem.sentence for problem in earlier.gathered.problems} if earlier else set()
-        problems = [problem for problem in each.gathered.problems if problem.sentence not in known]
-        for problem in problems[:_MAX_PROBLEMS]:
-            sentence = f"{what} {unbuilt}: {problem.sentence}"
-            subject = f"{each.folder} {problem.sentence}"
-            yield Hazard(GATE, Certainty.CERTAIN, subject, sentence, (problem.place,))
-    else:
-        for problem in each.gathered.problems[:_MAX_PROBLEMS]:
-            sentence = f"{what} is built, but what its rules hit could not be followed: {problem.sentence}"
-            subject = f"{each.folder} not followed {problem.sentence}"
-            yield Hazard(GATE, Certainty.UNCHECKED, subject, sentence, (problem.place,))
+        known = {fault.sentence for fault in earlier.gathered.faults} if earlier else set()
+        faults = [fault for fault in each.gathered.faults if fault.sentence not in known]
+        for fault in faults[:_MAX_FAULTS]:
+            sentence = f"{what} {unbuilt}: {fault.sentence}"
+            subject = f"{each.folder} {fault.sentence}"
+            yield Hazard(GATE, Certainty.CERTAIN, subject, sentence, (fault.place,))
+    elif reason := now.unfollowed or (before.unfollowed if before else ""):
+        sentence = f"{what} is built, but what its rules hit could not be followed: {reason}"
+        yield Hazard(GATE, Certainty.UNCHECKED, f"{each.folder} not followed {reason}", sentence)
 
 
-def _not_built(each: Entry, now: Outcome, what: str) -> Hazard:
+def _not_built(each: AppliedFolder, now: FolderOutcome, what: str) -> Hazard:
     sentence = f"{what} was not built: {now.unchecked}"
     remedy = (
         "put the files of the remote base into the artifact, and list them instead of it"
@@ -182,7 +151,9 @@ def _not_built(each: Entry, now: Outcome, what: str) -> Hazard:
     return Hazard(GATE, certainty, f"{each.folder} {now.unchecked}", sentence, now.places, (remedy,))
 
 
-def _left_out(each: Entry, now: Outcome, before: Outcome | None, components: bytes) -> Iterator[Hazard]:
+def _left_out(
+    each: AppliedFolder, now: FolderOutcome, before: FolderOutcome | None, components: bytes
+) -> Iterator[Hazard]:
     """Yield a hazard for each controller of the components that the overlay deletes, and did not delete before."""
     found = inventory(components.decode(errors="replace"))
     names = sorted(it.removeprefix(_DEPLOYMENT) for it in found if it.startswith(_DEPLOYMENT))
@@ -194,7 +165,9 @@ def _left_out(each: Entry, now: Outcome, before: Outcome | None, components: byt
             yield Hazard(GATE, certainty, f"{each.folder} leaves out {name}", sentence, (), (remedy,))
 
 
-def _unreached(old: Tree, before: tuple[Entry, ...], after: tuple[Entry, ...], components: str) -> Iterator[Hazard]:
+def _unreached(
+    old: Tree, before: Sequence[AppliedFolder], after: Sequence[AppliedFolder], components: str
+) -> Iterator[Hazard]:
     """Yield a hazard where the components file is in the artifact, and clusters may not get it."""
     if any(map(_is_usual, after)):
         return
@@ -210,7 +183,7 @@ def _unreached(old: Tree, before: tuple[Entry, ...], after: tuple[Entry, ...], c
     yield Hazard(GATE, certainty, f"{components} is in no kustomization", sentence, (), (remedy,))
 
 
-def _is_usual(each: Entry) -> bool:
+def _is_usual(each: AppliedFolder) -> bool:
     """Return whether an entry has a kustomization, or is the whole artifact; else it is the components' own folder."""
     return not each.is_made or each.folder == ROOT
 
@@ -220,7 +193,10 @@ def _path(folder: str) -> str:
 
 
 def _difference(
-    before: tuple[Entry, ...], after: tuple[Entry, ...], first: dict[str, Outcome], then: dict[str, Outcome]
+    before: Sequence[AppliedFolder],
+    after: Sequence[AppliedFolder],
+    first: Mapping[str, FolderOutcome],
+    then: Mapping[str, FolderOutcome],
 ) -> tuple[tuple[ObjectId, ...], tuple[ObjectId, ...]]:
     """Return the objects that are only in what was, and only in what comes; both are seen in the same way."""
     if any(outcome.error or outcome.unchecked for outcome in (*first.values(), *then.values())):
@@ -233,7 +209,7 @@ def _difference(
 
 
 def _deleted(
-    pruned: tuple[ObjectId, ...], before: tuple[Entry, ...], after: tuple[Entry, ...], components: str
+    pruned: tuple[ObjectId, ...], before: Sequence[AppliedFolder], after: Sequence[AppliedFolder], components: str
 ) -> Iterator[Hazard]:
     """Yield a hazard for what takes other objects with it; what the components themselves lose is told elsewhere."""
     by_release = _of_components(before, components) - _of_components(after, components)
@@ -245,6 +221,6 @@ def _deleted(
             yield Hazard(GATE, Certainty.POSSIBLE, f"{each.group}/{each} is pruned", sentence)
 
 
-def _of_components(found: tuple[Entry, ...], components: str) -> set[ObjectId]:
-    every = (resource for each in found for resource in each.gathered.resources)
-    return {resource.original.object for resource in every if resource.source.place.file == components}
+def _of_components(found: Sequence[AppliedFolder], components: str) -> set[ObjectId]:
+    every = (each for folder in found for each in folder.gathered.listed)
+    return {each.id for each in every if each.place.file == components}

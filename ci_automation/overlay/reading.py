@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct
-
-from ci_automation.artifact.gojson import same_to_go
 from ci_automation.artifact.yaml_events import Unreadable, events, yaml_alone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     import yaml
 
@@ -19,41 +16,6 @@ _MAX_BITS = 64
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = frozenset({f"{_TAG}bool", f"{_TAG}int", f"{_TAG}float", f"{_TAG}null"})
 _MERGE = f"{_TAG}merge"
-
-
-class Names(Struct, frozen=True):
-    """The names that fields have, each with those within it; Go's JSON decoder takes them in either case."""
-
-    within: Mapping[str, Names]
-    folded: Mapping[str, str]
-
-    @classmethod
-    def of(cls, *leaves: str, **within: Names) -> Self:
-        """Return these names; what is within a leaf is free."""
-        free = Names({}, {})
-        return cls({**dict.fromkeys(leaves, free), **within}, {same_to_go(name): name for name in (*leaves, *within)})
-
-    def spelling(self, key: str) -> str:
-        """Return the name that a key is to Go, or the key where it is none."""
-        return self.folded.get(same_to_go(key), key)
-
-    def spell(self, value: Any) -> Any:  # noqa: ANN401  # a document holds anything
-        """Return a value, or a list of them, with its fields called by their names.
-
-        Raises:
-            Unreadable: it has a field twice, each in another case.
-        """
-        if isinstance(value, list):
-            return [self.spell(each) for each in value]
-        if not self.within or not isinstance(value, dict):
-            return value
-        found: dict[str, Any] = {}
-        for key, each in value.items():
-            name = self.spelling(key)
-            if name in found:
-                raise Unreadable(f"it has the field {name} twice, each in another case")
-            found[name] = self.within[name].spell(each) if name in self.within else each
-        return found
 
 
 class _Mark(Protocol):
@@ -87,16 +49,16 @@ def _line(mark: _Mark | None) -> int:
     return mark.line + 1 if mark else 0
 
 
-def _is(node: yaml.Node, kind: str) -> bool:
+def is_a(node: yaml.Node, kind: str) -> bool:
     """Return whether a node is a mapping, a sequence or a scalar, whatever its tag says."""
     return getattr(node, "id", "") == kind
 
 
 def _children(node: yaml.Node) -> Iterator[yaml.Node]:
-    if _is(node, "mapping"):
+    if is_a(node, "mapping"):
         for pair in node.value:
             yield from pair
-    elif _is(node, "sequence"):
+    elif is_a(node, "sequence"):
         yield from node.value
 
 
@@ -114,9 +76,9 @@ def plain(node: yaml.Node) -> Any:  # noqa: ANN401  # a document holds anything
     Raises:
         Unreadable: a key is no scalar, or what is merged is no mapping.
     """
-    if _is(node, "mapping"):
+    if is_a(node, "mapping"):
         return _mapping(node)
-    if _is(node, "sequence"):
+    if is_a(node, "sequence"):
         return [plain(item) for item in node.value]
     return _scalar(node)
 
@@ -126,11 +88,11 @@ def _mapping(node: yaml.Node) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for key, value in node.value:
         if key.tag == _MERGE:
-            for each in value.value if _is(value, "sequence") else (value,):
-                if not _is(each, "mapping"):
+            for each in value.value if is_a(value, "sequence") else (value,):
+                if not is_a(each, "mapping"):
                     raise Unreadable("what << merges is no mapping", _line(key.start_mark))
                 merged = _mapping(each) | merged
-        elif _is(key, "scalar"):
+        elif is_a(key, "scalar"):
             own[key.value] = plain(value)
         else:
             raise Unreadable("a key is no text", _line(key.start_mark))
@@ -139,9 +101,9 @@ def _mapping(node: yaml.Node) -> dict[str, Any]:
 
 def repeated(node: yaml.Node) -> int:
     """Return the line of the first key that a mapping has twice, which kustomize refuses in objects; 0 for none."""
-    if _is(node, "mapping"):
+    if is_a(node, "mapping"):
         seen: set[str] = set()
-        for key in (key for key, _ in node.value if _is(key, "scalar")):
+        for key in (key for key, _ in node.value if is_a(key, "scalar")):
             if key.value in seen:
                 return _line(key.start_mark)
             seen.add(key.value)
@@ -181,9 +143,23 @@ def line_of(node: yaml.Node, *path: str | int) -> int:
 
 def child(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:
     """Return the line and the node of an entry: that of the key in a mapping, of the item in a list."""
-    if _is(node, "mapping"):
+    if is_a(node, "mapping"):
         pairs = [(key, value) for key, value in node.value if key.value == part]
         return (_line(pairs[-1][0].start_mark), pairs[-1][1]) if pairs else None
-    if _is(node, "sequence") and isinstance(part, int) and part < len(node.value):
+    if is_a(node, "sequence") and isinstance(part, int) and part < len(node.value):
         return _line(node.value[part].start_mark), node.value[part]
     return None
+
+
+def as_node(value: object) -> Any:  # noqa: ANN401  # a node of YAML
+    """Return the YAML of a value, whose parts may be YAML already."""
+    import yaml
+
+    if isinstance(value, dict):
+        pairs = [(as_node(key), as_node(each)) for key, each in value.items()]
+        return yaml.MappingNode(f"{_TAG}map", pairs, flow_style=False)
+    if isinstance(value, list):
+        return yaml.SequenceNode(f"{_TAG}seq", list(map(as_node, value)), flow_style=False)
+    if isinstance(value, bool):
+        return yaml.ScalarNode(f"{_TAG}bool", str(value).lower())
+    return yaml.ScalarNode(f"{_TAG}str", value, style='"') if isinstance(value, str) else value

@@ -18,7 +18,10 @@ from ci_automation.policy.model import NOT_CHECKED, Acknowledgement, Policy
 from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ci_automation.artifact.digest import Digest
+    from ci_automation.overlay.port import Build
 
 LISTED = b"resources: [flux-system/gotk-components.yaml]\npatches: [{path: absent.yaml}]\n"
 ABSENT = b"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: absent, namespace: flux-system}\n"
@@ -39,13 +42,16 @@ NOT_LISTED = Tree((TreeFile("kustomization.yaml", b"resources: []\n"),))
 class Kustomize:
     """A kustomize that fails at a patch whose object is absent, as the real one does."""
 
-    def build(self, tree: Tree, folder: str) -> str:
-        """Return the components, without a difference."""
-        assert folder == "."
+    def builds(self, wanted: Sequence[Build]) -> tuple[str | BuildFailed, ...]:
+        """Return the components without a difference, or why there are none."""
+        return tuple(self._build(tree) for tree, _ in wanted)
+
+    @staticmethod
+    def _build(tree: Tree) -> str | BuildFailed:
         if "absent.yaml" in tree.by_path:
-            raise BuildFailed("no matches for Id Deployment.v1.apps/absent.flux-system")
+            return BuildFailed("no matches for Id Deployment.v1.apps/absent.flux-system")
         if b"pathces" in tree["kustomization.yaml"]:
-            raise BuildFailed('invalid Kustomization: json: unknown field "pathces"')
+            return BuildFailed('invalid Kustomization: json: unknown field "pathces"')
         if "deleted.yaml" in tree.by_path:
             return "apiVersion: v1\nkind: Namespace\nmetadata: {name: flux-system}\n"
         return tree["flux-system/gotk-components.yaml"].decode()
@@ -80,14 +86,11 @@ def refusal(world: World, overlay: Tree, kustomize: Kustomize | None, **wish: ob
 
 
 class TestOverlay:
-    @pytest.mark.parametrize("kustomize", [Kustomize(), None], ids=["built", "read"])
-    def test_one_that_cannot_be_built_is_refused_and_says_where(
-        self, world: World, kustomize: Kustomize | None
-    ) -> None:
-        refused = refusal(world, BROKEN, kustomize)
+    def test_one_that_cannot_be_built_is_refused_and_says_where(self, world: World) -> None:
+        refused = refusal(world, BROKEN, Kustomize())
         assert refused.exit_code == 11
         assert "absent" in str(refused)
-        assert "absent.yaml:1" in str(refused)
+        assert "absent.yaml:3" in str(refused)
         assert "acknowledge" in refused.hint
 
     @pytest.mark.parametrize(
@@ -104,7 +107,12 @@ class TestOverlay:
         wish = intent(overlay=BROKEN, policy=policy)
         made = init(CHANNEL, OLD, replace(world.ports(), find_kustomize=Kustomize), wish)
         assert made.published
-        assert [hazard.certainty for hazard in made.hazards] == [Certainty.ADVICE]  # that the patch hits nothing
+        assert made.hazards == ()
+
+    def test_one_that_lacks_a_file_is_refused_without_kustomize_too(self, world: World) -> None:
+        refused = refusal(world, BROKEN.without("absent.yaml"), None)
+        assert "absent.yaml is not in the artifact" in str(refused)
+        assert "kustomization.yaml:2" in str(refused)
 
     @pytest.mark.parametrize("kustomize", [Kustomize(), None], ids=["built", "read"])
     def test_one_that_leaves_flux_out_is_refused(self, world: World, kustomize: Kustomize | None) -> None:
@@ -141,12 +149,10 @@ class TestOverlay:
         assert (made.published, made.hazards) == (True, ())
 
     def test_of_much_that_is_refused_the_first_is_told_and_how_much_there_is(self, world: World) -> None:
-        names = [f"absent-{number}" for number in range(7)]
-        listed = ", ".join(f"{{path: {name}.yaml}}" for name in names).encode()
-        patches = (TreeFile(f"{name}.yaml", ABSENT.replace(b"absent", name.encode())) for name in names)
-        overlay = Tree((TreeFile("kustomization.yaml", LISTED.replace(b"{path: absent.yaml}", listed)), *patches))
+        listed = ", ".join(f"{{path: absent-{number}.yaml}}" for number in range(7)).encode()
+        overlay = Tree((TreeFile("kustomization.yaml", LISTED.replace(b"{path: absent.yaml}", listed)),))
         refused = str(refusal(world, overlay, None, policy=Policy(refuse=frozenset({NOT_CHECKED}))))
-        assert refused.count("hits nothing") == 5
+        assert refused.count("is not in the artifact") == 5
         assert "; and 1 more" in refused
 
     def test_again_it_is_not_judged_again(self, world: World) -> None:

@@ -8,6 +8,8 @@ import os
 import re
 import sys
 from pathlib import Path
+from threading import Event, Thread, current_thread
+from threading import enumerate as enumerate_threads
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,9 +50,17 @@ def stand_in(tmp_path: Path) -> Callable[[str], Confined]:
     return made
 
 
+def build(program: Confined, tree: Tree, folder: str) -> str:
+    """Return what a program builds."""
+    (built,) = program.builds([(tree, folder)])
+    if isinstance(built, str):
+        return built
+    raise built
+
+
 def told(program: Confined, folder: str = ".") -> Any:
     """Return what a program finds where it runs."""
-    return json.loads(program.build(TREE, folder))
+    return json.loads(build(program, TREE, folder))
 
 
 class TestWhatItIsGiven:
@@ -88,7 +98,7 @@ print(json.dumps([sys.argv[1], files]))
     def test_files_that_cannot_be_written_are_an_error(self, stand_in: Callable[[str], Confined]) -> None:
         tree = Tree((TreeFile("a" * 300, b""),))
         with pytest.raises(BuildFailed, match="cannot be written down for kustomize: File name too long"):
-            stand_in("").build(tree, ".")
+            build(stand_in(""), tree, ".")
 
 
 class TestWhatItReaches:
@@ -98,11 +108,11 @@ class TestWhatItReaches:
         secret = tmp_path / "secret"
         secret.write_text("canary-file")
         with pytest.raises(BuildFailed, match="Permission denied"):
-            stand_in(f"print(open({str(secret)!r}).read())").build(TREE, ".")
+            build(stand_in(f"print(open({str(secret)!r}).read())"), TREE, ".")
 
     def test_no_network(self, stand_in: Callable[[str], Confined]) -> None:
         with pytest.raises(BuildFailed, match="Operation not permitted"):
-            stand_in("import socket\nsocket.socket()").build(TREE, ".")
+            build(stand_in("import socket\nsocket.socket()"), TREE, ".")
 
     def test_its_own_program_is_not_the_one_that_the_next_run_has(self, stand_in: Callable[[str], Confined]) -> None:
         if not has_landlock():
@@ -110,7 +120,7 @@ class TestWhatItReaches:
         program = stand_in("open(sys.argv[0], 'a').write('x')")
         before = program.program.read_bytes()
         with pytest.raises(BuildFailed, match="Permission denied"):
-            program.build(TREE, ".")
+            build(program, TREE, ".")
         assert program.program.read_bytes() == before
 
     def test_its_own_program_is_run_where_it_is(self, stand_in: Callable[[str], Confined]) -> None:
@@ -138,7 +148,7 @@ class TestFilesBesideTheKustomizationsFolder:
     ) -> None:
         monkeypatch.setattr(confinement, "LAUNCHER", denied(confinement.LAUNCHER, "deny_files"))
         with pytest.raises(BuildFailed, match="is not in or below"):
-            stand_in(OUTSIDE).build(TREE, ".")
+            build(stand_in(OUTSIDE), TREE, ".")
 
 
 class TestHowItEnds:
@@ -174,14 +184,14 @@ class TestHowItEnds:
     )
     def test_is_told(self, script: str, reason: str, stand_in: Callable[[str], Confined]) -> None:
         with pytest.raises(BuildFailed, match=reason):
-            stand_in(script).build(TREE, ".")
+            build(stand_in(script), TREE, ".")
 
     def test_it_is_stopped_after_a_while(
         self, stand_in: Callable[[str], Confined], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(kustomize, "_SECONDS", 0.5)
         with pytest.raises(BuildFailed, match=r"^kustomize was stopped after 0\.5 seconds$"):
-            stand_in("import time\ntime.sleep(600)").build(TREE, ".")
+            build(stand_in("import time\ntime.sleep(600)"), TREE, ".")
 
 
 class TestAProgramThatCannotBeRun:
@@ -195,7 +205,7 @@ class TestAProgramThatCannotBeRun:
         if has_landlock():
             reason = re.escape(f"kustomize could not be started: {shim} is a script, such as version managers put")
             with pytest.raises(KustomizeUnusable, match=reason):
-                Confined(shim).build(TREE, ".")
+                build(Confined(shim), TREE, ".")
 
     @pytest.mark.parametrize(
         ("content", "reason"),
@@ -210,7 +220,7 @@ class TestAProgramThatCannotBeRun:
             program.write_bytes(content)
             program.chmod(0o755)
         with pytest.raises(KustomizeUnusable, match=f"^kustomize could not be started: {reason}$"):
-            Confined(program).build(TREE, ".")
+            build(Confined(program), TREE, ".")
 
     @pytest.mark.parametrize(
         ("script", "reason"),
@@ -227,7 +237,7 @@ class TestAProgramThatCannotBeRun:
         program.program.write_bytes(python(f"import sys\n{script}").content)
         for _ in range(2):
             with pytest.raises(KustomizeUnusable, match=f"^kustomize could not be started: .*{reason}$"):
-                program.build(TREE, ".")
+                build(program, TREE, ".")
 
     def test_files_that_there_is_no_room_for(
         self, stand_in: Callable[[str], Confined], monkeypatch: pytest.MonkeyPatch
@@ -237,7 +247,7 @@ class TestAProgramThatCannotBeRun:
 
         monkeypatch.setattr(kustomize, "_write", full)
         with pytest.raises(KustomizeUnusable, match="cannot be written down for kustomize: No space left on device"):
-            stand_in("").build(TREE, ".")
+            build(stand_in(""), TREE, ".")
 
     def test_kubectl_is_asked_by_its_own_command(self, stand_in: Callable[[str], Confined]) -> None:
         program = stand_in("import json\nprint(json.dumps(sys.argv[1]))").program
@@ -254,33 +264,81 @@ class TestAProgramThatCannotBeRun:
     def test_kubectls_errors_are_told_like_kustomizes(self, said: str, stand_in: Callable[[str], Confined]) -> None:
         program = stand_in(f"sys.exit({said!r})")
         with pytest.raises(BuildFailed, match=r"^no such 'a b'$"):
-            program.build(TREE, ".")
+            build(program, TREE, ".")
 
 
 class TestWhatItRemembers:
     def test_the_same_files_are_built_once(self, stand_in: Callable[[str], Confined]) -> None:
         program = stand_in("import os\nprint(os.urandom(8).hex())")
-        first = program.build(TREE, ".")
-        assert program.build(Tree(TREE.files[::-1]), ".") == first
-        assert program.build(TREE, "a") != first
-        assert program.build(TREE.replaced("a/map.yaml", b""), ".") != first
+        first = build(program, TREE, ".")
+        assert build(program, Tree(TREE.files[::-1]), ".") == first
+        assert build(program, TREE, "a") != first
+        assert build(program, TREE.replaced("a/map.yaml", b""), ".") != first
 
     def test_an_error_too(self, stand_in: Callable[[str], Confined]) -> None:
         program = stand_in("import os, sys\nsys.exit(os.urandom(8).hex())")
         said = set()
         for _ in range(2):
             with pytest.raises(BuildFailed) as caught:
-                program.build(TREE, ".")
+                build(program, TREE, ".")
             said.add(str(caught.value))
         assert len(said) == 1
 
     def test_but_not_everything(self, stand_in: Callable[[str], Confined]) -> None:
         program = stand_in("import os\nprint(os.urandom(8).hex())")
-        first = program.build(TREE, ".")
-        for number in range(4):
-            program.build(TREE.replaced("a/map.yaml", str(number).encode()), ".")
-        assert len(program._built) == 4
-        assert program.build(TREE, ".") != first
+        first = build(program, TREE, ".")
+        for number in range(12):
+            build(program, TREE.replaced("a/map.yaml", str(number).encode()), ".")
+        assert len(program._built) == 12
+        assert build(program, TREE, ".") != first
+
+
+class TestSeveralAtOnce:
+    def test_are_told_in_their_order(self, stand_in: Callable[[str], Confined]) -> None:
+        program = stand_in("import os, sys\nprint(open(os.path.join(sys.argv[2], 'a/map.yaml')).read())")
+        trees = [TREE.replaced("a/map.yaml", str(number).encode()) for number in range(6)]
+        assert program.builds([(tree, ".") for tree in trees]) == tuple(f"{number}\n" for number in range(6))
+
+    def test_the_failure_of_one_is_its_own(self, stand_in: Callable[[str], Confined]) -> None:
+        program = stand_in("import sys\nsys.argv[2].endswith('a') and sys.exit('Error: no')\nprint(1)")
+        good, bad = program.builds([(TREE, "."), (TREE, "a")])
+        assert good == "1\n"
+        assert isinstance(bad, BuildFailed)
+
+    def test_a_person_who_stops_the_run_stops_them(
+        self, stand_in: Callable[[str], Confined], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        program = stand_in("import time\ntime.sleep(600)")
+        ended: list[int | None] = []
+        run = confinement.run
+
+        def watched(command: list[str], folder: Path, seconds: float, started: Callable[[Any], None]) -> Any:
+            def begun(process: object) -> None:
+                started(process)
+                began.set()
+
+            found = run(command, folder, seconds, begun)
+            ended.append(found.code)
+            return found
+
+        def stopped(_: Thread) -> None:
+            began.wait()
+            raise KeyboardInterrupt
+
+        began = Event()
+        monkeypatch.setattr(confinement, "run", watched)
+        with monkeypatch.context() as patch:
+            patch.setattr(Thread, "join", stopped)
+            with pytest.raises(KeyboardInterrupt):
+                program.builds([(TREE, ".")])
+        for thread in threads():
+            thread.join()
+        assert ended[0] == -9
+
+
+def threads() -> list[Thread]:
+    """Return the threads beside this one."""
+    return [each for each in enumerate_threads() if each is not current_thread() and not each.daemon]
 
 
 def placed(program: Path, content: bytes = b"\x7fELF") -> Path:

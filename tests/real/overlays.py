@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.kustomize import Confined
 from ci_automation.impact.hazard import Certainty
-from ci_automation.overlay.effort import Effort
-from ci_automation.overlay.entries import entry
-from ci_automation.overlay.objects import objects
+from ci_automation.impact.objects import read_objects
+from ci_automation.overlay.followed import original
 from ci_automation.overlay.preflight import Preflight, preflight
 from tests.real.peers import peer
 
@@ -22,9 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_automation.impact.hazard import Hazard
-    from ci_automation.overlay.entries import Entry
+    from ci_automation.overlay.followed import Followed
 
     Files = Mapping[str, object]
+
 
 MARK = "probe.example/"
 
@@ -62,16 +62,35 @@ def grave(found: Preflight) -> list[Hazard]:
     return [hazard for hazard in found.hazards if hazard.certainty is not Certainty.ADVICE]
 
 
-def probed(tree: Tree) -> Tree:
-    """Return the files with another patch before each one that has a target: it marks what that target selects."""
-    files = []
-    for file in tree.files:
+def selected_by_annotation(files: Tree) -> dict[str, set[str]]:
+    """Return which objects each patch with a target selects, as annotations that a patch before it adds say."""
+    probed = []
+    for file in files.files:
         if file.path.endswith("kustomization.yaml") and isinstance(value := json.loads(file.content), dict):
             patches = list(_with_probes(file.path, value.get("patches", [])))
-            files.append(replace(file, content=json.dumps(value | ({"patches": patches} if patches else {})).encode()))
+            content = json.dumps(value | ({"patches": patches} if patches else {})).encode()
+            probed.append(replace(file, content=content))
         else:
-            files.append(file)
-    return Tree(tuple(files))
+            probed.append(file)
+    (built,) = kustomize().builds([(Tree(tuple(probed)), ".")])
+    found: dict[str, set[str]] = {}
+    for each in read_objects(str(built)):
+        for key in each.value["metadata"].get("annotations") or ():
+            if key.startswith(MARK):
+                found.setdefault(key, set()).add(str(each.id))
+    return found
+
+
+def selected_by_marks(found: Followed, built: str) -> dict[str, set[str]]:
+    """Return the same as the build with marks says it; what a later patch deletes shows no annotation."""
+    now = {original(each.id, each.value): str(each.id) for each in read_objects(built)}
+    marks: dict[str, set[str]] = {}
+    for effect in found.effects.values():
+        field, _, number = effect.rule.name.rstrip("]").partition("[")
+        hit = {now[each] for each in effect.objects if each in found.present}
+        if field == "patches" and hit:
+            marks[_mark(effect.rule.file, int(number))] = hit
+    return marks
 
 
 def _with_probes(file: str, patches: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
@@ -87,30 +106,3 @@ def _probe(file: str, number: int) -> dict[str, Any]:
 
 def _mark(file: str, number: int) -> str:
     return f"{MARK}{file.replace('/', '-')}-{number}"
-
-
-def selected_by_kustomize(built: str) -> dict[str, set[str]]:
-    """Return which objects have which mark."""
-    found: dict[str, set[str]] = {}
-    for each in objects(built, "built", Effort()):
-        for key in each.annotations:
-            if key.startswith(MARK):
-                found.setdefault(key, set()).add(str(each.id))
-    return found
-
-
-def selected_by_us(found: Entry) -> dict[str, set[str]]:
-    """Return which objects we say each patch with a target selects, by the marks that they would have."""
-    now = {each.original.object: str(each.current) for each in found.gathered.resources}
-    marks: dict[str, set[str]] = {}
-    for effect in found.gathered.effects.values():
-        field, _, number = effect.rule.field.rstrip("]").partition("[")
-        hit = {now[each] for each in effect.objects if each in now}  # what a later patch deletes shows no mark
-        if field == "patches" and hit:
-            marks[_mark(effect.rule.file, int(number))] = hit
-    return marks
-
-
-def entry_of(tree: Tree) -> Entry:
-    """Return what a cluster gets of the whole artifact."""
-    return entry(tree, ".", Effort())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,17 +12,18 @@ import pytest
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.flows import kustomize as adapter
 from ci_automation.impact.hazard import Certainty
-from ci_automation.overlay.effort import MAX_STEPS, Effort
-from ci_automation.overlay.entries import entries
+from ci_automation.impact.objects import read_objects
+from ci_automation.overlay.entries import entries, entry
+from ci_automation.overlay.followed import followed, unmarked
+from ci_automation.overlay.limits import MAX_STEPS, Effort
+from ci_automation.overlay.marking import marked
 from ci_automation.overlay.port import BuildFailed
 from ci_automation.overlay.preflight import Preflight, preflight
 from tests.real.overlays import (
-    entry_of,
     grave,
     kustomize,
-    probed,
-    selected_by_kustomize,
-    selected_by_us,
+    selected_by_annotation,
+    selected_by_marks,
     step,
     told,
     tree,
@@ -466,17 +468,20 @@ def one_of(chance: random.Random) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("seed", share([*range(0, 80, 2), *range(1, 80, 2)]))
-def test_what_we_say_that_patches_select_is_what_kustomize_selects(seed: int, golden: Path) -> None:
+def test_marks_change_nothing_but_what_they_mark(seed: int, golden: Path) -> None:
+    """What each rule selects, the kustomize of the marks says itself: here every object and every rule is looked at."""
     files = tree(golden, "v2.6.4" if seed % 2 else "v2.9.4", one_of(random.Random(seed)))  # noqa: S311  # the same each time
-    ours = entry_of(files)
-    problems = [problem.sentence for problem in ours.gathered.problems]
-    try:
-        built = kustomize().build(probed(files), ".")
-    except BuildFailed:
-        assert problems
+    whole = entry(files, ".", Effort())
+    with_marks = marked(whole.tree, whole.gathered.kustomizations, Effort())
+    plain, found = kustomize().builds([(files, "."), (with_marks.tree, ".")])
+    if isinstance(plain, BuildFailed):
+        assert isinstance(found, BuildFailed)
         return
-    assert problems == []
-    assert selected_by_us(ours) == selected_by_kustomize(built)
+    assert isinstance(found, str)
+    assert unmarked(found) == plain
+    told = followed(found, with_marks.rules)
+    assert told.ids == {each.id for each in read_objects(str(plain))}
+    assert selected_by_annotation(files) == selected_by_marks(told, found)
 
 
 HOSTILE = {
@@ -505,6 +510,7 @@ def test_what_would_do_harm_does_not(name: str, golden: Path, monkeypatch: pytes
         "run.sh": "#!/bin/sh\ntouch /tmp/ran\n",
     }
     files = tree(golden, "v2.9.4", {"kustomization.yaml": fields} | others)
-    with pytest.raises(BuildFailed, match=reason) as caught:
-        kustomize().build(files, ".")
-    assert "root:" not in str(caught.value)
+    (said,) = kustomize().builds([(files, ".")])
+    assert isinstance(said, BuildFailed)
+    assert re.search(reason, str(said))
+    assert "root:" not in str(said)

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.overlay.complaint import innermost
+from ci_automation.overlay.complaint import innermost, places
+from ci_automation.overlay.entries import entry
+from ci_automation.overlay.limits import Effort
+from tests.unit.overlay.trees import tree
 
 SUB = "accumulating resources: accumulation err='accumulating resources from 'sub': 'sub' must resolve to a file': "
 SUB2 = (
@@ -86,3 +89,36 @@ def test_something_is_left_of_whatever_is_said(parts: list[str]) -> None:
     said = "".join(parts)
     assert bool(innermost(said)) is bool(said)
     assert len(innermost(said)) <= len(said) + len("in : ")
+
+
+FILES = {
+    "kustomization.yaml": "resources:\n- own.yaml\n- sub\n- gone.yaml\npathces: []\n"
+    "patches:\n- path: p.yaml\n- path: lost.yaml\n",
+    "own.yaml": "kind: A\nmetadata: {name: a}\n",
+    "p.yaml": "kind: B\nmetadata:\n  name: ghost\n",
+    "sub/kustomization.yaml": "resources:\n- x.yaml\npatches:\n- target: {}\n  patch: |\n    [{path: /rules/7}]\n",
+    "sub/x.yaml": "kind: A\nmetadata: {name: b}\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("gone.yaml: no such file or directory", "kustomization.yaml:4"),
+        ("own.yaml: may not add resource with an already registered id: A", "own.yaml"),
+        ("in sub: MalformedYAMLError: yaml: line 2: did not find expected in File: x.yaml", "sub/x.yaml:2"),
+        ('invalid Kustomization: json: unknown field "pathces"', "kustomization.yaml:5"),
+        ('no resource matches strategic merge patch "B.v1.[noGrp]/ghost.[noNs]"', "p.yaml:3"),
+        ("no matches for Id B.v1.[noGrp]/ghost.[noNs]", "p.yaml:3"),
+        (
+            "in sub: replace operation does not apply: doc is missing path: /rules/7: missing",
+            "sub/kustomization.yaml:6",
+        ),
+        ("in sub: something else", "sub/kustomization.yaml"),
+        ("in none: something else", ""),
+        ("something else", ""),
+    ],
+)
+def test_the_file_and_line_are_those_that_kustomize_says(said: str, place: str) -> None:
+    found = places(said, entry(tree(FILES), ".", Effort()))
+    assert [str(each) for each in found] == ([place] if place else [])

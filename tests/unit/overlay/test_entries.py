@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.overlay.effort import Effort
 from ci_automation.overlay.entries import entries, entry
+from ci_automation.overlay.limits import Effort
 from tests.unit.overlay.trees import LIST, MAP, PATH, tree
 
 if TYPE_CHECKING:
@@ -126,8 +126,8 @@ def test_what_kustomize_controller_makes() -> None:
         '- "./deep/er/b.yaml"',
         '- "./flux-system/gotk-components.yaml"',
     ]
-    assert [each.current.name for each in found.gathered.resources][:3] == ["a", "x", "b"]
-    assert found.gathered.problems == []
+    assert [each.id.name for each in found.gathered.listed][:3] == ["a", "x", "b"]
+    assert found.gathered.faults == []
 
 
 def test_what_it_makes_of_a_folder_below() -> None:

@@ -1,7 +1,8 @@
-"""A kustomization file as values that know where they stand."""
+"""A kustomization file as it is read: what it refers to, and where."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,13 +12,14 @@ from hypothesis import strategies as st
 
 from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.impact.hazard import Place
-from ci_automation.overlay.effort import Effort
-from ci_automation.overlay.kustomization import Reference, Selector
-from ci_automation.overlay.kustomization_file import joined, kustomization_file, read
+from ci_automation.overlay.entries import entry
+from ci_automation.overlay.kustomization import Kustomization, Named, joined, kustomization, kustomization_file
+from ci_automation.overlay.limits import Effort
+from ci_automation.overlay.marking import marked
 from tests.unit.overlay.trees import tree
 
 if TYPE_CHECKING:
-    from ci_automation.overlay.kustomization import Kustomization
+    from ci_automation.overlay.marking import Marked
 
 WHOLE = """\
 resources:
@@ -72,9 +74,9 @@ FILES = {
 }
 
 
-def kustomization(text: str, **files: str) -> Kustomization:
+def read(text: str, **files: str) -> Kustomization:
     """Return what a file says."""
-    found = read(tree({"kustomization.yaml": text} | files), ".", Effort())
+    found = kustomization(tree({"kustomization.yaml": text} | files), ".", Effort())
     assert found is not None
     return found
 
@@ -82,78 +84,63 @@ def kustomization(text: str, **files: str) -> Kustomization:
 @pytest.fixture(scope="module")
 def whole() -> Kustomization:
     """Return a kustomization with a bit of everything."""
-    found = read(tree(FILES), "k", Effort())
+    found = kustomization(tree(FILES), "k", Effort())
     assert found is not None
     return found
+
+
+def marks(files: dict[str, str]) -> Marked:
+    """Return the files with marks."""
+    found = entry(tree(files), "k", Effort())
+    return marked(found.tree, found.gathered.kustomizations, Effort())
 
 
 class TestWhatItSays:
     def test_what_it_refers_to(self, whole: Kustomization) -> None:
         file = "k/kustomization.yaml"
-        assert whole.resources == (Reference("a.yaml", Place(file, 2)), Reference("../base", Place(file, 4)))
-        assert whole.components == (Reference("part", Place(file, 5)),)
-        assert whole.files == (Reference("crd.yaml", Place(file, 6)),)
+        assert whole.resources == (Named("a.yaml", Place(file, 2)), Named("../base", Place(file, 4)))
+        assert whole.components == (Named("part", Place(file, 5)),)
+        assert whole.files == (Named("crd.yaml", Place(file, 6)),)
 
-    def test_names_and_labels(self, whole: Kustomization) -> None:
-        named = (whole.namespace, whole.prefix, whole.suffix, *whole.replicas)
-        assert [each.value for each in named if each] == ["gitops", "our-", "-x", "r"]
-        assert (whole.labels, whole.annotations) == ({"a": "b", "d": "e"}, {"c": "1"})
-
-    def test_patches(self, whole: Kustomization) -> None:
-        first, *others = whole.patches
-        assert (first.text, first.target) == ("kind: P\n", Selector(kind="Deployment", name="x", labels="a=b"))
-        assert first.rule.places == (Place("k/kustomization.yaml", 16), Place("k/p.yaml", 1))
-        assert [(each.rule.field, each.text, each.target) for each in others] == [
-            ("patches[1]", "[]", None),
-            ("patches[2]", None, None),
-            ("patches[3]", "[]", None),
-        ]
-        assert [each.text for each in whole.strategic] == ["kind: P\n", "{kind: A}", "kind: B\n"]
-        (json,) = whole.json_patches
-        assert json.target == Selector(group="apps", version="v1", namespace="n", annotations="c")
-
-    def test_the_same_twice_is_told_apart(self, whole: Kustomization) -> None:
-        marks = [each.rule.mark for each in whole.patches]
-        assert marks[3] == f"{marks[1]}-2"
-        assert len(set(marks)) == 4
-
-    def test_images(self, whole: Kustomization) -> None:
-        found = [(each.name, each.new_name, each.new_tag, each.digest) for each in whole.images]
-        assert found == [("i", "j", "k", "l"), ("m", "", "", "")]
-
-    def test_replacements(self, whole: Kustomization) -> None:
-        found = [(each.select, each.reject, each.paths, each.rule.field) for each in whole.replacements]
-        assert found == [
-            (Selector(kind="Deployment"), (Selector(name="nope"),), ("a.b", "7"), "replacements[0].targets[0]"),
-            (Selector(name="y"), (), (), "replacements[1].targets[0]"),
-        ]
-        assert [str(place) for place in whole.replacements[1].rule.places] == ["k/kustomization.yaml:41", "k/r.yaml:1"]
-
-    def test_what_it_generates(self, whole: Kustomization) -> None:
-        found = [(each.kind, each.namespace, each.name, each.merges) for each in whole.generated]
-        assert found == [
-            ("ConfigMap", "n", "c", False),
-            ("ConfigMap", "", "d", True),
-            ("Secret", "", "s", False),
+    def test_the_files_of_its_patches(self, whole: Kustomization) -> None:
+        assert [f"{it.path} {it.place.line}" for it in whole.patch_files] == [
+            "p.yaml 16",
+            "gone.yaml 19",
+            "p.yaml 28",
+            "r.yaml 41",
+            "gone.yaml 42",
+            "p.yaml 22",
         ]
 
-    def test_a_single_replacement_in_a_file(self) -> None:
-        found = kustomization("replacements: [{path: r}]", r="{targets: [{select: {name: y}}]}")
-        assert [each.select for each in found.replacements] == [Selector(name="y")]
+    def test_its_rules(self) -> None:
+        assert [(it.name, it.what, [str(place) for place in it.places]) for it in marks(FILES).rules] == [
+            ("patches[0]", "the patch of Deployment x with a=b", ["k/kustomization.yaml:16", "k/p.yaml:1"]),
+            ("namespace", "namespace gitops", ["k/kustomization.yaml:7"]),
+            ("namePrefix", "namePrefix our-", ["k/kustomization.yaml:8"]),
+            ("nameSuffix", "nameSuffix -x", ["k/kustomization.yaml:9"]),
+            (
+                "patchesJson6902[0]",
+                "the patch of objects n/ with c of apps/v1",
+                ["k/kustomization.yaml:28", "k/p.yaml:1"],
+            ),
+            ("images[0]", "the image i", ["k/kustomization.yaml:31"]),
+            ("imageTags[0]", "the image m", ["k/kustomization.yaml:32"]),
+            ("replacements[0].targets[0]", "the replacement in Deployment", ["k/kustomization.yaml:36"]),
+            ("replacements[1].targets[0]", "the replacement in objects y", ["k/kustomization.yaml:41", "k/r.yaml:1"]),
+        ]
 
     @pytest.mark.parametrize(
-        ("text", "is_component", "is_usual"),
+        ("text", "only_lists"),
         [
-            ("resources: []", False, True),
-            ("kind: Kustomization\napiVersion: kustomize.config.k8s.io/v1beta1\nresources: []", False, True),
-            ("kind: Component\nresources: []", True, False),
-            ("kind: Kustomisation\nresources: []", False, False),
-            ("apiVersion: kustomize.config.k8s.io/v1\nresources: []", False, False),
+            ("resources: []", True),
+            ("kind: Kustomization\napiVersion: kustomize.config.k8s.io/v1beta1\nresources: []", True),
+            ("kind: Component\nresources: []", False),
+            ("kind: Kustomisation\nresources: []", False),
+            ("apiVersion: kustomize.config.k8s.io/v1\nresources: []", False),
         ],
     )
-    def test_its_kind(self, text: str, is_component: bool, is_usual: bool) -> None:
-        found = kustomization(text)
-        assert (found.is_component, found.is_usual) == (is_component, is_usual)
+    def test_its_kind(self, text: str, only_lists: bool) -> None:
+        assert read(text).only_lists is only_lists
 
 
 class TestWhereItIs:
@@ -161,12 +148,12 @@ class TestWhereItIs:
     def test_all_names_count(self, name: str) -> None:
         files = tree({f"a/{name}": "resources: [b]"})
         assert kustomization_file(files, "a") == f"a/{name}"
-        found = read(files, "a", Effort())
+        found = kustomization(files, "a", Effort())
         assert found is not None
         assert found.resources[0].path == "b"
 
     def test_there_may_be_none(self) -> None:
-        assert read(tree({}), ".", Effort()) is None
+        assert kustomization(tree({}), ".", Effort()) is None
         assert kustomization_file(tree({}), ".") is None
 
     @pytest.mark.parametrize(
@@ -197,16 +184,16 @@ class TestWhatIsNone:
     )
     def test_is_an_error(self, text: str, reason: str) -> None:
         with pytest.raises(Unreadable, match=reason):
-            kustomization(text)
+            read(text)
 
     def test_two_in_a_folder_are_an_error(self) -> None:
         with pytest.raises(Unreadable, match="the folder has 2 kustomizations"):
-            kustomization("resources: [a]", Kustomization="resources: [a]")
+            read("resources: [a]", Kustomization="resources: [a]")
 
     def test_another_encoding_is_an_error(self) -> None:
         files = tree({}).replaced("kustomization.yaml", b"a: b\nc: \xff")
         with pytest.raises(Unreadable, match="not UTF-8") as caught:
-            read(files, ".", Effort())
+            kustomization(files, ".", Effort())
         assert caught.value.line == 2
 
     @given(
@@ -227,11 +214,14 @@ class TestWhatIsNone:
     )
     def test_fields_of_any_shape_are_read_or_an_error(self, fields: dict[str, Any]) -> None:
         try:
-            found = read(tree({"kustomization.yaml": fields}), ".", Effort())
+            files = tree({"kustomization.yaml": fields})
+            found = kustomization(files, ".", Effort())
         except Unreadable:
             return
         assert found is not None
-        assert found.fields == fields.keys()
+        assert found.value.keys() == fields.keys()
+        with contextlib.suppress(Unreadable):
+            marked(files, {found.file: found}, Effort())
 
 
 class TestNamesInAnotherCase:
@@ -243,53 +233,38 @@ class TestNamesInAnotherCase:
                 return [capital(each) for each in value]
             if not isinstance(value, dict):
                 return value
-            free = {"commonLabels", "commonAnnotations", "pairs"}
+            free = {"commonLabels", "commonAnnotations", "pairs", "configMapGenerator", "secretGenerator", "labels"}
             return {str(key).title(): each if key in free else capital(each) for key, each in value.items()}
 
         files = {name: yaml.safe_dump_all([capital(yaml.safe_load(text))]) for name, text in FILES.items()}
-        found = read(tree(files | {"k/p.yaml": FILES["k/p.yaml"]}), "k", Effort())
+        files |= {"k/p.yaml": FILES["k/p.yaml"]}
+        found = kustomization(tree(files), "k", Effort())
         assert found is not None
         assert "Resources:" in files["k/kustomization.yaml"]
-        assert (found.fields, found.unknown, found.labels) == (whole.fields, (), whole.labels)
-        for one, other in (
-            (found.resources, whole.resources),
-            (found.components, whole.components),
-            (found.files, whole.files),
-        ):
+        assert (found.value.keys(), found.unknown) == (whole.value.keys(), ())
+        for one, other in ((found.resources, whole.resources), (found.components, whole.components)):
             assert [it.path for it in one] == [it.path for it in other]
-        for name in ("patches", "json_patches", "strategic"):
-            assert [(it.text, it.target) for it in getattr(found, name)] == [
-                (it.text, it.target) for it in getattr(whole, name)
-            ]
-        assert [it.rule.mark for it in found.patches] == [it.rule.mark for it in whole.patches]
-        assert [(it.select, it.reject, it.paths) for it in found.replacements] == [
-            (it.select, it.reject, it.paths) for it in whole.replacements
-        ]
-        assert [(it.kind, it.name, it.merges) for it in found.generated] == [
-            (it.kind, it.name, it.merges) for it in whole.generated
-        ]
-        assert [it.new_tag for it in found.images] == [it.new_tag for it in whole.images]
+        assert [it.what for it in marks(files).rules] == [it.what for it in marks(FILES).rules]
+        assert [it.key for it in marks(files).rules[:5]] == [it.key for it in marks(FILES).rules[:5]]
 
     def test_stand_where_they_are(self) -> None:
-        found = kustomization("kind: Kustomization\nRESOURCES:\n- a.yaml\nPatches:\n- Path: p.yaml\n")
+        found = read("kind: Kustomization\nRESOURCES:\n- a.yaml\nPatches:\n- Path: p.yaml\n")
         assert str(found.resources[0].place) == "kustomization.yaml:3"
-        assert str(found.patches[0].rule.places[0]) == "kustomization.yaml:5"
-        assert found.is_usual
+        assert str(found.patch_files[0].place) == "kustomization.yaml:5"
 
     @pytest.mark.parametrize(
         "text", ["resources: [a]\nResources: [b]\n", "resources: [a]\npatches: [{path: a, PATH: b}]\n"]
     )
     def test_beside_their_own_are_an_error(self, text: str) -> None:
-        with pytest.raises(Unreadable, match="twice, each in another case"):
-            kustomization(text)
+        with pytest.raises(Unreadable, match=r"it has the field \w+ twice"):
+            read(text)
 
     def test_of_labels_are_labels(self) -> None:
-        assert kustomization("commonLabels: {Name: a, name: b}").labels == {"Name": "a", "name": "b"}
+        assert read("commonLabels: {Name: a, name: b}").value["commonLabels"] == {"Name": "a", "name": "b"}
 
 
 def test_a_field_that_kustomize_does_not_know_is_named_and_those_in_another_case_are_not() -> None:
-    found = read(tree({"kustomization.yaml": "Resources: []\npathces: []\nbuildMetadata: []\n"}), ".", Effort())
-    assert found is not None
+    found = read("Resources: []\npathces: []\nbuildMetadata: []\n")
     assert [(it.path, str(it.place)) for it in found.unknown] == [("pathces", "kustomization.yaml:2")]
 
 
@@ -308,23 +283,28 @@ def test_a_field_that_kustomize_does_not_know_is_named_and_those_in_another_case
     ],
 )
 def test_what_is_elsewhere(path: str) -> None:
-    assert Reference(path, Place("k")).is_remote
+    assert Named(path, Place("k")).is_remote
 
 
 @pytest.mark.parametrize("path", ["a.yaml", "../base", "./github.com/x", "a@b", "c:/d", "githubxcom/a"])
 def test_what_is_here(path: str) -> None:
-    assert not Reference(path, Place("k")).is_remote
+    assert not Named(path, Place("k")).is_remote
 
 
 @pytest.mark.parametrize(
-    ("selector", "words"),
+    "text",
     [
-        (Selector(), "objects"),
-        (Selector(kind="Deployment", name="a", namespace="b"), "Deployment b/a"),
-        (Selector(name="a", labels="x=y"), "objects a with x=y"),
-        (Selector(kind="A", group="apps", version="v1", annotations="z"), "A with z of apps/v1"),
-        (Selector(kind="A", version="v1"), "A v1"),
+        "images: [none, {name: a}]",
+        "replacements: [none, {targets: none}, {targets: [none, {select: none}]}]",
+        "patches: [none, {target: none}, {target: {}, patch: '[none]'}, {target: {}, patch: none}]",
+        "patchesJson6902: {a: b}",
+        "namespace: true",
+        "images: [{[a]: b}]",
     ],
 )
-def test_a_selector_in_words(selector: Selector, words: str) -> None:
-    assert str(selector) == words
+def test_what_is_no_rule_is_no_trouble(text: str) -> None:
+    files = tree({"kustomization.yaml": text})
+    with contextlib.suppress(Unreadable):
+        found = kustomization(files, ".", Effort())
+        assert found is not None
+        assert len(marked(files, {found.file: found}, Effort()).rules) <= 2

@@ -1,4 +1,4 @@
-"""Objects by their heads: the same whether a file is small, and read as a whole, or large."""
+"""The objects that a file lists: the same whether a file is small, and read as a whole, or large."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.overlay import objects as module
-from ci_automation.overlay.effort import Effort
-from ci_automation.overlay.objects import Id, Object, copied, objects
+from ci_automation.overlay.objects import Listed, objects
 from tests.unit.overlay.trees import COMPONENTS
 
 FORMS = {
@@ -30,20 +29,17 @@ FORMS = {
 }
 
 
-def ids(found: tuple[Object, ...]) -> list[tuple[Id, str, object, object]]:
-    """Return what objects are known by, and all that they say."""
-    return [(each.id, str(each.place), each.labels, each.value()) for each in found]
+def ids(found: tuple[Listed, ...]) -> list[tuple[object, ...]]:
+    """Return what objects are known by, and where they are."""
+    return [(each.id, each.version, each.place.line, each.is_local) for each in found]
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_large_file_is_read_like_a_small_one(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = ids(objects(FORMS[form], f"small {form}", Effort()))
-    monkeypatch.setattr(module, "_LARGE", 0)
-    large = ids(objects(FORMS[form], f"large {form}", Effort()))
+    small = ids(objects(FORMS[form], f"small {form}"))
+    monkeypatch.setattr(module, "LARGE", 0)
     assert small
-    assert [(it[0], it[1].removeprefix("small "), *it[2:]) for it in small] == [
-        (it[0], it[1].removeprefix("large "), *it[2:]) for it in large
-    ]
+    assert ids(objects(FORMS[form], f"large {form}")) == small
 
 
 @pytest.mark.parametrize(
@@ -55,11 +51,11 @@ def test_a_large_file_is_read_like_a_small_one(form: str, monkeypatch: pytest.Mo
 )
 def test_a_key_that_is_there_twice_is_told_as_kustomize_does(written: str) -> None:
     with pytest.raises(Unreadable, match="there twice"):
-        objects(written, "file.yaml", Effort())
+        objects(written, "file.yaml")
 
 
 def test_where_they_are() -> None:
-    found = [(each.id.kind, each.place.line) for each in objects(COMPONENTS, "x.yaml", Effort())]
+    found = [(each.id.kind, each.place.line) for each in objects(COMPONENTS, "x.yaml")]
     assert found == [
         ("Namespace", 3),
         ("CustomResourceDefinition", 9),
@@ -67,16 +63,8 @@ def test_where_they_are() -> None:
         ("Deployment", 22),
         ("Deployment", 36),
     ]
-    listed = objects("\n" + FORMS["a list"], "x.yaml", Effort())
+    listed = objects("\n" + FORMS["a list"], "x.yaml")
     assert [(each.id.name, str(each.place)) for each in listed] == [("a", "x.yaml:6"), ("b", "x.yaml:7")]
-
-
-def test_what_they_are_known_by() -> None:
-    assert [each.id for each in objects(COMPONENTS, "x.yaml", Effort())][::3] == [
-        Id("", "v1", "Namespace", "", "flux-system"),
-        Id("apps", "v1", "Deployment", "flux-system", "source-controller"),
-    ]
-    assert str(Id("apps", "v1", "Deployment", "a", "b").object) == "Deployment a/b"
 
 
 ITEM = "{kind: A, metadata: {name: %s}}"
@@ -102,7 +90,7 @@ ITEM = "{kind: A, metadata: {name: %s}}"
     ],
 )
 def test_lists_are_taken_apart_as_kustomize_does(written: str, names: str) -> None:
-    found = objects(written, "x.yaml", Effort())
+    found = objects(written, "x.yaml")
     assert " ".join(f"{each.id.name}:{each.place.line}" for each in found) == names
 
 
@@ -124,54 +112,32 @@ def test_what_is_no_object_is_an_error(
     text: str, reason: str, line: int, large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if large:
-        monkeypatch.setattr(module, "_LARGE", 0)
-    module._quick.cache_clear()
+        monkeypatch.setattr(module, "LARGE", 0)
+    objects.cache_clear()
     with pytest.raises(Unreadable, match=reason) as caught:
-        objects(text, "x.yaml", Effort())
+        objects(text, "x.yaml")
     assert caught.value.line == line
 
 
-def test_of_a_large_file_only_the_heads_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LARGE", 0)
-    (found,) = objects(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata: {a: b: c}\n", "broken.yaml", Effort()
-    )
-    assert found.id.name == "a"
-    assert found.value() == {}
-
-
-def test_labels_and_annotations_are_texts() -> None:
-    (found,) = objects(
-        "kind: A\nmetadata: {name: a, labels: {x: 1, y: ~, z: true}, annotations: [z]}\n", "x.yaml", Effort()
-    )
-    assert (found.labels, found.annotations) == ({"x": "1", "y": "", "z": "true"}, {})
-
-
 @pytest.mark.parametrize(
-    ("id", "namespace"),
+    ("one", "other", "same"),
     [
-        (Id("", "v1", "Namespace", "", "a"), "_non_namespaceable_"),
-        (Id("", "v1", "ConfigMap", "", "a"), "default"),
-        (Id("", "v1", "ConfigMap", "x", "a"), "x"),
-        (Id("acme.example", "v1", "Namespace", "", "a"), "default"),
+        ("kind: ConfigMap\nmetadata: {name: a}\n", "kind: ConfigMap\nmetadata: {name: a, namespace: default}\n", True),
+        ("kind: ConfigMap\nmetadata: {name: a}\n", "kind: ConfigMap\nmetadata: {name: a, namespace: b}\n", False),
+        ("kind: Namespace\nmetadata: {name: a}\n", "kind: Namespace\nmetadata: {name: a, namespace: b}\n", True),
+        ("apiVersion: a/v1\nkind: A\nmetadata: {name: a}\n", "apiVersion: a/v2\nkind: A\nmetadata: {name: a}\n", False),
     ],
 )
-def test_the_namespace_that_counts(id: Id, namespace: str) -> None:  # noqa: A002
-    assert id.effective_namespace == namespace
-
-
-def test_a_copy_shares_nothing() -> None:
-    value = {"a": [{"b": 1}], "c": "d"}
-    copy = copied(value)
-    copy["a"][0]["b"] = 2
-    assert value == {"a": [{"b": 1}], "c": "d"}
+def test_what_may_be_there_only_once(one: str, other: str, same: bool) -> None:
+    ((first,), (second,)) = (objects(text, "x.yaml") for text in (one, other))
+    assert (first.key == second.key) is same
 
 
 @given(st.text(st.sampled_from("a-: \n#{}[]'\"|&*kindmetadataapiVersionname"), max_size=80))
 def test_anything_is_objects_or_an_error(text: str) -> None:
     for size in (0, 1 << 16):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "_LARGE", size)
-            module._quick.cache_clear()
+            patch.setattr(module, "LARGE", size)
+            objects.cache_clear()
             with contextlib.suppress(Unreadable):
-                assert all(each.id.name for each in objects(text, "x.yaml", Effort()))
+                assert all(each.id.name for each in objects(text, "x.yaml"))

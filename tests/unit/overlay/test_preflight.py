@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 
 from ci_automation.artifact.tree import Tree
 from ci_automation.impact.hazard import Certainty
 from ci_automation.overlay.port import BuildFailed, KustomizeUnusable
-from ci_automation.overlay.preflight import Preflight, preflight
-from tests.unit.overlay.trees import CHANGED, COMPONENTS, MAP, PATH, Builder, check, failing, overlay, tree
+from ci_automation.overlay.preflight import Built, Preflight, preflight
+from tests.unit.overlay.trees import (
+    CHANGED,
+    COMPONENTS,
+    MAP,
+    PATH,
+    Builder,
+    Recorded,
+    check,
+    failing,
+    has_marks,
+    overlay,
+    tree,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+SOURCE = {"kind": "Namespace", "name": "flux-system", "fieldPath": "metadata.name"}
+NOTE = {"fieldPaths": ["metadata.annotations.home"], "options": {"create": True}}
+REPLACED = overlay(replacements=[{"source": SOURCE, "targets": [{"select": {"name": "helm-.*"}, **NOTE}]}])
+DELETED = {"target": {"kind": "Deployment"}, "patch": "$patch: delete\nkind: Any\nmetadata: {name: any}\n"}
 REPLICAS = json.dumps([{"op": "add", "path": "/spec/replicas", "value": 2}])
 PATCHED = overlay(patches=[{"target": {"kind": "Deployment"}, "patch": REPLICAS}])
 WITHOUT_HELM = COMPONENTS[: COMPONENTS.rindex("---\napiVersion: apps/v1")]
@@ -59,22 +75,39 @@ class TestWhatIsBuilt:
     )
     def test_nothing_where_all_is_listed(self, files: Mapping[str, object]) -> None:
         builder = Builder()
-        assert check(files, builder=builder) == Preflight()
+        assert check(files, builder=builder).hazards == ()
         assert check(files, builder=builder) == preflight(tree(files), tree(files, CHANGED), PATH, None)
         assert builder.asked == []
 
-    def test_the_old_and_the_new(self) -> None:
+    def test_the_old_and_the_new_at_once_with_marks_and_the_new_without(self) -> None:
         builder = Builder()
-        assert check(PATCHED, builder=builder) == Preflight()
-        assert [(files[PATH].decode(), folder) for files, folder in builder.asked] == [
-            (COMPONENTS, "."),
-            (CHANGED, "."),
+        assert check(PATCHED, builder=builder).hazards == ()
+        assert [[(build[0][PATH].decode(), has_marks(build)) for build in asked] for asked in builder.asked] == [
+            [(CHANGED, True), (CHANGED, False), (COMPONENTS, True)]
         ]
 
     def test_once_where_nothing_changes(self) -> None:
         builder = Builder()
-        assert check(PATCHED, COMPONENTS, builder) == Preflight()
-        assert len(builder.asked) == 1
+        assert check(PATCHED, COMPONENTS, builder).hazards == ()
+        assert [list(map(has_marks, asked)) for asked in builder.asked] == [[True, False]]
+
+    def test_the_old_without_marks_too_where_more_than_the_marks_differs(self) -> None:
+        builder = Builder()
+        found = check(overlay(images=[{"name": "ghcr.io/fluxcd/helm-controller", "newTag": "x"}]), builder=builder)
+        assert found.hazards == ()
+        assert [list(map(has_marks, asked)) for asked in builder.asked] == [[True, False, True, False]]
+        (built,) = found.builds
+        assert [text and text.count("fluxcd/helm-controller:x") for text in (built.before, built.after)] == [1, 1]
+
+    @pytest.mark.parametrize("fields", [{}, {"namePrefix": "our-"}, {"patches": [DELETED]}], ids=str)
+    def test_what_is_built_is_told_as_without_marks(self, fields: dict[str, Any]) -> None:
+        files = overlay(patches=[{"target": {"kind": "ClusterRole"}, "patch": json.dumps([replace("/rules/1", {})])}])
+        files = {"kustomization.yaml": {**cast("dict[str, object]", files["kustomization.yaml"]), **fields}}
+        (built,) = check(files).builds
+        assert (built.before, built.after) == Recorded().builds([(tree(files), "."), (tree(files, CHANGED), ".")])
+
+    def test_nothing_of_what_only_lists(self) -> None:
+        assert check(overlay()).builds == (Built(".", None, None),)
 
     def test_what_kustomize_controller_makes(self) -> None:
         builder = Builder()
@@ -82,7 +115,8 @@ class TestWhatIsBuilt:
             {"flux-system/kustomization.yaml": {"resources": ["gotk-components.yaml"], "namespace": "x"}},
             builder=builder,
         )
-        assert [files["kustomization.yaml"] for files, _ in builder.asked] == [b'resources:\n- "./flux-system"\n'] * 2
+        made = [build[0]["kustomization.yaml"] for build in builder.asked[0] if not has_marks(build)]
+        assert made == [b'resources:\n- "./flux-system"\n']
 
     def test_nothing_with_a_remote_base(self) -> None:
         builder = Builder()
@@ -165,7 +199,7 @@ class TestWhatCannotBeBuilt:
 
     def test_names_the_patch_that_finds_nothing(self) -> None:
         files = patch([replace("/spec/template/spec/containers/0/args/1/x")], name="source-controller")
-        (hazard,) = check(files, builder=failing(old="x", new="x")).hazards
+        (hazard,) = check(files).hazards
         assert [str(place) for place in hazard.places] == ["kustomization.yaml:1"]
 
     @pytest.mark.parametrize(
@@ -206,19 +240,15 @@ class TestWhatCannotBeBuilt:
             )
         ]
 
-    def test_is_told_without_kustomize_as_far_as_it_shows(self) -> None:
-        files = overlay(patches=[{"patch": MAP}, {"patch": "kind: A\nmetadata: {name: a}"}])
-        old, new = COMPONENTS + "---\n" + MAP, COMPONENTS
-        found = preflight(tree(files, old), tree(files, new), PATH, None)
-        assert [it for it in said(found) if "cannot be built" in it[1]] == [
-            (
-                "certain",
-                (
-                    "the overlay at ./ cannot be built with the new components: "
-                    "the patch of ConfigMap flux-system/settings hits nothing"
-                ),
-            )
-        ]
+    def test_is_told_without_kustomize_where_a_file_is_missing(self) -> None:
+        files = overlay(patches=[{"path": "gone.yaml"}])
+        found = preflight(tree(overlay()), tree(files), PATH, None)
+        assert ("certain", "the overlay at ./ cannot be built: gone.yaml is not in the artifact") in said(found)
+
+    def test_is_told_from_a_build_without_marks(self) -> None:
+        builder = Builder(only_marked={CHANGED.encode(): CHANGED})
+        (hazard,) = check(patch([replace("/rules/7/verbs")], kind="ClusterRole"), builder=builder).hazards
+        assert hazard.sentence.endswith("doc is missing path: /rules/7/verbs: missing value; it is broken already")
 
     def test_is_one_line_and_no_longer_than_one_reads(self) -> None:
         (hazard,) = check(PATCHED, builder=failing(new="a\n::error::\x1b[31m" + "x" * 5000)).hazards
@@ -243,7 +273,7 @@ class TestWhatHitsNothingAnyMore:
                 id="an image",
             ),
             pytest.param(
-                overlay(replacements=[{"targets": [{"select": {"name": "helm-.*"}}]}]),
+                REPLACED,
                 "the replacement in objects helm-.* matched Deployment flux-system/helm-controller, and matches "
                 "nothing "
                 "of the new components",
@@ -365,9 +395,8 @@ class TestWhatMeansSomethingElse:
     def test_a_test_before_it_is_enough(self) -> None:
         rule = {"apiGroups": [""], "resources": ["tokens"], "verbs": ["create"]}
         operations = [{"op": "test", "path": "/rules/1", "value": rule}, replace("/rules/1/verbs", [])]
-        builder = Builder({MORE_RULES.encode(): BuildFailed("testing value failed")})
-        (hazard,) = check(patch(operations, kind="ClusterRole"), MORE_RULES, builder).hazards
-        assert hazard.sentence.endswith("cannot be built with the new components: testing value failed")
+        (hazard,) = check(patch(operations, kind="ClusterRole"), MORE_RULES).hazards
+        assert "cannot be built with the new components: testing value /rules/1 failed" in hazard.sentence
 
     def test_a_number_that_begins_like_another_one_is_told_too(self) -> None:
         rules = [{"verbs": [f"v{number}"]} for number in range(12)]
@@ -379,23 +408,19 @@ class TestWhatMeansSomethingElse:
 
 
 class TestWhatCouldNotBeFollowed:
-    def test_is_not_checked_where_kustomize_builds_it(self) -> None:
-        (hazard,) = check(patch([replace("/rules/7/verbs")], kind="ClusterRole")).hazards
-        assert (hazard.certainty, hazard.sentence) == (
-            Certainty.UNCHECKED,
-            (
-                "the overlay at ./ is built, but what its rules hit could not be followed: "
-                "the patch of ClusterRole finds no /rules/7/verbs in ClusterRole crd-controller"
-            ),
-        )
-        assert [str(place) for place in hazard.places] == ["kustomization.yaml:1"]
+    @pytest.mark.parametrize("which", [COMPONENTS, CHANGED], ids=["before", "after"])
+    @pytest.mark.parametrize("answer", [BuildFailed("a mark in the way"), "a: ["], ids=["not built", "no YAML"])
+    def test_is_not_checked_where_kustomize_builds_it(self, which: str, answer: str | BuildFailed) -> None:
+        found = check(PATCHED, builder=Builder(only_marked={which.encode(): answer}))
+        ((certainty, sentence),) = [each for each in said(found) if each[0] != "advice"]
+        assert certainty == "unchecked"
+        assert sentence.startswith("the overlay at ./ is built, but what its rules hit could not be followed: ")
 
-    def test_is_not_checked_where_a_patch_is_longer_than_we_read(self) -> None:
-        (hazard,) = check(patch([replace("/spec/replicas")] * 501, kind="Deployment")).hazards
-        assert (hazard.certainty, hazard.sentence.rpartition(": ")[2]) == (
-            Certainty.UNCHECKED,
-            "it is no JSON patch of 500 operations at most",
-        )
+    def test_is_not_checked_where_we_do_not_read_a_patch(self) -> None:
+        files = overlay(patches=[{"target": {"kind": "Deployment"}, "patch": "a: ["}])
+        (hazard,) = check(files, builder=Builder({CHANGED.encode(): CHANGED, COMPONENTS.encode(): COMPONENTS})).hazards
+        assert hazard.certainty is Certainty.UNCHECKED
+        assert "could not be followed: it is not YAML" in hazard.sentence
 
 
 class TestClustersThatDoNotGetTheComponents:
@@ -425,22 +450,21 @@ class TestClustersThatDoNotGetTheComponents:
 
 
 class TestControllersThatTheOverlayLeavesOut:
+    LEAVING: ClassVar = overlay(patches=[DELETED])
+    TOLD: ClassVar = {
+        ("possible", f"{LEFT_OUT} helm-controller: a Kustomization that prunes deletes it"),
+        ("certain", f"{LEFT_OUT} source-controller: a Kustomization that prunes deletes it"),
+    }
+
     def test_are_certain_where_no_update_would_come_without_them(self) -> None:
-        builder = Builder({CHANGED.encode(): MAP})
-        told = {
-            ("possible", f"{LEFT_OUT} helm-controller: a Kustomization that prunes deletes it"),
-            ("certain", f"{LEFT_OUT} source-controller: a Kustomization that prunes deletes it"),
-        }
-        assert told < set(said(check(PATCHED, builder=builder)))
-        assert told == set(said(preflight(Tree(()), tree(PATCHED, CHANGED), PATH, builder)))
+        assert set(said(check(overlay(), then=self.LEAVING))) == self.TOLD
+        assert set(said(preflight(Tree(()), tree(self.LEAVING, CHANGED), PATH, Recorded()))) == self.TOLD
 
     def test_are_none_where_they_were_left_out_before(self) -> None:
-        builder = Builder({CHANGED.encode(): MAP, COMPONENTS.encode(): MAP})
-        assert said(check(PATCHED, builder=builder)) == []
+        assert said(check(self.LEAVING)) == []
 
     def test_are_none_that_have_another_name_now(self) -> None:
-        builder = Builder({CHANGED.encode(): CHANGED.replace("name: source-", "name: own-source-")})
-        assert said(check(PATCHED, builder=builder)) == []
+        assert said(check(overlay(), then=overlay(namePrefix="own-"))) == []
 
 
 class TestWhatAPruneDeletes:
@@ -452,10 +476,9 @@ class TestWhatAPruneDeletes:
         assert found.hazards == ()
 
     def test_is_what_was_built(self) -> None:
-        builder = Builder({CHANGED.encode(): MAP})
-        found = check(PATCHED, builder=builder)
-        assert len(found.pruned) == 5
-        assert [str(each) for each in found.added] == ["ConfigMap flux-system/settings"]
+        found = check(overlay(), then=overlay(namespace="gitops", namePrefix="own-"))
+        assert "Deployment flux-system/source-controller" in map(str, found.pruned)
+        assert "Deployment gitops/own-source-controller" in map(str, found.added)
 
     def test_is_also_what_is_within_another_object_as_clusters_take_it_apart(self) -> None:
         holder = "apiVersion: v1\nkind: Template\nmetadata: {name: own}\nitems:\n- " + MAP.replace("\n", "\n  ")

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from ci_automation.overlay import shift as module
-from ci_automation.overlay.effort import Effort
-from ci_automation.overlay.patching import Touch
-from ci_automation.overlay.shift import Shift, shift, shown
+from ci_automation.impact.change import ObjectId
+from ci_automation.overlay import compare as module
+from ci_automation.overlay.compare import Shift, shift, shown
+from ci_automation.overlay.followed import Touch
+from ci_automation.overlay.limits import Effort
 
+OWN = ObjectId("", "Own", "", "own")
 TOKENS = {"resources": ["tokens"], "verbs": ["create"]}
 LEASES = {"resources": ["leases"], "verbs": ["get"]}
 OTHER = {"resources": ["other"], "verbs": ["get"]}
@@ -18,7 +20,7 @@ OTHER = {"resources": ["other"], "verbs": ["get"]}
 
 def moved(old: list[Any], new: list[Any], index: int) -> Shift | None:
     """Return what became of a number."""
-    before, after = (Touch("replace", f"/list/{index}", index, tuple(items)) for items in (old, new))
+    before, after = (Touch(OWN, "replace", f"/list/{index}", index, tuple(items)) for items in (old, new))
     return shift(before, after, Effort())
 
 
