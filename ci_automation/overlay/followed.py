@@ -53,7 +53,7 @@ class Followed(Struct, frozen=True):
     effects: Mapping[str, Effect]
 
 
-def followed(built: str, rules: Sequence[Rule]) -> Followed:
+def read_marks(built: str, rules: Sequence[Rule]) -> Followed:
     """Return what a build with marks says of these rules.
 
     Raises:

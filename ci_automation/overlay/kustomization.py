@@ -84,7 +84,7 @@ class Kustomization(Struct, frozen=True):
             self.value.keys() <= _LISTS
             and self.value.get("kind") in _USUAL_KINDS
             and self.value.get("apiVersion") in _USUAL_VERSIONS
-            and all(entry and isinstance(entry, str) for entry in items(self.value, "resources"))
+            and all(entry and isinstance(entry, str) for entry in listed_at(self.value, "resources"))
         )
 
     @property
@@ -108,7 +108,7 @@ class Kustomization(Struct, frozen=True):
         found = [
             Named(path, self.place(key, number))
             for key in ("patches", "patchesJson6902", "replacements")
-            for number, entry in enumerate(items(self.value, key))
+            for number, entry in enumerate(listed_at(self.value, key))
             if isinstance(entry, dict) and (path := text(entry.get("path")))
         ]
         merges = self._paths("patchesStrategicMerge")
@@ -126,7 +126,7 @@ class Kustomization(Struct, frozen=True):
     def _paths(self, key: str) -> tuple[Named, ...]:
         return tuple(
             Named(entry, self.place(key, number))
-            for number, entry in enumerate(items(self.value, key))
+            for number, entry in enumerate(listed_at(self.value, key))
             if isinstance(entry, str)
         )
 
@@ -142,7 +142,7 @@ def joined(folder: str, path: str) -> str:
     return posixpath.normpath(posixpath.join(folder, path))
 
 
-def items(value: Mapping[str, Any], key: str) -> list[Any]:
+def listed_at(value: Mapping[str, Any], key: str) -> list[Any]:
     """Return the list at a key, or an empty one."""
     found = value.get(key)
     return found if isinstance(found, list) else []

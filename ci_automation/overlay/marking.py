@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.impact.hazard import Place
-from ci_automation.overlay.kustomization import fields_within, in_words, items, joined, text_of
+from ci_automation.overlay.kustomization import fields_within, in_words, joined, listed_at, text_of
 from ci_automation.overlay.limits import to_read
 from ci_automation.overlay.reading import as_node, child, is_a, nodes, plain, text
 
@@ -216,7 +216,7 @@ class _Marking:
                 targets.append(target)
                 continue
             value = plain(target)
-            paths = list(map(text, items(value, "fieldPaths")))
+            paths = list(map(text, listed_at(value, "fieldPaths")))
             by_number = tuple(path for path in paths if any(map(_INDEX.fullmatch, path.split("."))))
             what = f"the replacement in {in_words(value['select'])}"
             own = self._rule((*at, "targets", number), what, [shared, number], *files, paths=by_number)

@@ -10,7 +10,7 @@ from ci_automation.artifact.yaml_events import Unreadable
 from ci_automation.impact.objects import read_objects
 from ci_automation.impact.reading import UnreadableObjects
 from ci_automation.overlay.complaint import places
-from ci_automation.overlay.followed import Followed, followed, unmarked
+from ci_automation.overlay.followed import Followed, read_marks, unmarked
 from ci_automation.overlay.limits import BUILD
 from ci_automation.overlay.marking import Marked, marked
 from ci_automation.overlay.port import BuildFailed, KustomizeUnusable
@@ -135,7 +135,7 @@ class _Asked:
         said = self._said.get((with_marks.tree, each.folder)) if isinstance(with_marks, Marked) else None
         if isinstance(with_marks, Marked) and isinstance(said, str):
             try:
-                return (followed(said, with_marks.rules), said), ""
+                return (read_marks(said, with_marks.rules), said), ""
             except UnreadableObjects as error:
                 return None, str(error)
         return None, str(said or with_marks)

@@ -14,7 +14,7 @@ from ci_automation.flows import kustomize as adapter
 from ci_automation.impact.hazard import Certainty
 from ci_automation.impact.objects import read_objects
 from ci_automation.overlay.entries import entries, entry
-from ci_automation.overlay.followed import followed, unmarked
+from ci_automation.overlay.followed import read_marks, unmarked
 from ci_automation.overlay.limits import MAX_STEPS, Effort
 from ci_automation.overlay.marking import marked
 from ci_automation.overlay.port import BuildFailed
@@ -479,7 +479,7 @@ def test_marks_change_nothing_but_what_they_mark(seed: int, golden: Path) -> Non
         return
     assert isinstance(found, str)
     assert unmarked(found) == plain
-    told = followed(found, with_marks.rules)
+    told = read_marks(found, with_marks.rules)
     assert told.ids == {each.id for each in read_objects(str(plain))}
     assert selected_by_annotation(files) == selected_by_marks(told, found)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ci_automation.overlay.followed import followed
+from ci_automation.overlay.followed import read_marks
 from tests.unit.overlay.trees import COMPONENTS, LIST, MAP, PATH, hits, overlay, rules
 
 REPLICAS = json.dumps([{"op": "add", "path": "/spec/replicas", "value": 2}])
@@ -268,7 +268,7 @@ def test_what_is_no_rule_is_left_alone() -> None:
 @pytest.mark.parametrize("forged", ["fluxManifestsHit-x", "fluxManifestsHit-7", "fluxManifestsOrigin-0"])
 def test_a_mark_that_an_object_brought_harms_nothing(forged: str) -> None:
     own = f"{MAP}{forged}: x\n"
-    found = followed(f"{own}---\n{COMPONENTS}", ())
+    found = read_marks(f"{own}---\n{COMPONENTS}", ())
     assert found.effects == {}
     assert len(found.ids) == 6
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.kustomize import Confined
 from ci_automation.overlay.entries import entry
-from ci_automation.overlay.followed import Followed, followed
+from ci_automation.overlay.followed import Followed, read_marks
 from ci_automation.overlay.gathered import Gathered, gathered
 from ci_automation.overlay.limits import Effort
 from ci_automation.overlay.marking import PREFIX, marked
@@ -112,7 +112,7 @@ def rules(files: Mapping[str, object], components: str = COMPONENTS) -> Followed
     with_marks = marked(whole.tree, whole.gathered.kustomizations, Effort())
     (built,) = Recorded().builds([(with_marks.tree, ".")])
     assert isinstance(built, str), built
-    return followed(built, with_marks.rules)
+    return read_marks(built, with_marks.rules)
 
 
 def hits(found: Followed) -> dict[str, list[str]]:
