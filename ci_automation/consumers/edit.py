@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import yaml
 from msgspec import Struct
 
-from ci_automation.artifact.yaml_events import Unreadable, events
+from ci_automation.artifact.yaml import Unreadable, events
 from ci_automation.consumers.find import MARK, find_mentions, requested, setters
 from ci_automation.consumers.model import Mention, MentionKind
 from ci_automation.consumers.tree import decoded, parse, span

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import yaml
 from msgspec import Struct, field
 
-from ci_automation.artifact.yaml_events import Unreadable
+from ci_automation.artifact.yaml import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, field
 
-from ci_automation.artifact.yaml_events import Unreadable, events
+from ci_automation.artifact.yaml import Unreadable, events
 from ci_automation.errors import UsageError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.artifact.yaml_events import Unreadable
+from ci_automation.artifact.yaml import Unreadable
 from ci_automation.overlay.gathered import gathered
 from ci_automation.overlay.kustomization import NAMES, joined, kustomization
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
-from ci_automation.artifact.yaml_events import Unreadable
+from ci_automation.artifact.yaml import Unreadable
 from ci_automation.impact.hazard import Place
 from ci_automation.overlay.kustomization import joined, kustomization, kustomization_file, text_of
 from ci_automation.overlay.limits import to_read, to_skim

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.artifact.gojson import same_to_go
-from ci_automation.artifact.yaml_events import Unreadable
+from ci_automation.artifact.yaml import Unreadable, is_a, line_of, nodes, plain, text
 from ci_automation.impact.hazard import Place
 from ci_automation.overlay.limits import to_read
-from ci_automation.overlay.reading import is_a, line_of, nodes, plain, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ci_automation.artifact.yaml import as_node, child, is_a, nodes, plain, text
 from ci_automation.impact.hazard import Place
 from ci_automation.overlay.kustomization import fields_within, in_words, joined, listed_at, text_of
 from ci_automation.overlay.limits import to_read
-from ci_automation.overlay.reading import as_node, child, is_a, nodes, plain, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,12 +6,11 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ci_automation.artifact.yaml_events import Unreadable
+from ci_automation.artifact.yaml import Unreadable, child, line_of, nodes, plain, repeated, text
 from ci_automation.impact.change import ObjectId
 from ci_automation.impact.hazard import Place
 from ci_automation.impact.objects import read_objects
 from ci_automation.impact.reading import UnreadableObjects
-from ci_automation.overlay.reading import child, line_of, nodes, plain, repeated, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

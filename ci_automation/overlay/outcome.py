@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.artifact.yaml_events import Unreadable
+from ci_automation.artifact.yaml import Unreadable
 from ci_automation.impact.objects import read_objects
 from ci_automation.impact.reading import UnreadableObjects
 from ci_automation.overlay.complaint import places

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from ci_automation.artifact.yaml_events import Unreadable, events
+from ci_automation.artifact.yaml import Unreadable, events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.artifact.yaml_events import Unreadable, events
+from ci_automation.artifact.yaml import Unreadable, events
 from ci_automation.errors import UsageError
 from ci_automation.flux.text import SEPARATOR
 

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.artifact.yaml_events import Unreadable
+from ci_automation.artifact.yaml import Unreadable
 from ci_automation.impact.hazard import Place
 from ci_automation.overlay.entries import entry
 from ci_automation.overlay.kustomization import Kustomization, Named, joined, kustomization, kustomization_file

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.artifact.yaml_events import Unreadable
+from ci_automation.artifact.yaml import Unreadable
 from ci_automation.overlay import objects as module
 from ci_automation.overlay.objects import Listed, objects
 from tests.unit.overlay.trees import COMPONENTS

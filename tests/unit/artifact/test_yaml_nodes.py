@@ -9,8 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.artifact.yaml_events import Unreadable
-from ci_automation.overlay.reading import line_of, nodes, plain
+from ci_automation.artifact.yaml import Unreadable, line_of, nodes, plain
 
 VALUES = st.recursive(
     st.none()

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.artifact.yaml_events import MAX_DEPTH, Unreadable, events
+from ci_automation.artifact.yaml import MAX_DEPTH, Unreadable, events
 
 DEEP = "[" * (MAX_DEPTH + 1)
 
