@@ -14,9 +14,9 @@ from ci_automation.action.run import goals, promotions, trouble_of
 from ci_automation.approval.port import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
-from ci_automation.cli.codes import code_of
 from ci_automation.cli.follow_up import repeated_options, signing_options
 from ci_automation.cli.output import print_parts, print_table
+from ci_automation.cli.results import code_of
 from ci_automation.cli.target import rendered
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import PolicyRefused, UsageError

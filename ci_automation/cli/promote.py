@@ -10,11 +10,11 @@ import click
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import Arguments, ContradictingOptions
-from ci_automation.cli.codes import code_of
 from ci_automation.cli.follow_up import repeated_options, signing_options
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, takes
 from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between
+from ci_automation.cli.results import code_of
 from ci_automation.errors import Error
 from ci_automation.flows.promote import promote
 from ci_automation.flows.promotion import SourceEmpty

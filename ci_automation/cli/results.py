@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from ci_automation.cli.codes import code_of
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
-from ci_automation.errors import Error
+from ci_automation.errors import Error, PolicyRefused
 from ci_automation.policy.decision import Decision
 from ci_automation.report.text import MarkedLine, plain_text, plan_table
 
@@ -23,6 +22,15 @@ if TYPE_CHECKING:
     from ci_automation.policy.plan import PlannedStep
 
 EVERY = frozenset(Decision)
+APPROVAL_NEEDED = 3
+_LEFT = {Decision.APPROVAL: APPROVAL_NEEDED, Decision.REFUSED: PolicyRefused.exit_code}
+
+
+def code_of(error: Error | None, left: Decision | None, *, wanted: bool) -> int:
+    """Return the code for one artifact: of its error, or of what is left to do, where `--exit-code` wants to know."""
+    if error is not None:
+        return error.exit_code
+    return _LEFT.get(left, 0) if wanted and left else 0
 
 
 class Result(Struct, frozen=True):

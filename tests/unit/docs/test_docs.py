@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.cli import COMMANDS, UNREAD
-from ci_automation.cli.codes import APPROVAL_NEEDED
+from ci_automation.cli.results import APPROVAL_NEEDED
 from ci_automation.config.load import parse_config
 from ci_automation.errors import INTERRUPTED, Error
 from ci_automation.impact.change import ChangeClass
