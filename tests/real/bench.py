@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 RUNS = 7
 FROM, TO = "v2.8.6", "v2.8.8"
 ROUND_TRIP = 0.05
+NUMBERS = count()  # of the repositories
 PATCHED = """\
 resources: [flux-system/gotk-components.yaml]
 patches:
@@ -213,12 +214,10 @@ class Update:
     environment: dict[str, str]
     changed: dict[str, object] = field(default_factory=dict)  # of the configuration
     chains: list[int] = field(default_factory=list)
-    count: int = 0
 
     def __call__(self) -> Figure:
         """Prepare a channel, and measure the update alone."""
-        self.count += 1
-        channel = f"oci://{self.slow.registry.host}/bench/ours-{id(self)}-{self.count}:production"
+        channel = f"oci://{self.slow.registry.host}/bench/ours-{next(NUMBERS)}:production"
         signed = ["--signing", "key", "--key", str(self.private)]
         config = configuration(self.folder / "config.yaml", channel, self.releases)
         config.write_text(json.dumps(json.loads(config.read_text()) | self.changed))
@@ -235,14 +234,14 @@ class Pipeline:
     """What teams write in a shell today: the same job with flux, cosign and crane, downloads left out."""
 
     def __init__(self, slow: Slow, folder: Path, keys: KeyPair, environment: dict[str, str]) -> None:
-        self._slow, self._folder, self._keys, self._environment, self._count = slow, folder, keys, environment, 0
+        self._slow, self._folder, self._keys, self._environment = slow, folder, keys, environment
 
     def __call__(self) -> Figure:
         """Prepare a channel, and measure the job alone."""
-        self._count += 1
+        number = next(NUMBERS)
         flux, cosign, crane = (str(peer(name)) for name in ("flux", "cosign", "crane"))
-        address = f"{self._slow.registry.host}/bench/theirs-{id(self)}-{self._count}"
-        tree, out = self._folder / "tree", self._folder / f"out-{id(self)}-{self._count}"
+        address = f"{self._slow.registry.host}/bench/theirs-{number}"
+        tree, out = self._folder / "tree", self._folder / f"out-{number}"
         (tree / "flux-system").mkdir(parents=True, exist_ok=True)
         out.mkdir()
         (tree / "flux-system" / "gotk-components.yaml").write_text("# before\n")
