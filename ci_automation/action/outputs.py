@@ -44,7 +44,7 @@ OUTPUTS = (
     Output("pending-version", "The version that waits for approval or a date, or is refused"),
     Output("pending-base-digest", "The base digest of the waiting step"),
     Output("pending-digest", "The target digest of the waiting step: an approval counts for this digest"),
-    Output("pending-decision", "approval, hold or refused; empty if no step waits"),
+    Output("pending-decision", "approval, wait or refused; empty if no step waits"),
     Output("pending-reasons", "The reasons why it waits, one per line"),
     Output("plan", "The complete plan as JSON"),
     Output("plan-file", "The path of the plan's file in the workspace, for later steps"),

@@ -23,7 +23,7 @@ _COLOURS = {
     "waits for approval": "yellow",
     "waiting": "yellow",
     "approval": "yellow",
-    "hold": "yellow",
+    "wait": "yellow",
     "possible": "yellow",
     "unchecked": "yellow",
     "warning": "yellow",

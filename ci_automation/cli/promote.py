@@ -136,7 +136,7 @@ def each_wave(
 def nothing_yet(planned: PlannedPromotion) -> PromotionShown:
     """Return what is told of a promotion whose source is another channel of the configuration, and has nothing yet."""
     reason = f"{planned.source_name} has nothing yet"
-    gate = Verdict("source", Decision.HOLD, reason, str(planned.source))
+    gate = Verdict("source", Decision.WAIT, reason, str(planned.source))
     return PromotionShown(
         name=planned.name,
         source=planned.source,

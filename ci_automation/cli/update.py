@@ -44,4 +44,4 @@ def command(artifact: str | None, *, exit_code: bool, given: Arguments) -> int:
     """
     goals = rendered(targets(artifact, given), print_aside)
     results = for_each(goals, lambda goal: update(goal.channel, goal.ports, goal.intent))
-    return finish(results, given, exit_code=exit_code, details=EVERY - {Decision.HOLD})  # `plan` has the rest
+    return finish(results, given, exit_code=exit_code, details=EVERY - {Decision.WAIT})  # `plan` has the rest

@@ -82,8 +82,8 @@ class StepRefused(PolicyRefused):
     def __init__(self, step: PlannedStep) -> None:
         word = "is refused" if step.decision is Decision.REFUSED else "has to wait"
         super().__init__(f"the step to {step.new_version} {word}: {_why(step, step.decision)}")
-        held = step.decision is Decision.HOLD
-        if held and any(gate.gate == "hold" and gate.decision is Decision.HOLD for gate in step.gates):
+        held = step.decision is Decision.WAIT
+        if held and any(gate.gate == "hold" and gate.decision is Decision.WAIT for gate in step.gates):
             self.hint = "Nothing was published. `rollback` with `--lift` ends the hold."
         elif held:
             self.hint = "Nothing was published. The time has to pass that the reason names, or the policy to change."

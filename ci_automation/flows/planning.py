@@ -76,7 +76,7 @@ class Outcome(Struct, frozen=True):
     def left(self) -> Decision | None:
         """Return what keeps the rest from being published: an approval that a person can give, or else a refusal."""
         decisions = {step.decision for step in self.waiting} | ({Decision.REFUSED} if self.unmade else set())
-        return next((it for it in (Decision.APPROVAL, Decision.REFUSED, Decision.HOLD) if it in decisions), None)
+        return next((it for it in (Decision.APPROVAL, Decision.REFUSED, Decision.WAIT) if it in decisions), None)
 
 
 def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:

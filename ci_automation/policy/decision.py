@@ -16,7 +16,7 @@ class Decision(enum.StrEnum):
 
     AUTO = "auto"
     APPROVAL = "approval"
-    HOLD = "hold"
+    WAIT = "wait"
     REFUSED = "refused"
 
     @property

@@ -116,7 +116,7 @@ def _age(release: Release, situation: Situation) -> Verdict:
     policy = f"policy.minReleaseAge.{bump}: {_for_people(needed)}"
     if situation.now < wait_until:
         reason = f"{old}; {bump} releases wait until {wait_until:%Y-%m-%d %H:%M} UTC"
-        return Verdict("age", Decision.HOLD, reason, policy)
+        return Verdict("age", Decision.WAIT, reason, policy)
     return Verdict("age", Decision.AUTO, old, policy)
 
 
@@ -130,13 +130,13 @@ def _freeze(_: Release, situation: Situation) -> Verdict:
     for freeze in freezes:
         if until := freeze.active(situation.now):
             reason = f"changes are frozen until {until:%Y-%m-%d %H:%M} UTC: {freeze.reason}"
-            return Verdict("freeze", Decision.HOLD, reason, f"policy.freeze: {freeze.cron}")
+            return Verdict("freeze", Decision.WAIT, reason, f"policy.freeze: {freeze.cron}")
     return Verdict("freeze", Decision.AUTO, "no freeze is active", f"policy.freeze: {len(freezes)} in the policy")
 
 
 def _paused(_: Release, situation: Situation) -> Verdict:
     if situation.paused:
-        return Verdict("paused", Decision.HOLD, "the artifact is paused in the configuration", "paused: true")
+        return Verdict("paused", Decision.WAIT, "the artifact is paused in the configuration", "paused: true")
     return Verdict("paused", Decision.AUTO, "the artifact is not paused", "paused: false")
 
 
@@ -211,7 +211,7 @@ def _pick(candidates: list[Candidate], situation: Situation) -> Candidate | None
         takeable = [candidate for candidate in candidates if candidate.decision is not Decision.REFUSED]
         series = min((candidate.release.version.minor for candidate in takeable), default=None)
         candidates = [candidate for candidate in takeable if candidate.release.version.minor == series]
-    for wanted in (lambda decision: decision.is_actionable, lambda decision: decision is Decision.HOLD):
+    for wanted in (lambda decision: decision.is_actionable, lambda decision: decision is Decision.WAIT):
         if fitting := [candidate for candidate in candidates if wanted(candidate.decision)]:
             return fitting[-1]
     return None

@@ -68,17 +68,17 @@ def _soak(candidate: PromotionCandidate, goal: Goal) -> Verdict:
     since = candidate.since
     if since is None:
         reason = f"no record of a trusted signer says since when {candidate.source} has {candidate.digest}"
-        return Verdict("soak", Decision.HOLD, reason, "the publication records of the digest")
+        return Verdict("soak", Decision.WAIT, reason, "the publication records of the digest")
     looked_at = f"{needed}; recorded {since:%Y-%m-%d %H:%M} UTC"
     has_been = f"{candidate.source} has had the digest for {_for_people(max(goal.now - since, timedelta()))}"
     if goal.after and goal.now < (until := since + goal.after):
         reason = f"{has_been}; the promotion waits until {until:%Y-%m-%d %H:%M} UTC"
-        return Verdict("soak", Decision.HOLD, reason, looked_at)
+        return Verdict("soak", Decision.WAIT, reason, looked_at)
     return Verdict("soak", Decision.AUTO, has_been, looked_at)
 
 
 def _evidence(word: Word) -> Verdict:
-    decision = Decision.AUTO if word.speaks_for else Decision.HOLD
+    decision = Decision.AUTO if word.speaks_for else Decision.WAIT
     return Verdict("evidence", decision, word.sentence, word.looked_at)
 
 

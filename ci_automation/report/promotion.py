@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _WORDS = {
     Decision.AUTO: "nothing to do",
     Decision.APPROVAL: "waits for approval",
-    Decision.HOLD: "waiting",
+    Decision.WAIT: "waiting",
     Decision.REFUSED: "refused",
 }
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 60  # of one step's changes, and of each other list
 _LONGEST = 600  # characters of one error
-_HELD = {Decision.HOLD: "waiting", Decision.REFUSED: "refused"}
+_WAITING = {Decision.WAIT: "waiting", Decision.REFUSED: "refused"}
 _MOST_NAMES = 3
 _CUT = "_A summary has a limit, so the rest is missing here. The outputs and the log have everything._"
 
@@ -60,7 +60,7 @@ def verdict(account: Account) -> str:
     elif pending is None and account.refused:
         did.append("policy refuses everything newer")
     elif pending is not None:
-        did.append(f"{pending.new_version} is {_HELD.get(pending.decision, 'not done yet')}")
+        did.append(f"{pending.new_version} is {_WAITING.get(pending.decision, 'not done yet')}")
     if account.after is None:
         return f"{name}: nothing to do"
     return f"{name} is at Flux {account.after.version}: {'; '.join(did) or 'nothing to do'}"
@@ -102,9 +102,9 @@ def _steps(account: Account) -> Iterator[str]:
         rows.append(_row(word, step))
     for step in account.waiting:
         waits = "waits" if step is not account.pending else "**waits for approval**"
-        rows.append(_row(_HELD.get(step.decision, waits), step))
+        rows.append(_row(_WAITING.get(step.decision, waits), step))
     for decision, versions, reasons in passed_over_rows(account.plan) if account.plan else ():
-        rows.append((_HELD.get(decision, "not taken"), versions, "", _reasons(reasons, _LONGEST)))
+        rows.append((_WAITING.get(decision, "not taken"), versions, "", _reasons(reasons, _LONGEST)))
     yield markdown_table(("", "version", "digest", "why"), rows)
 
 

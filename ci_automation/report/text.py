@@ -21,7 +21,7 @@ _FEW = 2
 _WORDS = {
     Decision.AUTO: "can be published",
     Decision.APPROVAL: "waits for approval",
-    Decision.HOLD: "waiting",
+    Decision.WAIT: "waiting",
     Decision.REFUSED: "refused",
 }
 _LEFT = {**_WORDS, Decision.AUTO: "not taken", Decision.APPROVAL: "not taken"}

@@ -312,8 +312,8 @@ class TestApply:
 
     def test_what_is_refused_besides_a_hold_is_not_told_to_end_it(self, world: World) -> None:
         step = make_plan(CHANNEL, world.ports(), intent()).plan.steps[0]
-        gates = (Verdict("hold", Decision.HOLD, "later", ""), Verdict("removal", Decision.REFUSED, "gone", ""))
-        held = replace(step, gates=gates[:1], decision=Decision.HOLD)
+        gates = (Verdict("hold", Decision.WAIT, "later", ""), Verdict("removal", Decision.REFUSED, "gone", ""))
+        held = replace(step, gates=gates[:1], decision=Decision.WAIT)
         assert "ends the hold" in StepRefused(held).hint
         refused = replace(step, gates=gates, decision=Decision.REFUSED)
         assert "`plan` lists what to do" in StepRefused(refused).hint

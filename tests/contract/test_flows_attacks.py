@@ -48,7 +48,7 @@ def refused(world: World, error: type[Error], plan: Plan, **changes: Any) -> Non
     assert world.contents() == before
 
 
-@pytest.mark.parametrize("decision", [Decision.REFUSED, Decision.HOLD])
+@pytest.mark.parametrize("decision", [Decision.REFUSED, Decision.WAIT])
 def test_a_step_that_the_plan_itself_stops_is_not_done_because_a_flag_would_let_it_through(
     world: World, decision: Decision
 ) -> None:

@@ -395,7 +395,7 @@ class TestTheGates:
         return settled(ELSEWHERE)
 
     @pytest.mark.parametrize(
-        ("after", "decision"), [(DAY, Decision.AUTO), (DAY + timedelta(seconds=1), Decision.HOLD)], ids=["over", "not"]
+        ("after", "decision"), [(DAY, Decision.AUTO), (DAY + timedelta(seconds=1), Decision.WAIT)], ids=["over", "not"]
     )
     def test_the_soak_time_counts_from_the_signed_record(
         self, road: Road, after: timedelta, decision: Decision
@@ -551,7 +551,7 @@ class TestTheGates:
         hold = Hold(PATCH, held, NOW - timedelta(hours=1), reason="webhooks time out")
         RecordWriter(road.ports(road.there).registry, ELSEWHERE, signer).keep(manifest, (hold,))
         done = road.promote()
-        assert [v.gate for v in done.considered.gates if v.decision is Decision.HOLD] == ["hold"]
+        assert [v.gate for v in done.considered.gates if v.decision is Decision.WAIT] == ["hold"]
         assert "webhooks time out" in done.considered.reasons[0]
         assert road.promote((held,)).waits
         wanted = road.publish(STAGING, MINOR)

@@ -101,7 +101,7 @@ class TestBeforeTheFirst:
         assert run(["promote", "--output", "json"]) == 0
         first, then = said(capsys)["promotions"]
         assert (first["name"], first["decision"]) == ("staging", "approval")
-        assert (then["name"], then["decision"], then["reasons"]) == ("production", "hold", ["staging has nothing yet"])
+        assert (then["name"], then["decision"], then["reasons"]) == ("production", "wait", ["staging has nothing yet"])
         assert then["to"] == {"version": "", "digest": ""}
         assert run(["promote", "--exit-code"]) == 3
         out = capsys.readouterr().out

@@ -321,7 +321,7 @@ class TestAfterwards:
         outcome = update(CHANNEL, world.ports(), intent(policy=AUTO))
         assert (outcome.done, at(world), world.contents()) == (0, digest, before)
         (step,) = outcome.plan.steps
-        assert (step.new_version, step.decision) == (MINOR, Decision.HOLD)
+        assert (step.new_version, step.decision) == (MINOR, Decision.WAIT)
         assert "was rolled back" in step.reasons[0]
 
     def test_a_release_after_that_is_offered_again(self, world: World) -> None:

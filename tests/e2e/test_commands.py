@@ -254,7 +254,7 @@ class TestConfiguration:
         assert set(found["broken"]) == {"name", "artifact", "exitCode", "error"}
         assert found["broken"]["error"]["code"] == "not-found"
         assert (found["edge"]["changed"], found["edge"]["version"]) == (False, "v2.98.5")
-        assert {step["decision"] for step in found["edge"]["waiting"]} == {"hold"}
+        assert {step["decision"] for step in found["edge"]["waiting"]} == {"wait"}
 
     def test_each_artifact_is_told_for_itself(self, desk: Desk) -> None:
         ran = desk.run("check")

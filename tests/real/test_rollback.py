@@ -133,7 +133,7 @@ def test_a_rollback_over_a_minor(grown: Grown, releases: Path, pair: program.Pai
     again = program.succeed(*run)
     assert (again["changed"], again["digest"]) == (False, digests[OLD])
     (waiting,) = again["waiting"]
-    assert (waiting["to"], waiting["decision"]) == (NEW, "hold")
+    assert (waiting["to"], waiting["decision"]) == (NEW, "wait")
     assert "webhooks time out" in waiting["reasons"][0]
 
     # What was approved before does not count again.

@@ -97,8 +97,8 @@ def verdict(decision: Decision) -> Verdict:
     ("verdicts", "expected"),
     [
         ([Decision.AUTO, Decision.APPROVAL], Decision.APPROVAL),
-        ([Decision.HOLD, Decision.APPROVAL, Decision.AUTO], Decision.HOLD),
-        ([Decision.REFUSED, Decision.HOLD], Decision.REFUSED),
+        ([Decision.WAIT, Decision.APPROVAL, Decision.AUTO], Decision.WAIT),
+        ([Decision.REFUSED, Decision.WAIT], Decision.REFUSED),
         ([Decision.AUTO], Decision.AUTO),
     ],
 )
@@ -112,12 +112,12 @@ def test_no_gate_at_all_lets_nothing_through() -> None:
 
 
 def test_reasons_are_those_that_stop() -> None:
-    assert reasons(map(verdict, [Decision.AUTO, Decision.HOLD])) == ("because hold",)
+    assert reasons(map(verdict, [Decision.AUTO, Decision.WAIT])) == ("because wait",)
 
 
 def test_the_gravest_reason_comes_first() -> None:
-    said = reasons(map(verdict, [Decision.APPROVAL, Decision.HOLD, Decision.REFUSED]))
-    assert said == ("because refused", "because hold", "because approval")
+    said = reasons(map(verdict, [Decision.APPROVAL, Decision.WAIT, Decision.REFUSED]))
+    assert said == ("because refused", "because wait", "because approval")
 
 
 def test_where_nothing_stops_the_telling_passes_are_the_reasons() -> None:

@@ -45,7 +45,7 @@ def offered(version: str, since: datetime | None = AT - DAY, digest: Digest | No
 )
 def test_what_waits(what: Offered, *, waits: bool) -> None:
     assert HOLD.keeps_back(what, NOW) is waits
-    assert hold_verdict((HOLD,), what, NOW).decision is (Decision.HOLD if waits else Decision.AUTO)
+    assert hold_verdict((HOLD,), what, NOW).decision is (Decision.WAIT if waits else Decision.AUTO)
 
 
 @pytest.mark.parametrize(("days", "waits"), [(1, True), (0, False), (-1, False)])
@@ -84,7 +84,7 @@ def test_it_says_too_that_nothing_waits() -> None:
 
 def test_of_several_holds_one_is_enough() -> None:
     older = replace(HOLD, version=Version.parse("v2.9.0"), digest=Digest.of(b"older"))
-    assert hold_verdict((older, HOLD), offered("v2.9.4"), NOW).decision is Decision.HOLD
+    assert hold_verdict((older, HOLD), offered("v2.9.4"), NOW).decision is Decision.WAIT
 
 
 def situation(*holds: Hold) -> Situation:
@@ -99,12 +99,12 @@ def releases(*versions: str) -> tuple[Release, ...]:
 def test_the_gate_is_asked_of_every_step() -> None:
     (release,) = releases("v2.9.4")
     verdict = next(it for it in release_verdicts(release, situation(HOLD)) if it.gate == "hold")
-    assert verdict.decision is Decision.HOLD
+    assert verdict.decision is Decision.WAIT
 
 
 def test_nothing_between_takes_the_place_of_what_was_refused() -> None:
     selection = select(situation(HOLD), releases("v2.9.0", "v2.9.3", "v2.9.4"))
-    assert [(str(it.release.version), it.decision) for it in selection.steps] == [("v2.9.4", Decision.HOLD)]
+    assert [(str(it.release.version), it.decision) for it in selection.steps] == [("v2.9.4", Decision.WAIT)]
 
 
 def test_something_newer_is_taken_past_it() -> None:

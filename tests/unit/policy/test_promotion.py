@@ -40,11 +40,11 @@ def test_what_has_waited_happens_by_itself() -> None:
     ("since", "after", "decision", "words"),
     [
         (timedelta(hours=72), timedelta(hours=72), Decision.AUTO, "for 3d"),
-        (timedelta(hours=71, minutes=59), timedelta(hours=72), Decision.HOLD, "for 2d 23h; the promotion waits"),
+        (timedelta(hours=71, minutes=59), timedelta(hours=72), Decision.WAIT, "for 2d 23h; the promotion waits"),
         (timedelta(minutes=7), timedelta(), Decision.AUTO, "for 7m"),
-        (timedelta(minutes=7), timedelta(hours=1), Decision.HOLD, "until 2026-11-21 12:53 UTC"),
+        (timedelta(minutes=7), timedelta(hours=1), Decision.WAIT, "until 2026-11-21 12:53 UTC"),
         (timedelta(hours=-1), timedelta(), Decision.AUTO, "for 0m"),
-        (timedelta(hours=-1), timedelta(seconds=1), Decision.HOLD, "for 0m"),
+        (timedelta(hours=-1), timedelta(seconds=1), Decision.WAIT, "for 0m"),
     ],
     ids=["just", "not quite", "no wait", "young", "a clock that is ahead", "a clock that is ahead, and a wait"],
 )
@@ -57,7 +57,7 @@ def test_the_wait_counts_from_the_record(since: timedelta, after: timedelta, dec
 @pytest.mark.parametrize("after", [timedelta(), timedelta(hours=1)], ids=["no wait", "a wait"])
 def test_without_a_record_nobody_knows(after: timedelta) -> None:
     verdict = said("soak", replace(CANDIDATE, since=None), replace(GOAL, after=after))
-    assert verdict.decision is Decision.HOLD
+    assert verdict.decision is Decision.WAIT
     assert "no record" in verdict.reason
 
 
@@ -67,7 +67,7 @@ def test_each_piece_of_evidence_has_its_own_say() -> None:
     found = [verdict for verdict in verdicts if verdict.gate == "evidence"]
     assert found == [
         Verdict("evidence", Decision.AUTO, "yes", "a"),
-        Verdict("evidence", Decision.HOLD, "no", "b"),
+        Verdict("evidence", Decision.WAIT, "no", "b"),
     ]
 
 
@@ -83,7 +83,7 @@ def test_a_first_digest_takes_a_person_and_the_range_counts_no_more() -> None:
         (replace(GOAL, current=MINOR), "direction", Decision.REFUSED),
         (replace(GOAL, policy=Policy(range=Range.parse("<2.8.8"))), "range", Decision.REFUSED),
         (replace(GOAL, policy=Policy({**Policy().actions, Bump.PATCH: Action.NEVER})), "kind", Decision.REFUSED),
-        (replace(GOAL, paused=True), "paused", Decision.HOLD),
+        (replace(GOAL, paused=True), "paused", Decision.WAIT),
     ],
     ids=["down", "range", "never", "paused"],
 )

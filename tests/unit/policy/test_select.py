@@ -156,18 +156,18 @@ def test_of_what_could_be_done_as_well_no_more_is_listed_than_what_comes_next(
 def test_a_young_patch_waits_and_an_older_one_is_taken_in_its_place() -> None:
     chosen = selection("2.8.5", [release("2.8.6"), release("2.8.8", age=timedelta(hours=5))])
     assert steps(chosen) == [("v2.8.6", "auto")]
-    assert passed_over(chosen) == {"v2.8.8": "hold"}
+    assert passed_over(chosen) == {"v2.8.8": "wait"}
 
 
 def test_a_young_patch_does_not_stand_in_the_way_of_an_old_minor() -> None:
     chosen = selection("2.8.5", [release("2.8.8", age=timedelta(hours=5)), release("2.9.4")])
     assert steps(chosen) == [("v2.9.4", "approval")]
-    assert passed_over(chosen) == {"v2.8.8": "hold"}
+    assert passed_over(chosen) == {"v2.8.8": "wait"}
 
 
 def test_what_only_waits_ends_the_plan() -> None:
     chosen = selection("2.8.5", [release("2.8.8"), release("2.9.0", age=timedelta(days=3))])
-    assert steps(chosen) == [("v2.8.8", "auto"), ("v2.9.0", "hold")]
+    assert steps(chosen) == [("v2.8.8", "auto"), ("v2.9.0", "wait")]
     assert (
         next(v.reason for v in chosen.steps[1].verdicts if v.gate == "age")
         == "v2.9.0 is 3 days old; minor releases wait until 2026-11-25 12:00 UTC"
@@ -177,15 +177,15 @@ def test_what_only_waits_ends_the_plan() -> None:
 def test_of_two_that_wait_the_nearer_one_is_planned() -> None:
     young = timedelta(hours=5)
     chosen = selection("2.8.5", [release("2.8.8", age=young), release("2.9.0", age=young)])
-    assert steps(chosen) == [("v2.8.8", "hold")]
-    assert passed_over(chosen) == {"v2.9.0": "hold"}
+    assert steps(chosen) == [("v2.8.8", "wait")]
+    assert passed_over(chosen) == {"v2.9.0": "wait"}
 
 
 def test_the_age_counts_to_the_minute() -> None:
     exactly = selection("2.8.5", [release("2.8.8", age=timedelta(hours=24))])
     just_before = selection("2.8.5", [release("2.8.8", age=timedelta(hours=24) - timedelta(seconds=1))])
     assert steps(exactly) == [("v2.8.8", "auto")]
-    assert steps(just_before) == [("v2.8.8", "hold")]
+    assert steps(just_before) == [("v2.8.8", "wait")]
 
 
 def test_an_incomplete_release_is_passed_over_with_its_reason() -> None:
@@ -204,13 +204,13 @@ def test_a_next_minor_without_a_usable_release_is_stepped_over() -> None:
 
 def test_a_paused_artifact_takes_nothing() -> None:
     chosen = selection("2.8.5", [release("2.8.8"), release("2.9.4")], paused=True)
-    assert steps(chosen) == [("v2.8.8", "hold")]
+    assert steps(chosen) == [("v2.8.8", "wait")]
 
 
 def test_a_freeze_holds_everything_and_says_why() -> None:
     freeze = Freeze("0 0 20 11 *", timedelta(days=7), ZoneInfo("UTC"), "year end")
     chosen = selection("2.8.5", [release("2.8.8")], replace(Policy(), freeze=(freeze,)))
-    assert steps(chosen) == [("v2.8.8", "hold")]
+    assert steps(chosen) == [("v2.8.8", "wait")]
     reasons = [verdict.reason for verdict in chosen.steps[0].verdicts]
     assert "changes are frozen until 2026-11-27 00:00 UTC: year end" in reasons
 
@@ -227,6 +227,6 @@ def test_going_down_is_refused_whoever_asks() -> None:
 
 def test_where_the_version_stays_only_pauses_and_freezes_count() -> None:
     policy = replace(Policy(), range=Range.parse(">=2.10.0"))
-    for paused, expected in ((False, Decision.AUTO), (True, Decision.HOLD)):
+    for paused, expected in ((False, Decision.AUTO), (True, Decision.WAIT)):
         situation = Situation(Version.parse("2.9.4"), policy, NOW, paused=paused)
         assert decide(release_verdicts(release("2.9.4", problem="withdrawn"), situation)) is expected

@@ -237,7 +237,7 @@ def test_acknowledgements_without_effect_on_a_plan_are_told() -> None:
 
 
 def test_a_step_on_hold_is_not_helped_by_acknowledgements() -> None:
-    held = replace(ASKS, gates=(*ASKS.gates, Verdict("age", Decision.HOLD, "it is too young")))
+    held = replace(ASKS, gates=(*ASKS.gates, Verdict("age", Decision.WAIT, "it is too young")))
     assert "acknowledge" not in text(held).replace("acknowledged", "")
 
 

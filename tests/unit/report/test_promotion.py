@@ -17,7 +17,7 @@ from ci_automation.report.text import MarkedLine
 OLD, NEW = Version.parse("v2.98.8"), Version.parse("v2.99.4")
 BASE, TARGET = Digest.of(b"base"), Digest.of(b"target")
 CERTAIN = Hazard("crds", Certainty.CERTAIN, "buckets v1", "the storage version of buckets would go backwards")
-SOAKS = Verdict("soak", Decision.HOLD, "it soaks until\n2026-11-22", "promotion.soak: 24h")
+SOAKS = Verdict("soak", Decision.WAIT, "it soaks until\n2026-11-22", "promotion.soak: 24h")
 SHOWN = PromotionShown(
     name="production",
     source=Reference.parse("oci://ghcr.io/acme/flux-manifests:staging"),
@@ -26,7 +26,7 @@ SHOWN = PromotionShown(
     digest=TARGET,
     old_version=OLD,
     before=BASE,
-    decision=Decision.HOLD,
+    decision=Decision.WAIT,
     reasons=(SOAKS.reason,),
     findings=Findings(hazards=(CERTAIN,), gates=(SOAKS,)),
     done=False,
@@ -88,6 +88,6 @@ def test_programs_are_told_all_of_it() -> None:
     told = SHOWN.to_json()
     assert told["from"] == {"version": "v2.98.8", "digest": str(BASE)}
     assert told["to"] == {"version": "v2.99.4", "digest": str(TARGET)}
-    assert (told["decision"], told["reasons"], told["changed"]) == (str(Decision.HOLD), [SOAKS.reason], False)
+    assert (told["decision"], told["reasons"], told["changed"]) == (str(Decision.WAIT), [SOAKS.reason], False)
     assert [hazard["fingerprint"] for hazard in told["hazards"]] == [CERTAIN.fingerprint]
     assert NOTHING.to_json()["from"] == NOTHING.to_json()["to"] == {"version": "", "digest": ""}

@@ -46,7 +46,7 @@ ASKED = replace(
     pruned=("Deployment flux-system/x",),
     gates=(Verdict("kind", Decision.APPROVAL, "a minor release needs approval", "policy.minor: approval"),),
 )
-HELD = step(PATCH, MINOR, Decision.HOLD, "too young")
+HELD = step(PATCH, MINOR, Decision.WAIT, "too young")
 PLAN = Plan(CHANNEL, OLD, BASE, (AUTO, ASKED), (PassedOver(MINOR, Decision.REFUSED, ("no majors",)),))
 NOTHING = Account("production", CHANNEL, Standing(OLD, BASE), signed=True, plan=Plan(CHANNEL, OLD, BASE, ()))
 BOTH = replace(NOTHING, published=(AUTO,), waiting=(ASKED,), plan=PLAN, approval_url=URL)
@@ -150,7 +150,7 @@ def test_where_everything_is_refused_the_first_line_says_so() -> None:
 def test_what_cannot_be_made_is_told_though_it_is_no_step() -> None:
     passed = (
         PassedOver(MINOR, Decision.REFUSED, ("its archive is damaged",)),
-        PassedOver(MINOR, Decision.HOLD, ("x",)),
+        PassedOver(MINOR, Decision.WAIT, ("x",)),
     )
     account = replace(NOTHING, left=Decision.REFUSED, plan=Plan(CHANNEL, OLD, BASE, (), passed))
     assert verdict(account) == "**production** is at Flux v2.8.7: policy refuses everything newer"

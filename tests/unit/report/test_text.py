@@ -81,7 +81,7 @@ class TestPlanTable:
         [
             (Decision.AUTO, "can be published"),
             (Decision.APPROVAL, "waits for approval"),
-            (Decision.HOLD, "waiting"),
+            (Decision.WAIT, "waiting"),
             (Decision.REFUSED, "refused"),
         ],
     )
@@ -114,16 +114,16 @@ class TestPlanTable:
 
     def test_what_is_passed_over_for_one_reason_is_one_row(self) -> None:
         held = tuple(
-            PassedOver(Version.parse(f"v2.9.{patch}"), Decision.HOLD, ("v2.9.9 was rolled back",)) for patch in range(9)
+            PassedOver(Version.parse(f"v2.9.{patch}"), Decision.WAIT, ("v2.9.9 was rolled back",)) for patch in range(9)
         )
-        other = PassedOver(Version.parse("v3.0.0"), Decision.HOLD, ("too young",))
+        other = PassedOver(Version.parse("v3.0.0"), Decision.WAIT, ("too young",))
         assert plan_table(plan(passed_over=(*held, other)), 0).rows[1:] == (
             ("waiting", "v2.9.0 to v2.9.8 (9)", "", "v2.9.9 was rolled back"),
             ("waiting", "v3.0.0", "", "too young"),
         )
 
     def test_a_hostile_reason_is_harmless(self) -> None:
-        passed = (PassedOver(NEW, Decision.HOLD, ("frozen\x1b[2J\rall is well",)),)
+        passed = (PassedOver(NEW, Decision.WAIT, ("frozen\x1b[2J\rall is well",)),)
         assert "\x1b" not in plan_table(plan(passed_over=passed), 0).to_text()
 
 
@@ -138,7 +138,7 @@ class TestApprovalCommands:
             *("--overlay", "my files; rm -r ~"),
         ]
 
-    @pytest.mark.parametrize("waiting", [(), (step(),), (step(Decision.HOLD), step(Decision.REFUSED))])
+    @pytest.mark.parametrize("waiting", [(), (step(),), (step(Decision.WAIT), step(Decision.REFUSED))])
     def test_are_not_there_where_nothing_waits(self, waiting: tuple[PlannedStep, ...]) -> None:
         assert approval_commands(plan(*waiting), waiting, (), ()) == ""
 
