@@ -75,7 +75,7 @@ def carry_out(
     if steps:
         _keep_base(placed, steps[0][0].step.old_version, ports)
     for rendered, approval in steps:
-        publish(replace(Publication.of(placed.channel, rendered, approval), tags=placed.tags), ports, intent)
+        publish(Publication.of(placed.channel, rendered, approval), ports, intent)
     return adopted
 
 

@@ -61,7 +61,7 @@ def is_all_signed(world: World) -> bool:
     return all(d is not None and verify(world.registry, CHANNEL, d, OURS) for d in digests)
 
 
-FLOWS = {"init": (nothing, run_init, 19), "update": (at_oldest, run_update, 24)}
+FLOWS = {"init": (nothing, run_init, 19), "update": (at_oldest, run_update, 25)}
 
 
 @pytest.mark.parametrize(("start", "flow", "requests"), FLOWS.values(), ids=list(FLOWS))

@@ -99,7 +99,6 @@ class Publication(Struct, frozen=True):
     approval: Approval | None = None
     holds: tuple[Hold, ...] = ()  # on the base, and still of weight
     recovered: bool = False  # an earlier run moved the channel, and wrote no record
-    tags: tuple[str, ...] = ()  # of the repository, if this run has listed them
 
     @classmethod
     def of(
@@ -153,14 +152,13 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
     if publication.base is None:
         registry.give_identity(channel)
     tag = channel.at_tag(immutable_tag(publication.version, composed.digest))
-    unlisted = bool(publication.tags) and tag.tag not in publication.tags
     ports.say(f"pushing {composed.digest}")
     signs = ports.signer is not None and intent.signature_format.has_legacy
     blobs = (composed.layer, CONFIG_BLOB, *((payload(channel, composed.digest),) if signs else ()))
     registry.at_once(*(partial(registry.put_blob, channel, blob) for blob in blobs))
     _, named, *there = registry.at_once(
         partial(registry.put_manifest, channel.at_digest(composed.digest), composed.manifest),
-        lambda: None if unlisted else registry.resolve(tag),
+        partial(registry.resolve, tag),
         *((partial(look, registry, channel, composed.digest),) if signs else ()),
     )
     signed_record = None
