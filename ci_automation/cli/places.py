@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ci_automation.github.client import GitHub
     from ci_automation.impact.check import Images
     from ci_automation.impact.clusters import Clusters
-    from ci_automation.overlay.port import Kustomize
+    from ci_automation.impact.overlay.builder import Kustomize
     from ci_automation.registry.credentials import CredentialSource
     from ci_automation.registry.port import Registry
 

@@ -18,7 +18,7 @@ from ci_automation.flux.recover import recover
 from ci_automation.impact.assess import assess
 from ci_automation.impact.check import Applied, Known
 from ci_automation.impact.hazard import Certainty, Hazard
-from ci_automation.overlay.compare import GATE as OVERLAY
+from ci_automation.impact.overlay.compare import GATE as OVERLAY
 from ci_automation.report.findings import Findings
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
     from ci_automation.impact.clusters import Clusters
-    from ci_automation.overlay.port import Kustomize
+    from ci_automation.impact.overlay.builder import Kustomize
 
 _MAX_BYTES = 50 << 20
 

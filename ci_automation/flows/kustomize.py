@@ -18,8 +18,7 @@ from msgspec import Struct, field
 from ci_automation.flows import confinement
 from ci_automation.flows.rendering.confined import MAX_OUTPUT_BYTES
 from ci_automation.hiding import Hiding
-from ci_automation.overlay.complaint import innermost
-from ci_automation.overlay.port import BuildFailed, KustomizeUnusable
+from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable, innermost
 
 if TYPE_CHECKING:
     import subprocess
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.tree import Tree
-    from ci_automation.overlay.port import Build
+    from ci_automation.impact.overlay.builder import Build
 
     Started = Callable[[subprocess.Popen[bytes]], None]  # whoever may have to stop it is told of a process
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.impact.change import ObjectId
     from ci_automation.impact.hazard import Hazard
-    from ci_automation.overlay.port import Kustomize
+    from ci_automation.impact.overlay.builder import Kustomize
 
 
 def _silent(_: str) -> None:

@@ -25,7 +25,7 @@ from ci_automation.impact.checks.images import CHECK
 from ci_automation.impact.crds.remedies import migrate_files
 from ci_automation.impact.crds.versions import crds
 from ci_automation.impact.hazard import in_shell
-from ci_automation.overlay.preflight import preflight
+from ci_automation.impact.overlay.preflight import preflight
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import Hold
 from ci_automation.policy.patterns import is_anchored
@@ -39,7 +39,7 @@ from ci_automation.signing.trust import Finding, Identity, IdentityMatch, Truste
 from ci_automation.signing.verify import ForeignSignature
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent
 from tests.unit.impact.crds.definitions import components
-from tests.unit.overlay.trees import CHANGED, failing, tree
+from tests.unit.impact.overlay.trees import CHANGED, failing, tree
 
 if TYPE_CHECKING:
     from ci_automation.policy.plan import Plan, PlannedStep

@@ -13,7 +13,7 @@ from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.images import NobodyToAsk
 from ci_automation.flows.init import FirstRefused, init
 from ci_automation.impact.hazard import Certainty
-from ci_automation.overlay.port import BuildFailed
+from ci_automation.impact.overlay.builder import BuildFailed
 from ci_automation.policy.model import NOT_CHECKED, Acknowledgement, Policy
 from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.overlay.port import Build
+    from ci_automation.impact.overlay.builder import Build
 
 LISTED = b"resources: [flux-system/gotk-components.yaml]\npatches: [{path: absent.yaml}]\n"
 ABSENT = b"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: absent, namespace: flux-system}\n"

@@ -18,7 +18,7 @@ from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows import confinement, kustomize
 from ci_automation.flows.kustomize import Confined, find_kustomize
 from ci_automation.flows.rendering import confined
-from ci_automation.overlay.port import BuildFailed, KustomizeUnusable
+from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable
 from tests.fakes.programs import denied, has_landlock, launcher, python
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.real.peers import peer
 
 ASSET = Path(__file__).parents[1] / "assets" / "kustomize-builds.json"
-TESTS = "tests/unit/overlay"
+TESTS = "tests/unit/impact/overlay"
 
 
 def builds() -> str:

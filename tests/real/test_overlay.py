@@ -13,12 +13,12 @@ from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.flows import kustomize as adapter
 from ci_automation.impact.hazard import Certainty
 from ci_automation.impact.objects import read_objects
-from ci_automation.overlay.entries import entries, entry
-from ci_automation.overlay.followed import read_marks, unmarked
-from ci_automation.overlay.limits import MAX_STEPS, Effort
-from ci_automation.overlay.marking import marked
-from ci_automation.overlay.port import BuildFailed
-from ci_automation.overlay.preflight import Preflight, preflight
+from ci_automation.impact.overlay.builder import BuildFailed
+from ci_automation.impact.overlay.folders import applied_folder, applied_folders
+from ci_automation.impact.overlay.followed import read_marks, unmarked
+from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort
+from ci_automation.impact.overlay.marking import marked
+from ci_automation.impact.overlay.preflight import Preflight, preflight
 from tests.real.overlays import (
     grave,
     kustomize,
@@ -166,7 +166,7 @@ def test_what_people_write_is_far_from_too_much_work(name: str, golden: Path) ->
     versions, files = PASSING[name]
     effort = Effort()
     for version in versions:
-        entries(tree(golden, version, files), COMPONENTS_PATH, effort)
+        applied_folders(tree(golden, version, files), COMPONENTS_PATH, effort)
     assert MAX_STEPS - effort.left < MAX_STEPS / 10
 
 
@@ -471,7 +471,7 @@ def one_of(chance: random.Random) -> dict[str, object]:
 def test_marks_change_nothing_but_what_they_mark(seed: int, golden: Path) -> None:
     """What each rule selects, the kustomize of the marks says itself: here every object and every rule is looked at."""
     files = tree(golden, "v2.6.4" if seed % 2 else "v2.9.4", one_of(random.Random(seed)))  # noqa: S311  # the same each time
-    whole = entry(files, ".", Effort())
+    whole = applied_folder(files, ".", Effort())
     with_marks = marked(whole.tree, whole.gathered.kustomizations, Effort())
     plain, found = kustomize().builds([(files, "."), (with_marks.tree, ".")])
     if isinstance(plain, BuildFailed):

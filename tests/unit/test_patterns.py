@@ -62,7 +62,7 @@ USES = {
     "flux.recover._VERSION_LABEL": "search",
     "flux.recover._WATCH_ALL": "search",
     "github.refusals._NEEDED": "search",
-    "overlay.complaint._OUTER": "fullmatch",
+    "impact.overlay.builder._OUTER": "fullmatch",
     "registry.logins.aws.REGISTRY": "fullmatch",
     "registry.logins.azure.REGISTRY": "fullmatch",
     "registry.logins.google.REGISTRY": "fullmatch",

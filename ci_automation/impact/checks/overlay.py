@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ci_automation.artifact.tree import Tree
 from ci_automation.impact.check import Check, Seen
-from ci_automation.overlay.compare import GATE
-from ci_automation.overlay.preflight import preflight
+from ci_automation.impact.overlay.compare import GATE
+from ci_automation.impact.overlay.preflight import preflight
 
 if TYPE_CHECKING:
     from ci_automation.impact.check import Applied, Known

@@ -12,14 +12,20 @@ from hypothesis import strategies as st
 
 from ci_automation.artifact.yaml import Unreadable
 from ci_automation.impact.hazard import Place
-from ci_automation.overlay.entries import entry
-from ci_automation.overlay.kustomization import Kustomization, Named, joined, kustomization, kustomization_file
-from ci_automation.overlay.limits import Effort
-from ci_automation.overlay.marking import marked
-from tests.unit.overlay.trees import tree
+from ci_automation.impact.overlay.folders import applied_folder
+from ci_automation.impact.overlay.kustomization import (
+    Effort,
+    Kustomization,
+    Named,
+    joined,
+    kustomization,
+    kustomization_file,
+)
+from ci_automation.impact.overlay.marking import marked
+from tests.unit.impact.overlay.trees import tree
 
 if TYPE_CHECKING:
-    from ci_automation.overlay.marking import Marked
+    from ci_automation.impact.overlay.marking import Marked
 
 WHOLE = """\
 resources:
@@ -91,7 +97,7 @@ def whole() -> Kustomization:
 
 def marks(files: dict[str, str]) -> Marked:
     """Return the files with marks."""
-    found = entry(tree(files), "k", Effort())
+    found = applied_folder(tree(files), "k", Effort())
     return marked(found.tree, found.gathered.kustomizations, Effort())
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_automation.artifact.yaml import Unreadable
-from ci_automation.overlay import objects as module
-from ci_automation.overlay.objects import Listed, objects
-from tests.unit.overlay.trees import COMPONENTS
+from ci_automation.impact.overlay import objects as module
+from ci_automation.impact.overlay.objects import Listed, objects
+from tests.unit.impact.overlay.trees import COMPONENTS
 
 FORMS = {
     "block": COMPONENTS,

@@ -11,8 +11,8 @@ from msgspec import Struct, field
 from ci_automation.artifact.yaml import text
 from ci_automation.impact.change import ObjectId
 from ci_automation.impact.objects import read_objects
+from ci_automation.impact.overlay.marking import GONE, HIT, IMAGE, ORIGIN, PREFIX, Rule
 from ci_automation.impact.values import mapping
-from ci_automation.overlay.marking import GONE, HIT, IMAGE, ORIGIN, PREFIX, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.impact.hazard import Certainty
-from ci_automation.overlay import limits
-from ci_automation.overlay.limits import MAX_STEPS, Effort, TooMuch
-from tests.unit.overlay.trees import CHANGED, COMPONENTS, PATH, Builder, check
+from ci_automation.impact.overlay import kustomization
+from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort, TooMuch
+from tests.unit.impact.overlay.trees import CHANGED, COMPONENTS, PATH, Builder, check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -151,7 +151,7 @@ def test_what_people_write_is_looked_into(files: Mapping[str, object]) -> None:
 
 
 def test_what_takes_a_step_too_many_is_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_STEPS", 10)
+    monkeypatch.setattr(kustomization, "MAX_STEPS", 10)
     (hazard,) = check(listing(config_map("a"))).hazards
     assert (hazard.gate, hazard.certainty, hazard.sentence) == ("overlay", Certainty.UNCHECKED, SENTENCE)
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.overlay.complaint import innermost, places
-from ci_automation.overlay.entries import entry
-from ci_automation.overlay.limits import Effort
-from tests.unit.overlay.trees import tree
+from ci_automation.impact.overlay.builder import innermost, places
+from ci_automation.impact.overlay.folders import applied_folder
+from ci_automation.impact.overlay.kustomization import Effort
+from tests.unit.impact.overlay.trees import tree
 
 SUB = "accumulating resources: accumulation err='accumulating resources from 'sub': 'sub' must resolve to a file': "
 SUB2 = (
@@ -120,5 +120,5 @@ FILES = {
     ],
 )
 def test_the_file_and_line_are_those_that_kustomize_says(said: str, place: str) -> None:
-    found = places(said, entry(tree(FILES), ".", Effort()))
+    found = places(said, applied_folder(tree(FILES), ".", Effort()))
     assert [str(each) for each in found] == ([place] if place else [])

@@ -9,9 +9,9 @@ import pytest
 
 from ci_automation.artifact.tree import Tree
 from ci_automation.impact.hazard import Certainty
-from ci_automation.overlay.port import BuildFailed, KustomizeUnusable
-from ci_automation.overlay.preflight import Built, Preflight, preflight
-from tests.unit.overlay.trees import (
+from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable
+from ci_automation.impact.overlay.preflight import Built, Preflight, preflight
+from tests.unit.impact.overlay.trees import (
     CHANGED,
     COMPONENTS,
     MAP,

@@ -14,7 +14,6 @@ from msgspec import Struct
 from ci_automation.artifact.gojson import same_to_go
 from ci_automation.artifact.yaml import Unreadable, is_a, line_of, nodes, plain, text
 from ci_automation.impact.hazard import Place
-from ci_automation.overlay.limits import to_read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,8 +21,14 @@ if TYPE_CHECKING:
     import yaml
 
     from ci_automation.artifact.tree import Tree
-    from ci_automation.overlay.limits import Effort
 
+# An overlay that is made to be slow is reported instead; one around Flux's components takes a fiftieth of these steps.
+MAX_STEPS = 2_000_000
+BUILD = 5_000  # steps for each build by kustomize
+_DOCUMENT = 100
+_SIGNS = 16  # of a text, in a step
+_BETWEEN = "\n,:-[{?"  # each value is behind one of these
+_VALUE = 3
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _MAX_FIELDS = 100  # kustomize knows 29, and refuses others
 _USUAL_KINDS = (None, "", "Kustomization")
@@ -49,6 +54,42 @@ _HAVE_FIELDS = frozenset({
 })  # fmt: skip
 # kustomize clones and downloads what looks like this (`NewRepoSpecFromURL`); it does not know Flux's OCI addresses.
 _REMOTE = re.compile(r"(?:git::|[a-z][a-z0-9+.-]*://|[^/@\s]+@[^/:\s]+[:/]|github\.com[:/])", re.IGNORECASE)
+
+
+class TooMuch(Exception):  # not an error of the run: it becomes a hazard
+    """Checking an overlay is more work than a real overlay causes."""
+
+
+class Effort:
+    """The work that is left for one overlay, before and after a step.
+
+    No clock is read, so that the same files always come to the same end.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_STEPS
+
+    def spend(self, steps: int) -> None:
+        """Take steps away.
+
+        Raises:
+            TooMuch: fewer are left.
+        """
+        self.left -= steps
+        if self.left < 0:
+            raise TooMuch
+
+
+def to_skim(text: str) -> int:
+    """Return the steps that it takes to look for a few lines of a text."""
+    return _DOCUMENT + len(text) // _SIGNS
+
+
+def to_read(text: str) -> int:
+    """Return the steps that reading a text takes, which are more the more values may be in it."""
+    return to_skim(text) + _VALUE * sum(map(text.count, _BETWEEN))
 
 
 class Named(Struct, frozen=True):

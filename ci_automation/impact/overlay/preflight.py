@@ -1,6 +1,6 @@
 """Whether the team's own files still fit the components: built with the old ones and the new ones, and compared.
 
-What is built is what clusters can apply (see `entries.py`), without what a cluster's own Kustomization adds to it: its
+What is built is what clusters can apply (see `folders.py`), without what a cluster's own Kustomization adds to it: its
 patches, images, names and substitutions are not in the artifact.
 """
 
@@ -14,19 +14,19 @@ from msgspec.structs import replace
 from ci_automation.flux.components import inventory
 from ci_automation.impact.change import fingerprint
 from ci_automation.impact.hazard import Certainty, Hazard, in_shell
-from ci_automation.overlay.compare import GATE, lost_targets
-from ci_automation.overlay.entries import ROOT, entries, entry, folders
-from ci_automation.overlay.limits import MAX_STEPS, Effort, TooMuch
-from ci_automation.overlay.outcome import NOTHING, looked_into
+from ci_automation.impact.overlay.compare import GATE, lost_targets
+from ci_automation.impact.overlay.folders import ROOT, applied_folder, applied_folders, folders
+from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort, TooMuch
+from ci_automation.impact.overlay.outcome import NOTHING, looked_into
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ci_automation.artifact.tree import Tree
     from ci_automation.impact.change import ObjectId
-    from ci_automation.overlay.entries import AppliedFolder
-    from ci_automation.overlay.outcome import FolderOutcome
-    from ci_automation.overlay.port import Kustomize
+    from ci_automation.impact.overlay.builder import Kustomize
+    from ci_automation.impact.overlay.folders import AppliedFolder
+    from ci_automation.impact.overlay.outcome import FolderOutcome
 
 _MAX_FAULTS = 5
 _SHOWN = 1_000
@@ -72,9 +72,13 @@ def preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None
 
 
 def _preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None, effort: Effort) -> Preflight:
-    before = entries(old, components, effort) if old.files else ()
+    before = applied_folders(old, components, effort) if old.files else ()
     same = before and old.without(components).digest() == new.without(components).digest()
-    after = tuple(entry(new, each.folder, effort) for each in before) if same else entries(new, components, effort)
+    after = (
+        tuple(applied_folder(new, each.folder, effort) for each in before)
+        if same
+        else applied_folders(new, components, effort)
+    )
     first, then = looked_into(before, after, kustomize, effort)
     known = {each.folder: each for each in before}
     hazards = [*_unreached(old, before, after, components)] if folders(new) else []
@@ -184,7 +188,7 @@ def _unreached(
 
 
 def _is_usual(each: AppliedFolder) -> bool:
-    """Return whether an entry has a kustomization, or is the whole artifact; else it is the components' own folder."""
+    """Return whether a folder has a kustomization, or is the whole artifact; else it is the components' own folder."""
     return not each.is_made or each.folder == ROOT
 
 

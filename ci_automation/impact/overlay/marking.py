@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from ci_automation.artifact.yaml import as_node, child, is_a, nodes, plain, text
 from ci_automation.impact.hazard import Place
-from ci_automation.overlay.kustomization import fields_within, in_words, joined, listed_at, text_of
-from ci_automation.overlay.limits import to_read
+from ci_automation.impact.overlay.kustomization import fields_within, in_words, joined, listed_at, text_of, to_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     import yaml
 
     from ci_automation.artifact.tree import Tree
-    from ci_automation.overlay.kustomization import Kustomization
-    from ci_automation.overlay.limits import Effort
+    from ci_automation.impact.overlay.kustomization import Effort, Kustomization
 
 PREFIX = "fluxManifests"
 HIT, LIST, GONE, ORIGIN, IMAGE = (f"{PREFIX}{name}-" for name in ("Hit", "List", "Gone", "Origin", "Image"))

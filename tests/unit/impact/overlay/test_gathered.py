@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ci_automation.overlay import gathered as module
-from tests.unit.overlay.trees import COMPONENTS, MAP, PATH, gather, overlay
+from ci_automation.impact.overlay import folders as module
+from tests.unit.impact.overlay.trees import COMPONENTS, MAP, PATH, gather, overlay
 
 COMPONENT = {"kind": "Component", "apiVersion": "kustomize.config.k8s.io/v1alpha1"}
 

@@ -8,21 +8,20 @@ from msgspec import Struct
 
 from ci_automation.artifact.yaml import Unreadable
 from ci_automation.impact.objects import read_objects
+from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable, places
+from ci_automation.impact.overlay.followed import Followed, read_marks, unmarked
+from ci_automation.impact.overlay.kustomization import BUILD
+from ci_automation.impact.overlay.marking import Marked, marked
 from ci_automation.impact.reading import UnreadableObjects
-from ci_automation.overlay.complaint import places
-from ci_automation.overlay.followed import Followed, read_marks, unmarked
-from ci_automation.overlay.limits import BUILD
-from ci_automation.overlay.marking import Marked, marked
-from ci_automation.overlay.port import BuildFailed, KustomizeUnusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ci_automation.impact.change import ObjectId
     from ci_automation.impact.hazard import Place
-    from ci_automation.overlay.entries import AppliedFolder
-    from ci_automation.overlay.limits import Effort
-    from ci_automation.overlay.port import Build, Kustomize
+    from ci_automation.impact.overlay.builder import Build, Kustomize
+    from ci_automation.impact.overlay.folders import AppliedFolder
+    from ci_automation.impact.overlay.kustomization import Effort
 
 
 class FolderOutcome(Struct, frozen=True):

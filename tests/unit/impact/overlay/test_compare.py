@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ci_automation.impact.change import ObjectId
-from ci_automation.overlay import compare as module
-from ci_automation.overlay.compare import Shift, shift, shown
-from ci_automation.overlay.followed import Touch
-from ci_automation.overlay.limits import Effort
+from ci_automation.impact.overlay import compare as module
+from ci_automation.impact.overlay.compare import Shift, shift, shown
+from ci_automation.impact.overlay.followed import Touch
+from ci_automation.impact.overlay.kustomization import Effort
 
 OWN = ObjectId("", "Own", "", "own")
 TOKENS = {"resources": ["tokens"], "verbs": ["create"]}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ci_automation.overlay.followed import read_marks
-from tests.unit.overlay.trees import COMPONENTS, LIST, MAP, PATH, hits, overlay, rules
+from ci_automation.impact.overlay.followed import read_marks
+from tests.unit.impact.overlay.trees import COMPONENTS, LIST, MAP, PATH, hits, overlay, rules
 
 REPLICAS = json.dumps([{"op": "add", "path": "/spec/replicas", "value": 2}])
 COMPONENT = {"kind": "Component", "apiVersion": "kustomize.config.k8s.io/v1alpha1"}

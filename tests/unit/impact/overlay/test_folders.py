@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.overlay.entries import entries, entry
-from ci_automation.overlay.limits import Effort
-from tests.unit.overlay.trees import LIST, MAP, PATH, tree
+from ci_automation.impact.overlay.folders import applied_folder, applied_folders
+from ci_automation.impact.overlay.kustomization import Effort
+from tests.unit.impact.overlay.trees import LIST, MAP, PATH, tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +93,7 @@ OTHER = {"resources": ["map.yaml"]}
     ],
 )
 def test_where_clusters_get_the_components(files: Mapping[str, object], expected: list[str]) -> None:
-    found = entries(tree(files), PATH, Effort())
+    found = applied_folders(tree(files), PATH, Effort())
     assert [each.folder + (" made" if each.is_made else "") for each in found] == expected
 
 
@@ -104,7 +104,7 @@ def test_what_is_reached_in_several_ways_is_reached() -> None:
         "b/kustomization.yaml": {"resources": ["../flux-system"]},
         "flux-system/kustomization.yaml": HERE,
     }
-    assert [each.folder for each in entries(tree(files), PATH, Effort())] == ["."]
+    assert [each.folder for each in applied_folders(tree(files), PATH, Effort())] == ["."]
 
 
 def test_what_kustomize_controller_makes() -> None:
@@ -118,7 +118,7 @@ def test_what_kustomize_controller_makes() -> None:
         "apps/more/kustomization.yaml": {"resources": ["y.yaml"]},
         "apps/more/y.yaml": MAP,
     }
-    found = entry(tree(files), ".", Effort())
+    found = applied_folder(tree(files), ".", Effort())
     assert found.tree["kustomization.yaml"].decode().splitlines() == [
         "resources:",
         '- "./a.yml"',
@@ -131,6 +131,6 @@ def test_what_kustomize_controller_makes() -> None:
 
 
 def test_what_it_makes_of_a_folder_below() -> None:
-    found = entry(tree({"own.yaml": MAP, "kustomization.yaml": LIST}), "flux-system", Effort())
+    found = applied_folder(tree({"own.yaml": MAP, "kustomization.yaml": LIST}), "flux-system", Effort())
     assert found.tree["flux-system/kustomization.yaml"] == b'resources:\n- "./gotk-components.yaml"\n'
     assert found.is_made

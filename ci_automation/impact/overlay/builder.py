@@ -1,4 +1,4 @@
-"""What kustomize says of a build that failed: the error itself, and the file and line that it is about.
+"""What builds an overlay: kustomize, as kustomize-controller links it, and what it says of a build that failed.
 
 For each folder that it goes into, kustomize puts another sentence before the error, and says twice why a file is none
 that it could read (`accumulateResources` of its `KustTarget`).
@@ -7,15 +7,19 @@ that it could read (`accumulateResources` of its `KustTarget`).
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from ci_automation.errors import Error
 from ci_automation.impact.hazard import Place
-from ci_automation.overlay.kustomization import joined, kustomization_file
+from ci_automation.impact.overlay.kustomization import joined, kustomization_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from ci_automation.overlay.entries import AppliedFolder
+    from ci_automation.artifact.tree import Tree
+    from ci_automation.impact.overlay.folders import AppliedFolder
+
+    Build = tuple[Tree, str]  # files, and the folder whose kustomization is built: `.` for the root
 
 # Each takes away a beginning, and leaves the rest; the first that fits counts.
 _OUTER = (
@@ -33,6 +37,26 @@ _LINE = re.compile(r"\bline (\d{1,6})\b")
 _QUOTED = re.compile(r'"([^"]+)"|name[: ]+"?([\w.-]+)|path: ([^\s":]+)|Id (\S+)')
 _ID = re.compile(r"[^/\s]+/([^/\s]+)\.\[?[^./\s]+")
 _NOT_THERE = re.compile(r"evalsymlink failure on '[^']*' : lstat ")
+
+
+class BuildFailed(Error):
+    """An overlay cannot be built; the message is kustomize's own, or says why it was stopped."""
+
+
+class KustomizeUnusable(Error):
+    """Nothing was built, for reasons that are not the overlay's: the program cannot be started, or the disk is full."""
+
+
+class Kustomize(Protocol):
+    """A builder of overlays, without network, plugins, programs, or files from outside of the tree."""
+
+    def builds(self, wanted: Sequence[Build]) -> tuple[str | BuildFailed | KustomizeUnusable, ...]:
+        """Return the YAML that each build gives, in their order; they may run at the same time.
+
+        A build fails where it gives none, or takes too long, too much memory or too much output. kustomize is unusable
+        where it cannot say whether it gives any.
+        """
+        ...
 
 
 def innermost(said: str) -> str:
