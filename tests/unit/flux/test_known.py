@@ -25,7 +25,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     parts = {"releases": "{}", "samples": "{}", request.param: entry}
     text = ", ".join(f'"{part}": {entries}' for part, entries in parts.items())
     (tmp_path / "known.json").write_text(f"{{{text}}}")
-    monkeypatch.setattr(proof, "files", lambda _: tmp_path)
+    monkeypatch.setattr("importlib.resources.files", lambda _: tmp_path)
     proof._proven.cache_clear()
     yield
     proof._proven.cache_clear()

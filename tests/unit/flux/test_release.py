@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.flux.bundle import (
     MAX_CHECKSUMS_BYTES,
@@ -51,6 +52,12 @@ def test_releases_come_newest_version_first_whatever_their_order_was() -> None:
 
 def test_a_complete_release_has_no_problem() -> None:
     assert releases([listed("v2.9.4")], "here") == (Release(V, datetime(2026, 8, 7, 14, 22, 55, tzinfo=UTC)),)
+
+
+def test_a_release_is_the_same_with_and_without_its_notes() -> None:
+    (release,) = releases([listed("v2.9.4")], "here")
+    assert {release, replace(release, notes="a fix")} == {release}
+    assert release != replace(release, prerelease=True)
 
 
 @pytest.mark.parametrize(
