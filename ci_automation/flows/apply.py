@@ -1,4 +1,4 @@
-"""Doing what a plan says: exactly that, or nothing."""
+"""Apply a plan: exactly what it says, or nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class PlanOutdated(Conflict):
     """The channel is not where any step of the plan begins."""
 
-    hint = "Somebody published since the plan was made. Make a new plan; an approval counts only for what was reviewed."
+    hint = "The channel moved after the plan was made. Make a new plan; an approval counts only for what was reviewed."
 
     def __init__(self, plan: Plan, found: Digest) -> None:
         super().__init__(f"{plan.artifact} is at {found}, where no step of the plan begins")
@@ -48,24 +48,26 @@ class TargetDiffers(Conflict):
     """Rendering again gives another digest than the plan has."""
 
     hint = (
-        "Release, options or overlay are not what they were: give the same --overlay as for the plan, "
-        "or make a new plan and have that one approved."
+        "The release, the options or the overlay changed. Give the same --overlay as for the plan, or make a new plan "
+        "and have it approved."
     )
 
     def __init__(self, step: PlannedStep, found: Digest) -> None:
-        what = f"renders as {found}" if found != step.target else "changes something else than the plan says"
+        what = f"renders as {found}" if found != step.target else "does not make the changes that the plan lists"
         super().__init__(f"the step to {step.new_version} was planned as {step.target}, and {what} now")
 
 
 class NewHazard(Conflict):
-    """A step can break something that its plan does not say, so that nobody has agreed to it."""
+    """A step has a hazard that its plan does not list, so no reviewer has agreed to it."""
 
-    hint = "Make a new plan with the same snapshots and manifests as here, and have that one approved."
+    hint = "Make a new plan with the snapshots and manifests of this run, and have it approved."
 
     def __init__(self, step: PlannedStep, hazard: Hazard, *, builds: bool) -> None:
         super().__init__(f"the step to {step.new_version} was planned without knowing that {hazard.sentence}")
         if hazard.gate == OVERLAY and not builds:
-            self.hint = "Install kustomize, as where the plan was made; or make a new plan without it, to be approved."
+            self.hint = (
+                "Install kustomize, which the plan was made with; or make a new plan without it, and have it approved."
+            )
 
 
 class NotApproved(PolicyRefused):
@@ -73,11 +75,11 @@ class NotApproved(PolicyRefused):
 
     def __init__(self, step: PlannedStep) -> None:
         super().__init__(f"the step to {step.new_version} needs approval: {_why(step, Decision.APPROVAL)}")
-        self.hint = f"Whoever approves it adds --approve {step.target}"
+        self.hint = f"To approve it, add --approve {step.target}"
 
 
 class StepRefused(PolicyRefused):
-    """The next step of a plan is refused, or has to wait, now."""
+    """The next step of a plan is refused or has to wait now."""
 
     def __init__(self, step: PlannedStep) -> None:
         word = "is refused" if step.decision is Decision.REFUSED else "has to wait"
@@ -86,21 +88,21 @@ class StepRefused(PolicyRefused):
         if held and any(gate.gate == "hold" and gate.decision is Decision.WAIT for gate in step.gates):
             self.hint = "Nothing was published. `rollback` with `--lift` ends the hold."
         elif held:
-            self.hint = "Nothing was published. The time has to pass that the reason names, or the policy to change."
+            self.hint = "Nothing was published. Wait until the time that the reason names, or change the policy."
         else:
             self.hint = (
-                "Nothing was published. `plan` lists what to do about each reason, and the lines that "
-                "acknowledge what can be acknowledged."
+                "Nothing was published. `plan` lists what to do about each reason, and the lines to add to "
+                "acknowledge a finding."
             )
 
 
 def _why(step: PlannedStep, decision: Decision) -> str:
-    """Return the reasons of the gates that decided so, or all of those that a plan of an older version has."""
+    """Return the reasons of the gates that decided so, or all reasons of a plan from an older version."""
     return "; ".join([gate.reason for gate in step.gates if gate.decision is decision] or step.reasons)
 
 
 class NoSuchStep(PolicyRefused):
-    """An approval names a digest that no step of the plan leads to."""
+    """An approval for a digest that no step of the plan leads to."""
 
     hint = "Copy the target from the plan that was reviewed; an approval counts for exactly one digest."
 
@@ -109,14 +111,14 @@ class NoSuchStep(PolicyRefused):
 
 
 def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent) -> Outcome:
-    """Publish the plan's steps from the first whose base the channel has, as far as they are automatic or approved.
+    """Publish the automatic and approved steps of a plan, from the step whose base the channel has.
 
-    Everything is rendered and decided again: a plan only says what was reviewed.
+    The run renders and decides everything again: a plan only says what was reviewed.
 
     Raises:
         PlanOutdated: no step begins where the channel is.
-        TargetDiffers: a step does not render to the plan's target any more.
-        NewHazard: a step can break what its plan does not say.
+        TargetDiffers: a step no longer renders to the plan's target.
+        NewHazard: a step has a hazard that its plan does not list.
         NotApproved: the first step to do needs an approval.
         StepRefused: the first step to do is refused, or has to wait, now.
         NoSuchStep: an approval is for none of the plan's targets.
@@ -138,10 +140,9 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
 
 
 def _first_to_do(plan: Plan, present: Digest) -> int:
-    """Return the number of the step that begins where the channel is, or how many there are if all are done.
+    """Return the index of the step that begins where the channel is, or the number of steps if all are done.
 
-    Raises:
-        PlanOutdated: none begins there.
+    Raises: PlanOutdated: no step begins there.
     """
     if not plan.steps or present == plan.steps[-1].target:
         return len(plan.steps)
@@ -152,7 +153,7 @@ def _first_to_do(plan: Plan, present: Digest) -> int:
 
 
 class _Doing(Struct, frozen=True):
-    """What the steps of a plan are done with: the digests that a person approved, the world outside."""
+    """Means of applying a plan: the digests that a person approved, and the ports."""
 
     approved: Collection[Digest]
     ports: Ports
@@ -213,7 +214,7 @@ def _render_again(base: Base, step: PlannedStep, ports: Ports, intent: Intent) -
 
 
 def _obstacle(step: PlannedStep, now: PlannedStep, approved: Collection[Digest]) -> PolicyRefused | None:
-    """Return what keeps a step from being done: the graver of what the plan says and of what is decided now."""
+    """Return the error that stops a step: the graver decision of the plan and of this run."""
     for either in (now, step):
         if not either.decision.is_actionable:
             return StepRefused(either)

@@ -1,4 +1,4 @@
-"""Doing what a person approved: exactly that digest, from exactly that base, once."""
+"""Apply an approval: exactly that digest, from exactly that base, once."""
 
 from __future__ import annotations
 
@@ -31,35 +31,36 @@ class ApprovalOutdated(Conflict):
     """An approval is for a step from a digest that the channel has left."""
 
     hint = (
-        "Somebody published since it was asked for. The next run asks anew; a yes counts for what was reviewed alone."
+        "The channel moved after the run asked for approval. The next run asks again; an approval counts only for "
+        "what was reviewed."
     )
 
     def __init__(self, request: ApprovalRequest, found: Digest) -> None:
-        super().__init__(f"{request.artifact} is at {found}, and approved was a step from {request.base}")
+        super().__init__(f"{request.artifact} is at {found}, and the approved step starts from {request.base}")
 
 
 class ApprovedDiffers(Conflict):
     """Rendering again gives another digest than the one that was approved."""
 
-    hint = "The release, the options in the configuration, or this program changed since. The next run asks anew."
+    hint = "The release, the options in the configuration, or this program changed since then. The next run asks again."
 
     def __init__(self, request: ApprovalRequest, found: Digest) -> None:
-        super().__init__(f"approved was {request.target} for {request.version}, which renders as {found} now")
+        super().__init__(f"{request.target} was approved for {request.version}, which renders as {found} now")
 
 
 class ApprovalUsed(PolicyRefused):
-    """An approval led to a publication before; the channel was moved back since, and a yes counts once."""
+    """An approval that led to a publication before: the channel moved back since, and an approval counts once."""
 
-    hint = "If it shall be published again, let it be asked for again."
+    hint = "To publish it again, let the next run ask for a new approval."
 
     def __init__(self, granted: GrantedApproval) -> None:
         super().__init__(f"the approval by {granted.approval.by} ({granted.approval.how}) was used before")
 
 
 def apply_granted(granted: GrantedApproval, ports: Ports, intent: Intent) -> Outcome:
-    """Publish what was approved, and nothing else.
+    """Publish the approved step, and nothing else.
 
-    All is rendered and decided again: an approval lifts what needs an approval, not what is refused or has to wait.
+    The run renders and decides everything again: an approval lifts `approval` verdicts, not `refused` or `wait`.
 
     Raises:
         ApprovalOutdated: the channel is neither at the base nor at the target of the approval.
@@ -84,7 +85,7 @@ def apply_granted(granted: GrantedApproval, ports: Ports, intent: Intent) -> Out
 
 
 def _finish(granted: GrantedApproval, observed: Observed, ports: Ports, intent: Intent) -> Outcome:
-    """Return that what was approved is there, after writing the record that an interrupted run owes for it."""
+    """Return the outcome for a channel at its approved target, after writing a record that an interrupted run owes."""
     request = granted.request
     version = present_version(observed, ports, intent)
     placed = in_place(observed, version, ports, intent, approved=True)
@@ -94,10 +95,10 @@ def _finish(granted: GrantedApproval, observed: Observed, ports: Ports, intent: 
 
 
 def _render(granted: GrantedApproval, base: Base, ports: Ports, intent: Intent) -> Rendered:
-    """Return the step that was approved, as it is decided now.
+    """Return the approved step as it is decided now.
 
     Raises:
-        ApprovalUsed: it was published and rolled back, or is not wanted any more.
+        ApprovalUsed: it was published and rolled back, or is no longer wanted.
         ApprovedDiffers, StepRefused: see `apply_granted`.
     """
     request = granted.request
@@ -118,7 +119,7 @@ def _refuse_other(request: ApprovalRequest, rendered: Rendered) -> None:
 
 
 def _refuse_used(granted: GrantedApproval, ports: Ports) -> None:
-    """Check that the channel was not at the target since the approval, whose record may have been lost in a crash."""
+    """Check that the channel was not at the target since the approval. A crash may have lost the record of that."""
     request, approval = granted.request, granted.approval
     if (ledger := ports.ledger(request.artifact)) is None:
         return

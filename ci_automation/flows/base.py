@@ -1,4 +1,4 @@
-"""What a step starts from: the files of an artifact, its options recovered and proven."""
+"""Base of a step: the files of an artifact, with its options recovered and proven."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 
 class OptionsUnclear(PolicyRefused):
-    """The options cannot be read from the components file, since one of them left no trace in it."""
+    """Options that the components file does not show completely."""
 
-    hint = "Give the flags that it was made with, for example --cluster-domain."
+    hint = "Give the flags that the artifact was made with, for example --cluster-domain."
 
     def __init__(self) -> None:
         super().__init__("the components file does not show all options that the artifact was made with")
 
 
 class Base(Struct, frozen=True):
-    """What a step starts from: an artifact whose options are known and proven."""
+    """Base of a step: an artifact whose options are known and proven."""
 
     digest: Digest
     version: Version
@@ -57,17 +57,17 @@ class Base(Struct, frozen=True):
 
     @property
     def pins(self) -> Mapping[str, Digest]:
-        """Return the digests behind the images of the components file, by image; none where it is not pinned."""
+        """Return the digests of the images in the components file, by image; none if they are not pinned."""
         return unpin(self.components)[1]
 
     @property
     def pinned(self) -> bool:
-        """Return whether the images have digests behind their tags: it stays so until somebody says otherwise."""
+        """Return whether the images are pinned to digests, which later steps keep unless the user changes it."""
         return bool(self.pins)
 
 
 def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
-    """Return what a step can start from, its options recovered and proven by rendering its own release again.
+    """Return the base of a step, its options recovered and proven by rendering its own release again.
 
     Its holds are for `in_place` to tell.
 
@@ -81,7 +81,7 @@ def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
     found = read_contents(observed, ports, intent)
     plain, recovered = found.plain, found.recovered
     options = _stated_options(observed, recovered.options, intent)
-    ports.say(f"rendering the present {recovered.version} again, to prove its options")
+    ports.say(f"rendering the present {recovered.version} again to prove its options")
     rendered = _rendered_again(plain, recovered, ports)
     if not intent.accept_edits:
         prove_options(plain, recovered, rendered)
@@ -90,7 +90,7 @@ def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
 
 
 def _rendered_again(text: str, recovered: Recovered, ports: Ports) -> str:
-    """Return what its release gives with the recovered options: by our rendering, or by the release's own flux CLI.
+    """Render the release with the recovered options: with our renderer, or with the release's own flux CLI.
 
     Where our rendering is the present file, nothing else has to be asked: it is compared, whatever it is worth.
     """
@@ -102,7 +102,7 @@ def _rendered_again(text: str, recovered: Recovered, ports: Ports) -> str:
 
 
 def _stated_options(observed: Observed, recovered: Options, intent: Intent) -> Options:
-    """Return the options that the annotation states: what left no trace in the text, the flags must say."""
+    """Return the options that the annotation states; flags must give the options that the text does not show."""
     stated = stated_options_digest(observed.manifest)
     if stated in {None, str(recovered.digest)} or intent.accept_edits:
         return recovered

@@ -1,4 +1,4 @@
-"""Carrying out steps: one way from the base that was observed to a record, for every flow that publishes."""
+"""Carry out steps: one way from the observed base to a record, for every flow that publishes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Owed(Struct, frozen=True):
 
 
 def automatic(planned: Planned) -> tuple[Rendered, ...]:
-    """Return the steps of a plan that need nobody's approval, up to the first that does."""
+    """Return the steps of a plan up to the first that needs approval."""
     return tuple(takewhile(lambda rendered: rendered.step.decision is Decision.AUTO, planned.rendered))
 
 
@@ -58,7 +58,7 @@ def carry_out(
     intent: Intent,
     owed: Owed | None = None,
 ) -> bool:
-    """Publish these steps, the first of which begins at what was observed; return whether a person adopted that.
+    """Publish these steps, the first from the observed digest; return whether a person adopted that digest.
 
     What was adopted is taken over first, and what an interrupted run owes is written: the step in `owed`, if it led to
     what was observed and there is no record of that, or else what `_finish_interrupted` finds.
@@ -80,7 +80,7 @@ def carry_out(
 
 
 def _keep_base(placed: Placed, version: Version, ports: Ports) -> None:
-    """Give what a channel has an immutable tag, if it has none: another tool made it, or a run was interrupted.
+    """Tag the digest of a channel if it has no immutable tag: another tool made it, or a run was interrupted.
 
     A rollback needs it.
 
@@ -92,7 +92,7 @@ def _keep_base(placed: Placed, version: Version, ports: Ports) -> None:
 
 
 def take_over(placed: Placed, ports: Ports, intent: Intent) -> bool:
-    """Record, sign and tag what a person adopted; return whether that was to be done.
+    """Record, sign and tag the digest that a person adopted; return whether there was one.
 
     Raises:
         SigningError: it cannot be signed.
@@ -106,7 +106,7 @@ def take_over(placed: Placed, ports: Ports, intent: Intent) -> bool:
 
 
 def _finish_interrupted(placed: Placed, ports: Ports, intent: Intent) -> None:
-    """Write the record, or the immutable tag, that an interrupted run owes for where the channel is.
+    """Write the record or the immutable tag that an interrupted run owes for the present digest.
 
     A rollback left its hold. Otherwise the newest record and today's policy have to lead to this very digest: then the
     step there is carried out again, which finds all of it done but the record. Nothing else is recorded.
@@ -134,7 +134,7 @@ def _finish_interrupted(placed: Placed, ports: Ports, intent: Intent) -> None:
 
 
 def _repeat(placed: Placed, owed: Owed, ports: Ports, intent: Intent) -> None:
-    """Carry out again the step to what was observed, which an interrupted run did but for its record."""
+    """Repeat the step to the observed digest, which an interrupted run did except for its record."""
     ledger = ports.ledger(placed.channel)
     if ports.signer is None or ledger is None or placed.trust is not Trust.VERIFIED:
         return
@@ -150,7 +150,7 @@ def _repeat(placed: Placed, owed: Owed, ports: Ports, intent: Intent) -> None:
 
 
 def _verified(channel: Reference, digest: Digest, ports: Ports) -> Observed:
-    """Return what a channel had, as if it still had it.
+    """Return a past digest of a channel as if the channel still had it.
 
     Raises:
         NotFound, VerificationFailed: it is gone, or no trusted signer signed it.

@@ -1,4 +1,4 @@
-"""Reading what is known of the clusters that follow a channel: their snapshots, and the manifests of a fleet."""
+"""Snapshots and manifests of the clusters that follow a channel, read from files and artifacts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_ENTRIES = 500_000  # of folders, whatever they are
 
 
 class UnreadablePlace(UsageError):
-    """A place where manifests or snapshots of clusters are said to be cannot be read."""
+    """Manifests or snapshots of clusters that cannot be read."""
 
     hint = "Name a file, a folder, or an artifact (oci://, layout:), as --objects, --cluster-snapshot or in `clusters`."
 
@@ -35,7 +35,7 @@ class UnreadablePlace(UsageError):
 
 
 def read_clusters(stated: ClustersConfig, open_artifact: Callable[[str], Tree]) -> Clusters:
-    """Return what is stated, with all files read; `open_artifact` returns the files of an artifact, verified or not.
+    """Read the stated manifests and snapshots; `open_artifact` returns the files of an artifact, verified or not.
 
     Of a folder or an artifact everything is taken that is YAML or JSON by its name; links are not followed, as Flux
     takes none from a Git repository, and `.git` is left out.

@@ -1,4 +1,4 @@
-"""Programs of others, run with nothing that they could use to do harm: see `rendering/confined.py`."""
+"""Confinement of other programs, such as kustomize and flux: see `rendering/confined.py`."""
 
 from __future__ import annotations
 

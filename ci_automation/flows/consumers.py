@@ -41,22 +41,22 @@ _ANY_FILE = ".github/flux-manifests.yaml"  # a snapshot comes with the text of o
 
 
 class TooManyConsumerFiles(UsageError):
-    """A repository has more YAML files than are read."""
+    """A repository with more YAML files than the limit."""
 
-    hint = "Name the folders that pin the artifact in `paths` of the consumer."
+    hint = "List the folders that pin the artifact under `paths` of the consumer."
 
     def __init__(self, repository: str, number: int) -> None:
-        super().__init__(f"{repository} has {number} YAML files to look into, and at most {MAX_FILES} are read")
+        super().__init__(f"{repository} has {number} YAML files to read, more than the limit of {MAX_FILES}")
 
 
 def update_consumers(
     published: Published, consumers: Iterable[ConsumerConfig], connect: Callable[[str], GitHub]
 ) -> ConsumersReport:
-    """Return what became of the repositories that pin an artifact, after each was offered what was published.
+    """Offer the published digest to each repository that pins the artifact, and return the results.
 
-    `connect` returns a client with rights on one repository, which is closed here. What fails in one repository stops
-    no other; once GitHub takes no more requests the rest is not reached. A run that is repeated goes on where this
-    one ended: what is as it should be is found, not done again.
+    `connect` returns a client with rights on one repository, which is closed here. A failure in one repository does not
+    stop the others; a rate limit of GitHub ends the run. A repeated run continues where this one ended, and leaves
+    finished pull requests as they are.
     """
     places = _grouped(consumers)
     outcomes: list[RepositoryOutcome] = []
@@ -76,7 +76,7 @@ def update_consumers(
 
 
 def _grouped(consumers: Iterable[ConsumerConfig]) -> dict[str, tuple[str, ...]]:
-    """Return the paths by repository, of which there is one pull request; GitHub's names have no case."""
+    """Return the paths by repository, one pull request each; GitHub ignores the case of names."""
     names: dict[str, str] = {}
     paths: dict[str, tuple[str, ...]] = {}
     for consumer in consumers:
@@ -95,7 +95,7 @@ class _Consumer:
         self._commits, self._pulls = Commits(client, name), Pulls(client, name)
 
     def update(self, paths: tuple[str, ...]) -> RepositoryOutcome:
-        """Return what became of it."""
+        """Update this repository and return the result."""
         branch = branch_name(self._published.name, "consumer-")
         seen = self._repository.snapshot(branch, _ANY_FILE)
         listed = [entry for entry in self._files.listed(seen.head, paths) if entry[0].endswith(_SUFFIXES)]
@@ -112,7 +112,7 @@ class _Consumer:
         return RepositoryOutcome(self._repository.name, _state(done), done.url, done.remark, files)
 
     def _edits(self, commit: str, listed: list[tuple[str, str]]) -> Iterator[tuple[str, Edited]]:
-        """Yield what became of those blobs that name the artifact."""
+        """Yield the edit of each blob that names the artifact."""
         for sha, data in self._files.contents(commit, listed):
             if data is None:
                 reason = f"it is larger than {MAX_BYTES >> 20} MiB"
@@ -142,7 +142,7 @@ def _permitted(path: str, edited: Edited) -> Edited:
     """Return what may be written: no token of a job may change workflows, and one of them would hold up all files."""
     if not path.startswith(_WORKFLOWS):
         return edited
-    why = "workflows are changed by people"
+    why = "this run never changes workflows; change it yourself"
     left = (
         replace(it, kind=MentionKind.LEFT, reason=why) if it.kind is MentionKind.EDITED else it
         for it in edited.findings

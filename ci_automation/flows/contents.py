@@ -1,4 +1,4 @@
-"""What an artifact holds: its files, and what its components file says of itself; nothing of it is rendered again."""
+"""Contents of an artifact: its files, and its version and options as its components file states them, unproven."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Contents(Struct, frozen=True):
-    """The files of an artifact, and what its components file says of itself."""
+    """Files of an artifact, with the version and options that its components file states."""
 
     tree: Tree
     path: str
@@ -59,13 +59,13 @@ def read_tree(observed: Observed, ports: Ports) -> Tree:
 
 
 def read_shown(observed: Observed, ports: Ports) -> Tree:
-    """Return the files of an artifact that others made and we are to sign, if nobody finds anything else in it.
+    """Return the files of another tool's artifact, which we are to sign, if every reader finds the same files in it.
 
     A cluster takes the first layer, or with `layerSelector` the first one of a media type. A layer of another type
     than Flux's makes it a chart or an image, and a signature counts there too.
 
     Raises:
-        HiddenContent: somebody could find something else.
+        HiddenContent: some readers could find other files.
         UnsafeArchive: the layer is hostile or broken.
     """
     layer = only_layer(observed.manifest)
@@ -78,7 +78,7 @@ def only_layer(manifest: Manifest) -> Descriptor:
     """Return the layer of an artifact that has just one.
 
     Raises:
-        HiddenContent: it has more, and nothing looks into those.
+        HiddenContent: it has several layers, and this program reads only one.
     """
     first, *others = manifest.layers
     if others:

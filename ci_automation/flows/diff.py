@@ -1,4 +1,4 @@
-"""What changes between any two states of Flux: artifacts, folders, components files, releases."""
+"""Differences between two states of Flux: artifacts, folders, components files, releases."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class UnreadableComponents(UsageError):
 
 
 class NotWhole(UsageError):
-    """A folder has files of a team alone."""
+    """A folder without a components file."""
 
-    hint = "Compare folders as `pull` makes them. `plan` with `--overlay` shows what an overlay changes."
+    hint = "Give folders that `pull` wrote. `plan` with `--overlay` shows what an overlay changes."
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"the folder {path} has no file with Flux's components")
 
 
 class Side(Struct, frozen=True):
-    """One of two states: its components file, which is at `path` among the files around it, where these are known."""
+    """One of two states: its components file at `path`, and the files around it where they are known."""
 
     name: str  # as the user named it
     components: str
@@ -66,10 +66,10 @@ class Side(Struct, frozen=True):
 
 
 def of_artifact(name: str, reference: Reference, ports: Ports, components_file: str | None) -> Side:
-    """Return the state in an artifact, whose signature is verified where somebody is trusted.
+    """Return the state in an artifact; its signature is verified if there are trusted signers.
 
     Raises:
-        VerificationFailed: nobody trusted signed it.
+        VerificationFailed: no trusted signer signed it.
         UsageError: it has no components file, or it is no text.
     """
     tree, digest, trust = pull(reference, ports)
@@ -92,7 +92,7 @@ def of_folder(path: Path, components_file: str | None) -> Side:
 
 
 def of_file(path: Path) -> Side:
-    """Return the state that a components file alone is.
+    """Return the state of a single components file.
 
     Raises:
         UnreadableComponents: it cannot be read, or is no text.
@@ -105,14 +105,12 @@ def of_file(path: Path) -> Side:
 def of_release(version: Version, options: Options, ports: Ports) -> Side:
     """Return what `flux install --export` of a release gives."""
     made = render_release(version, options, ports)
-    remark = (
-        f"nothing proves that it is rendered as Flux itself does: {made.detail}" if made.proof is Proof.NONE else ""
-    )
+    remark = f"nothing proves that Flux renders it the same way: {made.detail}" if made.proof is Proof.NONE else ""
     return Side(str(version), made.text, version, remark=remark)
 
 
 class Difference(Struct, frozen=True):
-    """Two states, and what is other in the new one; files around the components only where both sides have them."""
+    """Two states and their differences; files around the components are compared only if both sides have them."""
 
     old: Side
     new: Side
@@ -125,9 +123,9 @@ class Difference(Struct, frozen=True):
 
 
 def compare(old: Side, new: Side, clusters: Clusters, kustomize: Kustomize | None = None) -> Difference:
-    """Return every change from `old` to `new`, and what it can break: in clusters, and in the files around it.
+    """Return every change and hazard from `old` to `new`, in clusters and in the files around the components.
 
-    That upstream no longer patches a version is not told: that takes the list of its releases.
+    The end of upstream's support for a version is left out, because that takes the list of releases.
 
     Raises:
         UsageError: a components file is no list of Kubernetes objects.

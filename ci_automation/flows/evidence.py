@@ -1,6 +1,6 @@
-"""Evidence from outside: each kind looks once, and says whether it speaks for a promotion.
+"""Evidence from outside for a promotion. Each kind looks once.
 
-What is found is never repeated: an answer may hold what is nobody's business, and ends in public logs.
+Messages never repeat an answer: it may hold confidential data, and logs are public.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ _SECONDS = 30.0
 
 
 class Evidence(Protocol):
-    """Something outside that must say yes before a promotion."""
+    """A source of evidence that must be positive before a promotion."""
 
     def look(self, version: Version) -> Word:
-        """Return what it says of promoting `version`; what cannot be asked does not speak for it."""
+        """Return its word on promoting `version`; evidence that cannot be read does not speak for it."""
         ...
 
 
 class UnsafeEvidence(UsageError):
-    """The address of evidence is one that nobody should ask."""
+    """An address of evidence that this program refuses to request."""
 
-    hint = "Write https://HOST/PATH; http:// is for this machine alone, and no password belongs into an address."
+    hint = "Write https://HOST/PATH, without a password. Only this machine may use http://."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the address of the evidence is refused: {reason}")
 
 
 class _Silent(Error):
-    """No answer came; caught here."""
+    """No answer; caught in this module."""
 
 
 class Address(Hiding, Struct, frozen=True):
@@ -86,7 +86,7 @@ class Address(Hiding, Struct, frozen=True):
             return Word(speaks_for=False, sentence=f"{host} answers {answer.status}, not {_OK}", looked_at=looked_at)
         value = parsed_json(answer.body)
         if value is None:
-            return Word(speaks_for=False, sentence=f"{host} answers with something else than JSON", looked_at=looked_at)
+            return Word(speaks_for=False, sentence=f"{host} does not answer with JSON", looked_at=looked_at)
         if _text(_at(value, self.path)) != self.equals:
             sentence = f"{self.path} at {host} is not {self.equals!r}"
             return Word(speaks_for=False, sentence=sentence, looked_at=looked_at)
@@ -142,11 +142,11 @@ class Report(Struct, frozen=True):
                 speaks_for=False, sentence=f"the FluxReport {self.file}: {problems[0]}{more}", looked_at=looked_at
             )
         number = f"{len(reports)} FluxReport{'' if len(reports) == 1 else 's'}"
-        return Word(speaks_for=True, sentence=f"{number} with {version}: all is ready", looked_at=looked_at)
+        return Word(speaks_for=True, sentence=f"{number} with {version}: everything is ready", looked_at=looked_at)
 
 
 def _silent(_: str, reason: str, __: int) -> _Silent:
-    """Return why no answer came; what a busy server says of itself is part of an answer, and not told."""
+    """Return why no answer came, without text from the server."""
     return _Silent("it is busy, or broken" if reason.startswith(ANSWERED) else reason)
 
 

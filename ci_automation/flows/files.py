@@ -1,4 +1,4 @@
-"""Folders of this machine: an overlay that is read, an artifact that is unpacked, a file that is written whole."""
+"""Local files and folders: read overlays and folders, unpack artifacts, write files atomically."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _LEFT_OUT = frozenset({".git", ".gitignore", ".gitmodules", ".gitattributes"})
 class UnreadableOverlay(UsageError):
     """An overlay folder cannot be taken into an artifact."""
 
-    hint = "An overlay is a folder of regular files, without gotk-components.yaml, which is rendered."
+    hint = "Name a folder of regular files without gotk-components.yaml, which the run renders."
 
 
 class UnreadableFolder(UsageError):
-    """A folder that stands for an artifact cannot be read as one."""
+    """A folder that cannot be read as an artifact."""
 
     hint = "Name a folder of regular files, as `pull` unpacks an artifact."
 
 
 class OutputExists(UsageError):
-    """A place to write to is taken."""
+    """An output path that exists already."""
 
     hint = "Choose another place, or remove what is there."
 
@@ -49,7 +49,7 @@ class OutputExists(UsageError):
 class Unwritable(UsageError):
     """A file or folder cannot be written."""
 
-    hint = "Check the path, its permissions, and the space that is left. Nothing was left behind."
+    hint = "Check the path, its permissions and the free space. No partial output was left behind."
 
     def __init__(self, path: Path, error: OSError) -> None:
         super().__init__(f"{path} cannot be written: {error.strerror or error}")
@@ -95,14 +95,14 @@ def beside_components(overlay: Tree, path: str) -> Tree:
         UnreadableOverlay: it has one.
     """
     if path in overlay.by_path:
-        raise UnreadableOverlay(f"the overlay holds {path}, where the components go")
+        raise UnreadableOverlay(f"the overlay has a file at {path}, where the components file goes")
     return overlay
 
 
 def _file(entry: os.DirEntry[str], folder: Path, refused: type[UsageError]) -> TreeFile:
     path = Path(entry.path)
     if entry.is_symlink():
-        raise refused(f"{path} is a symbolic link, which clusters do not unpack")
+        raise refused(f"{path} is a symbolic link, and clusters do not unpack links")
     if not entry.is_file():
         raise refused(f"{path} is neither a regular file nor a folder")
     content = read_file(path, _MAX_OVERLAY_BYTES, lambda reason: refused(f"{path}: {reason}"))
@@ -110,9 +110,9 @@ def _file(entry: os.DirEntry[str], folder: Path, refused: type[UsageError]) -> T
 
 
 def below(folder: Path, left_out: Collection[str]) -> Iterator[os.DirEntry[str]]:
-    """Yield all that a folder and the folders in it hold, in the order of the names; no link is followed.
+    """Yield the entries of a folder and its subfolders in the order of their names, without following links.
 
-    Whatever has a name in `left_out` is left out, with all that is in it.
+    Entries whose name is in `left_out` are skipped, with everything in them.
 
     Raises:
         OSError: a folder cannot be read.

@@ -1,4 +1,4 @@
-"""What a step does to clusters, and what the gates say of it."""
+"""Changes and hazards of a step, and the verdicts of the gates on them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _applied(side: Side) -> Applied:
 
 
 def findings(old: Contents, new: Contents, ports: Ports, intent: Intent) -> Findings:
-    """Return what changes for the clusters of a channel that goes from `old` to `new`, and what the gates say of it."""
+    """Return the impact on clusters of a channel that goes from `old` to `new`, and the verdicts of the gates."""
     impact = impact_of(old, new, ports, intent)
     content = Content(
         removed=tuple(sorted(inventory(old.components) - inventory(new.components))),
@@ -91,7 +91,7 @@ def findings(old: Contents, new: Contents, ports: Ports, intent: Intent) -> Find
 
 
 def first_findings(new: Side, ports: Ports, intent: Intent) -> Findings:
-    """Return what can break in the clusters of a channel that gets its first digest, and what the gates say of it."""
+    """Return the hazards for clusters of a channel that gets its first digest, and the verdicts of the gates."""
     impact = impact_of(None, new, ports, intent)
     content = Content(hazards=impact.hazards, cleared=impact.cleared)
     verdicts = content_verdicts(content, Situation(new.version, intent.policy, intent.now))

@@ -1,4 +1,4 @@
-"""What a repository holds: its immutable tags, where each channel stands, and what records and holds say."""
+"""History of a repository: its immutable tags, the digests of its channels, its records and holds."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _NONE = Version.parse("0.0.0")
 
 
 class HistoryEntry(Struct, frozen=True):
-    """One digest: its immutable tag (none where somebody else published it), the channels on it, its records and holds.
+    """One digest: its immutable tag (none if another tool published it), the channels on it, its records and holds.
 
-    Without records nobody knows when it came there, or by whom.
+    Without records its time and publisher are unknown.
     """
 
     digest: Digest
@@ -50,7 +50,7 @@ class HistoryEntry(Struct, frozen=True):
 
 
 class History(Struct, frozen=True):
-    """Every digest, and how many tags were left out: nobody has so many, and each costs requests."""
+    """Every digest, and the number of tags left out because each costs requests."""
 
     entries: tuple[HistoryEntry, ...]
     left_out: int = 0
@@ -64,7 +64,7 @@ def immutable_references(reference: Reference, ports: Ports) -> tuple[Reference,
 def history(reference: Reference, ports: Ports) -> History:
     """Return every digest that an immutable tag or a channel names: by time as far as records tell, then by version.
 
-    Records and holds are believed only where somebody trusted signed them; without anybody to trust there are none.
+    Only records and holds of trusted signers count; without trusted signers there are none.
     """
     registry = ports.registry
     tags = [tag for tag in registry.tags(reference) if not _ATTACHED.fullmatch(tag)]

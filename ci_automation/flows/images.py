@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 class ImageMissing(VerificationFailed):
-    """An image is not in its registry, and so can be neither pinned nor pulled."""
+    """An image that is not in its registry, so that it can be neither pinned nor pulled."""
 
-    hint = "Copy the images into the mirror first, or give a version or a --registry that has them."
+    hint = "Copy the images into the mirror first, or give a version or a --registry that has the images."
 
     def __init__(self, images: Sequence[str]) -> None:
         super().__init__(f"{all_of(images)} {'is' if len(images) == 1 else 'are'} not there")
 
 
 class NobodyToAsk(PolicyRefused):
-    """Images are to be pinned, and there is no way to look up their digests."""
+    """Images to pin without a way to look up their digests."""
 
-    hint = "This is a mistake in the program. Please report it."
+    hint = "This is a bug in this program. Please report it."
 
     def __init__(self) -> None:
-        super().__init__("the digests of the images cannot be looked up here")
+        super().__init__("this program cannot look up the digests of the images here")
 
 
 def pinned_components(text: str, ports: Ports) -> str:
@@ -38,7 +38,7 @@ def pinned_components(text: str, ports: Ports) -> str:
 
     Raises:
         ImageMissing: an image is not there.
-        RegistryError: nobody can tell.
+        RegistryError: the registry does not answer.
     """
     if ports.images is None:
         raise NobodyToAsk

@@ -35,21 +35,21 @@ _SHOWN = 5
 
 
 class ChannelExists(Conflict):
-    """`init` is asked to make a channel that is there already, with other content."""
+    """A channel for `init` that exists already, with other content."""
 
-    hint = "Use `update` to change it, or choose another tag."
+    hint = "Use `update` to change the channel, or choose another tag."
 
     def __init__(self, channel: Reference, found: Digest) -> None:
         super().__init__(f"{channel} exists already, at {found}")
 
 
 class FirstRefused(PolicyRefused):
-    """What a channel would begin with would break clusters."""
+    """A first artifact that would break clusters."""
 
     def __init__(self, channel: Reference, hazards: Sequence[Hazard]) -> None:
         told = [f"{hazard.sentence}{_at(hazard)} ({hazard.fingerprint})" for hazard in hazards[:_SHOWN]]
         told += [f"and {len(hazards) - _SHOWN} more"] if len(hazards) > _SHOWN else []
-        super().__init__(f"{channel} cannot begin with that: {'; '.join(told)}")
+        super().__init__(f"{channel} cannot start with this artifact: {'; '.join(told)}")
         remedies = dict.fromkeys(text for hazard in hazards[:_SHOWN] for text in hazard.remedies)
         known = "put its fingerprint into `acknowledge` of the artifact's configuration"
         self.hint = f"Nothing was published. What to do: {'; or '.join((*remedies, known))}."
@@ -77,8 +77,8 @@ class Initialised(Struct, frozen=True):
 def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> Initialised:
     """Publish the first artifact of `channel`; if it is there already, with the same digest, nothing is done.
 
-    The gates on what can break look at it, as at the first promotion to a channel. What they would ask a person for is
-    in the result: whoever runs this sees it.
+    The gates on hazards judge it, as at the first promotion to a channel. What needs approval is in the result, which
+    the operator sees.
 
     Raises:
         ChannelExists: the channel has something else.
@@ -129,7 +129,7 @@ def _finish(publication: Publication, ports: Ports, intent: Intent) -> bool:
 
 
 def _let_through(channel: Reference, recipe: Recipe, ports: Ports, intent: Intent) -> tuple[Hazard, ...]:
-    """Return what clusters may meet, if nothing of it is refused."""
+    """Return the hazards for clusters if no gate refuses them."""
     findings = first_findings(recipe, ports, intent)
     taken = findings.taken()
     if refused := [it for it in findings.ranked_hazards() if taken.hazard(it) == Decision.REFUSED]:

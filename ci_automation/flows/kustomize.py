@@ -1,4 +1,4 @@
-"""kustomize as a program, run on a copy of the artifact's files and with nothing else: see `confinement.py`."""
+"""Run kustomize, confined, on a copy of the artifact's files and nothing else: see `confinement.py`."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def _text(ended: confinement.Ended, root: str) -> str:
     try:
         return ended.output.decode()
     except UnicodeDecodeError:
-        raise BuildFailed("what kustomize printed is not text") from None
+        raise BuildFailed("the output of kustomize is not text") from None
 
 
 def _said(complaint: str, root: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Lifting the holds of a channel: a signed statement ends each, beside the present digest; the channel stays."""
+"""Lift the holds of a channel: a signed statement beside the present digest ends each; the channel stays."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lift(channel: Reference, reason: str, ports: Ports, intent: Intent) -> Lifte
 
     Raises:
         NoSigner, IdentityChange: the end could not be signed by a trusted signer.
-        NobodyTrusted: nobody is trusted, so that no hold counts.
+        NobodyTrusted: there are no trusted signers, so no hold counts.
         ChannelMoved: the channel moved meanwhile, and took its holds along.
         HoldNotKept: the registry does not keep the end.
     """

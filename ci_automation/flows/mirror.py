@@ -1,4 +1,4 @@
-"""A directory with all that an air-gapped side needs to verify Flux's releases for itself.
+"""Directory of Flux releases that an air-gapped site can verify by itself.
 
 It has the form of `flux.sources.directory`, and an image layout with upstream's own artifacts. Nothing is written that
 was not verified, each file appears whole, and the list of releases comes last: a run that was cut off is repeated.
@@ -42,21 +42,21 @@ _SERIES = 3  # minor releases that Flux supports at a time
 
 
 class MirrorBusy(UsageError):
-    """Another process fills the same directory."""
+    """A directory that another process is filling."""
 
-    hint = "Wait for it to end, and run the same again."
+    hint = "Wait until it ends, then run the same command again."
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(f"another process has been filling {folder} for {_LOCK_SECONDS} seconds")
+        super().__init__(f"another process has been writing to {folder} for {_LOCK_SECONDS} seconds")
 
 
 class ForgedProgram(ReleaseSourceError):
-    """A program of a release is not the one that its checksums name."""
+    """A program of a release whose checksum differs."""
 
-    hint = "It was not written. The download, a mirror or the release itself is damaged or was tampered with."
+    hint = "Nothing was written. The download, a mirror or the release itself is damaged, or an attacker changed it."
 
     def __init__(self, version: Version, name: str, reason: str) -> None:
-        super().__init__(f"{name} of {version} cannot be taken: {reason}")
+        super().__init__(f"{name} of {version} cannot be used: {reason}")
 
 
 class Place(Struct, frozen=True):
@@ -140,7 +140,7 @@ def _programs(folder: Path, release: FetchedRelease, ports: Ports) -> Iterator[s
     for platform in PROGRAMS:
         name = f"flux_{version.semver}_{platform}.tar.gz"
         if (expected := checksums.get(name)) is None:
-            raise ForgedProgram(version, name, "its checksums do not name it")
+            raise ForgedProgram(version, name, "its checksums do not list it")
         path = folder / str(version) / name
         if not path.is_file() or _sha256(path) != expected:
             ports.say(f"downloading {name}")
@@ -148,7 +148,7 @@ def _programs(folder: Path, release: FetchedRelease, ports: Ports) -> Iterator[s
             if data is None:
                 raise ForgedProgram(version, name, "the release does not have it")
             if (found := hashlib.sha256(data).hexdigest()) != expected:
-                raise ForgedProgram(version, name, f"it has the sha256 {found}, and its checksums say {expected}")
+                raise ForgedProgram(version, name, f"its sha256 is {found}, and its checksums say {expected}")
             _write(path, data)
         yield platform
 
@@ -228,7 +228,7 @@ def _merge(path: Path, key: str, new: Mapping[str, dict[str, Any]]) -> None:
         except (OSError, ValueError, RecursionError):
             raise UnreadableDirectory(path, "it is not JSON") from None
     if not isinstance(old, list) or not all(isinstance(item, dict) and isinstance(item.get(key), str) for item in old):
-        raise UnreadableDirectory(path, "it is not of the form that GitHub gives it")
+        raise UnreadableDirectory(path, "it does not have the format of GitHub's answer")
     kept = [item for item in old if item[key] not in new]
     versions = [*kept, *({key: name, **value} for name, value in new.items())]
     known = [(version, item) for item in versions if (version := read_version(item[key])) is not None]

@@ -1,4 +1,4 @@
-"""Looking at what a channel has now, and whether it is to be trusted."""
+"""Observe the present digest of a channel, and whether a trusted signer signed it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class ChannelMoved(Conflict):
     """The channel no longer points at the base that the plan was made on."""
 
-    hint = "Somebody published in between. Run the update again; it plans on the new base."
+    hint = "Another writer moved the channel. Run the update again; it plans on the new base."
 
     def __init__(self, channel: Reference, expected: Digest | None, found: Digest | None) -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class ChannelMoved(Conflict):
 
 
 class Trust(enum.StrEnum):
-    """What is known about the signature of what a channel has."""
+    """Trust in the signature of a channel's digest."""
 
     VERIFIED = "verified"
     ADOPTED = "adopted"
@@ -98,14 +98,14 @@ def look_at(channel: Reference, ports: Ports) -> Observed:
 
 
 def observe(channel: Reference, ports: Ports) -> Observed:
-    """Return what `channel` has now, signed by somebody who is trusted, if anybody is.
+    """Return the present digest of `channel`, verified if there are trusted signers.
 
-    Who is trusted comes from the configuration or the command line, never from the registry (invariant 3).
+    Trusted signers come from the configuration or the command line, never from the registry (invariant 3).
 
     Raises:
         NotFound: there is no such channel.
         Unsigned: it is not signed.
-        ForeignSignature: somebody else signed it.
+        ForeignSignature: another signer signed it.
     """
     observed = look_at(channel, ports)
     if ports.trusted is None:
@@ -121,14 +121,15 @@ def observe(channel: Reference, ports: Ports) -> Observed:
 
 
 def accept_both(signing: Trusted, trusted: Trusted) -> str:
-    """Return what a cluster's verify block has to say to accept either of two keys, or of two identities."""
+    """Return the change to a cluster's verify block that accepts either of two keys, or of two identities."""
     if isinstance(signing, TrustedKeys) or isinstance(trusted, TrustedKeys):
-        return "put the new public key beside the old one in the Secret of verify.secretRef"
+        return "add the new public key beside the old one in the Secret of verify.secretRef"
     try:
         return inline_entry(*one_entry(tuple((it.issuer, it.subject) for it in (*trusted.matches, *signing.matches))))
     except NoSingleIdentity:
         return (
-            "one entry cannot: issuers and subjects differ, and it would match their mixtures; use one after the other"
+            "one entry cannot, because both issuer and subject differ and it would match mixtures of them; use one "
+            "after the other"
         )
 
 
@@ -139,10 +140,10 @@ def _if_it_was_you(signers: Sequence[Identity], signer: Signer) -> str:
     """
     signing = signer.trusted
     if isinstance(signing, TrustedKeys) or not isinstance(signer.who, Identity):
-        return f"If {signers[0]} was you, name it (--identity, --issuer). If not, find out who that is."
+        return f"If you are {signers[0]}, give --identity and --issuer. If not, find out who signed."
     before = next((each for each in signers if each.shares_owner(signer.who)), None)
     if before is None:
-        return f"This run signs as {signing}. {signers[0]} is not of the same owner: find out who that is."
+        return f"This run signs as {signing}. {signers[0]} has another owner: find out who signed."
     then = TrustedIdentities((IdentityMatch.exact(before),), signing.root)
     options = ("--identity", before.subject, "--issuer", before.issuer, "--accept-identity-change")
     return (
@@ -153,7 +154,7 @@ def _if_it_was_you(signers: Sequence[Identity], signer: Signer) -> str:
 
 
 def observe_or_adopt(channel: Reference, ports: Ports, intent: Intent) -> Observed:
-    """Return what `channel` has now, if it is signed by somebody who is trusted, or else if a person adopts it.
+    """Return the present digest of `channel`, if a trusted signer signed it or a person adopts it.
 
     Raises:
         NotFound: there is no such channel.

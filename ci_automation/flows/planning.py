@@ -1,4 +1,4 @@
-"""Making a plan: whether anything newer may be taken, before anything is read or rendered for it."""
+"""Make a plan: decide whether a newer release may be taken before reading or rendering anything for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a flow is given: the world outside, and what the user wants."""
+"""Inputs of a flow: ports to the outside, and the intent of the user."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _silent(_: str) -> None:
 
 
 def _nobody(_: Adoption) -> bool:
-    """Say no: there is nobody to ask."""
+    """Return no: without a terminal no person can answer."""
     return False
 
 
@@ -58,7 +58,7 @@ def _now() -> datetime:
 
 
 class Upstream(Hiding, Struct, frozen=True):
-    """What proves that a release is Flux's own: whose certificates count, and where Flux publishes what it rendered."""
+    """Upstream's proof of a release: the identities that count, and the repository of Flux's own renderings."""
 
     hides = ("vouched",)
 
@@ -70,7 +70,7 @@ class Upstream(Hiding, Struct, frozen=True):
 
 
 class Ports(Struct, frozen=True):
-    """The world outside: a registry, a source of releases, who signs, who is trusted, an ear, and a person to ask."""
+    """Ports of a flow: registry, source of releases, signer, trusted signers, progress messages, a person to ask."""
 
     registry: Registry
     releases: ReleaseSource
@@ -101,7 +101,7 @@ class Ports(Struct, frozen=True):
         return replace(self, clock=lambda: max(self.clock(), moment + _TICK))
 
     def ledger(self, channel: Reference) -> Ledger | None:
-        """Return the records and holds of `channel`; None where nobody is trusted."""
+        """Return the records and holds of `channel`; None without trusted signers."""
         from ci_automation.records.ledger import Ledger  # not for a check that finds nothing to do
 
         return None if self.trusted is None else Ledger(self.registry, channel, self.trusted)
@@ -121,7 +121,7 @@ class Run(Struct, frozen=True):
 
 
 class Intent(Struct, frozen=True):
-    """What the user wants of one artifact, and what the user has allowed, once, for this run."""
+    """The user's intent for one artifact, and the permissions given for this run only."""
 
     now: datetime
     policy: Policy = field(default_factory=Policy)

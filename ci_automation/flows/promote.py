@@ -36,13 +36,13 @@ class PromotionNotApproved(PolicyRefused):
 
     def __init__(self, considered: Considered) -> None:
         super().__init__(f"{considered.sentence} needs approval: {'; '.join(considered.reasons)}")
-        self.hint = f"Whoever approves it adds --approve {considered.digest}"
+        self.hint = f"To approve it, add --approve {considered.digest}"
 
 
 class PromotionRefused(PolicyRefused):
     """A promotion is refused, or has to wait."""
 
-    hint = "Nothing was changed. What the reason names would have to change, or some time to pass."
+    hint = "Nothing was changed. Wait until the time that the reason names, or change what the reason names."
 
     def __init__(self, considered: Considered) -> None:
         word = "is refused" if considered.decision is Decision.REFUSED else "has to wait"
@@ -52,10 +52,10 @@ class PromotionRefused(PolicyRefused):
 class OtherDigest(PolicyRefused):
     """An approval is for another digest than the one that would be promoted."""
 
-    hint = "An approval counts for exactly one digest. Look at what is there now, and approve that."
+    hint = "An approval counts for exactly one digest. Review the digest that the source has now, and approve that one."
 
     def __init__(self, promotion: Promotion, approved: Digest, found: Digest) -> None:
-        super().__init__(f"approved was {approved}, and {promotion.source} has {found}")
+        super().__init__(f"{approved} was approved, and {promotion.source} has {found}")
 
 
 class Promoted(Struct, frozen=True):
@@ -117,7 +117,7 @@ def _carry_out(considered: Considered, signer: Signer, approval: Approval | None
         ports.registry.give_identity(target)
     ports.say(f"copying {digest} from {promotion.source.repository} to {target.repository}")
     copy(promotion.origin.registry, promotion.source, ports.registry, target.at_digest(digest), digest)
-    ports.say("verifying it there as a cluster would")
+    ports.say("verifying the copy as a cluster would")
     for layer in manifest.layers:
         ports.registry.blob(target, layer)
     ports.registry.put_blob(target, CONFIG_BLOB)  # of the record; what another tool made may lack it

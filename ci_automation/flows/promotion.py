@@ -53,28 +53,34 @@ class SignedForOthers(VerificationFailed):
         if isinstance(found, TrustedIdentities) is isinstance(wanted, TrustedIdentities):
             way = f"let the clusters of {promotion.target} accept both: {accept_both(found, wanted)}"
         else:
-            way = "clusters take a key or an identity, never both: have both channels signed in the same way"
-        self.hint = f"A promotion signs nothing anew. If both are yours, {way}; then name both in `verify` too."
+            way = "clusters take a key or an identity, never both: sign both channels the same way"
+        self.hint = (
+            f"A promotion does not sign the artifact again. If both signers are yours, {way}; then name both in "
+            "`verify` too."
+        )
 
 
 class RecordNotBelieved(VerificationFailed):
     """This run would sign the record of the promotion as somebody whom nobody trusts."""
 
     hint = (
-        "Clusters do not care, but the next promotion would not find the record. Name who signs it in `verify` of the "
+        "Clusters are not affected, but the next promotion would not find the record. Name who signs it in `verify` "
+        "of the"
         "channel: identityRegexp takes a pattern for several workflows, publicKey several keys."
     )
 
     def __init__(self, channel: Reference, signer: Signer, trusted: Trusted) -> None:
-        super().__init__(f"this run signs its record for {channel} as {signer.trusted}, and trusted is {trusted}")
+        super().__init__(
+            f"this run signs its record for {channel} as {signer.trusted}, and the trusted signer is {trusted}"
+        )
 
 
 class SourceEmpty(RegistryError):
     """The channel that a promotion starts from is not there."""
 
     hint = (
-        "Check the spelling. A channel that is promoted itself has something as soon as its own first digest was "
-        "approved. Registries also say so where the credentials lack the right to read."
+        "Check the spelling. If the source is itself promoted to, approve its first digest first. Registries also "
+        "answer like this if the credentials lack the right to read."
     )
 
     def __init__(self, source: Reference) -> None:
@@ -262,7 +268,7 @@ def require_signed_for_target(considered: Considered, registry: Registry, at: Re
     """Check that somebody whom the target trusts signed the digest that is there, and its clusters would accept it.
 
     Raises:
-        SignedForOthers: somebody else signed it.
+        SignedForOthers: another signer signed it.
         ClusterWouldRefuse: a cluster would refuse it all the same.
     """
     promotion, digest, trusted = considered.promotion, considered.digest, _trusted(considered.promotion.ports)

@@ -95,7 +95,7 @@ def _version(tag: str, digest: Digest) -> Version | None:
 
 
 def _led_to(repository: Reference, tags: Mapping[str, Digest], ports: Ports) -> dict[str, Digest | None]:
-    """Return what each channel, or tag of somebody else's, leads to besides what it names; None where nobody can tell.
+    """Return what each channel, or foreign tag, refers to besides the digest it names; None if unknown.
 
     A referrer leads to its subject. What an index lists could be anything.
     """

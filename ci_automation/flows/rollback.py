@@ -57,7 +57,7 @@ _THIS_RUN = timedelta(days=1)
 class NotBack(PolicyRefused):
     """A rollback would lead to a newer version than the present one."""
 
-    hint = "`update` and `apply` lead there. `rollback` with `--lift` ends a hold."
+    hint = "Use `update` or `apply` to go to a newer version. `rollback` with `--lift` ends a hold."
 
     def __init__(self, channel: Reference, present: Version, wanted: Version) -> None:
         super().__init__(f"{wanted} is newer than {present}, which {channel} has")
@@ -71,7 +71,7 @@ class RollbackRefused(PolicyRefused):
             f"{rollback.channel} was not rolled back to {rollback.target_version}: {'; '.join(rollback.obstacles)}"
         )
         accept = " ".join(f"--acknowledge {each}" for each in rollback.breaks)
-        self.hint = f"Nothing was changed. Do what it says, or accept it: {accept or '--allow-removal'}"
+        self.hint = f"Nothing was changed. Do what the message says, or accept that: {accept or '--allow-removal'}"
 
 
 class Wish(Struct, frozen=True):
@@ -203,7 +203,7 @@ def _findings(base: Contents | None, target: Contents, wish: Wish, ports: Ports,
     policy = replace(intent.policy, acknowledge=(*intent.policy.acknowledge, *given))
     if base is not None:
         return findings(base, target, ports, replace(intent, policy=policy))
-    sentence = "what the channel has now cannot be read, so that nobody knows what changes"
+    sentence = "the run cannot read the present digest of the channel, so the changes are unknown"
     hazards = (Hazard("content", Certainty.UNCHECKED, "base", sentence),)
     verdicts = content_verdicts(Content(hazards=hazards), Situation(target.version, policy, intent.now))
     return Findings(hazards=hazards, gates=tuple(it for it in verdicts if it.gate != "proof"))

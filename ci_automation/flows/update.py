@@ -23,8 +23,8 @@ class NotOurs(VerificationFailed):
     """A channel is not signed, and no signed record says that we published what it has."""
 
     hint = (
-        "Nothing was signed. Find out who wrote it: `history` lists what is signed. "
-        "If it is yours, take it over with --adopt, which shows every file first."
+        "Nothing was signed. Find out who published it: `history` lists the signed digests. "
+        "If it is yours, adopt it with --adopt, which shows every file first."
     )
 
     def __init__(self, observed: Observed) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class ApprovalNotCounted(PolicyRefused):
     """What looks like an approval is none."""
 
-    hint = "Nothing was published. Whoever may approve has to do it again; the next run asks."
+    hint = "Nothing was published. Have an allowed approver approve it again; the next run asks."
 
     def __init__(self, found: NotCounted) -> None:
         request = found.request
@@ -72,11 +72,11 @@ def _asked(channel: Reference, ports: Ports, progress: Progress, approvals: Appr
     assert outcome is not None  # noqa: S101  # for the type checker: it was just done
     waiting = next((step for step in outcome.waiting if step.decision is Decision.APPROVAL), None)
     if waiting is not None:
-        ports.say(f"asking for the approval of {waiting.new_version}")
+        ports.say(f"asking for approval of {waiting.new_version}")
         said = notes_between(outcome.releases, waiting.old_version, waiting.new_version)
         return replace(progress, asked=approvals.ask(Question(outcome.plan, waiting, said)))
     if progress.changed or thorough:
-        approvals.withdraw(f"{channel} is at {outcome.digest} now, and nothing waits for an approval")
+        approvals.withdraw(f"{channel} is at {outcome.digest} now, and no step needs approval")
     return progress
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class ClusterRefuses(VerificationFailed):
     """A digest is signed by somebody trusted, and the clusters with the Flux that is in it refuse it all the same."""
 
-    hint = "See the table; `update` writes what is missing, and a bundle of somebody else has to be deleted."
+    hint = "See the table. `update` writes missing signatures; delete a bundle that another signer wrote."
 
     def __init__(self, reference: Reference, flux: Version, reason: str) -> None:
         super().__init__(f"a cluster with Flux {flux} refuses {reference}: {reason}")

@@ -90,8 +90,9 @@ def mark(workflow: str) -> str:
 def notice(workflow: str, problem: str) -> tuple[str, str]:
     """Return the title and the text of the issue."""
     text = (
-        f"{problem[0].upper()}{problem[1:]}.\n\nAs long as that is so, clusters get no update of Flux, and nobody is "
-        "asked for one. Look at the workflow's newest runs; where it is switched off, switch it on under Actions.\n\n"
-        "This issue is closed by itself as soon as the workflow succeeds again.\n\n"
+        f"{problem[0].upper()}{problem[1:]}.\n\nUntil it runs again, clusters get no update of Flux, and no run asks "
+        "for approval of one. Look at the workflow's newest runs; where it is switched off, switch it on under "
+        "Actions.\n\n"
+        "The watching job closes this issue as soon as the workflow succeeds again.\n\n"
     )
-    return f"{workflow} does not run any more", text + mark(workflow) + "\n"
+    return f"{workflow} no longer runs", text + mark(workflow) + "\n"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class CircularPromotion(UsageError):
     """Channels are promoted from one another in a circle, so that none of them is ever rendered."""
 
-    hint = "One channel has to be rendered: take `promote` out of it."
+    hint = "Remove `promote` from one of them: one channel has to be rendered."
 
     def __init__(self, channels: Iterable[Reference]) -> None:
         super().__init__(f"these channels are promoted from one another in a circle: {', '.join(map(str, channels))}")

@@ -365,7 +365,7 @@ def test_workflows_are_reported_and_hold_up_nothing(forge: Forge, east: Reposito
     assert (outcome.state, outcome.count(MentionKind.LEFT)) == (State.OPENED, 1)
     assert files(east, BRANCH)[".github/workflows/a.yaml"] == workflow
     assert str(NEW.digest).encode() in files(east, BRANCH)["a.yaml"]
-    assert "workflows are changed by people" in opened(east).body
+    assert "this run never changes workflows; change it yourself" in opened(east).body
 
 
 def test_a_file_that_no_answer_can_hold_is_reported(

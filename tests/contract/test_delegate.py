@@ -165,22 +165,22 @@ class TestWhetherItIsRun:
 
     def test_not_on_a_machine_that_upstream_has_no_linux_program_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-        with pytest.raises(DelegationFailed, match="only run on Linux on x86_64, aarch64"):
+        with pytest.raises(DelegationFailed, match="only runs it on Linux on x86_64, aarch64"):
             run(printing(HEAD))
 
     def test_not_elsewhere_than_on_linux(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "platform", "darwin")
-        with pytest.raises(DelegationFailed, match="only run on Linux"):
+        with pytest.raises(DelegationFailed, match="only runs it on Linux"):
             run(printing(HEAD))
 
     def test_not_if_the_checksums_do_not_name_it(self) -> None:
-        with pytest.raises(DelegationFailed, match=f"its checksums do not name {NAME}"):
+        with pytest.raises(DelegationFailed, match=f"its checksums do not list {NAME}"):
             delegate.delegate(release(b"", "manifests.tar.gz"), Options(), MemoryReleases(assets={(TAG, NAME): b""}))
 
     def test_not_if_it_is_another_than_the_checksums_say(self, tmp_path: Path) -> None:
         ran = tmp_path / "ran"
         evil = archive(python(f"open({str(ran)!r}, 'w')"))
-        with pytest.raises(DelegationFailed, match=r"has the sha256 .* and its checksums say"):
+        with pytest.raises(DelegationFailed, match=r"the sha256 of .* and its checksums say"):
             delegate.delegate(release(archive(printing(HEAD))), Options(), MemoryReleases(assets={(TAG, NAME): evil}))
         assert not ran.exists()
 

@@ -301,7 +301,7 @@ class TestApply:
         plan = make_plan(CHANNEL, world.ports(), intent()).plan
         with pytest.raises(StepRefused, match=word) as refusal:
             apply(plan, {plan.steps[0].target}, world.ports(), intent(**changes))
-        assert "The time has to pass" in refusal.value.hint
+        assert "Wait until the time" in refusal.value.hint
 
     def test_what_is_refused_now_cannot_be_approved(self, world: World) -> None:
         world.releases.samples = (release("v2.98.6"), release("v2.98.5", like="v2.98.5"))
@@ -320,7 +320,10 @@ class TestApply:
 
     @pytest.mark.parametrize(
         ("gate", "hint"),
-        [("overlay", "Install kustomize, as where the plan was made"), ("crds", "the same snapshots and manifests")],
+        [
+            ("overlay", "Install kustomize, which the plan was made with"),
+            ("crds", "the snapshots and manifests of this run"),
+        ],
     )
     def test_what_the_plan_does_not_know_is_a_conflict(
         self, world: World, monkeypatch: pytest.MonkeyPatch, gate: str, hint: str

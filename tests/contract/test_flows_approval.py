@@ -192,7 +192,7 @@ class TestTend:
         assert world.channel_digest() == str(request.target)
         assert progress.applied is not None
         assert (progress.changed, approvals.asked) == (True, [])
-        assert approvals.withdrawn == [f"{CHANNEL} is at {request.target} now, and nothing waits for an approval"]
+        assert approvals.withdrawn == [f"{CHANNEL} is at {request.target} now, and no step needs approval"]
 
     def test_a_yes_that_does_not_count_is_told_and_asked_for_again(self, world: World) -> None:
         found = NotCounted(wanted(world), "mallory may not write")

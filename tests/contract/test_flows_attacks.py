@@ -120,7 +120,7 @@ def test_an_overlay_with_a_file_where_the_components_go_is_refused(world: World)
             CHANNEL.at_tag("new"), OLD, world.ports(), intent(overlay=OVERLAY, components_file="kustomization.yaml")
         ),
     ):
-        with pytest.raises(UnreadableOverlay, match="where the components go"):
+        with pytest.raises(UnreadableOverlay, match="where the components file goes"):
             run()
     assert world.contents() == before
 

@@ -197,7 +197,7 @@ class TestPinned:
         asked = len(pinned.images.asked)
         found = rederive(CHANNEL, pinned.ports, intent())
         found.check(CHANNEL)
-        assert ("images", "it pins 4 images, to digests that nobody was asked about") in found.steps
+        assert ("images", "it pins 4 images, to digests that this run did not look up") in found.steps
         assert len(pinned.images.asked) == asked
 
     def test_an_edit_of_a_pinned_file_is_found(self, pinned: Place) -> None:

@@ -105,7 +105,7 @@ HIDDEN: dict[str, tuple[Hide, str]] = {
     "a file that ignores others": (file("hooks/.sourceignore"), "with 'hooks/.sourceignore', clusters leave out"),
     "another case": (file("New.yaml"), "'New.yaml' and 'new.yaml' are two files whose names look alike"),
     "a wide letter": (file("\uff4eew.yaml"), "are two files whose names look alike"),
-    "an unseen letter": (file("new\u200b.yaml"), r"the name 'new\u200b.yaml' has characters that nobody sees"),
+    "an unseen letter": (file("new\u200b.yaml"), r"the name 'new\u200b.yaml' has invisible characters"),
 }
 
 

@@ -125,7 +125,7 @@ class TestForeignIdentity:
     )
     def test_of_anybody_else_is_never_offered(self, stranger: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
         said = hint(monkeypatch, Identity(*stranger))
-        assert "is not of the same owner: find out who that is" in said
+        assert "has another owner: find out who signed" in said
         assert not {"--identity", "--issuer", "matchOIDCIdentity", "\n"} & set(re.split(r"[ ,:(]", said))
         assert "\n" not in said
 
@@ -263,4 +263,4 @@ def test_who_signs_by_key_is_told_of_an_identity_without_a_command(monkeypatch: 
     monkeypatch.setattr(observing, "verify", refuse)
     with pytest.raises(ForeignSignature) as error:
         observe(CHANNEL, world.ports())
-    assert "name it (--identity, --issuer)" in error.value.hint
+    assert "give --identity and --issuer" in error.value.hint

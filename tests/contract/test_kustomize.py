@@ -177,7 +177,7 @@ class TestHowItEnds:
                 id="with all the output there may be",
             ),
             pytest.param(
-                "import os\nos.write(1, b'\\xff')", r"^what kustomize printed is not text$", id="with no text"
+                "import os\nos.write(1, b'\\xff')", r"^the output of kustomize is not text$", id="with no text"
             ),
             pytest.param("bytearray(2 << 30)", "MemoryError", id="with too much memory"),
         ],

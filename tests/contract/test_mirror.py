@@ -405,7 +405,7 @@ class TestNothingUnverified:
         self.nothing(site, before, ForgedProgram, programs=True)
 
     def test_a_release_without_programs(self, site: Site, before: dict[str, str]) -> None:
-        with pytest.raises(ForgedProgram, match="its checksums do not name it"):
+        with pytest.raises(ForgedProgram, match="its checksums do not list it"):
             site.mirror("v2.9.3", with_programs=True)
         assert site.content() == before
 
@@ -449,7 +449,7 @@ class TestUnsigned:
         (done,) = site.mirror("v2.9.4")
         assert done.artifact is not None
         assert (done.vouched, done.artifact.digest, done.artifact.vouched) == (None, digest, None)
-        assert sum("nobody vouches for" in line for line in site.said) == 2
+        assert sum("is not signed, so nothing proves" in line for line in site.said) == 2
         assert listed(site.folder) == ["v2.9.4"]
 
     def test_an_artifact_need_not_be_there_then(self, site: Site) -> None:

@@ -189,7 +189,7 @@ class TestCalibrated:
         upstream.publish(place.upstreams, VERSION, None, text=UPSTREAMS)
         made = place.rendering()
         assert made.proof is Proof.NONE
-        assert "nobody vouches for oci://ghcr.example/fluxcd/flux-manifests:v2.98.9" in made.detail
+        assert "nothing proves oci://ghcr.example/fluxcd/flux-manifests:v2.98.9" in made.detail
 
     def test_without_one_it_is_said(self, place: Place) -> None:
         assert "oci://ghcr.example/fluxcd/flux-manifests:v2.98.9 was not found" in place.rendering().detail
@@ -221,7 +221,7 @@ class TestDelegated:
         place.provide(asked)
         made = place.rendering()
         assert (made.text, made.proof) == (asked, Proof.DELEGATED)
-        assert made.detail.startswith("its own flux CLI made it")
+        assert made.detail.startswith("the release's own flux CLI rendered it")
 
     def test_calibration_comes_first(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         place.publish()
@@ -241,7 +241,7 @@ class TestDelegated:
         monkeypatch.setattr(
             "ci_automation.flows.rendering.delegate.delegate", lambda *_: delegate.Delegated(text, True)
         )
-        assert place.rendering().detail == "its own flux CLI made it, whose files could not be cut off"
+        assert place.rendering().detail == "the release's own flux CLI rendered it, which ran with access to your files"
 
     def test_a_release_that_we_cannot_render_is_rendered_by_it(self, place: Place) -> None:
         text = render(BUNDLE, VERSION, Options())
@@ -263,13 +263,13 @@ class TestNothing:
         assert made.proof is Proof.NONE
         assert made.text == render(BUNDLE, VERSION, Options())
         assert "in Deployment/source-controller, ours has '- --watch-all-namespaces=true' and upstream's" in made.detail
-        assert "the flux CLI of v2.98.9 rendered nothing: what it printed is not a components file" in made.detail
+        assert "the flux CLI of v2.98.9 did not render: its output is not a components file" in made.detail
 
     def test_without_upstream_nothing_is_run(self, place: Place) -> None:
         made = rendering(place.world.releases.fetch(VERSION), Options(), place.world.ports())
         assert made.proof is Proof.NONE
-        assert "no place of upstream's own renderings is known" in made.detail
-        assert "upstream's signature on its checksums was not verified, so it is not run" in made.detail
+        assert "no repository of upstream's own renderings is configured" in made.detail
+        assert "upstream's signature on its checksums was not verified, so this run does not start it" in made.detail
 
     def test_a_release_that_nobody_can_render_is_an_error(self, place: Place) -> None:
         with pytest.raises(TemplateMismatch, match=r"source-controller\.yaml"):
@@ -347,7 +347,9 @@ class TestFlows:
         assert "watch-all-namespaces" not in caught.value.diff
 
     def test_the_first_artifact_needs_a_proof_too(self, place: Place) -> None:
-        with pytest.raises(UnprovenRendering, match=r"nothing proves that v2\.98\.9 .*was not found; the flux CLI of"):
+        with pytest.raises(
+            UnprovenRendering, match=r"nothing proves that Flux renders v2\.98\.9 .*was not found; the flux CLI of"
+        ):
             init(CHANNEL, VERSION, place.ports, intent(**PROVEN))
         assert place.world.channel_digest() is None
         place.publish()

@@ -393,7 +393,7 @@ class TestFetching:
     ) -> None:
         found = fetch(V, self.ports(source(RELEASE), Upstream(root, required=False)))
         assert found.vouched is None
-        assert self.said == ["flux_2.9.4_checksums.txt is not signed: nobody vouches for v2.9.4"]
+        assert self.said == ["flux_2.9.4_checksums.txt is not signed, so nothing proves v2.9.4"]
 
     @pytest.mark.parametrize("required", [True, False])
     @pytest.mark.parametrize("missing", ["sig", "pem"])

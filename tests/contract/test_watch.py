@@ -111,7 +111,7 @@ def test_a_second_death_has_an_issue_of_its_own(dead: Forge) -> None:
 
 def test_issues_of_others_are_let_be(dead: Forge) -> None:
     fleet = dead.repositories[FLEET]
-    fleet.open_issue("update.yaml does not run any more", "alice", "by hand", [LABEL])
+    fleet.open_issue("update.yaml no longer runs", "alice", "by hand", [LABEL])
     fleet.open_issue("other", "alice", mark("other.yaml"), [LABEL])
     look(dead)
     succeed(dead)

@@ -226,7 +226,7 @@ BAD = [
     Bad("unsigned base, looked at", 10, "unsigned", "is not signed", unsigned_base_looked_at),
     Bad("unsigned base, adopted by nobody", 10, "not-adopted", "was not adopted", unsigned_base_to_adopt),
     Bad("foreign base", 10, "foreign-signature", "another key made it", foreign_base),
-    Bad("nothing to sign with", 22, "no-signer", "nothing to sign with", just("update", CHANNEL)),
+    Bad("nothing to sign with", 22, "no-signer", "no key or identity to sign with", just("update", CHANNEL)),
     Bad("no such key", 2, "key-file-missing", "missing.key", just("update", CHANNEL, "--key", "missing.key")),
     Bad("no such variable", 2, "key-file-missing", "env://NOPE", just("update", CHANNEL, "--key", "env://NOPE")),
     Bad(

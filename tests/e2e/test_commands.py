@@ -169,7 +169,7 @@ class TestApply:
         before = desk.state()
         ran = desk.run("apply", "plan.json", *SIGNED)
         assert ran.code == 11
-        assert f"adds --approve {plan['steps'][0]['target']}" in ran.err
+        assert f"add --approve {plan['steps'][0]['target']}" in ran.err
         assert desk.state() == before
 
     def test_with_another_digest_is_refused(self, desk: Desk) -> None:

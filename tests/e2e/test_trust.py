@@ -255,7 +255,7 @@ class TestIdentityChange:
         desk.init()
         ran = desk.run("update", CHANNEL, *TRUSTED, *OWN, "--output", "json")
         assert (ran.code, ran.error["code"]) == (10, "identity-change")
-        assert "verify block; it takes a key or an identity, never both" in ran.error["hint"]
+        assert "verify block of the clusters; it takes a key or an identity, never both" in ran.error["hint"]
         desk.ok("update", CHANNEL, *TRUSTED, *OWN, "--accept-identity-change")
         assert desk.run("verify", CHANNEL, *TRUSTED).code == 10
         plan = json.loads(desk.ok("plan", CHANNEL, *NAMED, "--output", "json").out)["plan"]
@@ -272,7 +272,7 @@ class TestIdentityChange:
         change = ("update", CHANNEL, *TRUSTED, "--key", "new.key", "--output", "json")
         ran = desk.run(*change)
         assert (ran.code, ran.error["code"]) == (10, "identity-change")
-        assert "put the new public key beside the old one in the Secret of verify.secretRef" in ran.error["hint"]
+        assert "add the new public key beside the old one in the Secret of verify.secretRef" in ran.error["hint"]
         assert "reusable workflow" not in ran.error["hint"]
         # With both in place nothing changes for anybody.
         assert desk.ok(*change, "--public-key", "new.pub").json["version"] == "v2.98.8"

@@ -32,11 +32,12 @@ class NotAdopted(VerificationFailed):
     """A person was asked whether to trust an artifact, and did not say yes."""
 
     hint = (
-        "Look at what was listed. To say yes, answer so, or add --yes; in the action, adopt has to be that very digest."
+        "Review the listed files. To adopt the digest, answer yes or add --yes; in the action, set `adopt` to exactly "
+        "this digest."
     )
 
     def __init__(self, channel: Reference) -> None:
-        super().__init__(f"{channel} is not trusted, and was not adopted")
+        super().__init__(f"{channel} has no trusted signature and was not adopted")
 
 
 def confirm(observed: Observed, problem: str, ports: Ports, intent: Intent) -> None:
@@ -84,13 +85,13 @@ def _require_clear_names(tree: Tree) -> None:
     looks: dict[str, str] = {}
     for path in sorted(tree.by_path):
         if not path.isprintable():
-            raise HiddenContent(f"the name {path!a} has characters that nobody sees")
+            raise HiddenContent(f"the name {path!a} has invisible characters")
         look = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", path).casefold())
         if look in looks:
             raise HiddenContent(f"{looks[look]!r} and {path!r} are two files whose names look alike")
         looks[look] = path
         if PurePosixPath(path).name == _IGNORE_FILE:
-            raise HiddenContent(f"with {path!r}, clusters leave out some of the files, and take others")
+            raise HiddenContent(f"with {path!r}, clusters leave out some files and take others")
 
 
 def _options(tree: Tree, path: str) -> tuple[str, ...]:

@@ -28,10 +28,13 @@ _ATTEMPTS = 3
 class TooManyReferrers(RegistryError):
     """More refers to an artifact than anybody would write."""
 
-    hint = "Somebody fills the registry. Remove what does not belong there, or copy the artifact by hand."
+    hint = (
+        "An attacker may be filling the registry. Delete the referrers that do not belong there, or copy the artifact "
+        "by hand."
+    )
 
     def __init__(self, reference: Reference, number: int) -> None:
-        super().__init__(f"{number} manifests refer to {reference}; no more than {_MAX_REFERRERS} are copied")
+        super().__init__(f"{number} manifests refer to {reference}; a run copies at most {_MAX_REFERRERS}")
 
 
 class _Copy(Struct, frozen=True):
@@ -131,5 +134,7 @@ def _merged(ours: Manifest | None, theirs: Manifest, at: Reference) -> Manifest 
     if all(layer in theirs.layers for layer in ours.layers):
         return theirs
     if (number := len(ours.layers) + len(missing)) > MAX_LAYERS:
-        raise SignaturesUnreadable(at, f"it and the source's have {number} signatures, and Flux would read none")
+        raise SignaturesUnreadable(
+            at, (f"it and the source's have {number} signatures together, and Flux would read none of them")
+        )
     return Manifest.build(ours.config, (*ours.layers, *missing), ours.annotations)

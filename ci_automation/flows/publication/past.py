@@ -26,7 +26,7 @@ _SUFFIX = len("-1a2b3c4d5e6f")
 class NotInHistory(UsageError):
     """What a channel shall go back to is not in its repository."""
 
-    hint = "`history` lists what is there."
+    hint = "`history` lists the digests."
 
     def __init__(self, channel: Reference, wanted: str) -> None:
         super().__init__(f"nothing in the history of {channel} is {wanted!r}")
@@ -43,7 +43,7 @@ class AmbiguousVersion(UsageError):
 class NotOfThisChannel(PolicyRefused):
     """A digest was published on other channels of the repository, and never on this one."""
 
-    hint = "A rollback goes back to what the channel had. `promote` brings what another channel has."
+    hint = "A rollback goes back to a digest that the channel had. `promote` takes the digest of another channel."
 
     def __init__(self, channel: Reference, digest: Digest, others: tuple[str, ...]) -> None:
         super().__init__(f"{channel} never had {digest}, which was published as {', '.join(others)}")
@@ -52,7 +52,9 @@ class NotOfThisChannel(PolicyRefused):
 class OtherVersion(VerificationFailed):
     """A tag says another version than what it names is of; whoever can write to the registry can make such a tag."""
 
-    hint = "Somebody made a tag that lies. Find out who, and delete it; name the digest to go back to that one."
+    hint = (
+        "A writer of the registry made a misleading tag. Find out who, and delete it; name the digest to go back to it."
+    )
 
     def __init__(self, channel: Reference, wanted: str, digest: Digest, found: Version) -> None:
         super().__init__(f"{wanted} leads to {channel.at_digest(digest)}, which is {found}")
@@ -61,7 +63,7 @@ class OtherVersion(VerificationFailed):
 class PastNotOurs(VerificationFailed):
     """What a channel shall go back to is not signed, and no signed record says that the channel had it."""
 
-    hint = "Nothing was signed or moved. `history` lists what is signed."
+    hint = "Nothing was signed or moved. `history` lists the signed digests."
 
     def __init__(self, channel: Reference, digest: Digest) -> None:
         super().__init__(f"{channel.at_digest(digest)} is not signed, and no signed record says that {channel} had it")
@@ -150,7 +152,7 @@ def prove_past(channel: Reference, digest: Digest, ports: Ports, trusted: Truste
     Raises:
         NotOfThisChannel: it was published on other channels alone.
         PastNotOurs: nobody signed it, and no record says that the channel had it.
-        ForeignSignature: somebody else signed it.
+        ForeignSignature: another signer signed it.
     """
     ledger = Ledger(ports.registry, channel, trusted)
     found = ledger.all_records(digest)

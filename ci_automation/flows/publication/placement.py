@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ci_automation.records.ledger import Ledger
     from ci_automation.records.notes import Record
 
-_ADOPT = "If it was you, use --adopt, which shows every file first."
+_ADOPT = "If you moved it, use --adopt, which shows every file first."
 
 
 class ChannelMovedBack(VerificationFailed):
@@ -37,9 +37,9 @@ class ChannelMovedBack(VerificationFailed):
             moved = (
                 f"record says that it was moved on to {later.digest} ({later.version}) at {later.at:%Y-%m-%d %H:%M} UTC"
             )
-            back = f"to go on from where it was, let {channel.tag} point at {later.digest} again"
+            back = f"to continue from the later digest, point {channel.tag} at {later.digest} again"
         super().__init__(f"{channel} is at {observed.digest}, and a signed {moved}")
-        self.hint = f"Nothing was built on it. Find out who moved the channel back; {back}. {_ADOPT}"
+        self.hint = f"Nothing was published on it. Find out who moved the channel back; {back}. {_ADOPT}"
 
 
 class PublishedElsewhere(VerificationFailed):
@@ -51,7 +51,8 @@ class PublishedElsewhere(VerificationFailed):
             "channel"
         )
         self.hint = (
-            "Nothing was built on it or recorded. Find out who moved the channel there. `promote` finishes a promotion "
+            "Nothing was published or recorded on it. Find out who moved the channel there. `promote` finishes a "
+            "promotion"
             f"that was interrupted. {_ADOPT}"
         )
 

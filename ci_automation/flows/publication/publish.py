@@ -47,10 +47,13 @@ _ACCEPT = "--accept-identity-change"
 class ImmutableTagTaken(Conflict):
     """An immutable tag points at another digest than the one it is named after."""
 
-    hint = "Somebody moved a tag that must never move. Find out who, and delete the tag before you publish again."
+    hint = (
+        "A writer of the registry moved a tag that must never move. Find out who, and delete the tag before you "
+        "publish again."
+    )
 
     def __init__(self, reference: Reference, found: Digest) -> None:
-        super().__init__(f"{reference} points at {found}, which it is not named after")
+        super().__init__(f"{reference} points at {found}, and its name says another digest")
 
 
 class NoSigner(SigningError):
@@ -62,7 +65,7 @@ class NoSigner(SigningError):
     )
 
     def __init__(self) -> None:
-        super().__init__("there is nothing to sign with, and nothing is published unsigned")
+        super().__init__("there is no key or identity to sign with, and this program publishes nothing unsigned")
 
 
 class IdentityChange(VerificationFailed):
@@ -70,7 +73,7 @@ class IdentityChange(VerificationFailed):
 
     def __init__(self, signing: Trusted, trusted: Trusted) -> None:
         super().__init__(
-            f"this run signs as {signing}, and trusted is {trusted}: clusters would refuse what it publishes"
+            f"this run signs as {signing}, and the trusted signer is {trusted}: clusters would refuse what it publishes"
         )
         workflow = (
             " A job that calls a reusable workflow signs as that workflow, not as the one that calls it."
@@ -80,10 +83,10 @@ class IdentityChange(VerificationFailed):
         way = f"first let the clusters accept both ({accept_both(signing, trusted)}), then run once with {_ACCEPT}"
         if isinstance(signing, TrustedIdentities) is not isinstance(trusted, TrustedIdentities):
             way = (
-                f"run once with {_ACCEPT}, then change the clusters' verify block; it takes a key or an identity, "
-                "never both, and until then they stay at what they have"
+                f"run once with {_ACCEPT}, then change the verify block of the clusters; it takes a key or an "
+                "identity, never both, and until then clusters stay at their present digest"
             )
-        self.hint = f"If it shall change: {way}.{workflow}"
+        self.hint = f"To change the signer: {way}.{workflow}"
 
 
 class Publication(Struct, frozen=True):
@@ -163,7 +166,7 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
     )
     signed_record = None
     if ports.signer is not None:
-        ports.say("signing it, and verifying the signature as a cluster would")
+        ports.say("signing it and verifying the signature as a cluster would")
         _sign(publication, ports.signer, there[0] if there else None, ports, intent)
         signed_record = sign_publication(publication, ports.signer, ports, intent)
     _keep_holds(publication, ports, intent)

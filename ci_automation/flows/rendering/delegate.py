@@ -45,10 +45,10 @@ _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv6l": "arm", "armv7l": "
 class DelegationFailed(VerificationFailed):
     """A release's own flux CLI could not be had, is not vouched for, or did not render what was asked for."""
 
-    hint = "A newer version of this program may know the release, and then needs no flux CLI."
+    hint = "Use a newer version of this program: it may know the release, and then needs no flux CLI."
 
     def __init__(self, version: Version, reason: str) -> None:
-        super().__init__(f"the flux CLI of {version} rendered nothing: {reason}")
+        super().__init__(f"the flux CLI of {version} did not render: {reason}")
 
 
 class Delegated(Struct, frozen=True):
@@ -90,19 +90,21 @@ def _archive(release: FetchedRelease, releases: ReleaseSource) -> bytes:
     """Return the archive of the CLI for this machine, once it is proven to be the one that upstream signed for."""
     version = release.release.version
     if release.vouched is None:
-        raise DelegationFailed(version, "upstream's signature on its checksums was not verified, so it is not run")
+        raise DelegationFailed(
+            version, ("upstream's signature on its checksums was not verified, so this run does not start it")
+        )
     machine = _MACHINES.get(platform.machine()) if sys.platform == "linux" else None
     if machine is None:
-        raise DelegationFailed(version, f"it is only run on Linux on {', '.join(_MACHINES)}")
+        raise DelegationFailed(version, f"this program only runs it on Linux on {', '.join(_MACHINES)}")
     name = f"flux_{version.semver}_linux_{machine}.tar.gz"
     expected = parse_checksums(version, release.files.checksums).get(name)
     if expected is None:
-        raise DelegationFailed(version, f"its checksums do not name {name}")
+        raise DelegationFailed(version, f"its checksums do not list {name}")
     data = releases.asset(version, name, MAX_ARCHIVE_BYTES)
     if data is None:
         raise DelegationFailed(version, f"the source of releases has no {name}")
     if (found := hashlib.sha256(data).hexdigest()) != expected:
-        raise DelegationFailed(version, f"{name} has the sha256 {found}, and its checksums say {expected}")
+        raise DelegationFailed(version, f"the sha256 of {name} is {found}, and its checksums say {expected}")
     return data
 
 
@@ -171,7 +173,7 @@ def _checked(version: Version, options: Options, output: bytes) -> str:
     try:
         text = output.decode()
     except UnicodeDecodeError:
-        raise DelegationFailed(version, "what it printed is not text") from None
+        raise DelegationFailed(version, "its output is not text") from None
     if not text.startswith(components_header(version, options.components)) or not text.endswith("\n"):
-        raise DelegationFailed(version, "what it printed is not a components file of this version and components")
+        raise DelegationFailed(version, "its output is not a components file of this version and these components")
     return text

@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 class UnprovenRendering(VerificationFailed):
     """A release is not known, and nothing else proves that we render it as Flux itself does."""
 
-    hint = "A newer version of this program may know it; --unsafe-unproven-rendering publishes it all the same."
+    hint = (
+        "Use a newer version of this program, which may know the release. --unsafe-unproven-rendering publishes it "
+        "unproven."
+    )
 
     def __init__(self, version: Version, why: str) -> None:
-        super().__init__(f"nothing proves that {version} of this content is rendered as Flux itself does: {why}")
+        super().__init__(f"nothing proves that Flux renders {version} with this content the same way: {why}")
 
 
 class Rendering(Struct, frozen=True):
@@ -68,9 +71,9 @@ def _calibrated(release: FetchedRelease, options: Options, ports: Ports) -> Rend
     if lacking := unexercised(options):
         raise NotCalibrated(f"upstream's own rendering of {version} does not show {', '.join(lacking)}")
     if (found := find_artifact(version, ports)) is None or upstream is None or upstream.registry is None:
-        raise NotCalibrated("no place of upstream's own renderings is known")
+        raise NotCalibrated("no repository of upstream's own renderings is configured")
     if found.vouched is None:
-        raise NotCalibrated(f"nobody vouches for {found.reference}")
+        raise NotCalibrated(f"nothing proves {found.reference}")
     ports.say(f"comparing with upstream's own {found.reference}")
     reference = found.reference.at_digest(found.digest)
     manifest = upstream.registry.manifest(reference)
@@ -93,5 +96,5 @@ def _delegated(release: FetchedRelease, options: Options, ports: Ports) -> Rende
 
     ports.say(f"looking for the flux CLI of {release.release.version}")
     made = delegate(release, options, ports.releases)
-    where = ", whose files could not be cut off" if made.files_in_reach else ""
-    return Rendering(made.text, Proof.DELEGATED, f"its own flux CLI made it{where}")
+    where = ", which ran with access to your files" if made.files_in_reach else ""
+    return Rendering(made.text, Proof.DELEGATED, f"the release's own flux CLI rendered it{where}")

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 class NotRederived(VerificationFailed):
     """The same inputs give another digest: another tool made the artifact, or it says of itself what is not so."""
 
-    hint = "Its components are what Flux renders, see above; what differs is how they are packed and described."
+    hint = "Flux renders the same components, see above; their packing or their description differs."
 
     def __init__(self, reference: Reference, found: Digest, made: Digest) -> None:
-        super().__init__(f"{reference} is {found}, and made again from its inputs it is {made}")
+        super().__init__(f"{reference} is {found}, and rebuilding it from its inputs gives {made}")
 
 
 class Derivation(Struct, frozen=True):
@@ -67,12 +67,15 @@ def rederive(reference: Reference, ports: Ports, intent: Intent) -> Derivation:
     steps = (
         ("artifact", f"{reference.repository} has {observed.digest}"),
         ("release", f"{base.version}, its manifests {release.bundle.digest}, commit {release.commit}"),
-        ("upstream", release.vouched or "nobody vouches for the release: its checksums are not signed"),
+        ("upstream", release.vouched or "nothing proves the release: its checksums are not signed"),
         ("options", " ".join(_flag(*option) for option in base.options.differing().items()) or "Flux's own"),
-        ("rendering", f"{base.path} is what the release gives with these options, byte for byte ({rendered.proof})"),
+        (
+            "rendering",
+            (f"{base.path} is byte for byte what the release renders to with these options ({rendered.proof})"),
+        ),
         *_pinned(base),
         ("overlay", f"{len(base.overlay.files)} other files: {base.overlay.digest()}"),
-        ("result", f"made again it is {made.digest}"),
+        ("result", f"rebuilding it gives {made.digest}"),
     )
     return Derivation(steps, observed.digest, made.digest)
 
@@ -80,7 +83,7 @@ def rederive(reference: Reference, ports: Ports, intent: Intent) -> Derivation:
 def _pinned(base: Base) -> tuple[tuple[str, str], ...]:
     """Return the input that nothing proves: which digests the images had."""
     number = len(base.pins)
-    return (("images", f"it pins {number} images, to digests that nobody was asked about"),) if number else ()
+    return (("images", f"it pins {number} images, to digests that this run did not look up"),) if number else ()
 
 
 def _flag(name: str, value: object) -> str:

@@ -37,7 +37,7 @@ def fetch(version: Version, ports: Ports, *, log_entry: bytes | None = None) -> 
         return found
     files = found.files if log_entry is None else replace(found.files, log_entry=log_entry)
     if not (files.is_signed or ports.upstream.required):  # and nothing is loaded to find that out
-        ports.say(f"{checksums_name(version)} is not signed: nobody vouches for {version}")
+        ports.say(f"{checksums_name(version)} is not signed, so nothing proves {version}")
         return found
     vouched = _vouched(version, files, ports.upstream)
     ports.say(f"{checksums_name(version)} is signed by {vouched.identity}")
@@ -85,7 +85,7 @@ def find_artifact(version: Version, ports: Ports) -> UpstreamArtifact | None:
     except UpstreamUnsigned:
         if upstream.required:
             raise
-        ports.say(f"{reference} is not signed: nobody vouches for it")
+        ports.say(f"{reference} is not signed, so nothing proves it")
         vouched = None
     return UpstreamArtifact(reference, digest, vouched)
 
