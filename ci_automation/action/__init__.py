@@ -1,1 +1,3 @@
 """The contract of the runner of GitHub Actions: inputs, outputs, summary, masks, annotations, events."""
+
+__all__ = ["commands", "job", "outputs", "workflow_commands"]

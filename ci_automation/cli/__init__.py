@@ -183,3 +183,18 @@ def _wants_json(arguments: Sequence[str]) -> bool:
     return "--output=json" in arguments or any(
         first == "--output" and second == "json" for first, second in itertools.pairwise(arguments)
     )
+
+
+__all__ = [
+    "arguments",
+    "follow_up",
+    "history",
+    "options",
+    "output",
+    "places",
+    "promote",
+    "promotions",
+    "results",
+    "target",
+    "wiring",
+]

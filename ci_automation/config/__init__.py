@@ -6,3 +6,5 @@
 from pathlib import Path
 
 DEFAULT_PATH = Path(".github/flux-manifests.yaml")
+
+__all__ = ["document", "load", "model", "schema"]

@@ -1,1 +1,16 @@
 """What Flux is: versions, options, releases and the rendering of their components. Pure, but for `sources`."""
+
+__all__ = [
+    "artifact",
+    "bundle",
+    "components",
+    "fluxreport",
+    "options",
+    "proof",
+    "recover",
+    "release",
+    "render",
+    "sources",
+    "text",
+    "version",
+]

@@ -6,3 +6,19 @@
 `repository`, `commits`, `pulls`, `runs` and `issues` have one class each, whose methods are one request as a rule;
 what they return is in `model`, what can go wrong in `errors`; `app` makes tokens of an App.
 """
+
+__all__ = [
+    "app",
+    "client",
+    "commits",
+    "errors",
+    "files",
+    "issues",
+    "model",
+    "proposal",
+    "pulls",
+    "repository",
+    "runs",
+    "statuses",
+    "waiting",
+]

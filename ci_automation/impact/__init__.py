@@ -1,1 +1,16 @@
 """What a step does to clusters: the changes that it makes, and the hazards that come with it."""
+
+__all__ = [
+    "assess",
+    "change",
+    "check",
+    "checks",
+    "clusters",
+    "compare",
+    "crds",
+    "hazard",
+    "objects",
+    "overlay",
+    "plain",
+    "reading",
+]

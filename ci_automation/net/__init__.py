@@ -4,3 +4,5 @@
 answers, `network` proxies and certificates, `waiting` clocks, deadlines and further attempts. ADR 0010 says how oras
 and PyGithub fit in.
 """
+
+__all__ = ["network", "services", "session", "values", "waiting"]

@@ -1,1 +1,3 @@
 """Signed statements beside a digest: publication, hold, provenance, SBOM; written and read."""
+
+__all__ = ["attached", "ledger", "notes", "provenance", "sbom", "writer"]

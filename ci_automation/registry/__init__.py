@@ -30,3 +30,6 @@ def open_registry(
     from ci_automation.registry.http import HttpRegistry
 
     return HttpRegistry(reference.repository.host, credentials or Anonymous(), network)
+
+
+__all__ = ["authorization", "credentials", "http", "images", "layout", "logins", "port", "referrers", "wire"]

@@ -1,1 +1,17 @@
 """Texts for people, from the values that the flows return. Pure."""
+
+__all__ = [
+    "account",
+    "adoption",
+    "changes",
+    "consumers",
+    "findings",
+    "markdown",
+    "notes",
+    "promotion",
+    "request",
+    "rollback",
+    "summary",
+    "sync",
+    "text",
+]

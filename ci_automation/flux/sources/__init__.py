@@ -1,1 +1,3 @@
 """Where releases come from: a directory, or GitHub."""
+
+__all__ = ["directory", "github"]

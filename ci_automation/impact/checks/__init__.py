@@ -16,3 +16,6 @@ def all_checks() -> tuple[Check, ...]:
     """Return every check, in the order in which they run."""
     modules = (import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__))
     return tuple(sorted((module.CHECK for module in modules), key=lambda check: check.rank))
+
+
+__all__ = ["compatibility", "crds", "images"]

@@ -52,3 +52,6 @@ def login(
         raise NotOfProvider(named, host)
     cloud = Cloud(named, environment, exchange or Exchange(Network.from_environment(environment)), mask, where)
     return ask(cloud, registry)
+
+
+__all__ = ["cloud", "libraries"]
