@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.release import FetchedRelease, Release, ReleaseSource
     from ci_automation.flux.version import Version
     from ci_automation.github.client import GitHub
-    from ci_automation.impact.check import Images
-    from ci_automation.impact.clusters import Clusters
+    from ci_automation.impact.check import Clusters, Images
     from ci_automation.impact.overlay.builder import Kustomize
     from ci_automation.registry.credentials import CredentialSource
     from ci_automation.registry.port import Registry
@@ -150,7 +149,7 @@ def clusters(configured: ClustersConfig | None, given: Arguments, open_artifact:
         InvalidKubernetes: --kubernetes is no version, and no range of them.
         UnreadablePlace, InvalidSnapshot: what is named cannot be used.
     """
-    from ci_automation.impact.clusters import Clusters, KubernetesRange
+    from ci_automation.impact.check import Clusters, KubernetesRange
 
     kubernetes = KubernetesRange.parse(given.kubernetes) if given.kubernetes else None
     if configured is None and not (given.cluster_snapshot or given.objects):

@@ -22,7 +22,7 @@ from ci_automation.errors import UsageError
 from ci_automation.flux.options import COMPONENTS, LOG_LEVELS, Options
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import ChangeClass
-from ci_automation.impact.clusters import KubernetesRange
+from ci_automation.impact.check import KubernetesRange
 from ci_automation.policy.model import NOT_CHECKED, Acknowledgement, Freeze, InvalidDuration, duration, time_zone
 from ci_automation.policy.patterns import require_anchored, require_re2
 from ci_automation.policy.ranges import Range

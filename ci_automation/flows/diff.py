@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Ports
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
-    from ci_automation.impact.clusters import Clusters
+    from ci_automation.impact.check import Clusters
     from ci_automation.impact.overlay.builder import Kustomize
 
 _MAX_BYTES = 50 << 20

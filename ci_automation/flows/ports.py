@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ci_automation.hiding import Hiding
-from ci_automation.impact.clusters import Clusters
+from ci_automation.impact.check import Clusters
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Policy, SignatureFormat
 from ci_automation.signing.trust import NOBODY_NAMED

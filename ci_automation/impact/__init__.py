@@ -5,7 +5,6 @@ __all__ = [
     "change",
     "check",
     "checks",
-    "clusters",
     "compare",
     "crds",
     "hazard",

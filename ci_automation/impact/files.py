@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from ci_automation.artifact.gojson import same_to_go
 from ci_automation.impact.change import ChangeKind, ObjectId, Severity
-from ci_automation.impact.compare import first, header_changes, object_changes, ordered, together
-from ci_automation.impact.layout import rewritten
+from ci_automation.impact.compare import first, header_changes, object_changes, ordered, rewritten, together
 from ci_automation.impact.objects import Entry, Text, entries, is_called_list
 from ci_automation.impact.reading import UnreadableObjects, read
 from ci_automation.impact.values import FILE, MISSING, Pair, mapping, words

@@ -1,8 +1,9 @@
 """A quick reader for the plain block style that kustomize writes; it reads what libyaml reads, or nothing.
 
-A release's text has half a million characters, and libyaml's events alone take longer than everything else that is done
-with them. In text of which every line is of the few forms below, indentation says what belongs to what. Anything else,
-be it good YAML, is left to `reading.read`, which says the same of what is read here: tests hold the two together.
+Comparing two neighbouring releases takes 17 ms with it and 40 ms without it (half a million characters each, 20 ms are
+allowed): libyaml's events alone take longer than everything else that is done with them. In text of which every line is
+of the few forms below, indentation says what belongs to what. Anything else, be it good YAML, is left to
+`reading.read`, which says the same of what is read here: tests hold the two together.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""Changes of Deployments and other objects that run pods."""
+"""Changes of Deployments and other objects that run pods, and of the containers in them."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+
 from ci_automation.impact.change import ChangeKind, Severity
-from ci_automation.impact.container import arguments, command, environment, environment_sources, image
 from ci_automation.impact.security import (
     POD,
     container_context,
@@ -29,6 +31,7 @@ from ci_automation.impact.values import (
     other,
     reordered,
     row,
+    shown,
     words,
 )
 
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
 
     Kind = tuple[str, str]  # API group, kind
 
+_GATES = "--feature-gates"
+# Flags of Flux's controllers that open or close what tenants can reach (fluxcd.io, multi-tenancy lockdown).
+_LOCKS = ("--no-cross-namespace-refs", "--no-remote-bases", "--default-service-account", "--watch-all-namespaces")
 # The keys on the way to the template of the pod, in the objects of each kind.
 TEMPLATES: Final[Mapping[Kind, tuple[str, ...]]] = {
     **{("apps", kind): ("spec", "template") for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")},
@@ -47,6 +53,124 @@ TEMPLATES: Final[Mapping[Kind, tuple[str, ...]]] = {
     ("batch", "CronJob"): ("spec", "jobTemplate", "spec", "template"),
     ("", "Pod"): (),
 }
+
+
+def arguments(pair: Pair) -> Iterator[Change]:
+    """Yield the flags that are new, gone or other, feature gates one by one, and another order of the same flags."""
+    if not all(value is MISSING or isinstance(value, list) for value in (pair.old, pair.new)):
+        yield pair.change(ChangeKind.ARGUMENT_CHANGED, Severity.WARNING, f"has other {pair.path}")
+        return
+    old, new = _flags(pair.old), _flags(pair.new)
+    found = False
+    for flag in dict.fromkeys((*old, *new)):
+        if old.get(flag) != new.get(flag):
+            found = True
+            yield from (_gates if flag == _GATES else _flag)(pair, flag, old.get(flag), new.get(flag))
+    if not found:
+        yield pair.change(ChangeKind.ARGUMENT_CHANGED, Severity.INFO, f"has {pair.path} in another order")
+
+
+def _flags(arguments: object) -> dict[str, list[str]]:
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for argument in map(words, items(arguments)):
+        name, _, value = argument.partition("=") if argument.startswith("-") else (argument, "", "")
+        found[name].append(value if "=" in argument else "")
+    return dict(found)
+
+
+def _flag(pair: Pair, flag: str, old: list[str] | None, new: list[str] | None) -> Iterator[Change]:
+    name = shown(flag)
+    severity = Severity.WARNING if flag in _LOCKS or "insecure" in flag else Severity.NOTICE
+    before, after = (MISSING if values is None else ", ".join(values) for values in (old, new))
+    side = Pair(pair.id, before, after, f"{pair.path}[{flag}]")
+    parts = (canonical(old), canonical(new))
+    if old is None:
+        value = f"={shown(after)}" if after else ""
+        yield side.change(ChangeKind.ARGUMENT_ADDED, severity, f"has the argument {name}{value} now", *parts)
+    elif new is None:
+        yield side.change(ChangeKind.ARGUMENT_REMOVED, severity, f"has the argument {name} no more", *parts)
+    else:
+        said = f"has the argument {name}={shown(after)} instead of {shown(before)}"
+        yield side.change(ChangeKind.ARGUMENT_CHANGED, severity, said, *parts)
+
+
+def _gates(pair: Pair, flag: str, old: list[str] | None, new: list[str] | None) -> Iterator[Change]:
+    before, after = _states(old), _states(new)
+    gates = [gate for gate in sorted(before.keys() | after.keys()) if before.get(gate) != after.get(gate)]
+    for gate in gates:
+        was, now = before.get(gate, MISSING), after.get(gate, MISSING)
+        said = f"has the feature gate {shown(gate)} {'no more' if now is MISSING else f'set to {shown(now)}'}"
+        side = Pair(pair.id, was, now, f"{pair.path}[{flag}.{gate}]")
+        yield side.change(ChangeKind.FEATURE_GATE, Severity.NOTICE, said)
+    if not gates:
+        said = "has its feature gates written in another way"
+        side = Pair(pair.id, ",".join(old or []), ",".join(new or []), f"{pair.path}[{flag}]")
+        yield side.change(ChangeKind.FEATURE_GATE, Severity.INFO, said, canonical(old), canonical(new))
+
+
+def _states(values: list[str] | None) -> dict[str, str]:
+    pairs = (part.partition("=") for value in values or () for part in value.split(",") if part)
+    return {gate: state for gate, _, state in pairs}
+
+
+def command(pair: Pair) -> Iterator[Change]:
+    """Yield that a container runs another program than its image says, or did."""
+    said = f"has the command {shown(pair.new)} now" if pair.new is not MISSING else "has the command of its image now"
+    yield pair.change(ChangeKind.ARGUMENT_CHANGED, Severity.WARNING, said)
+
+
+def environment(pair: Pair) -> Iterator[Change]:
+    """Yield the variables that are new, gone or other, and another order of the same."""
+    pairs = aligned(pair, "env")
+    for side in pairs or ():
+        if side.differs:
+            name = words(at(side.old if side.new is MISSING else side.new, "name"))
+            now = "now" if side.old is MISSING else "no more" if side.new is MISSING else "with another value"
+            said = f"has the environment variable {shown(name)} {now}"
+            yield side.change(ChangeKind.ENVIRONMENT, Severity.NOTICE, said)
+    if pairs is None:
+        yield pair.change(ChangeKind.ENVIRONMENT, Severity.NOTICE, "has another environment")
+    elif reordered(pair, "env"):
+        yield pair.change(ChangeKind.ENVIRONMENT, Severity.INFO, "has its environment in another order")
+
+
+def environment_sources(pair: Pair) -> Iterator[Change]:
+    """Yield that a container takes variables from other ConfigMaps or Secrets."""
+    names = [canonical(item) for item in items(pair.new)]
+    yield pair.change(
+        ChangeKind.ENVIRONMENT, Severity.NOTICE, f"takes variables from {listed(names) or 'nowhere else'}"
+    )
+
+
+class _Image(Struct, frozen=True):
+    repository: str
+    tag: str
+    digest: str
+
+    @classmethod
+    def parse(cls, text: str) -> _Image:
+        """Return the parts of an image's name; no text is refused."""
+        rest, _, digest = text.partition("@")
+        folder, slash, last = rest.rpartition("/")
+        name, _, tag = last.partition(":")
+        return cls(f"{folder}{slash}{name}", tag, digest)
+
+
+def image(pair: Pair) -> Iterator[Change]:
+    """Yield that a container runs another image: from which to which, and what is odd about it."""
+    old, new = _Image.parse(words(pair.old)), _Image.parse(words(pair.new))
+    said = f"runs {shown(pair.new)} instead of {shown(pair.old)}"
+    severity = Severity.INFO
+    if old.repository != new.repository:
+        severity = Severity.WARNING
+        said += ", which comes from elsewhere"
+    elif old.digest and not new.digest:
+        severity = Severity.NOTICE
+        said += ", which is not pinned by its digest any more"
+    elif old.tag == new.tag:
+        severity = Severity.NOTICE
+        said += ", under the same tag"
+    yield pair.change(ChangeKind.IMAGE, severity, said)
 
 
 def workload_added(pair: Pair) -> Iterator[Change]:

@@ -14,11 +14,11 @@ from ci_automation.cli.arguments import Arguments
 from ci_automation.cli.places import clusters
 from ci_automation.config.model import ClustersConfig
 from ci_automation.flows.clusters import UnreadablePlace
-from ci_automation.impact.clusters import InvalidKubernetes, KubernetesRange
+from ci_automation.impact.check import InvalidKubernetes, KubernetesRange
 from ci_automation.impact.crds.snapshot import InvalidSnapshot
 
 if TYPE_CHECKING:
-    from ci_automation.impact.clusters import Clusters
+    from ci_automation.impact.check import Clusters
 
 CRD = "imagepolicies.image.toolkit.fluxcd.io"
 

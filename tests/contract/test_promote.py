@@ -22,7 +22,7 @@ from ci_automation.flows.publication.placement import ChannelMovedBack, Publishe
 from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.flows.update import update
 from ci_automation.impact.assess import Impact
-from ci_automation.impact.clusters import Clusters, KubernetesRange
+from ci_automation.impact.check import Clusters, KubernetesRange
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import Hold
 from ci_automation.policy.model import BUMPS, Acknowledgement, Action, Policy

@@ -18,8 +18,8 @@ from ci_automation.flows.kustomize import find_kustomize
 from ci_automation.flows.ports import Intent, Ports
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
-from ci_automation.impact.clusters import Clusters
-from ci_automation.impact.crds.served import served
+from ci_automation.impact.check import Clusters
+from ci_automation.impact.crds.remedies import served
 from ci_automation.impact.crds.snapshot import Snapshot
 from ci_automation.policy.model import BUMPS, Action, Policy
 from ci_automation.policy.ranges import Range

@@ -17,12 +17,11 @@ from ci_automation.flux.render import render
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import ChangeKind
+from ci_automation.impact.check import Clusters
 from ci_automation.impact.checks.crds import guard
-from ci_automation.impact.clusters import Clusters
 from ci_automation.impact.compare import changes
 from ci_automation.impact.crds import versions
-from ci_automation.impact.crds.remedies import stopovers
-from ci_automation.impact.crds.served import MINORS, Served, served
+from ci_automation.impact.crds.remedies import MINORS, Served, served, stopovers
 from ci_automation.impact.crds.versions import Crd, crds
 from ci_automation.impact.hazard import Certainty
 

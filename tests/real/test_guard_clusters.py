@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.artifact.tree import Tree
+from ci_automation.impact.check import Clusters
 from ci_automation.impact.checks.crds import guard
-from ci_automation.impact.clusters import Clusters
 from ci_automation.impact.crds.snapshot import Snapshot
 from ci_automation.impact.hazard import Certainty, Place
 from tests.real.processes import ProgramFailed

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
+from ci_automation.impact.check import Clusters
 from ci_automation.impact.checks.crds import guard
-from ci_automation.impact.clusters import Clusters
 from ci_automation.impact.crds.snapshot import Snapshot
 from ci_automation.impact.hazard import Certainty, Hazard, Place
 from tests.real.pipeline import push, tag

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
-    from ci_automation.impact.check import Applied, Known
-    from ci_automation.impact.clusters import KubernetesRange
+    from ci_automation.impact.check import Applied, Known, KubernetesRange
 
 GATE = "compatibility"
 _SUPPORTED = 3  # minors that get patches (fluxcd.io/flux/releases, *Release support*)

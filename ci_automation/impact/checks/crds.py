@@ -22,8 +22,7 @@ from ci_automation.impact.hazard import Certainty, Hazard, Place, all_of, some_o
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ci_automation.impact.check import Applied, Known
-    from ci_automation.impact.clusters import Clusters
+    from ci_automation.impact.check import Applied, Clusters, Known
     from ci_automation.impact.crds.snapshot import Snapshot
 
 _ORDER = list(reversed(Certainty))

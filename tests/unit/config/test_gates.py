@@ -11,7 +11,7 @@ from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
 from ci_automation.config.model import ArtifactConfig, ClustersConfig, EvidenceConfig, PromoteConfig
 from ci_automation.impact.change import ChangeClass
-from ci_automation.impact.clusters import KubernetesRange
+from ci_automation.impact.check import KubernetesRange
 from ci_automation.policy.model import ESCALATE, Acknowledgement
 
 FINGERPRINT = "0123456789abcdef"

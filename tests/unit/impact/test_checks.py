@@ -13,9 +13,8 @@ from ci_automation.errors import RegistryError
 from ci_automation.flux.version import Version
 from ci_automation.impact import checks
 from ci_automation.impact.assess import Impact, assess
-from ci_automation.impact.check import Applied, Known
+from ci_automation.impact.check import Applied, Clusters, Known, KubernetesRange
 from ci_automation.impact.checks import all_checks, compatibility, images, overlay
-from ci_automation.impact.clusters import Clusters, KubernetesRange
 from ci_automation.impact.hazard import Certainty
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.impact.clusters import InvalidKubernetes, KubernetesRange
+from ci_automation.impact.check import InvalidKubernetes, KubernetesRange
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ci_automation.artifact.tree import Tree, TreeFile
+from ci_automation.impact.check import Clusters, GivenFile
 from ci_automation.impact.checks.crds import guard
-from ci_automation.impact.clusters import Clusters, GivenFile
 from ci_automation.impact.crds.remedies import FOLLOWED, MIGRATE
 from ci_automation.impact.crds.snapshot import Managed, Snapshot
 from ci_automation.impact.crds.versions import UnreadableCrds, crds

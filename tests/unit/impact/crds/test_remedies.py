@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from ci_automation.impact.crds.remedies import MIGRATE, migrate_files, out_of, rewrite, stopovers
-from ci_automation.impact.crds.served import MINORS, Served, served
+from ci_automation.impact.crds.remedies import (
+    MIGRATE,
+    MINORS,
+    Served,
+    migrate_files,
+    out_of,
+    rewrite,
+    served,
+    stopovers,
+)
 from ci_automation.impact.crds.versions import Crd, crds
 from ci_automation.impact.hazard import all_of, some_of, within
 from tests.unit.impact.crds.definitions import components
