@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from ci_automation.flux.components import inventory
-from ci_automation.impact.assess import assess
+from ci_automation.impact.assess import assess, nothing_is_settled
 from ci_automation.impact.check import Applied, Known
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.gates import Situation
 from ci_automation.report.findings import Findings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.contents import Contents
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
     from ci_automation.impact.assess import Impact
+    from ci_automation.impact.hazard import Hazard
 
 _OF_TWO = frozenset({"removal", "proof", "options", "files", "edits"})  # gates that compare with what was there before
 
@@ -61,11 +62,21 @@ class Chosen(Protocol):
         """Return whether the images have digests behind their tags."""
 
 
-def impact_of(before: Side | None, after: Side, ports: Ports, intent: Intent, listed: Sequence[Release] = ()) -> Impact:
-    """Return what the step from `before` to `after` changes and can break; `listed` are the known releases."""
+def impact_of(
+    before: Side | None,
+    after: Side,
+    ports: Ports,
+    intent: Intent,
+    listed: Sequence[Release] = (),
+    settled: Callable[[Sequence[Hazard]], bool] = nothing_is_settled,
+) -> Impact:
+    """Return what the step from `before` to `after` changes and can break; `listed` are the known releases.
+
+    For `settled` see `assess`.
+    """
     ports.say("comparing, and building the overlay" if before else "building the overlay")
     known = Known(intent.clusters, listed, intent.now, ports.kustomize, ports.images, say=ports.say)
-    return assess(_applied(before) if before else None, _applied(after), known)
+    return assess(_applied(before) if before else None, _applied(after), known, settled)
 
 
 def _applied(side: Side) -> Applied:

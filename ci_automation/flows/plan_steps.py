@@ -10,7 +10,7 @@ from msgspec import Struct
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.images import ImageMissing
 from ci_automation.flows.planning import Planned, passed_over
-from ci_automation.flows.step import Wanted, render_step, wants_pins
+from ci_automation.flows.step import Wanted, render_automatic, render_step, wants_pins
 from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.flux.text import TemplateMismatch
 from ci_automation.policy.decision import Decision
@@ -79,8 +79,8 @@ def _largest_by_itself(base: Base, found: Found, ports: Ports, intent: Intent) -
     automatic = [it for it in found.selection.steps if it.decision is Decision.AUTO]
     for candidate in reversed(automatic[1:]):
         with suppress(*_CANNOT_BE_MADE):
-            step = render_step(base, _as_it_is(base, candidate), ports, intent, found.releases)
-            if step.step.decision is Decision.AUTO:
+            step = render_automatic(base, _as_it_is(base, candidate), ports, intent, found.releases)
+            if step is not None:
                 return step
     return None
 

@@ -14,8 +14,9 @@ from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import Composed, Recipe, compose
 from ci_automation.flux.components import controller_images, inventory
+from ci_automation.impact.assess import Impact
 from ci_automation.policy.content import Content, content_verdicts
-from ci_automation.policy.decision import decide, reasons
+from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.gates import release_verdicts
 from ci_automation.policy.hold import Offered, hold_verdict, still_on
 from ci_automation.policy.plan import ImageChange, PlannedStep
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.options import Options
     from ci_automation.flux.release import FetchedRelease, Release
     from ci_automation.flux.version import Version
-    from ci_automation.impact.assess import Impact
+    from ci_automation.impact.hazard import Hazard
     from ci_automation.policy.decision import Verdict
 
 
@@ -65,15 +66,30 @@ def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent, listed
         ImageMissing: an image is to be pinned, and is not there.
     """
     made = _make(base, wanted, ports)
-    recipe = made.composed.recipe
     # That edits are dropped, the user accepted; what is impact is what comes on top of that.
-    impact = impact_of(replace(base, components=base.unedited or base.components), recipe, ports, intent, listed)
-    content = _content(base, made, impact, intent)
-    verdicts = _verdicts(base, made.release.release, made.composed, content, intent)
-    step = _planned(base, made, impact, content, verdicts)
-    holds = still_on(base.holds, wanted.version, intent.now)
-    after = Base(step.target, wanted.version, wanted.options, wanted.overlay, base.path, recipe.components, holds=holds)
-    return Rendered(step, made.composed, after, made.release)
+    before = replace(base, components=base.unedited or base.components)
+    return _judged(base, made, impact_of(before, made.composed.recipe, ports, intent, listed), intent)
+
+
+def render_automatic(
+    base: Base, wanted: Wanted, ports: Ports, intent: Intent, listed: Sequence[Release] = ()
+) -> Rendered | None:
+    """Return the step as `render_step` does if all gates let it happen by itself, and None if one does not.
+
+    As soon as one does not, the rest is not compared, no overlay is built, and no registry is asked for images.
+    """
+    made = _make(base, wanted, ports)
+
+    bare = _content(base, made, Impact(), intent)
+
+    def held_back(hazards: Sequence[Hazard]) -> bool:
+        content = replace(bare, hazards=tuple(hazards))
+        return decide(_verdicts(base, made, content, intent)) is not Decision.AUTO
+
+    before = replace(base, components=base.unedited or base.components)
+    impact = impact_of(before, made.composed.recipe, ports, intent, listed, held_back)
+    rendered = _judged(base, made, impact, intent)
+    return rendered if rendered.step.decision is Decision.AUTO else None
 
 
 class _Made(Struct, frozen=True):
@@ -102,6 +118,18 @@ def _make(base: Base, wanted: Wanted, ports: Ports) -> _Made:
     return _Made(wanted, release, made, compose(recipe))
 
 
+def _judged(base: Base, made: _Made, impact: Impact, intent: Intent) -> Rendered:
+    """Return the step with what all gates say of its release, its content and its impact."""
+    wanted = made.wanted
+    content = _content(base, made, impact, intent)
+    verdicts = _verdicts(base, made, content, intent)
+    step = _planned(base, made, impact, content, verdicts)
+    holds = still_on(base.holds, wanted.version, intent.now)
+    components = made.composed.recipe.components
+    after = Base(step.target, wanted.version, wanted.options, wanted.overlay, base.path, components, holds=holds)
+    return Rendered(step, made.composed, after, made.release)
+
+
 def _planned(base: Base, made: _Made, impact: Impact, content: Content, verdicts: tuple[Verdict, ...]) -> PlannedStep:
     wanted, recipe = made.wanted, made.composed.recipe
     return PlannedStep(
@@ -126,9 +154,8 @@ def _planned(base: Base, made: _Made, impact: Impact, content: Content, verdicts
     )
 
 
-def _verdicts(
-    base: Base, release: Release, composed: Composed, content: Content, intent: Intent
-) -> tuple[Verdict, ...]:
+def _verdicts(base: Base, made: _Made, content: Content, intent: Intent) -> tuple[Verdict, ...]:
+    release, composed = made.release.release, made.composed
     situation = intent.situation(base.version, base.holds)
     of_release = release_verdicts(release, situation)
     if release.version == base.version:

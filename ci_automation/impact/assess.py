@@ -11,8 +11,10 @@ from ci_automation.impact.compare import changes
 from ci_automation.impact.files import overlay_changes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ci_automation.impact.change import Change
-    from ci_automation.impact.check import Applied, Known
+    from ci_automation.impact.check import Applied, Known, Seen
     from ci_automation.impact.hazard import Hazard
 
 
@@ -33,14 +35,36 @@ class Impact(Struct, frozen=True):
     cleared: tuple[Cleared, ...] = ()
 
 
-def assess(before: Applied | None, after: Applied, known: Known) -> Impact:
-    """Return what the step from `before` to `after` changes and can break; with nothing before, nothing changes."""
-    seen = [check.look(before, after, known) for check in all_checks()]
+def nothing_is_settled(_: Sequence[Hazard]) -> bool:
+    """Let every check run."""
+    return False
+
+
+def assess(
+    before: Applied | None,
+    after: Applied,
+    known: Known,
+    settled: Callable[[Sequence[Hazard]], bool] = nothing_is_settled,
+) -> Impact:
+    """Return what the step from `before` to `after` changes and can break; with nothing before, nothing changes.
+
+    Before each check `settled` is told the hazards so far. If it says yes, the rest is neither compared nor built, and
+    these hazards are all that the result has.
+    """
+    seen: list[Seen] = []
+    for check in all_checks():
+        if settled(_hazards(seen)):
+            return Impact(hazards=_hazards(seen))
+        seen.append(check.look(before, after, known))
     return Impact(
         (*changes(before.components, after.components), *overlay_changes(before.overlay, after.overlay))
         if before
         else (),
-        tuple(hazard for each in seen for hazard in each.hazards),
+        _hazards(seen),
         tuple(str(name) for each in seen for name in each.pruned),
         tuple(Cleared(check.gate, *check.clear(after, known)) for check in all_checks()),
     )
+
+
+def _hazards(seen: Sequence[Seen]) -> tuple[Hazard, ...]:
+    return tuple(hazard for each in seen for hazard in each.hazards)

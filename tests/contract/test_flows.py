@@ -35,6 +35,7 @@ from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool
 from ci_automation.flux.release import ReleaseNotFound
 from ci_automation.flux.version import Bump, Version
 from ci_automation.impact.change import ChangeClass
+from ci_automation.impact.check import Check, Seen
 from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import Action, MinorStep, Policy
@@ -58,6 +59,7 @@ from tests.fakes.world import (
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
+    from ci_automation.impact.check import Applied, Known
     from tests.fakes.registry import Asked
 
 MINORS = {Bump.PATCH: Action.AUTO, Bump.MINOR: Action.AUTO, Bump.MAJOR: Action.NEVER}
@@ -127,6 +129,27 @@ class TestPlan:
         assert (minor.new_version, minor.decision, minor.base) == (MINOR, Decision.APPROVAL, patch.target)
         assert outcome.plan.passed_over == ()
         assert [it.new_version for it in update(CHANNEL, world.ports(), wish).waiting] == [MINOR]
+
+    def test_an_overlay_is_built_only_for_steps_that_no_earlier_check_holds_back(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The minor is looked at as a step from the present version, and then built once, on top of the patch."""
+        built: list[tuple[Version | None, Version | None]] = []
+
+        def warn(_: Applied | None, after: Applied, __: Known) -> Seen:
+            hazard = Hazard("crds", Certainty.POSSIBLE, "a version", "a version goes away")
+            return Seen((hazard,) if after.version == MINOR else ())
+
+        def build(before: Applied | None, after: Applied, _: Known) -> Seen:
+            built.append((before and before.version, after.version))
+            return Seen()
+
+        checks = [Check("crds", 1, warn, lambda *_: ("", "")), Check("overlay", 2, build, lambda *_: ("", ""))]
+        monkeypatch.setattr("ci_automation.impact.assess.all_checks", lambda: checks)
+        policy = Policy(actions=MINORS, escalate=frozenset())
+        plan = make_plan(CHANNEL, world.ports(), intent(policy=policy)).plan
+        assert [step.decision for step in plan.steps] == [Decision.AUTO, Decision.APPROVAL]
+        assert built == [(OLD, PATCH), (PATCH, MINOR)]
 
     def test_a_minor_that_its_content_refuses_does_not_stop_the_patch(self, world: World) -> None:
         policy = Policy(actions=MINORS, refuse=frozenset({ChangeClass.RBAC}))

@@ -13,9 +13,9 @@ from ci_automation.errors import RegistryError
 from ci_automation.flux.version import Version
 from ci_automation.impact import checks
 from ci_automation.impact.assess import Impact, assess
-from ci_automation.impact.check import Applied, Clusters, Known, KubernetesRange
+from ci_automation.impact.check import Applied, Check, Clusters, Known, KubernetesRange, Seen
 from ci_automation.impact.checks import all_checks, compatibility, images, overlay
-from ci_automation.impact.hazard import Certainty
+from ci_automation.impact.hazard import Certainty, Hazard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -193,3 +193,24 @@ def test_a_step_has_the_changes_of_its_components_and_of_its_files() -> None:
     found = assess(one, two, Known())
     assert [str(it.belongs_to) for it in found.changes] == ["version", "overlay"]
     assert isinstance(found, Impact)
+
+
+@pytest.mark.parametrize("looks", range(3))
+def test_a_step_that_is_settled_is_neither_compared_nor_looked_at_any_further(
+    monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    certain = Hazard("crds", Certainty.CERTAIN, "one", "one breaks")
+    seen: list[str] = []
+
+    def check(number: int) -> Check:
+        def look(*_: object) -> Seen:
+            seen.append(str(number))
+            return Seen((certain,))
+
+        return Check("crds", number, look, lambda *_: ("", ""))
+
+    monkeypatch.setattr("ci_automation.impact.assess.all_checks", lambda: tuple(map(check, range(3))))
+    one, two = (Applied(f"# Flux Version: v2.9.{patch}\n", path=PATH) for patch in (3, 4))
+    found = assess(one, two, Known(), lambda hazards: len(hazards) == looks)
+    assert seen == ["0", "1", "2"][:looks]
+    assert found == Impact(hazards=(certain,) * looks)
