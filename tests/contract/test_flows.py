@@ -141,7 +141,7 @@ class TestPlan:
             return Seen((hazard,) if after.version == MINOR else ())
 
         def build(before: Applied | None, after: Applied, _: Known) -> Seen:
-            built.append((before and before.version, after.version))
+            built.append((before.version if before else None, after.version))
             return Seen()
 
         checks = [Check("crds", 1, warn, lambda *_: ("", "")), Check("overlay", 2, build, lambda *_: ("", ""))]
