@@ -1,6 +1,6 @@
-"""What a yes in a run is worth: the judge of the job that waited in a protected environment.
+"""Judge whether a job that waited in a protected environment was approved.
 
-That a job goes on has not shown that anybody agreed: an environment without reviewers lets everything pass, an
+A job that continues does not prove an approval: an environment without reviewers lets everything pass, an
 administrator may bypass one, and reviewers need no more than read access. So what the run's reviewers said is read
 and judged in the job itself. A workflow's file on another branch could leave all this out; what keeps such a run from
 the registry is that its credentials belong to the environment.
@@ -30,11 +30,11 @@ _EVENT = "workflow_dispatch"
 
 
 def unprotected(environment: Environment | None, name: str) -> str:
-    """Return what is wrong with an environment that lets everything through, or nothing."""
+    """Return why an environment lets every run pass, or nothing."""
     if environment is not None and environment.required_reviewers:
         return ""
     what = "does not exist" if environment is None else "has no required reviewers"
-    return f"the environment {name} {what}, so that every run would pass"
+    return f"the environment {name} {what}, so every run would pass without approval"
 
 
 def how_to_protect(name: str) -> str:
@@ -57,7 +57,7 @@ class RunFacts(Struct, frozen=True):
 def judge_run(
     request: ApprovalRequest, key: str, facts: RunFacts, settings: ApprovalConfig, now: datetime
 ) -> GrantedApproval | NotCounted:
-    """Return the yes that people gave to `request` in a run whose inputs are the request and `key`.
+    """Return the approval of `request` in a run whose inputs are the request and `key`.
 
     GitHub keeps what people said by run, not by attempt, and without a time. So a yes to an earlier attempt counts for
     a later one: the inputs of a run never change, and a yes is used up once it was published, which is found by `how`
@@ -70,33 +70,35 @@ def judge_run(
         if not (reason := _why_not(actor, key, facts, settings)):
             return GrantedApproval(request, Approval(actor.login, f"run {facts.run.url}", now))
         reasons.append(reason)
-    nobody = f"nobody approved this run in the environment {settings.environment}; it may have been let through"
+    nobody = (
+        f"no reviewer approved this run in the environment {settings.environment}; it may have passed without a review"
+    )
     return NotCounted(request, "; ".join(reasons) or nobody)
 
 
 def _why_none(request: ApprovalRequest, key: str, facts: RunFacts, settings: ApprovalConfig) -> str:
-    """Return why nobody's yes in the run can count, or nothing."""
+    """Return why no approval in the run can count, or nothing."""
     name = settings.environment
     if key and key != request.key:
-        return "the key is that of another request"
+        return "the key belongs to another request"
     if facts.event != _EVENT or facts.run.event != _EVENT:
         return f"the run was started by {facts.event}, not by a workflow_dispatch"
     if facts.ref != f"refs/heads/{facts.branch}" or facts.run.branch != facts.branch:
-        return f"the run is of {facts.ref}, not of the default branch {facts.branch}"
+        return f"the run is on {facts.ref}, not on the default branch {facts.branch}"
     if reason := unprotected(facts.environment, name):
         return f"{reason}. {how_to_protect(name)}"
     if any(word.state == "rejected" and _names(word, name) for word in facts.said):
-        return "somebody rejected this run, in this attempt or an earlier one; start a new run to ask again"
+        return "a reviewer rejected this run, in this attempt or an earlier one; start a new run to ask again"
     return ""
 
 
 def _why_not(actor: Actor, key: str, facts: RunFacts, settings: ApprovalConfig) -> str:
     """Return why the yes of one account does not count, or nothing."""
     if actor.is_bot:
-        return f"{actor.login} approved it, and is no person"
+        return f"{actor.login} approved it, and is not a person"
     # A run with a key was started by a check, with whose token ever: a machine's account looks like a person's.
     if key and facts.run.actor is not None and facts.run.actor.login == actor.login:
-        return f"{actor.login} approved it, and is who asked; a run started by hand has no key"
+        return f"{actor.login} approved it and also started it; a run started by hand has no key"
     lacking = facts.people.lacking(actor.login, settings.team)
     return f"{actor.login} approved it, but {lacking}" if lacking else ""
 
@@ -112,7 +114,7 @@ def _names(word: RunApproval, environment: str) -> bool:
 
 
 class JobFacts(Struct, frozen=True):
-    """What the runner says of the job that was let through."""
+    """Facts of the approved job, as the runner states them."""
 
     run: int
     event: str
@@ -129,7 +131,7 @@ def approved_run(
     settings: ApprovalConfig,
     now: datetime,
 ) -> GrantedApproval | NotCounted:
-    """Return whether the run that this job is in has a yes to `request` that counts now.
+    """Return whether the run of this job has an approval of `request` that counts now.
 
     Raises:
         ReleaseSourceError: GitHub failed or refused.

@@ -28,7 +28,7 @@ class CheckoutFirst(Struct, frozen=True):
     channel: Reference
 
     def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
-        """Return the yes that somebody gave to a step from `base`; what the file says is never believed."""
+        """Return the approval of a step from `base`; the file alone proves nothing."""
         if (self.workspace / ".git/info/sparse-checkout").exists() or not (self.workspace / ".git").exists():
             return self.approvals.granted(base)
         try:
@@ -44,5 +44,5 @@ class CheckoutFirst(Struct, frozen=True):
         return self.approvals.ask(question)
 
     def withdraw(self, reason: str) -> None:
-        """Close what is still asked."""
+        """Close open requests."""
         self.approvals.withdraw(reason)

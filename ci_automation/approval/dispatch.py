@@ -1,7 +1,7 @@
-"""Events that are sent to other repositories: that an update is wanted, that one was published.
+"""Events to other repositories: a request for approval of an update, a notice of a publication.
 
-An event asks or tells, it never approves: whoever gets one plans anew, and what it asks for passes the same gates as
-everything else. GitHub does not say which events were sent; but the receiver's workflow has the event's key in its
+An event asks or tells, but never approves: its receiver makes a plan of its own, and every step passes the same gates.
+GitHub does not say which events were sent; but the receiver's workflow has the event's key in its
 `run-name`, and by that the run which an event started is found again.
 """
 
@@ -44,16 +44,16 @@ _EVENT = "repository_dispatch"
 
 
 class InvalidDispatch(UsageError):
-    """An event is not one that this version sends; nothing of it was done."""
+    """An event that this version does not send; nothing of it was done."""
 
-    hint = "Whoever sent it may have another version of this program; docs/action.md has the form that is read."
+    hint = "The sender may have another version of this program; docs/action.md describes the expected form."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the event cannot be used: {reason}")
 
 
 class EventType(enum.StrEnum):
-    """What an event says; the `types` of a workflow's `on: repository_dispatch`."""
+    """Type of an event, as in `types` of a workflow's `on: repository_dispatch`."""
 
     UPDATE_REQUESTED = "flux-manifests-update-requested"
     PUBLISHED = "flux-manifests-published"
@@ -66,7 +66,7 @@ class Sender(Struct, frozen=True):
     run: str = ""
 
     def __post_init__(self) -> None:
-        """Raise `InvalidDispatch` where a part is not what it should be."""
+        """Raise `InvalidDispatch` if a part is invalid."""
         if self.repository and not _REPOSITORY.fullmatch(self.repository):
             raise InvalidDispatch("its repository is not OWNER/NAME")
         if self.run and not (_URL.fullmatch(self.run) and len(self.run) <= _MAX_TEXT):
@@ -82,14 +82,14 @@ class Dispatch(Struct, frozen=True):
     sender: Sender = Sender()
 
     def __post_init__(self) -> None:
-        """Raise `InvalidDispatch` where a part is not what it should be: what is sent is what would be read."""
+        """Raise `InvalidDispatch` if a part is invalid: what this program sends, it would also read."""
         if not _KEY.fullmatch(self.key):
             raise InvalidDispatch("its key is not 16 hex digits")
         if self.type is EventType.UPDATE_REQUESTED and self.key != self.request.key:
-            raise InvalidDispatch("its key is not that of what it asks for")
+            raise InvalidDispatch("its key does not belong to the step that it asks for")
         artifact = str(self.request.artifact)
         if len(artifact) > _MAX_TEXT or not artifact.isprintable():
-            raise InvalidDispatch("its artifact is too long, or cannot be printed")
+            raise InvalidDispatch("its artifact is too long or not printable")
 
     @classmethod
     def requesting(cls, request: ApprovalRequest, sender: Sender) -> Self:
@@ -140,7 +140,7 @@ class Dispatch(Struct, frozen=True):
             raise InvalidDispatch(str(error)) from None
         dispatch = cls(EventType(action), texts.key, request, Sender(texts.repository, texts.run))
         if dispatch.to_payload() != payload:
-            raise InvalidDispatch("a value is not written as this program writes it")
+            raise InvalidDispatch("a value does not have the form that this program writes")
         return dispatch
 
 
@@ -157,7 +157,7 @@ class _Texts(Struct, frozen=True):
 
 def _texts(payload: Mapping[str, object]) -> _Texts:
     if payload.keys() != set(_Texts.__struct_fields__):
-        raise InvalidDispatch("it lacks a key, or has one that is unknown")
+        raise InvalidDispatch("a key is missing or unknown")
     texts = {key: text for key, text in payload.items() if isinstance(text, str) and len(text) <= _MAX_TEXT}
     if len(texts) != len(payload):
         raise InvalidDispatch("a value is not a text, or too long")
@@ -165,7 +165,7 @@ def _texts(payload: Mapping[str, object]) -> _Texts:
 
 
 class Told(enum.StrEnum):
-    """What became of an event."""
+    """Result of an event."""
 
     SENT = "sent"
     KNOWN = "known"  # it was sent before
@@ -173,7 +173,7 @@ class Told(enum.StrEnum):
 
 
 class Delivery(Struct, frozen=True):
-    """What became of an event to one repository: where to look, and a word for the person who reads the log."""
+    """Result of an event to one repository: where to look, and a remark for the log."""
 
     repository: str
     told: Told
@@ -182,7 +182,7 @@ class Delivery(Struct, frozen=True):
 
 
 class DispatchApprovals:
-    """Approvals of a fleet that decides elsewhere: another repository is told what is wanted, and answers nothing."""
+    """Approvals in another repository: it gets an event for each request, and answers nothing."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class DispatchApprovals:
         self._clock, self._sleep = clock, sleep
 
     def granted(self, base: Digest) -> GrantedApproval | None:
-        """Return None: an event asks, and nothing that comes back approves."""
+        """Return None: an event only asks, and no answer to it approves."""
         del base
         return None
 
@@ -212,14 +212,14 @@ class DispatchApprovals:
         return Asked(delivery.url, state, delivery.remark)
 
     def withdraw(self, reason: str) -> None:
-        """Do nothing: an event cannot be called back, and the receiver plans anew anyhow."""
+        """Do nothing: an event cannot be withdrawn, and the receiver makes a new plan."""
         del reason
 
 
 def announce(
     dispatch: Dispatch, repositories: Iterable[str], receiver: Callable[[str], Runs], server: str, now: datetime
 ) -> tuple[Delivery, ...]:
-    """Return what became of telling each of the repositories; that one cannot be told keeps no other from it."""
+    """Send the event to each repository and return the results; one failure does not stop the others."""
     return tuple(_announced(dispatch, name, receiver, server, now) for name in dict.fromkeys(repositories))
 
 
@@ -245,15 +245,17 @@ def _deliver(
             return Delivery(name, Told.KNOWN, run.url, _ended(run))
     except (GitHubDenied, NotOnGitHub) as error:
         waits = ()
-        remark = f"Its runs cannot be read, so that this event may be sent again: {error}. {error.hint}"
+        remark = (
+            f"This run cannot read the runs there, so the next run may send this event again: {error}. {error.hint}"
+        )
     receiver.dispatch_event(dispatch.type, dispatch.to_payload())
     for wait in waits:
         sleep(wait)
         if run := _started_by(dispatch, receiver, now):
             return Delivery(name, Told.SENT, run.url)
         remark = (
-            f"No run of {name} has {dispatch.key} in its title yet. A workflow there needs `client_payload.key` in its "
-            "`run-name`; without that, this event may be sent again."
+            f"No run of {name} has {dispatch.key} in its title yet. Put `client_payload.key` into the `run-name` of a "
+            "workflow there; without it, the next run may send this event again."
         )
     return Delivery(name, Told.SENT, f"{server}/{name}/actions", remark.strip())
 

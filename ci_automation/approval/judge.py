@@ -1,4 +1,4 @@
-"""Which merge is a yes: decided from what GitHub says now, never from what a workspace or an event says.
+"""Judge which merge is an approval, from GitHub's present answers, never from a workspace or an event.
 
 A lock file's entry at the head of the default branch is no more than a claim. It counts if a pull request of ours was
 merged with exactly that entry, by a person who may write to the repository, or, where GitHub merged by itself, after
@@ -31,7 +31,7 @@ _OPINIONS = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
 def claimed(base: Digest, channel: Reference, snapshot: Snapshot) -> LockEntry | None:
     """Return the entry at the default branch's head that lets `channel` be moved from `base`, or None.
 
-    An entry for another base is nobody's yes to this one.
+    An entry for another base approves nothing from this one.
 
     Raises:
         InvalidLock: the lock file there is damaged.
@@ -55,13 +55,13 @@ def merge_of(entry: LockEntry, snapshot: Snapshot) -> PullRequest | None:
 
 
 def merge_to_judge(entry: LockEntry, snapshot: Snapshot) -> PullRequest | None:
-    """Return the merge of which `judge_merge` has to know how it was made."""
+    """Return the merge whose circumstances `judge_merge` needs."""
     pull = merge_of(entry, snapshot)
     return pull if pull and not _out_of_place(pull, snapshot) else None
 
 
 def witnesses(entry: LockEntry, snapshot: Snapshot, making: Making, settings: ApprovalConfig) -> tuple[str, ...]:
-    """Return the logins of those whose permission, and membership of a team, `judge_merge` has to know."""
+    """Return the logins whose permission and team membership `judge_merge` needs."""
     if (pull := merge_to_judge(entry, snapshot)) is None:
         return ()
     merger = _merger(pull, snapshot, making)
@@ -72,9 +72,9 @@ def witnesses(entry: LockEntry, snapshot: Snapshot, making: Making, settings: Ap
 def judge_merge(
     entry: LockEntry, snapshot: Snapshot, making: Making, people: People, settings: ApprovalConfig
 ) -> GrantedApproval | NotCounted:
-    """Return whether what the default branch has was approved, by whom and when; or why it does not count."""
+    """Return the approval of the default branch's entry, with approver and time, or why it does not count."""
     if (pull := merge_of(entry, snapshot)) is None:
-        reason = "the last pull request that was merged did not ask for exactly these digests; the file was edited"
+        reason = "the last merged pull request did not ask for exactly these digests; the file was edited"
         return NotCounted(entry.request, reason)
     found = _verdict(pull, snapshot, making, people, settings)
     if isinstance(found, str):
@@ -85,11 +85,11 @@ def judge_merge(
 def _verdict(
     pull: PullRequest, snapshot: Snapshot, making: Making, people: People, settings: ApprovalConfig
 ) -> Approval | str:
-    """Return the approval that a merge is, or what a sentence says of it that is none."""
+    """Return the approval by a merge, or a sentence on why it is not one."""
     if reason := _out_of_place(pull, snapshot):
         return reason
     if pull.merged_at is None:
-        return "was merged, and GitHub does not say when"
+        return "was merged, but GitHub does not say when"
     merger = _merger(pull, snapshot, making)
     if merger and (lacking := people.lacking(merger, settings.team)):
         return f"was merged by {merger}, who {lacking}"
@@ -100,7 +100,7 @@ def _verdict(
         counted = f"was merged {by} with {len(approving)} of {needed} approving reviews of its last commit that count"
         return f"{counted}{_remark(pull, snapshot, making)}"
     if again := snapshot.open_pull:  # the file lost the entry since, and has it back without a word of anybody's
-        return f"was merged before pull request {again.number}, which asks anew, was opened"
+        return f"was merged before pull request {again.number} was opened, which asks again"
     return Approval(merger or ", ".join(approving), f"pull request {pull.url}", pull.merged_at)
 
 
@@ -114,12 +114,12 @@ def _out_of_place(pull: PullRequest, snapshot: Snapshot) -> str:
 
 
 def _reviews_needed(merger: str | None, settings: ApprovalConfig) -> int:
-    """Return how many reviews a merge needs; one that no person did is nobody's yes without any."""
+    """Return how many reviews a merge needs; a merge that no person made needs at least one."""
     return settings.approvals if merger else max(1, settings.approvals)
 
 
 def _approving(pull: PullRequest, snapshot: Snapshot, making: Making) -> tuple[str, ...]:
-    """Return who approved the last commit and had no hand in the branch; nobody where not all hands are known."""
+    """Return the approvers of the last commit who made no part of the branch; none if not all authors are known."""
     if making.pushed_at is None:
         return ()
     return tuple(login for login in _reviewers(pull, snapshot) if login.casefold() not in making.hands)

@@ -41,16 +41,16 @@ _BREAK = re.compile(r"\r\n|[\r\n]|\Z")
 
 
 class InvalidLock(InvalidConfig):
-    """The lock file is damaged; all that is wrong with it, one line each."""
+    """A damaged lock file; the message lists each problem on a line."""
 
     hint = (
-        f"Restore {LOCK_FILE} from its last good commit, or delete it: what waits is asked for again then, and what "
-        "was approved but not published has to be approved again."
+        f"Restore {LOCK_FILE} from its last good commit, or delete it. After a deletion the run asks again for "
+        "waiting steps, and approved steps that were not published need approval again."
     )
 
 
 class LockEntry(Struct, frozen=True):
-    """What one artifact may be moved to; `ask` counts how often the very same was asked for, so that asks differ."""
+    """Approved move of one artifact; `ask` counts identical requests, so that they differ."""
 
     request: ApprovalRequest
     ask: int = 1
@@ -128,7 +128,7 @@ class _Parser:
             raise InvalidLock(list(error.problems)) from None
         self._problems = list(self._document.problems)
         if text.startswith("\ufeff"):
-            self._wrong((), "it begins with a byte order mark; remove that")
+            self._wrong((), "it begins with a byte order mark; remove the mark")
 
     def entries(self) -> tuple[_Written, ...]:
         """Return the entries in their order.
@@ -147,7 +147,7 @@ class _Parser:
         for index, item in enumerate(items if "artifacts" in top else []):
             written = self._written(("artifacts", index), item)
             if written and any(written.entry.request.artifact == other.entry.request.artifact for other in found):
-                self._wrong(("artifacts", index), "its artifact has an entry already")
+                self._wrong(("artifacts", index), "its artifact has another entry already")
             found += [written] if written else []
         if self._problems:
             raise InvalidLock(self._problems)

@@ -15,7 +15,7 @@ _MAY_WRITE = frozenset({"admin", "write"})
 
 
 class People(Struct, frozen=True):
-    """What GitHub says now of those whose word could count: their permissions, and who of them is in the team."""
+    """Possible approvers: their permissions and team membership, as GitHub states them now."""
 
     permissions: Mapping[str, str]
     members: frozenset[str] = frozenset()
@@ -32,7 +32,7 @@ class People(Struct, frozen=True):
         return cls(permissions, frozenset(login for login in permissions if team and repository.is_member(team, login)))
 
     def lacking(self, login: str, team: str | None) -> str:
-        """Return what somebody lacks whose word does not count, or nothing."""
+        """Return what a person lacks to be an approver, or nothing."""
         if self.permissions.get(login) not in _MAY_WRITE:
             return "may not write to the repository now"
         if team and login not in self.members:

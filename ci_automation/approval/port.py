@@ -20,7 +20,7 @@ _KEY_DIGITS = 16
 
 
 class ApprovalRequest(Struct, frozen=True):
-    """One step of one artifact, for which a person's yes is wanted."""
+    """Request for a person's approval of one step of one artifact."""
 
     artifact: Reference
     version: Version
@@ -34,13 +34,13 @@ class ApprovalRequest(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Return what names this request and no other, short enough for the title of a run."""
+        """Return the unique key of this request, short enough for the title of a run."""
         text = f"{self.artifact}\n{self.base}\n{self.target}\n"
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
 
 class AskedState(enum.StrEnum):
-    """What became of asking."""
+    """Result of a request."""
 
     OPENED = "opened"
     UPDATED = "updated"
@@ -49,7 +49,7 @@ class AskedState(enum.StrEnum):
 
 
 class Question(Struct, frozen=True):
-    """A step that waits for a person, with all that the person should see."""
+    """A step that needs approval, with everything that the approver should see."""
 
     plan: Plan
     step: PlannedStep
@@ -57,7 +57,7 @@ class Question(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True):
-    """Where a person can answer, and what was done about it in this run; `remark` is for who reads the log."""
+    """Where a person can answer, and what this run did about it; `remark` is for the log."""
 
     url: str
     state: AskedState
@@ -65,14 +65,14 @@ class Asked(Struct, frozen=True):
 
 
 class GrantedApproval(Struct, frozen=True):
-    """A yes that counts."""
+    """An approval that counts."""
 
     request: ApprovalRequest
     approval: Approval
 
 
 class NotCounted(Struct, frozen=True):
-    """Something that looks like a yes to the step from the present base, and why it is none."""
+    """Apparent approval of a step from the present base, with the reason why it does not count."""
 
     request: ApprovalRequest
     reason: str
@@ -82,7 +82,7 @@ class Approvals(Protocol):
     """A way to ask people about one artifact. Every method may raise a `ReleaseSourceError` of GitHub's."""
 
     def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
-        """Return the yes that somebody gave to a step from `base`, judged now, or None where nobody did."""
+        """Return the approval of a step from `base`, judged now, or None."""
         ...
 
     def ask(self, question: Question) -> Asked:
@@ -90,5 +90,5 @@ class Approvals(Protocol):
         ...
 
     def withdraw(self, reason: str) -> None:
-        """Close whatever is still asked about this artifact, saying why; nothing there is nothing to do."""
+        """Close all open requests for this artifact and say why."""
         ...

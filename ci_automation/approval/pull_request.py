@@ -1,4 +1,4 @@
-"""Asking by pull request: one branch and one pull request for each artifact, and its merge is the yes.
+"""Approval by pull request: one branch and one pull request for each artifact, and its merge approves.
 
 What is wanted is compared with what is there, and the difference is made, so that a run that was cut off is finished by
 the next. A commit of ours says what it asks for, and the page what people were told; each is changed last of all that
@@ -37,7 +37,7 @@ _ATTEMPTS = 3
 
 
 class _Wish(Struct, frozen=True):
-    """What shall be asked: the entry, on top of the lock file that the default branch has, and the page."""
+    """Wanted request: the entry, on top of the default branch's lock file, and the page."""
 
     entry: LockEntry
     default: Lock
@@ -72,7 +72,7 @@ class PullRequestApprovals:
         self._judged: str | None = None  # the merge that was judged in this run
 
     def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
-        """Return the yes that somebody gave to a step from `base`, judged now, or None where nobody did.
+        """Return the approval of a step from `base`, judged now, or None.
 
         Raises:
             InvalidLock: the lock file of the default branch is damaged.
@@ -109,7 +109,7 @@ class PullRequestApprovals:
         return self._ask(snapshot, question)
 
     def withdraw(self, reason: str) -> None:
-        """Close whatever is still asked about this artifact, saying why; nothing there is nothing to do.
+        """Close all open requests for this artifact and say why.
 
         A branch that people changed stays; where they changed what it asks for, its pull request stays open too.
 
@@ -145,11 +145,11 @@ class PullRequestApprovals:
         there = wish.default.find(self._channel)
         merged = merge_of(there, snapshot) if there and there.request == wish.entry.request else None
         if merged and merged.url != self._judged:
-            return Asked(merged.url, AskedState.UNCHANGED, "it was merged just now; the next run takes it up")
+            return Asked(merged.url, AskedState.UNCHANGED, "it was merged just now; the next run picks it up")
         pull, work = snapshot.open_pull, Work.of(snapshot, self._channel)
         no = None if pull else _refused(snapshot)
         if no and replace(no[1], state=MarkState.ASKED) == wish.mark:
-            remark = f"people closed it; reopen it, or delete the branch {self._branch}, and it is asked for again"
+            remark = f"a person closed it; to have it asked for again, reopen it or delete the branch {self._branch}"
             return Asked(no[0].url, AskedState.KEPT, remark)
         if work and work.has_people and work.entry != wish.entry:
             url = next((each.url for each in (pull, *snapshot.pulls) if each), "")
@@ -161,7 +161,7 @@ class PullRequestApprovals:
     def _kept(self, work: Work, wish: _Wish) -> str:
         asks = f"asks for {work.entry.request.version}" if work.entry else "asks for nothing"
         return (
-            f"people changed the branch {self._branch}, which {asks}; {wish.entry.request.version} "
+            f"a person changed the branch {self._branch}, which {asks}; {wish.entry.request.version} "
             f"({wish.entry.request.target}) is asked for once the branch is merged or deleted"
         )
 
@@ -212,7 +212,7 @@ class PullRequestApprovals:
         return self._commits.commit(self._branch, head, message, files)
 
     def _hold_back(self, pull: PullRequest | None) -> None:
-        """Let GitHub not merge, in the name of a person who told it to, what that person has not seen.
+        """Switch auto-merge off for commits that the person who switched it on has not seen.
 
         It would: auto-merge stays on when somebody who may write pushes. Where it is configured, reviews of the last
         commit are what counts.

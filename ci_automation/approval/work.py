@@ -1,4 +1,4 @@
-"""What is on the branch of a request: whose work it is, what it asks for, and whether git could merge it."""
+"""Contents of a request's branch: its authors, the step it asks for, and whether git could merge it."""
 
 from __future__ import annotations
 

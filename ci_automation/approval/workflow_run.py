@@ -40,10 +40,10 @@ _TITLE_END = re.compile(r" v[^ ]{1,64} \((?P<key>[0-9a-f]{16})\)")
 
 
 class UnprotectedEnvironment(ReleaseSourceError):
-    """The environment that is to wait for a person lets everything through."""
+    """An environment without protection, which lets every run pass."""
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"nobody would be asked: {reason}")
+        super().__init__(f"no reviewer would be asked: {reason}")
         self.hint = how_to_protect(name)
 
 
@@ -64,7 +64,7 @@ def inputs(request: ApprovalRequest) -> dict[str, str]:
 
 
 class AskingRuns(Struct, frozen=True):
-    """What the runs of an artifact are to one request: the one that asks for it, those to cancel, those that ended."""
+    """Runs of an artifact in relation to one request: the one that asks for it, those to cancel, those that ended."""
 
     asks: Run | None = None
     outdated: tuple[Run, ...] = ()
@@ -103,7 +103,7 @@ def _key(title: str, channel: Reference) -> str | None:
 
 
 class WorkflowApprovals(Struct, frozen=True):
-    """Approvals whose requests are runs of a workflow; the yes is given and judged in the run alone."""
+    """Approvals by runs of a workflow; the run itself gets and judges the approval."""
 
     runs: Runs
     server: str
@@ -114,7 +114,7 @@ class WorkflowApprovals(Struct, frozen=True):
     sleep: Callable[[float], None] = time.sleep
 
     def granted(self, base: Digest) -> GrantedApproval | None:
-        """Return None: what is agreed to in a run is published by that run."""
+        """Return None: an approved run publishes its step itself."""
         del base
         return None
 
@@ -134,10 +134,8 @@ class WorkflowApprovals(Struct, frozen=True):
         if found.asks:
             return Asked(found.asks.url, AskedState.UNCHANGED)
         if rejected := self._rejected(found.ended):
-            remark = "It was rejected, and is not asked again for two months, or until something else is there to ask. "
-            return Asked(
-                rejected.url, AskedState.KEPT, remark + "The workflow can be started by hand, with its inputs."
-            )
+            remark = "A reviewer rejected it. No run asks again for two months, or until another step needs approval. "
+            return Asked(rejected.url, AskedState.KEPT, remark + "You can start the workflow by hand, with its inputs.")
         name = self.settings.environment
         if reason := unprotected(self.runs.environment(name), name):
             raise UnprotectedEnvironment(name, reason)
@@ -165,7 +163,9 @@ class WorkflowApprovals(Struct, frozen=True):
         return None
 
     def _start(self, request: ApprovalRequest, before: AskingRuns) -> Asked:
-        again = "It is asked again, since an earlier run ended without a no. Reject it to be asked no more."
+        again = (
+            "This run asks again, because an earlier run ended without a rejection. Reject it to stop the questions."
+        )
         remark = again if before.ended else ""
         if started := self.runs.dispatch_workflow(self.settings.workflow, self.branch, inputs(request)):
             return Asked(started.url, AskedState.OPENED, remark)

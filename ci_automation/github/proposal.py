@@ -77,7 +77,7 @@ def propose(commits: Commits, pulls: Pulls, seen: Snapshot, proposal: Proposal) 
     """
     pull = seen.open_pull
     if pull is None and (no := _declined(seen, proposal)):
-        remark = f"people closed it; reopen it, or delete the branch {proposal.branch}, and it is offered again"
+        remark = f"a person closed it; to have it offered again, reopen it or delete the branch {proposal.branch}"
         return Proposed(ProposedState.DECLINED, no.url, remark)
     commit, written = _written(seen)
     wrote = written != proposal.key
@@ -108,7 +108,9 @@ def withdraw(pulls: Pulls, seen: Snapshot, reason: str) -> Proposed:
     if pull is None:
         return Proposed(ProposedState.NOTHING)
     if not _MARK.search(pull.body) or _people(seen):
-        return Proposed(ProposedState.KEPT, pull.url, f"{reason}, but people changed the pull request; close it")
+        return Proposed(
+            ProposedState.KEPT, pull.url, (f"{reason}, but a person changed the pull request; close it yourself")
+        )
     # Without the mark nobody takes it for a person's no.
     body = f"**Closed: {reason}.**\n\n{_MARK.sub('', pull.body).rstrip()}\n"
     pulls.edit_pull(pull.number, body=body, state=PullState.CLOSED)

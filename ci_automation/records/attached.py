@@ -37,16 +37,16 @@ MAX_STATEMENTS = 64  # of one kind
 
 
 class TooManyRecords(VerificationFailed):
-    """A digest has more records or holds than an artifact can come to have, so that one may hide among them."""
+    """A digest with more records or holds than an artifact can have, so that an attacker may hide one among them."""
 
-    hint = "Somebody who can write to the registry attached them. Find out who, and delete those that are not yours."
+    hint = "A writer of the registry attached them. Find out who, and delete those that are not yours."
 
     def __init__(self, reference: Reference, kind: str, number: int) -> None:
-        super().__init__(f"{reference} has {number} {_NAMES[kind]}s, more than the {MAX_STATEMENTS} that are read")
+        super().__init__(f"{reference} has {number} {_NAMES[kind]}s, more than the limit of {MAX_STATEMENTS}")
 
 
 class Said(Struct, frozen=True):
-    """A statement that somebody trusted signed: of which kind, by whom (as `Verified.by` prints itself), and what."""
+    """A statement by a trusted signer: its kind, its signer (as `Verified.by` prints itself), and its content."""
 
     kind: str
     by: str
@@ -54,7 +54,7 @@ class Said(Struct, frozen=True):
 
 
 def channel_name(registry: Registry, channel: Reference) -> str:
-    """Return what records and holds call a channel: the identity of its repository, and its tag."""
+    """Return the name of a channel in records and holds: the identity of its repository, and its tag."""
     return f"{registry.identity(channel) or 'layout'}:{channel.tag}"
 
 
@@ -82,11 +82,11 @@ def sign_statement(statement: Statement, signer: Signer) -> bytes:
 def read_statements(
     registry: Registry, reference: Reference, digest: Digest, trusted: Trusted, kinds: Collection[str]
 ) -> tuple[Said, ...]:
-    """Return the statements of these kinds about `digest` that somebody trusted signed; others are as if not there.
+    """Return the statements of these kinds about `digest` by trusted signers; others are ignored.
 
     Raises:
-        NotAnIndex: somebody put something else where the list of referrers has to be.
-        TooManyRecords: somebody attached very many.
+        NotAnIndex: an attacker put something else in the place of the list of referrers.
+        TooManyRecords: an attacker attached very many.
     """
     # Some registries list every referrer under the type of its configuration (go-containerregistry `pkg/registry`).
     listed = [it for it in registry.referrers(reference, digest) if it.artifact_type in {*kinds, _CONFIG_TYPE}]
@@ -100,7 +100,7 @@ def read_statements(
 def _said(
     registry: Registry, reference: Reference, candidate: Descriptor, trusted: Trusted, kinds: Collection[str]
 ) -> Iterator[Said]:
-    """Yield the statement in a referrer, if somebody trusted signed it."""
+    """Yield the statement in a referrer, if a trusted signer signed it."""
     try:
         layers = registry.manifest(reference.at_digest(candidate.digest)).layers
         kind = layers[0].media_type

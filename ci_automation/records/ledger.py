@@ -32,12 +32,12 @@ RECORD, HOLD = Record.media_type, HoldStatement.media_type
 
 
 class ImmutableTagMoved(VerificationFailed):
-    """An immutable tag points at another digest than the one it is named after, so that the one it had is hidden."""
+    """An immutable tag that points at another digest than its name says, which hides the digest in its name."""
 
-    hint = "Somebody moved a tag that must never move. Find out who, and point it back or delete it."
+    hint = "A writer of the registry moved a tag that must never move. Find out who, and point it back or delete it."
 
     def __init__(self, reference: Reference, found: Digest) -> None:
-        super().__init__(f"{reference} points at {found}, which it is not named after")
+        super().__init__(f"{reference} points at {found}, and its name says another digest")
 
 
 class Position(Struct, frozen=True):
@@ -50,7 +50,7 @@ class Position(Struct, frozen=True):
 
 
 class Ledger(Struct, frozen=True):
-    """The records and holds of `channel` that somebody in `trusted` signed; others are as if not there.
+    """Records and holds of `channel` signed by `trusted` signers; others are ignored.
 
     Each method that reads raises `NotAnIndex` if an attacker put something else where the list of referrers has to be,
     and `TooManyRecords` if an attacker attached very many.
@@ -62,7 +62,7 @@ class Ledger(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Return what records and holds call the channel."""
+        """Return the name of the channel in records and holds."""
         return attached.channel_name(self.registry, self.channel)
 
     def said(self, digest: Digest, *kinds: str) -> tuple[Said, ...]:
@@ -83,7 +83,7 @@ class Ledger(Struct, frozen=True):
         return holds_on(self.said(digest, HOLD), self.name)
 
     def newest(self) -> Record | None:
-        """Return the record of where the channel was put last; reads those of all digests that immutable tags name.
+        """Return the record of the channel's last move; reads the records of all digests with immutable tags.
 
         Raises:
             ImmutableTagMoved: a tag hides a digest.
@@ -94,7 +94,7 @@ class Ledger(Struct, frozen=True):
         return max(found, key=lambda record: (record.at, record.digest not in followed), default=None)
 
     def superseded_by(self, position: Position, tags: Collection[str]) -> Record | None:
-        """Return the record of where the channel was last, after it had been at `position`.
+        """Return the record of the channel's last move after it was at `position`.
 
         If there is one, an attacker without a key moved the channel back to what was signed once: nothing may be built
         on that. Only digests that immutable tags of the same or a higher version name are looked at, which is none in

@@ -1,4 +1,4 @@
-"""What our own statements say: that a channel was moved to a digest (publication), or moved back from one (hold).
+"""Notes: signed statements that a channel was moved to a digest (record), or moved back from one (hold).
 
 A note is about the digest that is its subject (design section 5.1). Its predicate type carries the version of its form;
 a tag URI (RFC 4151) names it for ever and is no address. Its media type is its referrer's; a Sigstore bundle's would
@@ -30,7 +30,7 @@ _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-
 
 
 class InvalidTime(ValueError):
-    """A text is not a time as notes have it."""
+    """A text that is not a time in the form of notes."""
 
 
 def format_time(moment: datetime) -> str:
@@ -49,7 +49,7 @@ def parse_time(text: str) -> datetime:
             return datetime.fromisoformat(text)
     except ValueError:
         pass
-    raise InvalidTime("a time is not one of RFC 3339 in UTC")
+    raise InvalidTime("a time is not in the form of RFC 3339 in UTC")
 
 
 _PARSERS: Mapping[str, Callable[[str], object]] = {
@@ -60,10 +60,10 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
 
 
 class InvalidNote(VerificationFailed):
-    """A note has not the form that this version reads and writes."""
+    """A note whose form this version does not know."""
 
     what: ClassVar[str]
-    hint = "Another version of this program may have written it; nothing of it was believed."
+    hint = "Another version of this program may have written it. This run ignored it."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the {self.what} cannot be used: {reason}")
@@ -84,11 +84,11 @@ class Note(Struct, frozen=True):
     digest: Digest
 
     def to_statement(self, name: str) -> Statement:
-        """Return what is to be signed."""
+        """Return the statement to sign."""
         return Statement(name, self.digest, self.predicate_type, self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the note as its statement has it."""
+        """Return the note as its statement states it."""
         return {
             name: member
             for name, member in as_json(self).items()
@@ -113,19 +113,19 @@ class Note(Struct, frozen=True):
         except (InvalidDigest, InvalidVersion, InvalidTime) as error:
             raise cls.invalid(str(error)) from None
         if note is None or note.to_json() != statement.predicate:
-            raise cls.invalid("it lacks a part, or has one that is unknown")
+            raise cls.invalid("a part is missing or unknown")
         return note
 
 
 def require_printable(invalid: type[InvalidNote], **texts: str) -> None:
-    """Refuse what is empty, endless, or could control a terminal.
+    """Refuse texts that are empty, too long, or could control a terminal.
 
     Raises:
         InvalidNote: of the class `invalid`; a text is.
     """
     for what, text in texts.items():
         if not text or not is_fit(text):
-            raise invalid(f"its {what} is empty, too long, or cannot be printed")
+            raise invalid(f"its {what} is empty, too long or not printable")
 
 
 def require_page(invalid: type[InvalidNote], run: str | None) -> None:
@@ -145,7 +145,7 @@ def require_zone(invalid: type[InvalidNote], *moments: datetime | None) -> None:
         InvalidNote: of the class `invalid`; one has none.
     """
     if any(moment is not None and moment.tzinfo is None for moment in moments):
-        raise invalid("a time is of no zone")
+        raise invalid("a time has no time zone")
 
 
 def is_fit(text: str) -> bool:
@@ -179,13 +179,13 @@ def _parsed_members(members: Mapping[str, Any], *, deeper: bool = False) -> dict
 
 
 class InvalidRecord(InvalidNote):
-    """A publication record has not the form that this version reads and writes."""
+    """A publication record whose form this version does not know."""
 
     what = "publication record"
 
 
 class Approval(Struct, frozen=True):
-    """A person's yes: whose, how it was given (`pull request 7`, `--approve`), and when."""
+    """A person's approval: by whom, how (`pull request 7`, `--approve`), and when."""
 
     by: str
     how: str
@@ -237,7 +237,7 @@ class Record(Note, frozen=True, rename="camel"):
 
 
 class InvalidHold(InvalidNote):
-    """A hold has not the form that this version reads and writes."""
+    """A hold whose form this version does not know."""
 
     what = "hold"
 
@@ -250,7 +250,7 @@ class RefusedRelease(Struct, frozen=True):
 
 
 class HoldStatement(Note, frozen=True):
-    """That what `channel` had is not to be taken again.
+    """Hold: the refused release of `channel` must not be published again.
 
     `digest` is what the channel was moved back to. `until` is None where a newer version than the refused one ends it.
     `by` is who signs it, as `Verified.by` prints itself. `moved` is when the channel was moved back, where that is not
@@ -271,7 +271,7 @@ class HoldStatement(Note, frozen=True):
     moved: datetime | None = None
 
     def __post_init__(self) -> None:
-        """Raise `InvalidHold` where a part could not be printed, or a time is of no zone."""
+        """Raise `InvalidHold` where a part could not be printed, or a time has no time zone."""
         require_printable(InvalidHold, channel=self.channel, publisher=self.by, reason=self.reason or "-")
         require_page(InvalidHold, self.run)
         require_zone(InvalidHold, self.at, self.until, self.moved)

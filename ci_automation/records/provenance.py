@@ -1,4 +1,4 @@
-"""Where an artifact comes from: a predicate of SLSA v1 (https://slsa.dev/spec/v1.0/provenance), inputs by digest.
+"""Provenance of an artifact: a predicate of SLSA v1 (https://slsa.dev/spec/v1.0/provenance), inputs by digest.
 
 What the parts of the predicate mean, for our build type:
 
@@ -52,7 +52,7 @@ class Source(Struct, frozen=True):
 
 
 class Build(Struct, frozen=True):
-    """All that an artifact was made from."""
+    """Inputs of an artifact."""
 
     channel: Reference
     version: Version

@@ -1,4 +1,4 @@
-"""What is in an artifact: its controllers' images as a CycloneDX 1.6 document (ECMA-424).
+"""SBOM of an artifact: its controllers' images as a CycloneDX 1.6 document (ECMA-424).
 
 CycloneDX rather than SPDX 2.3: SPDX demands a time of creation and a namespace that no other document has, so that two
 runs with the same inputs could not say the same.

@@ -21,16 +21,16 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 
 
 class InvalidStatement(VerificationFailed):
-    """What was signed is not a statement about one digest."""
+    """A signed text that is not a statement about one digest."""
 
-    hint = "Nothing of it was believed. Whoever signed it used another tool, or another version of this one."
+    hint = "This run ignored it. Its signer used another tool, or another version of this program."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the signed statement cannot be read: {reason}")
 
 
 class Statement(Struct, frozen=True):
-    """Something that is said about one digest; `name` is only for people, the digest is what counts."""
+    """Statement about one digest; `name` is only for people, the digest counts."""
 
     name: str
     subject: Digest
@@ -74,7 +74,7 @@ class Statement(Struct, frozen=True):
 
 
 def subject_name(reference: Reference) -> str:
-    """Return what a statement calls the artifact: its repository, or one word for every layout directory."""
+    """Return the name of the artifact in a statement: its repository, or one word for every layout directory."""
     repository = reference.repository
     return f"{repository.host}/{repository.path}" if isinstance(repository, OciRepository) else "layout"
 
@@ -84,7 +84,7 @@ def _parsed(raw: bytes) -> object:
         value: object = json.loads(raw.decode(), parse_constant=_no_number, object_pairs_hook=unique)
         json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError):
-        raise InvalidStatement("it is not JSON, or has a key twice") from None
+        raise InvalidStatement("it is not JSON, or has a duplicate key") from None
     return value
 
 

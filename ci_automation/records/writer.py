@@ -30,14 +30,15 @@ if TYPE_CHECKING:
 
 
 class HoldNotKept(VerificationFailed):
-    """A hold was written, and the registry does not show it, so that the channel did not move."""
+    """A hold that the registry does not return after it was written, so the channel did not move."""
 
     hint = (
-        "Without it the next scheduled run would undo the rollback. Check that the registry keeps referrers; run again."
+        "Without it the next scheduled run would undo the rollback. Check that the registry keeps referrers, then run "
+        "again."
     )
 
     def __init__(self, reference: Reference) -> None:
-        super().__init__(f"the hold on {reference} was written, and cannot be read back")
+        super().__init__(f"the hold on {reference} was written, but the registry does not return it")
 
 
 class RecordWriter(Struct, frozen=True):
@@ -86,7 +87,7 @@ class RecordWriter(Struct, frozen=True):
                 raise HoldNotKept(self.channel.at_digest(manifest.digest))
 
     def mark_left(self, left: Manifest, hold: Hold) -> None:
-        """Attach to the digest that a rollback moved the channel away from that it did, unless that is there.
+        """Attach to the refused digest that a rollback moved the channel away from it, unless that is attached.
 
         Without it only the older digest would tell, which no run reads: an attacker could move the channel up again.
         """

@@ -159,7 +159,7 @@ def test_a_minor_is_asked_for_by_a_run_that_waits_and_published_by_it(
     runner.event("workflow_dispatch", {"repository": {"default_branch": "main", "full_name": "acme/fleet"}})
     early = runner.run(**approving)
     assert (early.code, early.outputs["changed"]) == (11, "false")
-    assert "nobody approved this run" in early.said("error")[0]
+    assert "no reviewer approved this run" in early.said("error")[0]
 
     forge.approve(waiting.id, "ada")
     other = runner.run(**{**approving, "request_key": "0" * 16})

@@ -297,14 +297,14 @@ def run_that_nobody_approved(scene: Scene) -> dict[str, str]:
 
 
 RUNS: dict[str, tuple[Callable[[Scene], dict[str, str]], int, str]] = {
-    "another base": (run_for_another_base, 12, "approved was a step from sha256:"),
+    "another base": (run_for_another_base, 12, "the approved step starts from sha256:"),
     "another target": (lambda scene: by_hand(scene, target=OTHER), 12, "which renders as sha256:"),
     "another version": (lambda scene: by_hand(scene, version=FIRST), 12, ""),
     "another artifact": (lambda scene: by_hand(scene, artifact="layout:other:production"), 2, "none of the artifacts"),
-    "an edited plan": (lambda scene: {**approved_by_run(scene), "target": OTHER}, 11, "the key is that of another"),
-    "an unmerged branch": (run_of_another_branch, 11, "not of the default branch main"),
+    "an edited plan": (lambda scene: {**approved_by_run(scene), "target": OTHER}, 11, "the key belongs to another"),
+    "an unmerged branch": (run_of_another_branch, 11, "not on the default branch main"),
     "a fork": (run_of_a_fork, 11, "started by pull_request_target"),
-    "the bot": (run_that_the_bot_approved, 11, "keeper approved it, and is who asked"),
+    "the bot": (run_that_the_bot_approved, 11, "keeper approved it and also started it"),
     "a revoked permission": (run_of_who_may_not_write_any_more, 11, "ben approved it, but may not write"),
     "a replay": (run_again_after_a_way_back, 11, "was used before"),
     "nobody": (run_that_nobody_approved, 11, "has no required reviewers"),

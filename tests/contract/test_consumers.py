@@ -186,7 +186,7 @@ def test_a_no_is_taken_back_by_deleting_the_branch(forge: Forge, east: Repositor
     run(forge, NEW)
     east.close(1, "ann")
     (outcome,) = run(forge, NEW).repositories
-    assert outcome.remark == f"people closed it; reopen it, or delete the branch {BRANCH}, and it is offered again"
+    assert outcome.remark == f"a person closed it; to have it offered again, reopen it or delete the branch {BRANCH}"
     east.delete_branch(BRANCH, "ann")
     assert state(run(forge, NEW)) is State.OPENED
     assert opened(east).number == 2
@@ -276,7 +276,7 @@ def test_a_pull_request_that_people_changed_is_not_withdrawn(forge: Forge, east:
     east.push("main", {path: DONE[path] for path in ("clusters/east/flux.yaml", "apps/values.yml")}, "ann")
     (outcome,) = run(forge, NEW).repositories
     assert outcome.state is State.KEPT
-    assert outcome.remark == "nothing is left to be changed, but people changed the pull request; close it"
+    assert outcome.remark == "nothing is left to be changed, but a person changed the pull request; close it yourself"
     assert opened(east).number == 1
 
 

@@ -120,7 +120,7 @@ class TestAsking:
             asked = ask(forge, {"contents": "write"}, slept)
             assert asked.state is AskedState.OPENED
             assert asked.url == "https://github.com/acme/decider/actions"
-            assert "may be sent again" in asked.remark
+            assert "may send this event again" in asked.remark
             assert "actions" in asked.remark
             assert not slept
         assert len(sent(forge)) == 2

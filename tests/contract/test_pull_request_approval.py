@@ -274,7 +274,7 @@ class TestPeople:
         for _ in range(2):
             asked = desk(forge).ask(NEWER)
             assert (asked.state, asked.url) == (AskedState.KEPT, first.url)
-            assert f"people changed the branch {BRANCH}" in asked.remark
+            assert f"a person changed the branch {BRANCH}" in asked.remark
         assert fleet.branches[BRANCH] == head
         assert the_pull(fleet).title == "Flux v2.9.4 for production (minor, from v2.8.8)"
         assert the_pull(fleet).comments == []
@@ -295,7 +295,7 @@ class TestPeople:
         before = state(forge)
         asked = desk(forge).ask(question())
         assert asked.state is AskedState.KEPT
-        assert asked.remark.startswith("people closed it; reopen it, or delete the branch")
+        assert asked.remark.startswith("a person closed it; to have it asked for again, reopen it or delete the branch")
         assert state(forge) == before
 
     def test_a_no_is_for_that_release_alone(self, forge: Forge, fleet: Fleet) -> None:
@@ -590,7 +590,7 @@ class TestAskingAgain:
         late = desk(forge)
         asked = late.ask(question())
         assert (asked.state, asked.remark) == (
-            AskedState.UNCHANGED, "it was merged just now; the next run takes it up"
+            AskedState.UNCHANGED, "it was merged just now; the next run picks it up"
         )  # fmt: skip
 
     @pytest.mark.parametrize("how", ["merge", "squash", "rebase"])

@@ -200,7 +200,7 @@ class TestAsking:
         scene.fleet.complete(scene.fleet.runs[0].id, conclusion)
         asked = scene.ask()
         assert asked.state is AskedState.OPENED
-        assert "ended without a no" in asked.remark
+        assert "ended without a rejection" in asked.remark
         assert [run.status for run in scene.fleet.runs] == ["completed", "waiting"]
 
     def test_what_was_approved_and_failed_is_asked_again(self, scene: Scene) -> None:
@@ -335,7 +335,7 @@ class TestProtection:
         ("by", "reason"),
         [
             pytest.param("carol", "carol approved it, but may not write", id="a reviewer who may only read"),
-            pytest.param("acme-flux[bot]", "is no person", id="the bot itself"),
+            pytest.param("acme-flux[bot]", "is not a person", id="the bot itself"),
         ],
     )
     def test_the_yes_of_some_reviewers_is_none(self, scene: Scene, by: str, reason: str) -> None:
@@ -375,14 +375,14 @@ class TestProtection:
         scene.forge.approve(run.id, "alice")
         verdict = scene.judge(run)
         assert isinstance(verdict, NotCounted)
-        assert "not of the default branch" in verdict.reason
+        assert "not on the default branch" in verdict.reason
 
     def test_a_yes_to_one_target_is_none_to_another(self, scene: Scene) -> None:
         scene.ask()
         scene.forge.approve(scene.fleet.runs[0].id, "alice")
         verdict = scene.judge(scene.fleet.runs[0], request_of(question("v2.9.5")))
         assert isinstance(verdict, NotCounted)
-        assert verdict.reason == "the key is that of another request"
+        assert verdict.reason == "the key belongs to another request"
 
     def test_a_repeated_run_is_still_one_run_and_a_no_in_any_attempt_is_the_end(self, scene: Scene) -> None:
         scene.ask()

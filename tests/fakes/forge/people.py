@@ -26,7 +26,7 @@ class User:
 
     @property
     def is_bot(self) -> bool:
-        """Whether it is no person."""
+        """Whether it is not a person."""
         return self.login.endswith("[bot]")
 
     @property

@@ -86,10 +86,10 @@ def test_a_yes_counts(found: RunFacts, key: str, by: str) -> None:
         pytest.param(facts(event="push"), "started by push", id="another event"),
         pytest.param(facts(event="repository_dispatch"), "started by repository_dispatch", id="a dispatch of others"),
         pytest.param(facts(run=replace(RUN, event="push")), "workflow_dispatch", id="another event, says GitHub"),
-        pytest.param(facts(ref="refs/heads/feature"), "not of the default branch main", id="another branch"),
-        pytest.param(facts(ref="refs/tags/main"), "not of the default branch main", id="a tag with the branch's name"),
-        pytest.param(facts(ref="main"), "not of the default branch main", id="a ref without its kind"),
-        pytest.param(facts(ref=""), "not of the default branch main", id="outside of a run"),
+        pytest.param(facts(ref="refs/heads/feature"), "not on the default branch main", id="another branch"),
+        pytest.param(facts(ref="refs/tags/main"), "not on the default branch main", id="a tag with the branch's name"),
+        pytest.param(facts(ref="main"), "not on the default branch main", id="a ref without its kind"),
+        pytest.param(facts(ref=""), "not on the default branch main", id="outside of a run"),
         pytest.param(facts(run=replace(RUN, branch="feature")), "default branch", id="another branch, says GitHub"),
         pytest.param(facts(environment=None), "flux-manifests does not exist", id="no environment"),
         pytest.param(
@@ -98,17 +98,19 @@ def test_a_yes_counts(found: RunFacts, key: str, by: str) -> None:
             id="an open environment",
         ),
         pytest.param(
-            facts(said=()), "nobody approved", id="let through by an administrator, or not in the environment"
+            facts(said=()), "no reviewer approved", id="let through by an administrator, or not in the environment"
         ),
         pytest.param(
-            facts(said=(said(ALICE, "approved", "eu"),)), "nobody approved", id="a yes to another environment"
+            facts(said=(said(ALICE, "approved", "eu"),)), "no reviewer approved", id="a yes to another environment"
         ),
-        pytest.param(facts(said=(said(ALICE, "pending"),)), "nobody approved", id="no word yet"),
-        pytest.param(facts(said=(said(ALICE, "rejected"),)), "somebody rejected", id="a no"),
-        pytest.param(facts(said=(said(), said(BOB, "rejected"))), "somebody rejected", id="a yes and a no"),
-        pytest.param(facts(said=(said(BOB, "rejected"), said())), "somebody rejected", id="a no and a yes"),
-        pytest.param(facts(run=replace(RUN, actor=ALICE)), "alice approved it, and is who asked", id="who asked"),
-        pytest.param(facts(said=(said(BOT),)), r"acme-flux\[bot\] approved it, and is no person", id="the bot itself"),
+        pytest.param(facts(said=(said(ALICE, "pending"),)), "no reviewer approved", id="no word yet"),
+        pytest.param(facts(said=(said(ALICE, "rejected"),)), "a reviewer rejected", id="a no"),
+        pytest.param(facts(said=(said(), said(BOB, "rejected"))), "a reviewer rejected", id="a yes and a no"),
+        pytest.param(facts(said=(said(BOB, "rejected"), said())), "a reviewer rejected", id="a no and a yes"),
+        pytest.param(facts(run=replace(RUN, actor=ALICE)), "alice approved it and also started it", id="who asked"),
+        pytest.param(
+            facts(said=(said(BOT),)), r"acme-flux\[bot\] approved it, and is not a person", id="the bot itself"
+        ),
         pytest.param(
             facts(people=People({"alice": "read"})),
             "alice approved it, but may not write",
@@ -125,7 +127,7 @@ def test_a_yes_does_not_count(found: RunFacts, reason: str) -> None:
 
 
 def test_the_key_of_another_request_is_refused() -> None:
-    assert judged(facts(), "0" * 16) == NotCounted(REQUEST, "the key is that of another request")
+    assert judged(facts(), "0" * 16) == NotCounted(REQUEST, "the key belongs to another request")
 
 
 def test_where_a_team_is_named_only_its_members_count() -> None:
@@ -149,5 +151,5 @@ def test_every_word_that_does_not_count_is_explained() -> None:
 def test_another_environment_is_asked_for_by_its_name() -> None:
     settings = ApprovalConfig(environment="release")
     assert judged(facts(), settings=settings) == NotCounted(
-        REQUEST, "nobody approved this run in the environment release; it may have been let through"
+        REQUEST, "no reviewer approved this run in the environment release; it may have passed without a review"
     )

@@ -139,7 +139,7 @@ class TestMergedByAPerson:
 
     def test_what_is_asked_anew_was_taken_back(self) -> None:
         again = pull(number=8, state=PullState.OPEN, merged_by=None, merged_at=None, merged_file=None)
-        assert "merged before pull request 8, which asks anew" in reason(
+        assert "merged before pull request 8 was opened, which asks again" in reason(
             judge_merge(ENTRY, snapshot(again, pull()), OURS, PEOPLE, PLAIN)
         )
 

@@ -201,7 +201,7 @@ class TestParsing:
             pytest.param(lambda text: text.replace("v2.9.4", "2.9"), "it is not a text", id="a number"),
             pytest.param(lambda text: text.replace("v2.9.4", ""), "it has no value", id="no value"),
             pytest.param(lambda text: text.replace(":production", ""), "a channel is a tag", id="no channel"),
-            pytest.param(lambda text: text + text.split("artifacts:\n")[1], "has an entry already", id="twice"),
+            pytest.param(lambda text: text + text.split("artifacts:\n")[1], "has another entry already", id="twice"),
             pytest.param(lambda text: text.replace("target: ", "target: &x "), "anchors", id="an anchor"),
             pytest.param(lambda text: text + "  ask: 0\n", "not a number from 1", id="asked never"),
             pytest.param(lambda text: text + "  ask: true\n", "not a number from 1", id="asked true"),

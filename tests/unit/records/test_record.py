@@ -124,7 +124,7 @@ def test_a_record_of_another_version_is_not_guessed_at() -> None:
 
 
 def test_a_time_without_a_zone_is_none() -> None:
-    with pytest.raises(InvalidRecord, match="no zone"):
+    with pytest.raises(InvalidRecord, match="no time zone"):
         replace(RECORD, at=NOW.replace(tzinfo=None))
 
 
