@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ci_automation.approval.port import ApprovalRequest
     from ci_automation.config.model import ApprovalConfig
-    from ci_automation.github.model import Actor, Environment, Run, RunApproval
+    from ci_automation.github.model import Actor, Environment, RunApproval, WorkflowRun
     from ci_automation.github.repository import Repository
     from ci_automation.github.runs import Runs
 
@@ -48,7 +48,7 @@ class RunFacts(Struct, frozen=True):
     event: str
     ref: str
     branch: str  # the default branch
-    run: Run
+    run: WorkflowRun
     environment: Environment | None
     said: tuple[RunApproval, ...]
     people: People  # those who approved

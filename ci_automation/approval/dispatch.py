@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ci_automation.approval.port import GrantedApproval, Question
-    from ci_automation.github.model import Run
+    from ci_automation.github.model import WorkflowRun
     from ci_automation.github.runs import Runs
 
 SCHEMA = "flux-manifests.dispatch/v1"
@@ -260,14 +260,14 @@ def _deliver(
     return Delivery(name, Told.SENT, f"{server}/{name}/actions", remark.strip())
 
 
-def _started_by(dispatch: Dispatch, receiver: Runs, now: datetime) -> Run | None:
+def _started_by(dispatch: Dispatch, receiver: Runs, now: datetime) -> WorkflowRun | None:
     """Return the newest run whose title has the event's key as a word of its own."""
     key = re.compile(rf"(?<![0-9A-Za-z]){dispatch.key}(?![0-9A-Za-z])")
     runs = receiver.runs(event=_EVENT, since=midnight(now - MEMORY), limit=MOST_RUNS)
     return next((run for run in runs if key.search(run.title)), None)
 
 
-def _ended(run: Run) -> str:
+def _ended(run: WorkflowRun) -> str:
     return f"The run there ended: {run.conclusion}." if run.conclusion and run.conclusion != "success" else ""
 
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
-    from ci_automation.github.model import Actor, Making, PullRequest, Snapshot
+    from ci_automation.github.model import Actor, Making, PullRequest, PullSnapshot
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _OPINIONS = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
 
 
-def claimed(base: Digest, channel: Reference, snapshot: Snapshot) -> LockEntry | None:
+def claimed(base: Digest, channel: Reference, snapshot: PullSnapshot) -> LockEntry | None:
     """Return the entry at the default branch's head that lets `channel` be moved from `base`, or None.
 
     An entry for another base approves nothing from this one.
@@ -40,7 +40,7 @@ def claimed(base: Digest, channel: Reference, snapshot: Snapshot) -> LockEntry |
     return entry if entry and entry.request.base == base != entry.request.target else None
 
 
-def merge_of(entry: LockEntry, snapshot: Snapshot) -> PullRequest | None:
+def merge_of(entry: LockEntry, snapshot: PullSnapshot) -> PullRequest | None:
     """Return the last pull request that was merged, if its merge commit has exactly `entry`.
 
     One that was merged before, and undone or replaced by another since, is not brought back by a change of the file.
@@ -54,13 +54,13 @@ def merge_of(entry: LockEntry, snapshot: Snapshot) -> PullRequest | None:
     return last if last and _has(last.merged_file, entry) else None
 
 
-def merge_to_judge(entry: LockEntry, snapshot: Snapshot) -> PullRequest | None:
+def merge_to_judge(entry: LockEntry, snapshot: PullSnapshot) -> PullRequest | None:
     """Return the merge whose circumstances `judge_merge` needs."""
     pull = merge_of(entry, snapshot)
     return pull if pull and not _out_of_place(pull, snapshot) else None
 
 
-def witnesses(entry: LockEntry, snapshot: Snapshot, making: Making, settings: ApprovalConfig) -> tuple[str, ...]:
+def witnesses(entry: LockEntry, snapshot: PullSnapshot, making: Making, settings: ApprovalConfig) -> tuple[str, ...]:
     """Return the logins whose permission and team membership `judge_merge` needs."""
     if (pull := merge_to_judge(entry, snapshot)) is None:
         return ()
@@ -70,7 +70,7 @@ def witnesses(entry: LockEntry, snapshot: Snapshot, making: Making, settings: Ap
 
 
 def judge_merge(
-    entry: LockEntry, snapshot: Snapshot, making: Making, people: People, settings: ApprovalConfig
+    entry: LockEntry, snapshot: PullSnapshot, making: Making, people: People, settings: ApprovalConfig
 ) -> GrantedApproval | NotCounted:
     """Return the approval of the default branch's entry, with approver and time, or why it does not count."""
     if (pull := merge_of(entry, snapshot)) is None:
@@ -83,7 +83,7 @@ def judge_merge(
 
 
 def _verdict(
-    pull: PullRequest, snapshot: Snapshot, making: Making, people: People, settings: ApprovalConfig
+    pull: PullRequest, snapshot: PullSnapshot, making: Making, people: People, settings: ApprovalConfig
 ) -> Approval | str:
     """Return the approval by a merge, or a sentence on why it is not one."""
     if reason := _out_of_place(pull, snapshot):
@@ -104,7 +104,7 @@ def _verdict(
     return Approval(merger or ", ".join(approving), f"pull request {pull.url}", pull.merged_at)
 
 
-def _out_of_place(pull: PullRequest, snapshot: Snapshot) -> str:
+def _out_of_place(pull: PullRequest, snapshot: PullSnapshot) -> str:
     """Return what is wrong with where a pull request came from, or went to."""
     if pull.cross_repository:
         return "comes from a fork"
@@ -118,14 +118,14 @@ def _reviews_needed(merger: str | None, settings: ApprovalConfig) -> int:
     return settings.approvals if merger else max(1, settings.approvals)
 
 
-def _approving(pull: PullRequest, snapshot: Snapshot, making: Making) -> tuple[str, ...]:
+def _approving(pull: PullRequest, snapshot: PullSnapshot, making: Making) -> tuple[str, ...]:
     """Return the approvers of the last commit who made no part of the branch; none if not all authors are known."""
     if making.pushed_at is None:
         return ()
     return tuple(login for login in _reviewers(pull, snapshot) if login.casefold() not in making.hands)
 
 
-def _reviewers(pull: PullRequest, snapshot: Snapshot) -> tuple[str, ...]:
+def _reviewers(pull: PullRequest, snapshot: PullSnapshot) -> tuple[str, ...]:
     """Return who approved the last commit: people, by their last opinion, and not the author."""
     latest = {}
     for review in sorted(pull.reviews, key=lambda review: review.at):
@@ -134,7 +134,7 @@ def _reviewers(pull: PullRequest, snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(login for login, review in latest.items() if review.state == "APPROVED" and review.commit == pull.head)
 
 
-def _merger(pull: PullRequest, snapshot: Snapshot, making: Making) -> str | None:
+def _merger(pull: PullRequest, snapshot: PullSnapshot, making: Making) -> str | None:
     """Return the person who merged, or None where GitHub, an App or this program did.
 
     GitHub merges in the name of who switched auto-merge on, and that person has not seen what was pushed afterwards.
@@ -149,7 +149,7 @@ def _is_blind(making: Making) -> bool:
     return making.auto_merge is not None and not (making.pushed_at and making.pushed_at < making.auto_merge)
 
 
-def _remark(pull: PullRequest, snapshot: Snapshot, making: Making) -> str:
+def _remark(pull: PullRequest, snapshot: PullSnapshot, making: Making) -> str:
     """Return what explains that a merge or a review does not count."""
     blind = "; auto-merge was switched on before its last commit" if _is_blind(making) else ""
     reviewers = _reviewers(pull, snapshot)
@@ -159,7 +159,7 @@ def _remark(pull: PullRequest, snapshot: Snapshot, making: Making) -> str:
     return f"{blind}; {', '.join(own)} made or pushed commits of it" if own else blind
 
 
-def _is_person(actor: Actor, snapshot: Snapshot) -> bool:
+def _is_person(actor: Actor, snapshot: PullSnapshot) -> bool:
     return not actor.is_bot and actor.login.casefold() != snapshot.viewer.login.casefold()
 
 

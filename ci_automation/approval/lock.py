@@ -15,7 +15,7 @@ from msgspec import Struct
 from ci_automation.approval.port import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.config.document import Document, InvalidConfig, Problem, read
+from ci_automation.config.document import ConfigDocument, InvalidConfig, Problem, read_document
 from ci_automation.errors import UsageError
 from ci_automation.flux.version import Version
 
@@ -123,7 +123,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         try:
-            self._document: Document = read(text.encode(errors="surrogatepass"), LOCK_FILE)
+            self._document: ConfigDocument = read_document(text.encode(errors="surrogatepass"), LOCK_FILE)
         except InvalidConfig as error:
             raise InvalidLock(list(error.problems)) from None
         self._problems = list(self._document.problems)

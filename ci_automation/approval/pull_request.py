@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
     from ci_automation.github.commits import Commits
-    from ci_automation.github.model import PullRequest, Snapshot
+    from ci_automation.github.model import PullRequest, PullSnapshot
     from ci_automation.github.pulls import Pulls
     from ci_automation.github.repository import Repository
 
@@ -68,7 +68,7 @@ class PullRequestApprovals:
         self._repository, self._commits, self._pulls = repository, commits, pulls
         self._name, self._channel, self._settings = name, channel, settings
         self._branch = branch_name(name)
-        self._seen: Snapshot | None = None
+        self._seen: PullSnapshot | None = None
         self._judged: str | None = None  # the merge that was judged in this run
 
     def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
@@ -127,10 +127,10 @@ class PullRequestApprovals:
         if not work.has_people and (pull or not _refused(snapshot)):
             self._commits.delete_branch(self._branch)
 
-    def _look(self) -> Snapshot:
+    def _look(self) -> PullSnapshot:
         return self._repository.snapshot(self._branch, LOCK_FILE)
 
-    def _wish(self, snapshot: Snapshot, question: Question) -> _Wish:
+    def _wish(self, snapshot: PullSnapshot, question: Question) -> _Wish:
         request = ApprovalRequest.of(question.plan, question.step)
         default = Lock.parse(snapshot.file)
         there = default.find(self._channel)
@@ -140,7 +140,7 @@ class PullRequestApprovals:
         page = Page(self._name, self._channel, question.step, question.notes, settings.approvals, settings.team)
         return _Wish(LockEntry(request, ask), default, page)
 
-    def _settled(self, snapshot: Snapshot, wish: _Wish) -> Asked | None:
+    def _settled(self, snapshot: PullSnapshot, wish: _Wish) -> Asked | None:
         """Return what is to be said where nothing is to be done."""
         there = wish.default.find(self._channel)
         merged = merge_of(there, snapshot) if there and there.request == wish.entry.request else None
@@ -165,7 +165,7 @@ class PullRequestApprovals:
             f"({wish.entry.request.target}) is asked for once the branch is merged or deleted"
         )
 
-    def _ask(self, snapshot: Snapshot, question: Question) -> Asked:
+    def _ask(self, snapshot: PullSnapshot, question: Question) -> Asked:
         wish = self._wish(snapshot, question)
         if asked := self._settled(snapshot, wish):
             return asked
@@ -188,7 +188,7 @@ class PullRequestApprovals:
         people = settings.reviewers or settings.team_reviewers or settings.assignees
         return bool(people or settings.labels or settings.auto_merge)
 
-    def _write(self, snapshot: Snapshot, wish: _Wish) -> str:
+    def _write(self, snapshot: PullSnapshot, wish: _Wish) -> str:
         """Return the head of the branch, once it asks for what is wanted, and can be merged."""
         work = Work.of(snapshot, self._channel)
         if work and work.serves(wish.entry, wish.default):
@@ -220,7 +220,7 @@ class PullRequestApprovals:
         if pull and pull.auto_merge and not self._settings.auto_merge:
             self._pulls.disable_auto_merge(pull)
 
-    def _update(self, pull: PullRequest, wish: _Wish, snapshot: Snapshot) -> None:
+    def _update(self, pull: PullRequest, wish: _Wish, snapshot: PullSnapshot) -> None:
         """Bring the page up to date, and at last what it says of itself."""
         old = Mark.find(pull.body)
         if old and old.target != wish.mark.target:
@@ -232,7 +232,7 @@ class PullRequestApprovals:
         if opened:
             self._dress(pull, wish, snapshot)
 
-    def _dress(self, pull: PullRequest, wish: _Wish, snapshot: Snapshot) -> None:
+    def _dress(self, pull: PullRequest, wish: _Wish, snapshot: PullSnapshot) -> None:
         """Tell those who shall answer, and at last that it was done."""
         settings = self._settings
         if settings.reviewers or settings.team_reviewers:
@@ -245,13 +245,13 @@ class PullRequestApprovals:
         else:
             self._pulls.edit_pull(pull.number, body=wish.page.body)
 
-    def _close(self, pull: PullRequest, request: ApprovalRequest, snapshot: Snapshot, reason: str) -> None:
+    def _close(self, pull: PullRequest, request: ApprovalRequest, snapshot: PullSnapshot, reason: str) -> None:
         """Close a pull request after a comment, and have its page say that no person did."""
         mark = Mark(request.base, request.target, MarkState.WITHDRAWN)
         self._comment(pull, snapshot, mark, withdrawn(mark, reason))
         self._pulls.edit_pull(pull.number, body=mark.put(pull.body), state=PullState.CLOSED)
 
-    def _comment(self, pull: PullRequest, snapshot: Snapshot, mark: Mark, text: str) -> None:
+    def _comment(self, pull: PullRequest, snapshot: PullSnapshot, mark: Mark, text: str) -> None:
         """Write a comment, unless the last of ours has its mark: a run before may have been cut off after it."""
         comments = self._pulls.comments(pull.number)
         ours = [Mark.find(comment.body) for comment in comments if comment.author == snapshot.viewer]
@@ -259,7 +259,7 @@ class PullRequestApprovals:
             self._pulls.comment(pull.number, text)
 
 
-def _refused(snapshot: Snapshot) -> tuple[PullRequest, Mark] | None:
+def _refused(snapshot: PullSnapshot) -> tuple[PullRequest, Mark] | None:
     """Return the pull request that people closed, and what it asked for."""
     pull = snapshot.refused_pull
     mark = Mark.find(pull.body) if pull else None

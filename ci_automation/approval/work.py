@@ -12,7 +12,7 @@ from ci_automation.artifact.digest import Digest
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
-    from ci_automation.github.model import Actor, Branch, Commit, Snapshot
+    from ci_automation.github.model import Actor, Branch, Commit, PullSnapshot
 
 _TRACE = re.compile(r"^Flux-Manifests-Request: (?P<asked>\S+) on (?P<base>\S+)$", re.MULTILINE)
 
@@ -54,7 +54,7 @@ class Work(Struct, frozen=True):
     is_altered: bool  # what it asks for is not what a commit of ours set
 
     @classmethod
-    def of(cls, snapshot: Snapshot, artifact: Reference) -> Self | None:
+    def of(cls, snapshot: PullSnapshot, artifact: Reference) -> Self | None:
         """Return what is on the branch, or None where there is none."""
         if (branch := snapshot.branch) is None:
             return None

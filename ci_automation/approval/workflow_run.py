@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
-    from ci_automation.github.model import Run
+    from ci_automation.github.model import WorkflowRun
     from ci_automation.github.runs import Runs
 
 MEMORY = timedelta(days=62)  # a run can be repeated for 30 days, and then wait for another 30
@@ -66,19 +66,19 @@ def inputs(request: ApprovalRequest) -> dict[str, str]:
 class AskingRuns(Struct, frozen=True):
     """Runs of an artifact in relation to one request: the one that asks for it, those to cancel, those that ended."""
 
-    asks: Run | None = None
-    outdated: tuple[Run, ...] = ()
-    ended: tuple[Run, ...] = ()  # newest first
+    asks: WorkflowRun | None = None
+    outdated: tuple[WorkflowRun, ...] = ()
+    ended: tuple[WorkflowRun, ...] = ()  # newest first
 
 
-def asking_runs(runs: Iterable[Run], channel: Reference, branch: str, key: str | None) -> AskingRuns:
+def asking_runs(runs: Iterable[WorkflowRun], channel: Reference, branch: str, key: str | None) -> AskingRuns:
     """Return what `runs` are to the request with `key` (None: to no request at all).
 
     Only runs of the default branch are looked at: on another one, the workflow's file can make any title.
     """
-    asking: list[Run] = []
-    outdated: list[Run] = []
-    ended: list[Run] = []
+    asking: list[WorkflowRun] = []
+    outdated: list[WorkflowRun] = []
+    ended: list[WorkflowRun] = []
     for run in sorted(runs, key=lambda run: run.id, reverse=True):
         asked = _key(run.title, channel)
         if asked is None or run.event != _EVENT or run.branch != branch:
@@ -151,11 +151,11 @@ class WorkflowApprovals(Struct, frozen=True):
         runs = self.runs.runs(workflow=self.settings.workflow, event=_EVENT, since=since, limit=MOST_RUNS)
         return asking_runs(runs, self.channel, self.branch, key)
 
-    def _cancel(self, runs: Iterable[Run]) -> None:
+    def _cancel(self, runs: Iterable[WorkflowRun]) -> None:
         for run in runs:
             self.runs.cancel(run.id)
 
-    def _rejected(self, ended: tuple[Run, ...]) -> Run | None:
+    def _rejected(self, ended: tuple[WorkflowRun, ...]) -> WorkflowRun | None:
         """Return the newest of the runs that people had a word on, if the word was no."""
         for run in ended[:_LAST_WORDS]:
             if said := self.runs.run_approvals(run.id):

@@ -13,7 +13,7 @@ from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.output import print_json, print_table, print_text, progress
 from ci_automation.cli.parameters import COMMON, takes
 from ci_automation.cli.places import release_source, upstream
-from ci_automation.flows.mirror import Place, mirror
+from ci_automation.flows.mirror import MirrorFolder, mirror
 from ci_automation.flows.ports import Ports
 from ci_automation.flux.version import Version
 from ci_automation.registry import open_registry
@@ -49,7 +49,7 @@ def command(folder: str, flux_version: tuple[str, ...], *, with_programs: bool, 
         say=progress(verbose=given.verbose, text=given.output == "text"),
     )
     wanted = [Version.parse(text) for text in flux_version]
-    done = mirror(Place(Path(folder), artifacts), ports, wanted, with_programs=with_programs)
+    done = mirror(MirrorFolder(Path(folder), artifacts), ports, wanted, with_programs=with_programs)
     if given.output == "json":
         print_json({"folder": folder, "releases": [_json(each) for each in done]})
     elif done:

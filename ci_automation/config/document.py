@@ -56,7 +56,7 @@ class InvalidConfig(UsageError):
         super().__init__("\n".join(lines))
 
 
-class Document(Struct):
+class ConfigDocument(Struct):
     """The values of a file, where they are, and what was wrong with them as YAML."""
 
     file: str
@@ -114,7 +114,7 @@ class Document(Struct):
         return value
 
 
-def read(data: bytes, file: str) -> Document:
+def read_document(data: bytes, file: str) -> ConfigDocument:
     """Return the document that `data` holds; what is wrong with single values of it is in its `problems`.
 
     Raises:
@@ -158,11 +158,11 @@ def _check(text: str, file: str) -> None:
             raise InvalidConfig([Problem(file, mark.line + 1, mark.column + 1, (), wrong)])
 
 
-def _document(text: str, file: str) -> Document:
+def _document(text: str, file: str) -> ConfigDocument:
     loader = yaml.CSafeLoader(text)
     try:
         node = loader.get_single_node()
-        document = Document(file)
+        document = ConfigDocument(file)
         if node is None:
             raise InvalidConfig([Problem(file, 1, 1, (), "it is empty")])
         document.value = document.build(node, (), loader)

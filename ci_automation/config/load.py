@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import InvalidReference, Reference
-from ci_automation.config.document import MAX_BYTES, Document, InvalidConfig, Path, Problem, read
+from ci_automation.config.document import MAX_BYTES, ConfigDocument, InvalidConfig, Path, Problem, read_document
 from ci_automation.config.model import (
     FIRST_WITH_BUNDLES,
     ApprovalConfig,
@@ -57,7 +57,7 @@ def parse_config(data: bytes, file: str) -> Config:
     Raises:
         InvalidConfig: they cannot be used; the message has all that is wrong with them.
     """
-    document = read(data, file)
+    document = read_document(data, file)
     if (sections := read_sections(document)) is not None:
         config = merged_config(sections)
         document.problems += _contradictions(document, sections, config)
@@ -66,7 +66,7 @@ def parse_config(data: bytes, file: str) -> Config:
     raise InvalidConfig(document.problems)
 
 
-def _contradictions(document: Document, file: File, config: Config) -> list[Problem]:
+def _contradictions(document: ConfigDocument, file: File, config: Config) -> list[Problem]:
     """Return what is right by itself and wrong beside something else."""
     problems = []
     if file.api_url is not None and isinstance(file.source, DirectorySourceConfig):

@@ -38,7 +38,7 @@ from ci_automation.policy.model import BUMPS, Acknowledgement, Freeze, Policy, t
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ci_automation.config.document import Document, Path, Problem
+    from ci_automation.config.document import ConfigDocument, Path, Problem
 
 E = TypeVar("E", bound=Enum)
 S = TypeVar("S", bound=Section)
@@ -48,7 +48,7 @@ _KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a tex
 _keys = cache(fields)
 
 
-def read_sections(document: Document) -> File | None:
+def read_sections(document: ConfigDocument) -> File | None:
     """Return what a document says; its problems get everything that cannot be read, and then there is None."""
     reader = _Reader(document)
     file = reader.attempt((), reader.section, File, document.value, ())
@@ -60,7 +60,7 @@ def read_sections(document: Document) -> File | None:
 class _Reader:
     """What was found wrong so far. A value that cannot be read is None, and the next one is read."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: ConfigDocument) -> None:
         self.document = document
         self.problems: list[Problem] = []
 

@@ -36,7 +36,7 @@ class Ended(Struct, frozen=True):
     unstarted: str = ""
 
 
-def run(
+def run_confined(
     command: Sequence[str],
     folder: Path,
     seconds: float,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _MAX_BYTES = 50 << 20
 
 
-class UnreadableComponents(UsageError):
+class NotComparable(UsageError):
     """A file is not a components file that can be compared."""
 
     hint = "Name a file with the output of `flux install --export`."
@@ -95,10 +95,10 @@ def of_file(path: Path) -> Side:
     """Return the state of a single components file.
 
     Raises:
-        UnreadableComponents: it cannot be read, or is no text.
+        NotComparable: it cannot be read, or is no text.
     """
     name = str(path)
-    text = _text(name, read_file(path, _MAX_BYTES, partial(UnreadableComponents, name)))
+    text = _text(name, read_file(path, _MAX_BYTES, partial(NotComparable, name)))
     return Side(name, text, _version(text))
 
 
@@ -160,4 +160,4 @@ def _text(name: str, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise UnreadableComponents(name, "it is not text") from None
+        raise NotComparable(name, "it is not text") from None

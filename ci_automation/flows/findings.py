@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _OF_TWO = frozenset({"removal", "proof", "options", "files", "edits"})  # gates that compare with what was there before
 
 
-class Side(Protocol):
+class StepSide(Protocol):
     """An artifact's content before a step, or after it: a base, a recipe, or what a channel has."""
 
     @property
@@ -63,8 +63,8 @@ class Chosen(Protocol):
 
 
 def impact_of(
-    before: Side | None,
-    after: Side,
+    before: StepSide | None,
+    after: StepSide,
     ports: Ports,
     intent: Intent,
     listed: Sequence[Release] = (),
@@ -79,7 +79,7 @@ def impact_of(
     return assess(_applied(before) if before else None, _applied(after), known, settled)
 
 
-def _applied(side: Side) -> Applied:
+def _applied(side: StepSide) -> Applied:
     return Applied(side.components, side.version, side.overlay, side.path, side.options.registry)
 
 
@@ -101,7 +101,7 @@ def findings(old: Contents, new: Contents, ports: Ports, intent: Intent) -> Find
     return Findings(impact.changes, impact.hazards, impact.pruned, gates)
 
 
-def first_findings(new: Side, ports: Ports, intent: Intent) -> Findings:
+def first_findings(new: StepSide, ports: Ports, intent: Intent) -> Findings:
     """Return the hazards for clusters of a channel that gets its first digest, and the verdicts of the gates."""
     impact = impact_of(None, new, ports, intent)
     content = Content(hazards=impact.hazards, cleared=impact.cleared)

@@ -120,11 +120,13 @@ class Confined(Hiding, Struct, frozen=True):
     def _run(self, own: Path, root: str, started: Started) -> confinement.Ended:
         """Return how a build ended, if the program can be run at all."""
         command = [str(self.program), self.verb]
-        ended = confinement.run([*command, root], own, _SECONDS, started)
+        ended = confinement.run_confined([*command, root], own, _SECONDS, started)
         if ended.code and _OUTSIDE in ended.complaint and not ended.files_in_reach:
-            ended = confinement.run([*command, root, *_EVERYWHERE], own, _SECONDS, started)
+            ended = confinement.run_confined([*command, root, *_EVERYWHERE], own, _SECONDS, started)
         if ended.code:  # is it the files, or the program?
-            helped = ended if ended.unstarted else confinement.run([*command, "--help"], own, _SECONDS, started)
+            helped = (
+                ended if ended.unstarted else confinement.run_confined([*command, "--help"], own, _SECONDS, started)
+            )
             if helped.code != 0:
                 raise KustomizeUnusable(f"kustomize could not be started: {self._why(helped)}")
         return ended

@@ -59,7 +59,7 @@ class ForgedProgram(ReleaseSourceError):
         super().__init__(f"{name} of {version} cannot be used: {reason}")
 
 
-class Place(Struct, frozen=True):
+class MirrorFolder(Struct, frozen=True):
     """The directory to fill, and the repository in it that upstream's artifacts go to."""
 
     folder: Path
@@ -76,7 +76,7 @@ class Mirrored(Struct, frozen=True):
 
 
 def mirror(
-    place: Place, ports: Ports, versions: Iterable[Version] = (), *, with_programs: bool = False
+    place: MirrorFolder, ports: Ports, versions: Iterable[Version] = (), *, with_programs: bool = False
 ) -> tuple[Mirrored, ...]:
     """Fill a directory with these releases, and return what was done, the oldest first.
 
@@ -188,7 +188,7 @@ def _artifact(version: Version, ports: Ports) -> UpstreamArtifact | None:
         return None
 
 
-def _copy(place: Place, version: Version, artifact: UpstreamArtifact, ports: Ports) -> None:
+def _copy(place: MirrorFolder, version: Version, artifact: UpstreamArtifact, ports: Ports) -> None:
     """Copy what upstream rendered, with its signatures, and verify it where it is now."""
     assert ports.upstream is not None  # noqa: S101  # for the type checker: the artifact was found by both
     assert ports.upstream.registry is not None  # noqa: S101

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from ci_automation.github.issues import Issues
-    from ci_automation.github.model import Run
+    from ci_automation.github.model import WorkflowRun
     from ci_automation.github.runs import Runs
 
 LABEL = "flux-manifests"
@@ -62,13 +62,13 @@ def watch(runs: Runs, issues: Issues, workflow: str, branch: str, max_age: timed
     return Watched(problem, issue.url, enabled)
 
 
-def succeeded(runs: Iterable[Run], branch: str) -> Run | None:
+def succeeded(runs: Iterable[WorkflowRun], branch: str) -> WorkflowRun | None:
     """Return the newest run that shows that the check runs: of the branch, and not of somebody's pull request."""
     counted = [run for run in runs if run.branch == branch and not run.event.startswith("pull_request")]
     return max(counted, key=lambda run: run.created_at, default=None)
 
 
-def judge(workflow: str, state: str, last: Run | None, max_age: timedelta, now: datetime) -> str:
+def judge(workflow: str, state: str, last: WorkflowRun | None, max_age: timedelta, now: datetime) -> str:
     """Return why a workflow counts as dead, or nothing."""
     again = ", which GitHub had switched off for inactivity and is switched on again," if state == _IDLE else ""
     if state not in {_ACTIVE, _IDLE}:

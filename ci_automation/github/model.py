@@ -93,7 +93,7 @@ class Branch(Struct, frozen=True):
     commits: tuple[Commit, ...]
 
 
-class Snapshot(Struct, frozen=True):
+class PullSnapshot(Struct, frozen=True):
     """A repository at one moment: its default branch, one other branch, and the pull requests from that one.
 
     `file` is the text of one file at the tip; None where there is no such file. The pull requests go into the default
@@ -148,7 +148,7 @@ class Issue(Struct, frozen=True):
     body: str
 
 
-class Run(Struct, frozen=True):
+class WorkflowRun(Struct, frozen=True):
     """A run of a workflow, with the words of GitHub's REST API for status, conclusion and event."""
 
     id: int

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.github.commits import Commits
-    from ci_automation.github.model import Actor, Commit, PullRequest, Snapshot
+    from ci_automation.github.model import Actor, Commit, PullRequest, PullSnapshot
     from ci_automation.github.pulls import Pulls
 
 _TRAILER = "Flux-Manifests-Key"
@@ -68,7 +68,7 @@ class Proposed(Struct, frozen=True):
     remark: str = ""
 
 
-def propose(commits: Commits, pulls: Pulls, seen: Snapshot, proposal: Proposal) -> Proposed:
+def propose(commits: Commits, pulls: Pulls, seen: PullSnapshot, proposal: Proposal) -> Proposed:
     """Return what was done so that the repository, which was `seen` just now, has one pull request with the proposal.
 
     Raises:
@@ -96,7 +96,7 @@ def propose(commits: Commits, pulls: Pulls, seen: Snapshot, proposal: Proposal) 
     return Proposed(ProposedState.UPDATED if wrote or retold else ProposedState.UNCHANGED, pull.url)
 
 
-def withdraw(pulls: Pulls, seen: Snapshot, reason: str) -> Proposed:
+def withdraw(pulls: Pulls, seen: PullSnapshot, reason: str) -> Proposed:
     """Return what was done so that nothing is proposed any more; the text of a closed pull request says why.
 
     One that people committed to, or whose text is none of ours, stays open. The branch stays.
@@ -117,7 +117,7 @@ def withdraw(pulls: Pulls, seen: Snapshot, reason: str) -> Proposed:
     return Proposed(ProposedState.WITHDRAWN, pull.url)
 
 
-def _declined(seen: Snapshot, proposal: Proposal) -> PullRequest | None:
+def _declined(seen: PullSnapshot, proposal: Proposal) -> PullRequest | None:
     """Return the pull request for the same subject that a person closed; ours have no mark once we close them."""
     mark = _MARK.search(seen.refused_pull.body) if seen.refused_pull else None
     return seen.refused_pull if mark and mark["subject"] == proposal.subject else None
@@ -129,13 +129,13 @@ def _key_of(commit: Commit, viewer: Actor) -> str:
     return found["key"] if found else ""
 
 
-def _written(seen: Snapshot) -> tuple[str, str]:
+def _written(seen: PullSnapshot) -> tuple[str, str]:
     """Return the commit that we wrote to the branch last, and its key; nothing where there is none."""
     keys = ((commit.oid, _key_of(commit, seen.viewer)) for commit in (seen.branch.commits if seen.branch else ()))
     return next(((oid, key) for oid, key in keys if key), ("", ""))
 
 
-def _people(seen: Snapshot) -> str:
+def _people(seen: PullSnapshot) -> str:
     """Return who else has commits on the branch that were not merged, or nothing."""
     branch = seen.branch
     if branch is None or seen.is_merged:
@@ -148,7 +148,7 @@ def _people(seen: Snapshot) -> str:
     return ", ".join(sorted(filter(None, others))) or ("somebody" if others or amended else "")
 
 
-def _write(commits: Commits, seen: Snapshot, proposal: Proposal) -> str:
+def _write(commits: Commits, seen: PullSnapshot, proposal: Proposal) -> str:
     """Return the commit after which the branch differs from the default branch by the proposal's files alone."""
     message = f"{proposal.message.rstrip()}\n\n{_TRAILER}: {proposal.key}\n"
     if seen.branch is None:

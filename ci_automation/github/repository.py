@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ci_automation.github.answers import Fields, object_at, require_name, segment
 from ci_automation.github.errors import EmptyRepository, NotOnGitHub, TeamHidden, UnexpectedGitHubAnswer
 from ci_automation.github.making import making_of
-from ci_automation.github.model import Actor, Branch, Commit, PullRequest, PullState, Review, Snapshot
+from ci_automation.github.model import Actor, Branch, Commit, PullRequest, PullSnapshot, PullState, Review
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ class Repository:
     def __init__(self, client: GitHub, name: str) -> None:
         self._client, self.name = client, require_name(name)
 
-    def snapshot(self, branch: str, file: str) -> Snapshot:
+    def snapshot(self, branch: str, file: str) -> PullSnapshot:
         """Return the repository at one moment, in one request: what `branch` has, what became of its pull requests.
 
         Closed pull requests that never had this branch, but one of a fork with its name, are left out; merged ones
@@ -89,7 +89,7 @@ class Repository:
         if text is None and tip.has("file"):
             raise UnexpectedGitHubAnswer(f"{file} in {self.name} is not a text, or larger than GitHub shows")
         base = default.text("name")
-        return Snapshot(
+        return PullSnapshot(
             default_branch=base,
             head=tip.oid("oid"),
             file=text,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.github.answers import Fields, object_at, objects_at, require_name, segment
 from ci_automation.github.errors import GitHubRefused, NotOnGitHub
-from ci_automation.github.model import Environment, Run, RunApproval, StartedRun
+from ci_automation.github.model import Environment, RunApproval, StartedRun, WorkflowRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -60,7 +60,7 @@ class Runs:
         statuses: Iterable[str] = (),
         since: datetime | None = None,
         limit: int = 100,
-    ) -> tuple[Run, ...]:
+    ) -> tuple[WorkflowRun, ...]:
         """Return runs, newest first: of one workflow's file, of one event, in one of the statuses, made since then.
 
         Each status costs a request of its own, and brings `limit` runs at most.
@@ -73,7 +73,7 @@ class Runs:
         query = [f"event={segment(event)}"] if event else []
         if since:
             query.append(f"created={segment(f'>={since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}')}")
-        found: dict[int, Run] = {}
+        found: dict[int, WorkflowRun] = {}
         for status in tuple(statuses) or (None,):
             asked = "&".join([*query, f"status={segment(status)}"] if status else query)
             for item in objects_at(self._client, path + (asked and f"?{asked}"), key="workflow_runs", limit=limit):
@@ -81,7 +81,7 @@ class Runs:
                 found[run.id] = run
         return tuple(islice((found[number] for number in sorted(found, reverse=True)), limit))
 
-    def run(self, number: int) -> Run:
+    def run(self, number: int) -> WorkflowRun:
         """Return a run by its id.
 
         Raises:
@@ -167,8 +167,8 @@ class Runs:
         self._client.send("PUT", f"/repos/{self.name}/actions/workflows/{segment(file)}/enable")
 
 
-def _run(found: Fields) -> Run:
-    return Run(
+def _run(found: Fields) -> WorkflowRun:
+    return WorkflowRun(
         id=found.number("id"),
         url=found.text("html_url"),
         status=found.maybe_text("status") or "",

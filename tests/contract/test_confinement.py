@@ -91,7 +91,7 @@ class TestWhatItLeavesBehind:
         program = tmp_path / "program"
         program.write_bytes(python(LEAVE.format(pipe=path, end=end)).content)
         program.chmod(0o700)
-        ended = confinement.run([str(program)], tmp_path, 20 if code == 0 else 2)
+        ended = confinement.run_confined([str(program)], tmp_path, 20 if code == 0 else 2)
         assert (ended.code, ended.output, ended.complaint) == (code, b"0\n", "")
         # The pipe is at its end, and would not be if anybody had it: no read would come back with nothing.
         assert os.read(reading, 100) == b"begun"
@@ -105,7 +105,7 @@ class TestWhatItLeavesBehind:
         )
         program.write_bytes(python(script).content)
         program.chmod(0o700)
-        assert confinement.run([str(program)], tmp_path, 20).output == b"seen\n"
+        assert confinement.run_confined([str(program)], tmp_path, 20).output == b"seen\n"
 
     def test_it_is_not_run_where_the_kernel_cannot_keep_it_from_new_processes(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -114,7 +114,7 @@ class TestWhatItLeavesBehind:
         program = tmp_path / "program"
         program.write_bytes(python(f"open({str(tmp_path / 'ran')!r}, 'w')").content)
         program.chmod(0o700)
-        ended = confinement.run([str(program)], tmp_path, 20)
+        ended = confinement.run_confined([str(program)], tmp_path, 20)
         assert ended.unstarted == "the kernel cannot keep it from network and from new processes (seccomp)"
         assert not (tmp_path / "ran").exists()
 
@@ -126,7 +126,7 @@ class TestWhatItLeavesBehind:
         broken = tmp_path / "launcher.py"
         broken.write_text("raise OSError")
         monkeypatch.setattr(confinement, "LAUNCHER", broken)
-        assert confinement.run(["/bin/true"], tmp_path, 20).unstarted == "it could not be confined"
+        assert confinement.run_confined(["/bin/true"], tmp_path, 20).unstarted == "it could not be confined"
 
 
 def linked(name: str) -> str:
@@ -142,21 +142,21 @@ class TestWhatItNeedsToStart:
 
     def test_a_dynamically_linked_program_has_its_loader_and_libraries(self, tmp_path: Path) -> None:
         (tmp_path / "own").write_text("its own")
-        ended = confinement.run([linked("cat"), "own"], tmp_path, 20)
+        ended = confinement.run_confined([linked("cat"), "own"], tmp_path, 20)
         assert (ended.code, ended.output, ended.complaint, ended.unstarted) == (0, b"its own", "", "")
 
     def test_but_no_other_file(self, tmp_path: Path) -> None:
         if not has_landlock():
             pytest.skip("this kernel has no Landlock")
         for path in ("/etc/passwd", sys.executable, "/proc/self/environ"):
-            ended = confinement.run([linked("cat"), path], tmp_path, 20)
+            ended = confinement.run_confined([linked("cat"), path], tmp_path, 20)
             assert (ended.code, ended.output) == (1, b"")
             assert "Permission denied" in ended.complaint
 
     def test_and_no_other_program(self, tmp_path: Path) -> None:
         if not has_landlock():
             pytest.skip("this kernel has no Landlock")
-        ended = confinement.run([linked("env"), linked("cat"), "/dev/null"], tmp_path, 20)
+        ended = confinement.run_confined([linked("env"), linked("cat"), "/dev/null"], tmp_path, 20)
         assert "Permission denied" in ended.complaint
 
     def test_it_is_not_its_own_to_change(self, tmp_path: Path) -> None:
@@ -195,11 +195,11 @@ class TestWhatItNeedsToStart:
         program = tmp_path / "kustomize"
         program.write_text("#!/usr/bin/env sh\n")
         program.chmod(0o755)
-        ended = confinement.run([str(program)], tmp_path, 20)
+        ended = confinement.run_confined([str(program)], tmp_path, 20)
         if has_landlock():
             assert (ended.code, ended.unstarted) == (1, "Permission denied")
         program.write_bytes(b"\x7fno program")
-        assert confinement.run([str(program)], tmp_path, 20).unstarted == "Exec format error"
+        assert confinement.run_confined([str(program)], tmp_path, 20).unstarted == "Exec format error"
 
 
 def _renamed(program: Path, loader: str, copy: Path) -> Path:

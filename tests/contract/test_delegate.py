@@ -97,7 +97,7 @@ class TestWhatItPrints:
             cluster_domain="corp.local",
             toleration_keys=("a", "b/c"),
         )
-        assert delegate.arguments(options) == [
+        assert delegate.flux_arguments(options) == [
             "--cluster-domain=corp.local",
             f"--components={','.join(COMPONENTS)}",
             "--image-pull-secret=regcred",

@@ -310,7 +310,7 @@ class TestSeveralAtOnce:
     ) -> None:
         program = stand_in("import time\ntime.sleep(600)")
         ended: list[int | None] = []
-        run = confinement.run
+        run = confinement.run_confined
 
         def watched(command: list[str], folder: Path, seconds: float, started: Callable[[Any], None]) -> Any:
             def begun(process: object) -> None:
@@ -326,7 +326,7 @@ class TestSeveralAtOnce:
             raise KeyboardInterrupt
 
         began = Event()
-        monkeypatch.setattr(confinement, "run", watched)
+        monkeypatch.setattr(confinement, "run_confined", watched)
         with monkeypatch.context() as patch:
             patch.setattr(Thread, "join", stopped)
             with pytest.raises(KeyboardInterrupt):

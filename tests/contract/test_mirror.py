@@ -19,7 +19,7 @@ from ci_automation.cli import run
 from ci_automation.errors import Error, ReleaseSourceError
 from ci_automation.flows import mirror as module
 from ci_automation.flows.files import Unwritable
-from ci_automation.flows.mirror import ForgedProgram, MirrorBusy, Place, mirror
+from ci_automation.flows.mirror import ForgedProgram, MirrorBusy, MirrorFolder, mirror
 from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.publication.copy import TooManyReferrers, copy
 from ci_automation.flows.rendering.upstream import fetch, find_artifact
@@ -108,7 +108,7 @@ class Site:
 
     def mirror(self, *versions: str, ports: Ports | None = None, with_programs: bool = False) -> tuple[Mirrored, ...]:
         wanted = [Version.parse(text) for text in versions]
-        place = Place(self.folder, self.artifacts)
+        place = MirrorFolder(self.folder, self.artifacts)
         return mirror(place, ports or self.ports(), wanted, with_programs=with_programs)
 
     def inside(self) -> Ports:

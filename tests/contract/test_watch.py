@@ -10,7 +10,7 @@ import pytest
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flows.watch import LABEL, Watched, judge, mark, succeeded, watch
 from ci_automation.github.issues import Issues
-from ci_automation.github.model import Run
+from ci_automation.github.model import WorkflowRun
 from ci_automation.github.runs import Runs
 from tests.contract.approval_doubles import NOW, client, die_everywhere
 from tests.fakes.forge.forge import Forge
@@ -187,7 +187,7 @@ class TestCrashes:
         assert die_everywhere(begun, look, issues) >= 5
 
 
-RUN = Run(7, "https://x.example/7", "completed", "success", "schedule", "main", "Update", NOW, None)
+RUN = WorkflowRun(7, "https://x.example/7", "completed", "success", "schedule", "main", "Update", NOW, None)
 
 
 @pytest.mark.parametrize(

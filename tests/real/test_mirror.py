@@ -13,7 +13,7 @@ import pytest
 from ci_automation.artifact.archive import read_archive
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.flows.mirror import Place, mirror
+from ci_automation.flows.mirror import MirrorFolder, mirror
 from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.rendering.upstream import fetch, find_artifact
 from ci_automation.flux.bundle import checksums_name
@@ -128,7 +128,7 @@ def made(
         client = GitHub(TOKEN, github.url)
         upstream = Upstream(TrustRoot.from_file(files.trusted_root), True, place, open_registry(place))
         ports = Ports(open_registry(made.artifacts), GitHubSource(client), find_upstream=lambda: upstream)
-        done = mirror(Place(folder, made.artifacts), ports)
+        done = mirror(MirrorFolder(folder, made.artifacts), ports)
         client.close()
         assert [each.version for each in done] == list(VERSIONS)
         for each in VERSIONS:

@@ -71,11 +71,11 @@ def delegate(release: FetchedRelease, options: Options, releases: ReleaseSource)
     with TemporaryDirectory(prefix="flux-") as folder:
         program = Path(folder) / "flux"
         _unpack(version, archive, program)
-        done = _run(version, [str(program), "install", "--export", *arguments(options)], Path(folder))
+        done = _run(version, [str(program), "install", "--export", *flux_arguments(options)], Path(folder))
     return Delegated(_checked(version, options, done.output), done.files_in_reach)
 
 
-def arguments(options: Options) -> list[str]:
+def flux_arguments(options: Options) -> list[str]:
     """Return the flags of `flux install` that say all of `options`: a later default of Flux's changes nothing."""
     values = {flag: value for flag, value in options.flags().items() if value not in ("", [])}
     return [
@@ -148,7 +148,7 @@ def _write(content: IO[bytes], program: Path) -> None:
 
 def _run(version: Version, command: list[str], folder: Path) -> Ended:
     """Run a program, confined, and return what it printed."""
-    ended = confinement.run(command, folder, _SECONDS)
+    ended = confinement.run_confined(command, folder, _SECONDS)
     if ended.unstarted:
         raise DelegationFailed(version, f"it could not be started: {ended.unstarted}")
     if ended.code is None:

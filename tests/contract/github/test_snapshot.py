@@ -16,7 +16,7 @@ from tests.fakes.forge.people import ACTIONS
 
 if TYPE_CHECKING:
     from ci_automation.github.client import GitHub
-    from ci_automation.github.model import Snapshot
+    from ci_automation.github.model import PullSnapshot
     from tests.contract.github.conftest import Open
     from tests.fakes.forge import Forge
     from tests.fakes.forge import repository as double
@@ -41,7 +41,7 @@ def asked(fleet: double.Repository) -> int:
     return fleet.open_pull(BRANCH, ACTIONS, "Flux v2.9.4", "Please.").number
 
 
-def snapshot(repository: Repository) -> Snapshot:
+def snapshot(repository: Repository) -> PullSnapshot:
     return repository.snapshot(BRANCH, LOCK)
 
 

@@ -16,14 +16,14 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.flux.version import Version
-from ci_automation.github.model import Actor, Environment, Run, RunApproval
+from ci_automation.github.model import Actor, Environment, RunApproval, WorkflowRun
 from ci_automation.records.notes import Approval
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 REQUEST = ApprovalRequest(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"base"), Digest.of(b"target"))
 ALICE, BOB, BOT = Actor("alice"), Actor("bob"), Actor("acme-flux[bot]", is_bot=True)
-RUN = Run(
+RUN = WorkflowRun(
     7, "https://github.com/acme/fleet/actions/runs/7", "in_progress", None, "workflow_dispatch", "main", "", NOW, BOT
 )
 PROTECTED = Environment("flux-manifests", 2)

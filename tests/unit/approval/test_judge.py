@@ -16,7 +16,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.flux.version import Version
-from ci_automation.github.model import Actor, Making, PullRequest, PullState, Review, Snapshot
+from ci_automation.github.model import Actor, Making, PullRequest, PullSnapshot, PullState, Review
 from ci_automation.records.notes import Approval
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
@@ -48,8 +48,8 @@ def pull(**fields: Any) -> PullRequest:
     return replace(plain, **fields)
 
 
-def snapshot(*pulls: PullRequest, file: str | None = LOCK.text, viewer: Actor = BOT) -> Snapshot:
-    return Snapshot("main", "d" * 40, file, None, pulls, viewer)
+def snapshot(*pulls: PullRequest, file: str | None = LOCK.text, viewer: Actor = BOT) -> PullSnapshot:
+    return PullSnapshot("main", "d" * 40, file, None, pulls, viewer)
 
 
 def review(author: Actor = BOB, state: str = "APPROVED", commit: str = HEAD, minute: int = 0) -> Review:

@@ -11,7 +11,7 @@ from ci_automation.approval.work import Trace, Work
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.version import Version
-from ci_automation.github.model import Actor, Branch, Commit, PullRequest, PullState, Snapshot
+from ci_automation.github.model import Actor, Branch, Commit, PullRequest, PullSnapshot, PullState
 
 CHANNEL, OTHER = (Reference.parse(f"oci://ghcr.io/acme/flux-manifests:{tag}") for tag in ("production", "edge"))
 ENTRY = LockEntry(ApprovalRequest(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"base"), Digest.of(b"target")))
@@ -30,15 +30,15 @@ def ours(entry: LockEntry = ENTRY, default: Lock | None = None, author: Actor | 
 THEIRS = Commit("e" * 40, ALICE, "Tidy up")
 
 
-def seen(*commits: Commit, file: str | None = LOCK.text, merged: str | None = None, fork: bool = False) -> Snapshot:
+def seen(*commits: Commit, file: str | None = LOCK.text, merged: str | None = None, fork: bool = False) -> PullSnapshot:
     branch = Branch("flux-manifests/production", HEAD, file, commits)
     pulls = () if merged is None else (
         PullRequest("id", 7, "url", PullState.MERGED, "", "", branch.name, "main", merged, fork),
     )  # fmt: skip
-    return Snapshot("main", "d" * 40, None, branch, pulls, BOT)
+    return PullSnapshot("main", "d" * 40, None, branch, pulls, BOT)
 
 
-def work(snapshot: Snapshot) -> Work:
+def work(snapshot: PullSnapshot) -> Work:
     found = Work.of(snapshot, CHANNEL)
     assert found is not None
     return found
@@ -76,7 +76,7 @@ def test_a_trace_is_found_again_in_a_commit_of_ours_alone() -> None:
         ),
     ],
 )
-def test_what_people_did_is_told_from_ours(snapshot: Snapshot, *, people: bool, altered: bool) -> None:
+def test_what_people_did_is_told_from_ours(snapshot: PullSnapshot, *, people: bool, altered: bool) -> None:
     found = work(snapshot)
     assert (found.has_people, found.is_altered) == (people, altered)
 
@@ -106,7 +106,7 @@ def test_what_people_did_is_told_from_ours(snapshot: Snapshot, *, people: bool, 
     ],
 )  # fmt: skip
 def test_a_branch_serves_as_long_as_it_asks_for_it_and_can_be_merged(
-    snapshot: Snapshot, wanted: LockEntry, default: Lock, *, serves: bool
+    snapshot: PullSnapshot, wanted: LockEntry, default: Lock, *, serves: bool
 ) -> None:
     assert work(snapshot).serves(wanted, default) is serves
 

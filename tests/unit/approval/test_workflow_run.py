@@ -17,7 +17,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.github.model import Actor, Run
+from ci_automation.github.model import Actor, WorkflowRun
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.plan import Plan, PlannedStep
 
@@ -41,7 +41,7 @@ def step(new: Version, base: Digest, target: Digest) -> PlannedStep:
     return PlannedStep(FROM, new, base, target, Decision.APPROVAL, (), Options(), empty, empty, Proof.KNOWN)
 
 
-def run(number: int = 1, request: ApprovalRequest = REQUEST, **changes: Any) -> Run:
+def run(number: int = 1, request: ApprovalRequest = REQUEST, **changes: Any) -> WorkflowRun:
     """Return a run that waits for somebody's yes to `request`, with `changes`."""
     values: dict[str, Any] = {
         "id": number,
@@ -54,7 +54,7 @@ def run(number: int = 1, request: ApprovalRequest = REQUEST, **changes: Any) -> 
         "created_at": datetime(2026, 11, 21, 12, tzinfo=UTC),
         "actor": BOT,
     }
-    return Run(**{**values, **changes})
+    return WorkflowRun(**{**values, **changes})
 
 
 def test_a_title_names_artifact_version_and_key() -> None:
@@ -111,7 +111,7 @@ def test_the_inputs_are_the_request_itself() -> None:
         pytest.param([run(branch=None)], AskingRuns(), id="no branch"),
     ],
 )
-def test_what_runs_are_to_a_request(runs: list[Run], expected: AskingRuns) -> None:
+def test_what_runs_are_to_a_request(runs: list[WorkflowRun], expected: AskingRuns) -> None:
     assert asking_runs(runs, CHANNEL, "main", REQUEST.key) == expected
     assert asking_runs(reversed(runs), CHANNEL, "main", REQUEST.key) == expected
 

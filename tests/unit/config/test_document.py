@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.config.document import MAX_BYTES, InvalidConfig, Problem, read
+from ci_automation.config.document import MAX_BYTES, InvalidConfig, Problem, read_document
 
 FILE = "flux.yaml"
 
@@ -14,14 +14,14 @@ FILE = "flux.yaml"
 def problems(text: str | bytes) -> list[str]:
     """Return what is wrong in a file, whether it ends the reading or not."""
     try:
-        document = read(text if isinstance(text, bytes) else text.encode(), FILE)
+        document = read_document(text if isinstance(text, bytes) else text.encode(), FILE)
     except InvalidConfig as error:
         return str(error).splitlines()
     return [str(problem) for problem in document.problems]
 
 
 def test_values_and_where_they_are() -> None:
-    document = read(b"a: 1\nb:\n  - c: x\n  - {d: true}\n", FILE)
+    document = read_document(b"a: 1\nb:\n  - c: x\n  - {d: true}\n", FILE)
     assert document.value == {"a": 1, "b": [{"c": "x"}, {"d": True}]}
     assert str(document.problem(("b", 1, "d"), "wrong")) == "flux.yaml:4:9: b[1].d: wrong"
     assert str(document.problem(("b", 1, "d"), "wrong", at_key=True)) == "flux.yaml:4:6: b[1].d: wrong"
@@ -30,7 +30,7 @@ def test_values_and_where_they_are() -> None:
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
-    assert read(b"\xef\xbb\xbfa: 1\n", FILE).value == {"a": 1}
+    assert read_document(b"\xef\xbb\xbfa: 1\n", FILE).value == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_bomb_is_refused_before_it_takes_memory(bomb: str, problem: str) -> No
     tracemalloc.start()
     try:
         with pytest.raises(InvalidConfig, match=problem):
-            read(data, FILE)
+            read_document(data, FILE)
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
