@@ -33,16 +33,16 @@ class InvalidTimeout(UsageError):
     )
 
     def __init__(self) -> None:
-        super().__init__(f"{TIMEOUT_VARIABLE} is no number of seconds between 1 and 99999")
+        super().__init__(f"{TIMEOUT_VARIABLE} is not a number of seconds between 1 and 99999")
 
 
 class MissingCertificates(UsageError):
     """The certificates that the environment names are not there."""
 
-    hint = "Correct REQUESTS_CA_BUNDLE or SSL_CERT_FILE, or unset it to trust the usual authorities."
+    hint = "Correct REQUESTS_CA_BUNDLE or SSL_CERT_FILE, or unset it to trust the default authorities."
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path}, named for the certificates to trust, is not there")
+        super().__init__(f"the file of trusted certificates {path} does not exist")
 
 
 class Origin(NamedTuple):
@@ -71,7 +71,7 @@ class Origin(NamedTuple):
         except ValueError:
             raise UnsafeAddress("it is malformed") from None
         if parts.scheme not in _PORTS or not parts.hostname:
-            raise UnsafeAddress("it is not an address of a web server")
+            raise UnsafeAddress("it is not the address of a web server")
         if parts.username is not None or parts.password is not None:
             raise UnsafeAddress("it has a user name in it")
         return cls(parts.scheme, parts.hostname, port if port is not None else _PORTS[parts.scheme])
@@ -85,7 +85,7 @@ class Origin(NamedTuple):
         """
         origin = cls.of(url)
         if origin.scheme != "https" and not origin.is_loopback:
-            raise UnsafeAddress(f"{origin.host} would be spoken to without TLS")
+            raise UnsafeAddress(f"{origin.host} has an address without TLS")
         return origin
 
     @property

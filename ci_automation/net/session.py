@@ -139,7 +139,7 @@ def _in_words(cause: BaseException) -> tuple[str, bool] | None:  # noqa: PLR0911
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted: {cause.verify_message}", True
         case ssl.SSLError() if cause.reason in _NO_TLS:
-            return "it does not speak TLS, and plain HTTP is only spoken to this machine", True
+            return "it does not speak TLS, and only this machine may use plain HTTP", True
         case socket.gaierror():
             return "its name is unknown", cause.errno != socket.EAI_AGAIN
         case requests.exceptions.ProxyError() | urllib3.exceptions.ProxyError():
@@ -151,9 +151,9 @@ def _in_words(cause: BaseException) -> tuple[str, bool] | None:  # noqa: PLR0911
         case ConnectionRefusedError():
             return "nothing listens there", False
         case urllib3.exceptions.DecodeError():
-            return "what came cannot be unpacked", True
+            return "its answer cannot be unpacked", True
         case requests.exceptions.InvalidURL() | UnicodeError() | urllib3.exceptions.LocationValueError():
-            return "this is no address of a host", True
+            return "this is not the address of a host", True
     return None
 
 

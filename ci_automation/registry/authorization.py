@@ -225,8 +225,8 @@ class Authorization:
                 self._keep_secret(token)
                 return _Token(f"Bearer {token}", asked_at + _lifetime(rest.get("expires_in")))
         raise UnexpectedAnswer(
-            f"{answer.host}, which {self._registry.host} gets its tokens from, answered no token but {answer.status}"
-            f" with {answer.media_type or 'no media type'}"
+            f"{answer.host}, the token service of {self._registry.host}, answered without a token: {answer.status} "
+            f"with {answer.media_type or 'no media type'}"
         )
 
     def _token_request(self, challenge: Challenge, key: _Key, credential: Credential | None) -> Request:
@@ -234,7 +234,7 @@ class Authorization:
             check_address(challenge.realm, self._registry)
         except UnsafeAddress as reason:
             raise AccessDenied(
-                f"{self._registry.host} sends its clients for tokens to an address that is refused: {reason}"
+                f"{self._registry.host} names an address for tokens that this program refuses: {reason}"
                 f" ({printable(challenge.realm.partition('?')[0], 100)})"
             ) from None
         realm = Origin.of(challenge.realm)

@@ -36,7 +36,10 @@ _NOT_FOUND = "credentials not found"
 class InvalidRegistryConfig(UsageError):
     """The file with the credentials of registries cannot be used."""
 
-    hint = "It must be a config.json as `docker login` writes it. Check it, or name another with --registry-config."
+    hint = (
+        "Check the file: it must be a config.json as `docker login` writes it. Or name another file with "
+        "--registry-config."
+    )
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -45,7 +48,7 @@ class InvalidRegistryConfig(UsageError):
 class CredentialHelperFailed(UsageError):
     """A credential helper that the configuration names could not be asked."""
 
-    hint = "Ask it yourself: echo HOST | docker-credential-NAME get"
+    hint = "Run the helper yourself to see its answer: echo HOST | docker-credential-NAME get"
 
     def __init__(self, path: Path, name: str, reason: str) -> None:
         super().__init__(f"{path} names the credential helper {name!r}, which {reason}")
@@ -54,7 +57,7 @@ class CredentialHelperFailed(UsageError):
 class MissingVariable(UsageError):
     """A variable that should hold a part of the credentials is not set."""
 
-    hint = "Set it, or remove its name from the configuration to go without credentials."
+    hint = "Set the variable, or remove its name from the configuration to use no credentials."
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -213,7 +216,9 @@ class DockerConfig(Hiding, Struct, frozen=True):
         except (ValueError, RecursionError):
             raise InvalidRegistryConfig(self.path, "it is not JSON") from None
         if not isinstance(value, dict):
-            raise InvalidRegistryConfig(self.path, "it is not a JSON object of a docker configuration's size")
+            raise InvalidRegistryConfig(
+                self.path, ("it is not a JSON object, or is too large for a docker configuration")
+            )
         return value
 
     def _bytes(self) -> bytes:
@@ -253,7 +258,7 @@ class DockerConfig(Hiding, Struct, frozen=True):
     def _ask(self, name: object, host: str) -> Credential | None:
         """Return what a helper knows (docker/docker-credential-helpers); it hears the host on standard input."""
         if not isinstance(name, str) or not _HELPER_NAME.fullmatch(name):
-            raise CredentialHelperFailed(self.path, str(name), "is no name of a helper")
+            raise CredentialHelperFailed(self.path, str(name), "is not the name of a helper")
         program = shutil.which(f"docker-credential-{name}", path=self.environment.get("PATH", ""))
         if program is None:
             raise CredentialHelperFailed(self.path, name, "is not installed")
@@ -271,7 +276,7 @@ class DockerConfig(Hiding, Struct, frozen=True):
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise CredentialHelperFailed(self.path, name, f"said nothing for {_HELPER_SECONDS} s") from None
+            raise CredentialHelperFailed(self.path, name, f"did not answer within {_HELPER_SECONDS} s") from None
         except OSError as error:
             raise CredentialHelperFailed(self.path, name, f"could not be started: {error.strerror}") from None
         if done.returncode:
@@ -284,7 +289,7 @@ class DockerConfig(Hiding, Struct, frozen=True):
                     return Credential.of(username, secret) if username or secret else None
         except (ValueError, RecursionError):
             pass
-        raise CredentialHelperFailed(self.path, name, "did not answer as helpers do")
+        raise CredentialHelperFailed(self.path, name, "did not answer in the form of helpers")
 
 
 def _section(path: Path, config: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:

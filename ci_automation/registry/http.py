@@ -105,7 +105,7 @@ class HttpRegistry:
         """Return the bytes of a blob of the reference's repository."""
         what = f"blob {descriptor.digest} of {reference.repository}"
         if descriptor.size > MAX_BLOB_BYTES:
-            raise UnexpectedAnswer(f"{what} has {descriptor.size} bytes; no more than {MAX_BLOB_BYTES} are read")
+            raise UnexpectedAnswer(f"{what} has {descriptor.size} bytes, more than the limit of {MAX_BLOB_BYTES}")
         request = self._wire.request("GET", reference, f"blobs/{descriptor.digest}")
         try:
             answer = self._wire.ask(replace(request, cap=descriptor.size))
@@ -159,7 +159,7 @@ class HttpRegistry:
     def delete_manifest(self, reference: Reference) -> None:
         """Delete the manifest of the reference's digest, where it is there."""
         if reference.digest is None:
-            raise InvalidReference(str(reference), "only a digest can be deleted, for a tag may move")
+            raise InvalidReference(str(reference), "only a digest can be deleted, because a tag may move")
         request = self._wire.request("DELETE", reference, f"manifests/{reference.digest}", push=True)
         answer = self._wire.ask(replace(request, scope=replace(request.scope, delete=True)))
         refused = answer.status not in STORED

@@ -26,7 +26,7 @@ _ATTEMPTS, _SECONDS = 3, 30.0  # for an answer without which a person can still 
 class InvalidImage(UsageError):
     """A text is not the name of an image, so that no cluster could pull it."""
 
-    hint = "Correct --registry, or `registry` among the flags of the configuration."
+    hint = "Correct --registry, or `registry` under `flags` in the configuration."
 
     def __init__(self, image: str) -> None:
         super().__init__(f"{image[:200]!r} is not the name of an image with a tag or a digest")

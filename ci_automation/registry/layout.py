@@ -48,7 +48,7 @@ _IDENTITY = re.compile(rb"[0-9a-f]{32}\n")
 class NotALayout(UsageError):
     """A directory has other things in it than an image layout."""
 
-    hint = "Name a new or an empty directory, or one that is an image layout."
+    hint = "Name a new or empty directory, or an image layout."
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} is not an OCI image layout: it is not empty, and has no {MARKER}")
@@ -57,7 +57,7 @@ class NotALayout(UsageError):
 class LayoutUnusable(RegistryError):
     """An image layout directory cannot be read or written."""
 
-    hint = "Check its permissions, and the space on its disk. What was there before is unharmed."
+    hint = "Check the permissions of the directory and the space on its disk. Earlier content is unharmed."
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -109,7 +109,7 @@ class LayoutRegistry:
         self._check(reference)
         what = f"blob {descriptor.digest} of {self.directory}"
         if descriptor.size > MAX_BLOB_BYTES:
-            raise UnexpectedAnswer(f"{what} has {descriptor.size} bytes; no more than {MAX_BLOB_BYTES} are read")
+            raise UnexpectedAnswer(f"{what} has {descriptor.size} bytes, more than the limit of {MAX_BLOB_BYTES}")
         data = self._read(self._blob_path(descriptor.digest), descriptor.size)
         if data is None:
             raise NotFound(what)
@@ -145,7 +145,7 @@ class LayoutRegistry:
         """Delete the manifest of the reference's digest, where it is there; its blobs stay."""
         self._check(reference)
         if (digest := reference.digest) is None:
-            raise InvalidReference(str(reference), "only a digest can be deleted, for a tag may move")
+            raise InvalidReference(str(reference), "only a digest can be deleted, because a tag may move")
         with self._writing(), self._locked():
             index = self._index()
             entries = [entry for entry in index["manifests"] if entry["digest"] != str(digest)]

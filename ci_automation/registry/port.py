@@ -22,8 +22,8 @@ class NotFound(RegistryError):
     """A repository, a tag, a manifest or a blob is not there."""
 
     hint = (
-        "Check the spelling; `init` makes a new channel. Registries also say so where the credentials "
-        "lack the right to read."
+        "Check the spelling; `init` makes a new channel. Registries also answer like this if the credentials lack the "
+        "right to read."
     )
 
     def __init__(self, what: str, complaint: Complaint | None = None) -> None:
@@ -34,7 +34,7 @@ class NotFound(RegistryError):
 class AccessDenied(RegistryError):
     """A registry refused the credentials, or their absence."""
 
-    hint = "Log in with `docker login`, or give --registry-config; to push, the credentials need the right to write."
+    hint = "Log in with `docker login`, or give --registry-config. To push, the credentials need the right to write."
 
     def __init__(self, message: str, complaint: Complaint | None = None) -> None:
         super().__init__(message)
@@ -45,18 +45,18 @@ class UnknownTokenHost(AccessDenied):
     """A registry sends its clients for tokens to a host that its credentials are not known to be meant for."""
 
     hint = (
-        "Nothing was sent there. If the registry's documentation names this host, name it as `tokenHost` under the "
+        "Nothing was sent to that host. If the registry's documentation names it, set it as `tokenHost` under the "
         "`credentials` of the artifact in the configuration."
     )
 
     def __init__(self, registry: str, host: str) -> None:
-        super().__init__(f"{registry} asks for its credentials to be sent to {host}, another host")
+        super().__init__(f"{registry} asks this run to send its credentials to {host}, another host")
 
 
 class Unreachable(RegistryError):
     """A registry could not be spoken to: its name, its certificate, the network, or a time-out."""
 
-    hint = "Check the address and the network. All registries but those on this machine are spoken to over TLS."
+    hint = "Check the address and the network. This program uses TLS for every registry that is not on this machine."
 
     def __init__(self, host: str, reason: str) -> None:
         super().__init__(f"{host} could not be reached: {reason}")
@@ -67,7 +67,7 @@ class Unreachable(RegistryError):
 class UnexpectedAnswer(RegistryError):
     """A registry answered what the distribution spec does not provide for."""
 
-    hint = "Check that the address is a registry's. If it is, its log may say more; the run can be repeated."
+    hint = "Check that the address is a registry. If it is, see its log, and run again."
 
     def __init__(self, message: str, complaint: Complaint | None = None) -> None:
         super().__init__(message)
@@ -78,13 +78,13 @@ class AnswerTooLong(UnexpectedAnswer):
     """A registry sends more than what was asked for can have; reading stopped there."""
 
     def __init__(self, host: str, cap: int, what: str = "this") -> None:
-        super().__init__(f"{host} answered with more than the {cap} bytes that are read of {what}")
+        super().__init__(f"{host} answered with more than the {cap} bytes that this program reads of {what}")
 
 
 class ContentMismatch(RegistryError):
     """A registry handed out other bytes than those asked for, or stored others than it was given."""
 
-    hint = "The registry, or something between, is damaged or lies. Nothing of it was used."
+    hint = "The registry or a proxy sent damaged or forged content. This run used nothing of it."
 
     def __init__(self, what: str, expected: object, found: object) -> None:
         super().__init__(f"{what}: expected {expected}, got {found}")
@@ -93,34 +93,38 @@ class ContentMismatch(RegistryError):
 class TagMoved(Conflict):
     """A tag was moved by somebody else while it was being written, so that the write was not repeated."""
 
-    hint = "Somebody published in between. Run the same again; it starts from what is there now."
+    hint = "Another writer moved the tag. Run the same command again; it starts from the present digest."
 
     def __init__(self, reference: Reference, expected: Digest | None, found: Digest | None) -> None:
-        super().__init__(f"{reference} moved from {expected or 'nothing'} to {found or 'nothing'} while it was written")
+        super().__init__(
+            f"{reference} moved from {expected or 'nothing'} to {found or 'nothing'} while this run was writing it"
+        )
 
 
 class ReferrerLost(Conflict):
     """A referrer was stored, but others keep overwriting the tag that should list it."""
 
-    hint = "Somebody else signs or attests the same artifact right now. Run the same again when that is done."
+    hint = "Another writer is signing or attesting the same artifact. Run the same command again when it is done."
 
     def __init__(self, tag: Reference, digest: Digest, times: int) -> None:
-        super().__init__(f"{tag} was written {times} times to list {digest}, and each time somebody overwrote it")
+        super().__init__(f"{tag} was written {times} times to list {digest}, and each time another writer overwrote it")
 
 
 class NotAnIndex(RegistryError):
     """The tag that should list the referrers of a digest names something else."""
 
-    hint = "It is never overwritten. Delete the tag, if nobody needs what it names."
+    hint = "This program never overwrites it. Delete the tag if you do not need its content."
 
     def __init__(self, tag: Reference, reason: str) -> None:
-        super().__init__(f"{tag} should be the index of the digest's referrers, and is not: {reason}")
+        super().__init__(f"{tag} should be the index of the digest's referrers, but is not: {reason}")
 
 
 class DeletionRefused(RegistryError):
     """A registry does not let manifests be deleted."""
 
-    hint = "Nothing else was deleted. Many registries have their own retention rules, or need deletion switched on."
+    hint = (
+        "Nothing else was deleted. Many registries have their own retention rules, or need you to switch deletion on."
+    )
 
     def __init__(self, reference: Reference, complaint: Complaint) -> None:
         super().__init__(f"{reference} cannot be deleted: {complaint}")

@@ -118,11 +118,13 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
             UnexpectedAnswer: it says nothing, or what must not be followed.
         """
         if not location:
-            raise UnexpectedAnswer(f"{answer.host} answered {answer.status} and does not say where to go on")
+            raise UnexpectedAnswer(f"{answer.host} answered {answer.status} without saying where to continue")
         try:
             return followed(answer.url, location, self.origin)
         except UnsafeAddress as reason:
-            raise UnexpectedAnswer(f"{answer.host} leads to an address that is refused: {reason}") from None
+            raise UnexpectedAnswer(
+                f"{answer.host} redirects to an address that this program refuses: {reason}"
+            ) from None
 
     def close(self) -> None:
         """Close the connections that are kept for further requests."""
@@ -152,7 +154,7 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
         wish = f"{'to write to' if scope.push else 'to read'} {scope.repository}"
         own = Origin.of(answer.url) == self.origin
         if answer.status == _UNAUTHORIZED and own and self._authorization.is_anonymous:
-            return AccessDenied(f"{answer.host} wants credentials {wish}, and there are none: {complaint}", complaint)
+            return AccessDenied(f"{answer.host} wants credentials {wish}, but there are none: {complaint}", complaint)
         return AccessDenied(f"{answer.host} refuses {wish}: {complaint}", complaint)
 
 

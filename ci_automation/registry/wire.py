@@ -121,7 +121,7 @@ class Wire:
 
     def endless(self, what: str) -> UnexpectedAnswer:
         """Return the error of a list that is longer than anybody's."""
-        return UnexpectedAnswer(f"{self.host} comes to no end of {what}")
+        return UnexpectedAnswer(f"{self.host} never ends its list of {what}")
 
 
 def next_link(header: str) -> str | None:

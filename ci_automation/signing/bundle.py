@@ -128,11 +128,11 @@ def read_bundles(registry: Registry, reference: Reference, digest: Digest) -> It
         except (NotFound, ContentMismatch, NoLayers):
             continue
         except InvalidManifest as error:
-            parsed = _unread(f"it may be a bundle, and cannot be read: {error}")
+            parsed = _unread(f"it may be a bundle, but cannot be read: {error}")
         if parsed is not None:
             yield parsed
     if len(found) > _MAX_REFERRERS:
-        yield _unread(f"there are {len(found)} referrers, more than the {_MAX_REFERRERS} that are looked at")
+        yield _unread(f"there are {len(found)} referrers, more than the limit of {_MAX_REFERRERS}")
 
 
 def _only_layer(registry: Registry, reference: Reference, manifest: Manifest) -> Bundle | None:
@@ -147,14 +147,14 @@ def _only_layer(registry: Registry, reference: Reference, manifest: Manifest) ->
     if not layer.media_type.startswith(_LAYER_PREFIX):
         return None
     if layer.size > _MAX_BUNDLE_BYTES:
-        return _unread(f"it has {layer.size} bytes, too many to be read")
+        return _unread(f"it has {layer.size} bytes, more than the limit")
     try:
         raw = registry.blob(reference, layer)
     except NotFound:
         value = parse_document(manifest.raw)
         if not any({"data", "urls"} & each.keys() for each in (value["config"], *value["layers"])):
             raise
-        return _unread("it is not in the registry, and may be elsewhere")
+        return _unread("it is not in this registry, but may be elsewhere")
     return _unread("it is compressed, and cannot be read") if raw.startswith(_COMPRESSED) else Bundle.parse(raw)
 
 
@@ -177,7 +177,11 @@ def examine_bundle(bundle: Bundle, digest: Digest, trusted: Trusted) -> Finding:
     subjects, predicate = _read_statement(bundle.envelope.payload if by is None else stated)
     if digest.hex not in subjects:
         by, problem = None, problem or "it was made for another digest"
-    left_out = None if predicate == SIGNATURE_PREDICATE else f"it is no signature but says {predicate[:100]!r}"
+    left_out = (
+        None
+        if predicate == SIGNATURE_PREDICATE
+        else f"it is not a signature but a statement of type {predicate[:100]!r}"
+    )
     attestation = bool(left_out and predicate)
     return Finding(by, problem, left_out, attestation, bundle.only_rekor_2, bundle.envelope_in_rekor_2)
 

@@ -43,9 +43,9 @@ class ClusterWouldRefuse(VerificationFailed):
     """What is signed as it should be would still be refused by the clusters, so the channel does not move."""
 
     hint = (
-        "A bundle of another identity beside it hides the .sig since Flux 2.8: find out whose it is, and delete that "
-        "referrer. Clusters too old for bundles need --signature-format legacy; those too old for a Sigstore of your "
-        "own, --signing key."
+        "Since Flux 2.8 a bundle of another identity hides the .sig: find out whose it is, and delete that referrer. "
+        "Clusters too old for bundles need --signature-format legacy; clusters too old for a Sigstore of your own "
+        "need --signing key."
     )
 
     def __init__(self, reference: Reference, flux: Version, reason: str) -> None:
@@ -113,7 +113,7 @@ def _any_of(read: Sequence[Finding], kind: str, findings: SignatureFindings) -> 
     taken = sorted((finding for finding in read if finding.problem is None), key=lambda finding: not finding.counts)
     if not taken:
         return _refused("; ".join(sorted({str(finding.problem) for finding in read})))
-    but = f", although {taken[0].left_out}: Flux does not look at that" if taken[0].left_out else ""
+    but = f", although {taken[0].left_out}: Flux does not check that" if taken[0].left_out else ""
     strict = any(finding.counts for finding in (*findings.legacy, *findings.bundles))
     return Judgement(accepted=True, strict=strict, reason=f"the {kind} of {taken[0].by}{but}")
 

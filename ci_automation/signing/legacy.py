@@ -41,10 +41,10 @@ _NAMES = ("critical", "identity", "docker-reference", "image", "docker-manifest-
 class SignaturesUnreadable(VerificationFailed):
     """There may be signatures of others that would be lost if ours were added."""
 
-    hint = "Find out who wrote it, and delete the tag if nobody needs the signatures in it."
+    hint = "Find out who wrote it, and delete the tag if you do not need the signatures in it."
 
     def __init__(self, reference: Reference, reason: str) -> None:
-        super().__init__(f"{reference} cannot be read or added to, so that nothing was written: {reason}")
+        super().__init__(f"{reference} cannot be read or added to, so nothing was written: {reason}")
 
 
 class Signature(Struct, frozen=True):
@@ -147,7 +147,7 @@ def _keyless(signature: Signature, made: bytes, trusted: TrustedIdentities, left
     if not certificate:
         return Finding(None, "it was made with a key, and has no certificate", left_out)
     if not (entry := signature.annotations.get(ENTRY_ANNOTATION)):
-        return Finding(None, "it has no entry of a transparency log", left_out)
+        return Finding(None, "it has no entry in a transparency log", left_out)
     try:
         identity = trusted.root.verify_detached(signature.payload, made, certificate, entry).identity
     except Rejected as error:
@@ -215,6 +215,8 @@ def add(
     config = Descriptor.of(_CONFIG_TYPE, CONFIG_BLOB)
     layers = present if layer in present else (*present, layer)
     if len(layers) > MAX_LAYERS:
-        raise SignaturesUnreadable(at, f"it has {len(present)} signatures, and with one more Flux would read none")
+        raise SignaturesUnreadable(
+            at, (f"it has {len(present)} signatures, and with one more Flux would read none of them")
+        )
     registry.put_manifest(at, Manifest.build(config, layers))
     return True

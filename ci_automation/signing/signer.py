@@ -23,8 +23,8 @@ class SignatureUnusable(SigningError):
     """What was just signed does not verify; it was not written."""
 
     hint = (
-        "Nothing was tagged. The key or the KMS does not do what it should; or the services and the roots of the trust "
-        "configuration are not of one Sigstore instance, or the roots are outdated."
+        "Nothing was tagged. The key or the KMS is faulty; or the services and the roots of the trust configuration "
+        "belong to different Sigstore instances; or the roots are outdated."
     )
 
     def __init__(self, reason: str) -> None:

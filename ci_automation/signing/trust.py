@@ -121,7 +121,10 @@ class PrivateKey(Protocol):
 class Rejected(VerificationFailed):
     """A signature by certificate does not hold, whoever made it."""
 
-    hint = "Nothing of it is believed. If it should hold, check that the Sigstore instance (--trust-config) is its own."
+    hint = (
+        "This run ignored it. If you expect it to be valid, check that --trust-config names the Sigstore instance "
+        "that it comes from."
+    )
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the signature by certificate is rejected: {reason}")
@@ -228,4 +231,4 @@ def distrust(trusted: TrustedIdentities, identity: Identity) -> str | None:
     """Return why a signature that `identity` has made is not one of those who are trusted; None if it is."""
     if trusted.names(identity):
         return None
-    return f"{identity} made it, who is not trusted"
+    return f"{identity} made it, which is not a trusted signer"

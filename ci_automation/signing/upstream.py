@@ -31,7 +31,7 @@ class UpstreamUnsigned(VerificationFailed):
     """Something of a release is to be proven to be Flux's own, and no signature comes with it."""
 
     hint = (
-        "Flux signs every release: take them from GitHub, or from a directory that `mirror` filled. "
+        "Flux signs every release: use releases from GitHub, or from a directory that `mirror` filled. "
         "`upstream: {verify: if-available}` in the configuration lets unsigned releases through."
     )
 
@@ -42,10 +42,13 @@ class UpstreamUnsigned(VerificationFailed):
 class UpstreamForged(VerificationFailed):
     """Something of a release is signed, and not by Flux's release workflow of that very version."""
 
-    hint = "Nothing of it was used. The source, or a mirror, was tampered with, or is not one of Flux's releases."
+    hint = (
+        "This run used nothing of it. An attacker changed the source or a mirror, or it is not a source of Flux's "
+        "releases."
+    )
 
     def __init__(self, version: Version, what: str, reason: str) -> None:
-        super().__init__(f"{what} of {version} is not vouched for by Flux: {reason}")
+        super().__init__(f"{what} of {version} is not signed by Flux: {reason}")
 
 
 class Vouched(Struct, frozen=True):
@@ -82,11 +85,11 @@ def verify_upstream(version: Version, files: ReleaseFiles, root: TrustRoot, log:
     signature = _decoded(files.signature)
     certificate = _text(files.certificate if files.certificate.startswith(_PEM) else _decoded(files.certificate))
     if not signature or not certificate.startswith(_PEM.decode()):
-        raise UpstreamForged(version, what, "its signature or certificate is not of the form that cosign writes")
+        raise UpstreamForged(version, what, "its signature or certificate does not have the form that cosign writes")
     stored = files.log_entry
     entry = log.find(files.checksums, signature, certificate) if stored is None else _text(stored)
     if entry is None:
-        raise UpstreamForged(version, what, "the transparency log has no entry of its signature")
+        raise UpstreamForged(version, what, "the transparency log has no entry for its signature")
     try:
         certified = root.verify_detached(files.checksums, signature, certificate, entry)
     except Rejected as error:

@@ -32,8 +32,8 @@ class Unsigned(VerificationFailed):
     """A digest has no signature."""
 
     hint = (
-        "`update` and `check --heal` sign it again where it is provably yours. If it is yours and that cannot be "
-        "proven, take it over with --adopt, which shows every file first."
+        "`update` and `check --heal` sign it again if records prove that it is yours. If it is yours without such "
+        "proof, adopt it with --adopt, which shows every file first."
     )
 
     def __init__(self, reference: Reference) -> None:
@@ -44,7 +44,8 @@ class ForeignSignature(VerificationFailed):
     """A digest is signed, but by nobody who is trusted here; `signers` has the identities that did sign it."""
 
     hint = (
-        "Find out who signed it. If it was you, trust that key or identity: --public-key, or --identity with --issuer."
+        "Find out who signed it. If you signed it, trust that key or identity: --public-key, or --identity with "
+        "--issuer."
     )
 
     def __init__(self, reference: Reference, trusted: Trusted, findings: Sequence[Finding]) -> None:
@@ -202,7 +203,7 @@ def _ensure_legacy(
 def _write_bundle(registry: Registry, reference: Reference, digest: Digest, signer: Signer) -> Verified:
     raw, trusted = signer.sign_statement(bundle.statement(digest)), signer.trusted
     found = bundle.Bundle.parse(raw)
-    _check(bundle.examine_bundle(found, digest, trusted) if found else Finding(None, "it is no bundle"))
+    _check(bundle.examine_bundle(found, digest, trusted) if found else Finding(None, "it is not a bundle"))
     bundle.attach_bundle(registry, reference, digest, raw, bundle.SIGNATURE_PREDICATE)
     return verify(registry, reference, digest, trusted, SignatureFormat.BUNDLE)
 

@@ -234,7 +234,7 @@ class TestFailures:
 
     def test_a_log_that_has_it_already_and_does_not_say_where_fails(self, local: LocalSigstore, watch: Watch) -> None:
         local.fail("rekor", 409)
-        with pytest.raises(RekorFailed, match="has the entry already, and does not say where"):
+        with pytest.raises(RekorFailed, match="has the entry already, but does not say where"):
             signer_of(local, watch).sign_payload(PAYLOAD)
 
     @pytest.mark.parametrize("status", [400, 401, 403])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MESSAGE = b"what is signed" * 1000
 NAME = "alias/flux"
-NOT_UNDERSTOOD = "what it answered is not understood"
+NOT_UNDERSTOOD = "its answer is not understood"
 NO_FOLDER = Path("/nonexistent")
 
 
@@ -157,7 +157,7 @@ class TestAws:
         aws.add(p256(), "flux")
         held = opened(f"awskms:///{NAME}")
         aws.add(p256("theirs"), "flux")
-        with pytest.raises(KmsFailed, match="not by the key that it showed"):
+        with pytest.raises(KmsFailed, match="another key than the one it showed"):
             held.sign(MESSAGE)
 
     @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ class TestAws:
         aws.faults += [fault] * 4  # as often as it is asked again
         with pytest.raises(KmsFailed) as failure:
             opened(f"awskms:///{NAME}")
-        assert str(failure.value) == f"AWS KMS does not serve the key awskms:///{NAME}: {said}"
+        assert str(failure.value) == f"AWS KMS did not provide the key awskms:///{NAME}: {said}"
         assert "kms:Sign" in failure.value.hint
 
     @pytest.mark.parametrize("faults", [1, 3])
@@ -252,7 +252,7 @@ class TestVault:
         [
             pytest.param("", "VAULT_ADDR is not set", id="no address"),
             pytest.param("http://vault.example:8200", "not https", id="in the clear"),
-            pytest.param("vault.example:8200", "not an address of a web server", id="no URL"),
+            pytest.param("vault.example:8200", "not the address of a web server", id="no URL"),
             pytest.param(f"https://user:{CANARY}@vault.example", "user name", id="with a password in it"),
         ],
     )
@@ -274,7 +274,7 @@ class TestVault:
         vault.faults.append(fault)
         with pytest.raises(KmsFailed) as failure:
             opened("hashivault://flux", **vault.environment())
-        assert str(failure.value) == f"Vault does not serve the key hashivault://flux: {said}"
+        assert str(failure.value) == f"Vault did not provide the key hashivault://flux: {said}"
 
     @pytest.mark.parametrize("data", [{}, {"signature": 1}, {"signature": "vault:v1:AAAA"}, {"signature": "é"}])
     def test_a_signature_that_is_none_is_not_passed_on(self, vault: FakeVault, data: object) -> None:
@@ -448,7 +448,7 @@ class TestThroughSecuresystemslib:
         [
             pytest.param(ValueError("No PKCS#11 token found"), KmsFailed, "No PKCS#11 token found", id="no token"),
             pytest.param(OSError(CANARY), KmsFailed, "OSError", id="its own trouble"),
-            pytest.param(UnsupportedAlgorithmError(CANARY), KmsKeyUnsuitable, "a kind that is not known", id="kind"),
+            pytest.param(UnsupportedAlgorithmError(CANARY), KmsKeyUnsuitable, "its kind is unknown", id="kind"),
         ],
     )
     def test_what_goes_wrong_is_told(
@@ -513,7 +513,7 @@ def test_a_service_that_does_not_answer_is_told_and_given_up(
     aws.add(p256(), "flux")
     key = opened(f"awskms:///{NAME}")
     monkeypatch.setattr(kms, "watched", partial(watched, wait=lambda *_: False))
-    with pytest.raises(KmsFailed, match=r"AWS KMS does not serve .*: it did not answer within 60 seconds"):
+    with pytest.raises(KmsFailed, match=r"AWS KMS did not provide .*: it did not answer within 60 seconds"):
         key.sign(MESSAGE)
     with pytest.raises(KmsFailed, match="it did not answer within 7 seconds"):
         opened(f"awskms:///{NAME}", FLUX_MANIFESTS_TIMEOUT="7")

@@ -132,7 +132,7 @@ def test_a_login_is_for_the_registries_of_its_provider_alone(
     if ours:
         assert log_in(provider, host, variables_of) != Credential("")
         return
-    with pytest.raises(NotOfProvider, match=f"no registry of the provider {provider}") as raised:
+    with pytest.raises(NotOfProvider, match=f"not a registry of the provider {provider}") as raised:
         log_in(provider, host, variables_of)
     assert "registry-username" in raised.value.hint
     assert clouds.requests == []
@@ -188,7 +188,7 @@ class TestAws:
 
     def test_a_containers_credentials_are_asked_for_over_tls(self, log_in: Login, clouds: Clouds) -> None:
         environment = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://evil.example/credentials"}
-        with pytest.raises(NoCloudIdentity, match=r"evil\.example would be spoken to without TLS"):
+        with pytest.raises(NoCloudIdentity, match=r"evil\.example has an address without TLS"):
             log_in("aws", ECR, environment)
         assert clouds.requests == []
 
@@ -235,7 +235,7 @@ class TestAzure:
             log_in("azure", ACR, BY_APPLICATION | {"AZURE_CLIENT_ID": f"{CLIENT[:-1]}3"})
 
     def test_an_authority_without_tls_is_shown_nothing(self, log_in: Login, clouds: Clouds) -> None:
-        with pytest.raises(NoCloudIdentity, match=r"evil\.example would be spoken to without TLS"):
+        with pytest.raises(NoCloudIdentity, match=r"evil\.example has an address without TLS"):
             log_in("azure", ACR, BY_APPLICATION | {"AZURE_AUTHORITY_HOST": "http://evil.example"})
         assert clouds.services == ["github"]
 
@@ -296,14 +296,16 @@ class TestGoogle:
         [
             pytest.param({"type": "authorized_user"}, "neither of type", id="another type"),
             pytest.param(
-                external({}, token_url="https://evil.example/v1/token"), "another service", id="STS of others"
+                external({}, token_url="https://evil.example/v1/token"),
+                "another service",
+                id=("STS of others"),
             ),
             pytest.param(
                 external({}, service_account_impersonation_url="https://evil.example/:generateAccessToken"),
-                "another service than Google's",
+                "another impersonation service than Google's",
                 id="IAM of others",
             ),
-            pytest.param(external({"environment_id": "aws1"}), "not known here", id="a source of AWS"),
+            pytest.param(external({"environment_id": "aws1"}), "an unknown source", id="a source of AWS"),
             pytest.param(external({"file": "/nonexistent"}), "cannot be read", id="no such file"),
             pytest.param(external({"url": "http://evil.example/"}), "without TLS", id="asks without TLS"),
             pytest.param(external({"url": "https://x.example", "headers": {"a": 1}}), "headers", id="no headers"),
@@ -325,7 +327,7 @@ class TestGoogle:
         key = ec.generate_private_key(ec.SECP256R1())
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
         named = credentials_file(tmp_path, {"type": "service_account", "client_email": ACCOUNT, "private_key": pem})
-        with pytest.raises(NoCloudIdentity, match="another key than Google gives"):
+        with pytest.raises(NoCloudIdentity, match="another kind of key than Google's"):
             log_in("gcp", GAR, named)
 
     def test_a_missing_right_is_named(self, log_in: Login) -> None:
@@ -348,7 +350,7 @@ class TestGoogle:
             "azure",
             ACR,
             {"AZURE_CLIENT_ID": CLIENT, "AZURE_TENANT_ID": "a/b"},
-            "TENANT_ID is no id",
+            "TENANT_ID is not an id",
             id="Azure, a path",
         ),
         pytest.param("azure", ACR, BY_APPLICATION, "id-token: write", id="Azure, no permission"),

@@ -174,8 +174,8 @@ class TestCalibrated:
             pytest.param({"text": "kind: Namespace\n"}, "the components file cannot be read", id="no components file"),
             pytest.param({"text": "x" * (5 << 20)}, "has a layer of", id="far too large"),
             pytest.param({"local": None}, "is not signed", id="unsigned"),
-            pytest.param({"identity": FORK}, "not vouched for", id="signed by a fork"),
-            pytest.param({"identity": upstream_identity(OLD)}, "not vouched for", id="signed by another release"),
+            pytest.param({"identity": FORK}, "not signed by Flux", id="signed by a fork"),
+            pytest.param({"identity": upstream_identity(OLD)}, "not signed by Flux", id="signed by another release"),
         ],
     )
     def test_anything_else_proves_nothing(self, place: Place, how: dict[str, Any], why: str) -> None:

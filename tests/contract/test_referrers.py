@@ -374,11 +374,11 @@ class TestLists:
     ) -> None:
         monkeypatch.setattr(wire, "MAX_PAGES", 3)
         counter.before = lambda _: Reply(200, Index.build((THEIRS,)).raw, {**LIST, "Link": "<?more>; rel=next"})
-        with pytest.raises(UnexpectedAnswer, match="no end of the referrers of"):
+        with pytest.raises(UnexpectedAnswer, match="never ends its list of the referrers of"):
             registry.referrers(at, NOBODY)
         assert len(server.seen) == 3
         monkeypatch.setattr(http, "MAX_ENTRIES", 1)
-        with pytest.raises(UnexpectedAnswer, match="no end of the referrers of"):
+        with pytest.raises(UnexpectedAnswer, match="never ends its list of the referrers of"):
             registry.referrers(at, NOBODY)
         assert len(server.seen) == 5
 

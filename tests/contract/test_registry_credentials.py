@@ -426,7 +426,7 @@ class TestBoundToTheHost:
     )
     def test_a_realm_off_to_plain_http_is_refused(self, server: HostileRegistry, opened: Opened, realm: str) -> None:
         server.answer = in_turn(challenge(f'Bearer realm="{realm}"'))
-        with pytest.raises(AccessDenied, match="refused"):
+        with pytest.raises(AccessDenied, match="refuses"):
             opened(server.host).manifest(channel(server))
         assert len(server.seen) == 1
 

@@ -214,7 +214,7 @@ class TestOverTls:
         with pytest.raises(UnknownTokenHost) as caught:
             opened(host, Source(credential, token_host=token_host), network).manifest(self.at(host))
         assert str(caught.value) == (
-            f"{host} asks for its credentials to be sent to tokens.test:{secure.port}, another host"
+            f"{host} asks this run to send its credentials to tokens.test:{secure.port}, another host"
         )
         assert "`tokenHost` under the `credentials` of the artifact" in caught.value.hint
         assert [seen.headers["host"].partition(":")[0] for seen in secure.seen] == ["registry.test"]
@@ -238,7 +238,7 @@ class TestOverTls:
     ) -> None:
         secure.answer = in_turn(challenge(f'Bearer realm="{realm.format(plain=server.port)}"'))
         host = f"registry.test:{secure.port}"
-        with pytest.raises(AccessDenied, match="is refused"):
+        with pytest.raises(AccessDenied, match="refuses"):
             opened(host, None, network).manifest(self.at(host))
         assert server.connections == 0
         assert len(secure.seen) == 1
@@ -249,7 +249,7 @@ class TestOverTls:
     ) -> None:
         secure.answer = in_turn(Reply(302, headers={"Location": where.format(server.port)}))
         host = f"registry.test:{secure.port}"
-        with pytest.raises(UnexpectedAnswer, match="is refused"):
+        with pytest.raises(UnexpectedAnswer, match="refuses"):
             opened(host, None, network).blob(self.at(host), LAYER)
         assert server.connections == 0
 

@@ -156,7 +156,7 @@ def test_where_nothing_listens_that_is_said(exchange: SigstoreExchange, slept: l
 def test_where_there_is_no_tls_it_is_not_tried_again(
     server: Server, exchange: SigstoreExchange, slept: list[float]
 ) -> None:
-    with pytest.raises(FulcioFailed, match=r"does not speak TLS, and plain HTTP is only spoken to this machine$"):
+    with pytest.raises(FulcioFailed, match=r"does not speak TLS, and only this machine may use plain HTTP$"):
         exchange.ask(Call("GET", server.url.replace("http:", "https:")), FulcioFailed)
     assert slept == []
 

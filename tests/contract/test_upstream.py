@@ -154,7 +154,7 @@ def test_somebody_elses_signature_is_refused_by_name(
     local: LocalSigstore, root: TrustRoot, log: RekorLog, identity: Identity, said: str, *, offline: bool
 ) -> None:
     files = stored(local, identity=identity)
-    with pytest.raises(UpstreamForged, match="is not vouched for by Flux") as caught:
+    with pytest.raises(UpstreamForged, match="is not signed by Flux") as caught:
         verify_upstream(V, files if offline else replace(files, log_entry=None), root, log)
     assert said in str(caught.value)
     assert str(OURS) in str(caught.value)
@@ -218,7 +218,7 @@ def test_whatever_is_tampered_with_is_an_error_and_never_unsigned(
     made = local.sign_detached(other, OURS)
     certificate = base64.b64encode(made.certificate.encode())
     another = ReleaseFiles(other, b"", base64.b64encode(made.signature), certificate, made.entry.encode())
-    with pytest.raises(UpstreamForged, match=r"flux_2\.9\.4_checksums\.txt of v2\.9\.4 is not vouched for by Flux"):
+    with pytest.raises(UpstreamForged, match=r"flux_2\.9\.4_checksums\.txt of v2\.9\.4 is not signed by Flux"):
         verify_upstream(V, change(stored(local), another), root, NoLog())
 
 
@@ -282,7 +282,7 @@ class TestTheLog:
     def test_a_signature_that_was_never_logged_is_refused(
         self, local: LocalSigstore, root: TrustRoot, log: RekorLog
     ) -> None:
-        with pytest.raises(UpstreamForged, match="the transparency log has no entry of its signature"):
+        with pytest.raises(UpstreamForged, match="the transparency log has no entry for its signature"):
             verify_upstream(V, files_of(signed(RELEASE, local, fault=Fault.LOG)), root, log)
 
     @pytest.mark.parametrize("answer", [429, 500, 502, 503, "reset"])

@@ -209,7 +209,7 @@ BAD = [
         "claims to be huge",
         20,
         "unexpected-answer",
-        "no more than",
+        "more than the limit",
         with_layer(b"x", "pull", CHANNEL, "out", size=1 << 40),
     ),
     Bad(

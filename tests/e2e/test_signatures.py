@@ -236,7 +236,7 @@ class TestFormats:
         accepts, reason = found["2.9"]
         assert accepts
         assert reason.startswith(f"the bundle of {WORKFLOW.subject}")
-        assert ("Flux does not look at that" in reason) is (form == "legacy")  # an attestation is all that it finds
+        assert ("Flux does not check that" in reason) is (form == "legacy")  # an attestation is all that it finds
 
     def test_two_signers_need_two_signatures_where_it_says_both(self, desk: Desk) -> None:
         digest = desk.init("--signature-format", "both")

@@ -17,7 +17,7 @@ LOST = {
     "missing": ("absent.key", "no key at absent.key"),
     "encrypted": ("encrypted.key", "COSIGN_PASSWORD is not set"),
     "in a variable": ("env://LOST_KEY", "the variable is not set"),
-    "in a KMS out of reach": ("hashivault://flux", "Vault does not serve the key hashivault://flux"),
+    "in a KMS out of reach": ("hashivault://flux", "Vault did not provide the key hashivault://flux"),
 }
 KEYS = pytest.mark.parametrize(("key", "why"), LOST.values(), ids=LOST)
 READING = {

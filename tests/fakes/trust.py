@@ -53,7 +53,7 @@ class WrittenRoot:
 
 def _identity(written: str) -> Identity:
     if written == BAD:
-        raise Rejected("its certificate was not valid when the log took it")
+        raise Rejected("its certificate was not valid when the log recorded it")
     return Identity(*json.loads(written))
 
 

@@ -315,7 +315,7 @@ class TestBothReject:
         tmp_path: Path,
     ) -> None:
         artifact.plant(form, tmp_path, Impostor(local, root, who))
-        self.rejected(artifact, keyless, form, "who is not trusted")
+        self.rejected(artifact, keyless, form, "which is not a trusted signer")
         assert signed_by(artifact.registry, artifact.channel, artifact.digest, root) == (who,)
 
     @pytest.mark.parametrize("fault", [Fault.EXPIRED, Fault.EARLY, Fault.AUTHORITY, Fault.LOG, Fault.KEY])

@@ -60,7 +60,7 @@ def _access_token(cloud: Cloud, tenant: str, domain: str) -> str:
     client = cloud.value("AZURE_CLIENT_ID")
     for name, text in (("AZURE_CLIENT_ID", client), ("AZURE_TENANT_ID", tenant)):
         if not _UUID.fullmatch(text):
-            raise cloud.missing(f"{name} is not set" if not text else f"{name} is no id")
+            raise cloud.missing(f"{name} is not set" if not text else f"{name} is not an id")
     file = "AZURE_FEDERATED_TOKEN_FILE"
     if shown := cloud.value("AZURE_CLIENT_SECRET"):
         proof = {"client_secret": shown}

@@ -64,8 +64,8 @@ _ABOUT = {
     Provider.GCP: About(
         "REGION-docker.pkg.dev or gcr.io",
         f"{_JOB} GOOGLE_WORKLOAD_IDENTITY_PROVIDER "
-        "(projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/NAME), and GOOGLE_SERVICE_ACCOUNT "
-        "where the job is to become one; or name a file in GOOGLE_APPLICATION_CREDENTIALS.",
+        "(projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/NAME), and GOOGLE_SERVICE_ACCOUNT if "
+        "the job acts as a service account; or name a file in GOOGLE_APPLICATION_CREDENTIALS.",
     ),
 }
 
@@ -74,9 +74,9 @@ class NotOfProvider(UsageError):
     """The registry is not one of the provider that the login was asked of."""
 
     def __init__(self, provider: Provider, host: str) -> None:
-        super().__init__(f"{host} is no registry of the provider {provider}")
+        super().__init__(f"{host} is not a registry of the provider {provider}")
         self.hint = (
-            f"Registries of {provider} are like {_ABOUT[provider].registries}. For another one leave out `provider`, "
+            f"Registries of {provider} are like {_ABOUT[provider].registries}. For another registry, omit `provider` "
             "and give `registry-username` and `registry-password`."
         )
 
@@ -85,7 +85,7 @@ class NoCloudIdentity(UsageError):
     """The environment does not say who logs in to a cloud, or says it in a way that cannot be used."""
 
     def __init__(self, provider: Provider, reason: str) -> None:
-        super().__init__(f"nothing to log in to {provider} with: {reason}")
+        super().__init__(f"no credentials to log in to {provider}: {reason}")
         self.hint = _ABOUT[provider].needs
 
 
@@ -96,8 +96,8 @@ class CloudLoginFailed(RegistryError):
         tried = f", the last of {attempts} attempts" if attempts > 1 else ""
         super().__init__(f"the login to {provider} failed: {service} at {host}: {problem}{tried}")
         self.hint = (
-            "Where it refuses, compare what it trusts with what this job is: repository, branch and environment are in "
-            f"the subject of the job's identity token. {_ABOUT[provider].needs}"
+            "If it refuses, compare its trust policy with this job: the subject of the job's identity token has "
+            f"repository, branch and environment. {_ABOUT[provider].needs}"
         )
 
 
@@ -140,7 +140,7 @@ class Cloud(Hiding, Struct, frozen=True):
             CloudLoginFailed: it is none that could be shown to anybody.
         """
         if not _SECRET.fullmatch(text):
-            raise self.failed(service, host, "its answer has something else in place of a secret")
+            raise self.failed(service, host, "its answer has no valid secret")
         self.mask(text)
         return text
 
@@ -154,9 +154,9 @@ class Cloud(Hiding, Struct, frozen=True):
         try:
             origin = Origin.of(call.url)
         except UnsafeAddress as reason:
-            raise self.missing(f"the address of {service} is refused: {reason}") from None
+            raise self.missing(f"this program refuses the address of {service}: {reason}") from None
         if origin.scheme != "https" and not origin.is_loopback and origin.name not in _OF_THE_MACHINE:
-            raise self.missing(f"{service} at {origin.host} would be spoken to without TLS")
+            raise self.missing(f"{service} at {origin.host} has an address without TLS")
 
         def failed(host: str, problem: str, attempts: int) -> CloudLoginFailed:
             return CloudLoginFailed(self.provider, service, host, problem, attempts)

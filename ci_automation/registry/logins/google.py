@@ -131,7 +131,7 @@ def _of_file(cloud: Cloud, audience: str, rest: Mapping[Any, Any]) -> Federation
         return Federation(audience)
     match = _IMPERSONATION.fullmatch(str(url))
     if match is None or not _ACCOUNT.fullmatch(match["account"]):
-        raise cloud.missing(f"the file that {_FILE} names impersonates by another service than Google's")
+        raise cloud.missing(f"the file that {_FILE} names uses another impersonation service than Google's")
     return Federation(audience, match["account"])
 
 
@@ -141,14 +141,14 @@ def _subject(cloud: Cloud, source: Mapping[Any, Any]) -> str:
         case {"url": str(url)}:
             headers = source.get("headers") or {}
             if not isinstance(headers, dict) or not all(isinstance(text, str) for text in headers.values()):
-                raise cloud.missing(f"the file that {_FILE} names has headers that are none")
+                raise cloud.missing(f"the file that {_FILE} names has invalid headers")
             service, host = f"the address in the file of {_FILE}", urlsplit(url).netloc
             words = frozenset(word for text in headers.values() for word in text.split())
             text = cloud.body(service, Call("GET", url, headers, secrets=words)).decode(errors="replace")
         case {"file": str(path)}:
             service, host, text = f"the file that {_FILE} names", "this machine", cloud.text_of(path, _FILE)
         case _:
-            raise cloud.missing(f"the file that {_FILE} names has its token from a source that is not known here")
+            raise cloud.missing(f"the file that {_FILE} names gets its token from an unknown source")
     match source.get("format"):
         case {"type": "json", "subject_token_field_name": str(name)}:
             value = parsed_json(text.encode())
@@ -168,7 +168,7 @@ def _by_key(cloud: Cloud, email: str, key: str) -> str:
     except (ValueError, TypeError):
         raise cloud.missing(f"the file that {_FILE} names holds no private key") from None
     if not isinstance(private, RSAPrivateKey):
-        raise cloud.missing(f"the file that {_FILE} names holds another key than Google gives")
+        raise cloud.missing(f"the file that {_FILE} names holds another kind of key than Google's")
     now = int(cloud.exchange.patience.clock.now())
     claims = {"iss": email, "scope": _SCOPE, "aud": f"https://{_OAUTH_HOST}/token", "iat": now, "exp": now + _LIFETIME}
     unsigned = b".".join(_base64url(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT"}, claims))

@@ -43,7 +43,7 @@ class KmsLocationInvalid(UsageError):
 
     def __init__(self, service: _Service) -> None:
         # It is not repeated: who writes one wrongly may have put a PIN or a password into it.
-        super().__init__(f"that is no location of a key in {service.name}")
+        super().__init__(f"this is not the location of a key in {service.name}")
         self.hint = f"Write it as {service.form}."
 
 
@@ -61,7 +61,7 @@ class KmsFailed(SigningError):
     """A service does not show a key, or does not sign with it."""
 
     def __init__(self, service: _Service, location: str, reason: str) -> None:
-        super().__init__(f"{service.name} does not serve the key {location}: {reason}")
+        super().__init__(f"{service.name} did not provide the key {location}: {reason}")
         self.hint = service.hint
 
 
@@ -95,7 +95,7 @@ class KmsKey(Hiding, Struct, frozen=True):
             signature = _awaited(lambda: self._sign(message), self._service, self._watch)
             accepted = self.public.accepts(signature, message)
         if not accepted:  # an alias was moved, or a key rotated: no cluster would accept it
-            raise KmsFailed(self._service, self.location, "its signature is not by the key that it showed before")
+            raise KmsFailed(self._service, self.location, "it signed with another key than the one it showed before")
         return signature
 
 
@@ -156,14 +156,14 @@ def _failures(service: _Service, location: str) -> Iterator[None]:
             case "UnsupportedLibraryError":  # securesystemslib's word for a client library that is not there
                 raise KmsClientMissing(service) from None
             case "UnsupportedAlgorithmError" | "UnsupportedKeyType":  # securesystemslib's, too
-                raise KmsKeyUnsuitable(service, location, "it is of a kind that is not known") from None
+                raise KmsKeyUnsuitable(service, location, "its kind is unknown") from None
         raise KmsFailed(service, location, _code(error)) from None
 
 
 def _code(error: Exception) -> str:
     """Return what a service calls an error. Its text may have anything in it, and stays out."""
     if isinstance(error, (LookupError, TypeError, ValueError)):
-        return "what it answered is not understood"
+        return "its answer is not understood"
     response = getattr(error, "response", None)
     named = response.get("Error", {}).get("Code") if isinstance(response, dict) else type(error).__name__
     return named if isinstance(named, str) and _CODE.fullmatch(named) else "an error without a name"
@@ -179,7 +179,7 @@ _SERVICES = {
             rf"(?:key/{_AWS_KEY}|alias/[\w/-]+)|{_AWS_KEY}|alias/[\w/-]+)",
             re.ASCII,
         ),
-        "Check the key's name and region, and that the credentials found may kms:GetPublicKey and kms:Sign.",
+        "Check the key's name and region, and that the credentials allow kms:GetPublicKey and kms:Sign.",
         services.open_aws,
     ),
     "gcpkms": _Service(
@@ -191,7 +191,7 @@ _SERVICES = {
             r"/(?:cryptoKeyVersions|versions)/(?P<version>\d+)",
             re.ASCII,
         ),
-        "Check the key's name, and that the credentials found have roles/cloudkms.signerVerifier.",
+        "Check the key's name, and that the credentials have roles/cloudkms.signerVerifier.",
         services.open_google,
     ),
     "azurekms": _Service(
@@ -200,7 +200,7 @@ _SERVICES = {
         re.compile(
             r"azurekms://(?P<vault>[A-Za-z0-9-]+)\.vault\.azure\.net/(?P<key>[A-Za-z0-9-]+)(?:/(?P<version>[a-z0-9]+))?"
         ),
-        "Check the key's name, and that the credentials found have the role Key Vault Crypto User.",
+        "Check the key's name, and that the credentials have the role Key Vault Crypto User.",
         services.open_azure,
     ),
     "hashivault": _Service(

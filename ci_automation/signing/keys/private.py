@@ -161,7 +161,7 @@ def _cosign_envelope(body: bytes, where: str) -> dict[str, Any]:
             "ciphertext": base64.b64decode(value["ciphertext"]),
         }
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise KeyUnreadable(where, "it is not what cosign writes") from None
+        raise KeyUnreadable(where, "it does not have the form that cosign writes") from None
 
 
 class KeyFileMissing(UsageError):
@@ -204,7 +204,7 @@ def load_public_key(location: str, environment: Mapping[str, str], folder: Path)
     """
     data = _read(location, environment, folder)
     if b"PRIVATE KEY-----" in data:
-        raise KeyUnreadable(location, "it is a private key, of which `public-key` prints the public half")
+        raise KeyUnreadable(location, "it is a private key; `public-key` prints its public half")
     return PublicKey.from_pem(data, location)
 
 
@@ -222,7 +222,7 @@ def load_public_half(location: str, environment: Mapping[str, str], folder: Path
 
 def _read(location: str, environment: Mapping[str, str], folder: Path) -> bytes:
     if "-----" in location or not location.isprintable():  # whoever pastes a key must not find it in a log
-        raise KeyFileMissing("the place given", "it is no file name but looks like a key itself")
+        raise KeyFileMissing("the place given", "it is not a file name but looks like a key itself")
     if location.startswith("env://"):
         if not (text := environment.get(location.removeprefix("env://"))):
             raise KeyFileMissing(location, "the variable is not set")

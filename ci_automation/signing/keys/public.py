@@ -36,10 +36,14 @@ class KeyKind(StrEnum):
 # (`internal/oci/cosign`), tried with 1.7.3 and 1.9.1, says the same.
 WHERE_FLUX_CANNOT_VERIFY: Mapping[KeyKind, str] = MappingProxyType(
     {
-        KeyKind.P384: "Flux verifies what is signed here with an EC P-384 key, but nothing that `cosign sign` or a KMS "
-        "signs with it: they use SHA-384 there, and Flux SHA-256.",
-        KeyKind.ED25519: "Flux verifies what is signed here with an Ed25519 key, but nothing that `cosign sign` signs "
-        "with it: that is Ed25519ph, which hashes before, and Flux does not.",
+        KeyKind.P384: (
+            "Flux verifies signatures that this program makes with an EC P-384 key, but none that `cosign sign` or a "
+            "KMS makes with it: they use SHA-384, and Flux uses SHA-256."
+        ),
+        KeyKind.ED25519: (
+            "Flux verifies signatures that this program makes with an Ed25519 key, but none that `cosign sign` makes "
+            "with it: cosign uses Ed25519ph, which hashes first, and Flux does not."
+        ),
     }
 )
 

@@ -134,7 +134,7 @@ def open_azure(place: Place, environment: Mapping[str, str]) -> Opened:
 
     uri, key = AzureSigner.import_(place["vault"], place["key"])
     if place["version"] and place["version"] != uri.rpartition("/")[2]:
-        raise Unsuitable("it has a newer version, and only the newest one signs")
+        raise Unsuitable("it has a newer version, and only the newest version signs")
     return _through(key, lambda: AzureSigner.from_priv_key_uri(uri, key))
 
 

@@ -56,11 +56,11 @@ def verify_detached(
         entry = LogEntry.parse(entry_json)
         promise, record = base64_decoded(entry.promise), entry.record
     except UnreadableEntry as reason:
-        raise Rejected(f"its entry of the log cannot be read: {reason}") from None
+        raise Rejected(f"its entry in the log cannot be read: {reason}") from None
     at = datetime.fromtimestamp(entry.integrated_time, UTC)
     authorities.verify_promise(entry.log_id, promise, entry.signed_bytes, at)
     if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
-        raise Rejected(f"its certificate was not valid when the log took it, {at:%Y-%m-%d %H:%M:%S} UTC")
+        raise Rejected(f"its certificate was not valid when the log recorded it, {at:%Y-%m-%d %H:%M:%S} UTC")
     authorities.verify_certificate(certificate, at)
     require_code_signing(certificate)
     _require_bound(record, message, signature, certificate)
@@ -104,12 +104,12 @@ def identity_of(certificate: Certificate) -> Identity:
         newer, older = extensions.get(_ISSUER_V2), extensions.get(_ISSUER_V1)
         issuers = {text for text in (newer and _utf8_string(newer), older and older.decode()) if text}
     except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
-        raise Rejected("its certificate names nobody in a way that Fulcio does") from None
+        raise Rejected("its certificate does not name a signer the way Fulcio does") from None
     if len(found) != 1 or not found[0] or len(issuers) != 1:
         raise Rejected("its certificate does not name exactly one signer and one issuer")
     identity = Identity(issuers.pop(), found[0])
     if not (identity.issuer.isprintable() and identity.subject.isprintable()):  # it goes to terminals and workflow logs
-        raise Rejected("its certificate names somebody in characters that cannot be shown")
+        raise Rejected("its certificate names a signer in characters that are not printable")
     return identity
 
 
@@ -151,7 +151,7 @@ def require_code_signing(certificate: Certificate) -> None:
         usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
         extended = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension):
-        raise Rejected("its certificate does not say what it is for") from None
+        raise Rejected("its certificate does not state its purpose") from None
     if not usage.digital_signature or ExtendedKeyUsageOID.CODE_SIGNING not in extended:
         raise Rejected("its certificate is not for signing code")
 
@@ -170,15 +170,15 @@ def _require_bound(record: object, message: bytes, signature: bytes, certificate
             try:
                 logged, owner = base64_decoded(content), certificate_of_pem(base64_decoded(pem).decode())
             except (ValueError, Rejected):
-                raise Rejected("its entry of the log is about another certificate, or a bare key") from None
+                raise Rejected("its entry in the log is about another certificate, or a bare key") from None
             if value != Digest.of(message).hex:
-                raise Rejected("its entry of the log is about something else")
+                raise Rejected("its entry in the log is about something else")
             if logged != signature:
-                raise Rejected("its entry of the log is about another signature")
+                raise Rejected("its entry in the log is about another signature")
             if owner != certificate:
                 raise Rejected("its entry of the log is about another certificate")
             return
-    raise Rejected("its entry of the log is not about a signature over a digest")
+    raise Rejected("its entry in the log is not about a signature over a digest")
 
 
 def require_signed(certificate: Certificate, signature: bytes, message: bytes) -> None:
@@ -193,7 +193,7 @@ def require_signed(certificate: Certificate, signature: bytes, message: bytes) -
 
     key = certificate.public_key()
     if not isinstance(key, EllipticCurvePublicKey):
-        raise Rejected("its certificate's key is not an EC key, as those of keyless signatures are")
+        raise Rejected("its certificate's key is not an EC key, as keyless signatures need")
     try:
         key.verify(signature, message, ECDSA(SHA256()))
     except InvalidSignature:

@@ -28,8 +28,8 @@ class ServiceFailed(SigningError):
 
     name: ClassVar[str]
     hint = (
-        "Nothing was tagged: the channel and what clusters run are unchanged. Run it again; or sign with a key "
-        "(--signing key --key FILE), which needs no service."
+        "Nothing was tagged: the channel and the clusters are unchanged. Run again; or sign with a key (--signing key "
+        "--key FILE), which needs no service."
     )
 
     def __init__(self, host: str, problem: str, attempts: int = 1) -> None:
@@ -64,7 +64,7 @@ class TokenServiceFailed(ServiceFailed):
 class UnsafeService(SigningError):
     """A service has an address that nothing secret may be sent to."""
 
-    hint = "Services are spoken to by https://, or by http:// on this machine. Correct the trust configuration."
+    hint = "Correct the trust configuration: a service needs an https:// address, or http:// on this machine."
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"the address of {what} is refused: {reason}")

@@ -30,7 +30,7 @@ class TokenRefused(SigningError):
     """Fulcio does not take the identity token."""
 
     hint = (
-        "It may have expired, or its issuer is not one that this Sigstore instance knows: a GitHub Enterprise Server "
+        "The token may have expired, or this Sigstore instance does not know its issuer: a GitHub Enterprise Server "
         "needs an instance of its own (--trust-config). Nothing was tagged."
     )
 
@@ -41,7 +41,10 @@ class TokenRefused(SigningError):
 class OtherIdentity(SigningError):
     """A certificate names another than its token promised."""
 
-    hint = "Nothing was signed. Whoever is to trust these signatures has to be told the certificate's identity."
+    hint = (
+        "Nothing was signed. Verifiers have to trust the identity of the certificate, which differs from that of the "
+        "token."
+    )
 
     def __init__(self, expected: Identity, found: Identity) -> None:
         super().__init__(f"the certificate is for {found}, and the token was for {expected}")
@@ -105,7 +108,7 @@ def issued(fulcio: str, token: Token, exchange: SigstoreExchange) -> Certificate
         case {"signedCertificateEmbeddedSct": {"chain": {"certificates": [str(leaf), *above]}}} if above:
             pass
         case _:
-            raise FulcioFailed(answer.host, "its answer has no certificate that is in the certificate log")
+            raise FulcioFailed(answer.host, "its answer has no certificate from the certificate log")
     try:
         certificate = certificate_of_pem(leaf)
         named = identity_of(certificate)

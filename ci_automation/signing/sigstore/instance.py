@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _BUNDLE_TYPES = frozenset(
     {"application/vnd.dev.sigstore.bundle.v0.3+json", "application/vnd.dev.sigstore.bundle+json;version=0.3"}
 )
-_OTHER_INSTANCE = "its certificate is not of this Sigstore instance, or was not valid at that time"
+_OTHER_INSTANCE = "its certificate is not from this Sigstore instance, or was not valid at that time"
 _DSSE_V2, _P256 = ("dsse", "0.0.2"), "PKIX_ECDSA_P256_SHA_256"
 _MAX_BUNDLE_BYTES = 32 << 20
 
@@ -46,7 +46,7 @@ class NoSigningServices(SigningError):
     )
 
     def __init__(self, where: str, reason: str) -> None:
-        super().__init__(f"no services to sign with are known for {where}: {reason}")
+        super().__init__(f"the signing services of {where} are unknown: {reason}")
 
 
 class Services(Struct, frozen=True):
@@ -181,7 +181,7 @@ class Instance:
         match json.loads(base64_decoded(entry["canonicalizedBody"])):
             case {"apiVersion": "0.0.2", "kind": "dsse", "spec": {"dsseV002": found}} if found == expected:
                 return
-        raise Rejected("its entry of the log is about another signature")
+        raise Rejected("its entry in the log is about another signature")
 
     def verify_certificate(self, certificate: Certificate, at: datetime) -> None:
         """Check that a certificate is of this instance's Fulcio, as it was then, and in its certificate log.
@@ -234,9 +234,9 @@ class Instance:
     def _require_log(self, log_id: str, at: datetime) -> None:
         term = self._logs.get(log_id)
         if term is None:
-            raise Rejected("its entry is of a log that this Sigstore instance does not have")
+            raise Rejected("its entry is in a log that does not belong to this Sigstore instance")
         if not term.covers(at):
-            raise Rejected("its entry is of a log that was not in service at that time")
+            raise Rejected("its entry is in a log that was not in service at that time")
 
 
 def _chain(authority: Mapping[str, Any]) -> Iterable[bytes]:

@@ -160,7 +160,7 @@ class KeylessSigner:
         if answer.status == HTTPStatus.CONFLICT:
             uuid = answer.headers.get("location", "").rpartition("/")[2]
             if not _UUID.fullmatch(uuid):
-                raise RekorFailed(answer.host, "it has the entry already, and does not say where")
+                raise RekorFailed(answer.host, "it has the entry already, but does not say where")
             answer = self._exchange.ask(Call("GET", f"{services.entries}/{uuid}", JSON), RekorFailed)
         require_done(answer, RekorFailed)
         return answer
@@ -179,7 +179,7 @@ class KeylessSigner:
             try:
                 decode_timestamp_response(answer.body)
             except ValueError:
-                raise TimestampFailed(answer.host, "its answer is no timestamp") from None
+                raise TimestampFailed(answer.host, "its answer is not a timestamp") from None
             stamps.append(answer.body)
         return stamps
 
@@ -200,4 +200,4 @@ def _read(parse: Callable[[bytes], T], answer: Answer) -> T:
     try:
         return parse(answer.body)
     except UnreadableEntry as reason:
-        raise RekorFailed(answer.host, f"its answer is no entry: {reason}") from None
+        raise RekorFailed(answer.host, f"its answer is not an entry: {reason}") from None

@@ -31,8 +31,7 @@ class RekorUnreachable(ReleaseSourceError):
     """The transparency log could not be asked when a release was signed."""
 
     hint = (
-        "The run can be repeated. A directory that `mirror` filled has the log's entries beside the "
-        "signatures, and needs no Rekor."
+        "Run again. A directory that `mirror` filled has the log's entries beside the signatures, and needs no Rekor."
     )
 
 

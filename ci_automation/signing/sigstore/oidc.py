@@ -43,7 +43,7 @@ class NoIdentityToken(SigningError):
     )
 
     def __init__(self) -> None:
-        super().__init__("there is no identity to sign with: no token, and no place to ask for one")
+        super().__init__("no identity to sign with: there is no token, and no service to request one from")
 
 
 class NoTokenPermission(SigningError):
@@ -51,7 +51,7 @@ class NoTokenPermission(SigningError):
 
     hint = (
         "Add `id-token: write` under `permissions:` of the job, and of the job that calls a reusable workflow. A run "
-        "for a pull request from a fork never gets it."
+        "for a pull request from a fork never gets that permission."
     )
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class NoTokenPermission(SigningError):
 class TokenMalformed(SigningError):
     """Something is not an identity token for Sigstore."""
 
-    hint = f"A token is wanted as OpenID Connect has it: a JWT with iss, sub, exp, and the audience {AUDIENCE}."
+    hint = f"Give an OpenID Connect token: a JWT with iss, sub, exp, and the audience {AUDIENCE}."
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(f"the identity token {where} cannot be used: {reason}")

@@ -50,7 +50,7 @@ class LogEntry(Struct, frozen=True):
                 },
             }:
                 return cls._checked(body, time, index, log, promise)
-        raise UnreadableEntry("it lacks what an entry has")
+        raise UnreadableEntry("it lacks a part that an entry has")
 
     @classmethod
     def _checked(cls, body: str, time: int, index: int, log: str, promise: str) -> Self:
@@ -105,7 +105,7 @@ def entry_of_rekor_answer(raw: bytes) -> str:
             "verification": {"signedEntryTimestamp": str(promise)},
         }:
             return LogEntry._checked(body, time, index, log, promise).to_json()  # noqa: SLF001 - the same module
-    raise UnreadableEntry("it lacks what an entry of Rekor has")
+    raise UnreadableEntry("it lacks a part that an entry in Rekor has")
 
 
 def bundle_entry_of_answer(raw: bytes) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def bundle_entry_of_v2_answer(raw: bytes) -> dict[str, Any]:
     match entry:
         case {"logId": {}, "inclusionProof": {}, "canonicalizedBody": str()}:
             return entry
-    raise UnreadableEntry("it lacks what an entry of Rekor has")
+    raise UnreadableEntry("it lacks a part that an entry in Rekor has")
 
 
 def hashedrekord_proposal(digest: Digest, signature: bytes, certificate_pem: str) -> bytes:

@@ -23,8 +23,8 @@ class TrustConfigUnreadable(UsageError):
     """A file does not say which Sigstore instance to trust."""
 
     hint = (
-        "Give a client trust configuration (sigstore's clienttrustconfig.v0.1+json), or a trusted_root.json where only "
-        "verification is wanted."
+        "Give a client trust configuration (sigstore's clienttrustconfig.v0.1+json), or a trusted_root.json if you "
+        "only verify."
     )
 
     def __init__(self, where: str, reason: str) -> None:

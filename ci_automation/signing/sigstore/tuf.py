@@ -41,8 +41,8 @@ class TrustRootUnavailable(SigningError):
     """What says whose certificates count could be had neither from the network nor from the cache."""
 
     hint = (
-        "Check the network. Without one, give the instance's roots by --trust-config FILE; a run with a network keeps "
-        "them in the cache for as long as their signatures hold, which is days."
+        "Check the network. Without a network, give the instance's roots with --trust-config FILE; a run with a "
+        "network caches them until their signatures expire, which takes days."
     )
 
     def __init__(self, reason: str) -> None:
@@ -75,7 +75,7 @@ class TufRepository(Hiding, Struct, frozen=True):
             with FileLock(self.folder / ".lock", timeout=_LOCK_SECONDS):
                 return self._targets(offline=offline)
         except (OSError, Timeout) as error:
-            reason = getattr(error, "strerror", None) or "another run holds it"
+            reason = getattr(error, "strerror", None) or "another run has locked it"
             if offline:
                 raise TrustRootUnavailable(f"the cache {self.folder} cannot be used: {reason}") from None
         with TemporaryDirectory(prefix="flux-manifests-") as folder:
@@ -86,7 +86,7 @@ class TufRepository(Hiding, Struct, frozen=True):
             with suppress(TrustRootUnavailable):  # too old, or tampered with
                 return self._updated(self._nothing)
         if offline:
-            raise TrustRootUnavailable("there is no cached one that still holds")
+            raise TrustRootUnavailable("no cached trust root is still valid")
         try:
             found = self._updated(self._fetched)
         except TrustRootUnavailable:
@@ -128,7 +128,7 @@ class TufRepository(Hiding, Struct, frozen=True):
             reason = str(error.__cause__) if isinstance(error.__cause__, ServiceFailed) else str(error)
             raise TrustRootUnavailable(reason) from None
         except RepositoryError as error:
-            raise TrustRootUnavailable(f"what came is not signed as it must be: {error}") from None
+            raise TrustRootUnavailable(f"its signatures are not valid: {error}") from None
 
     def _target(self, updater: object, name: str) -> bytes:
         from tuf.ngclient.updater import Updater

@@ -45,7 +45,7 @@ def tls(kind: type[ssl.SSLError], reason: str) -> Exception:
         ),
         pytest.param(
             *(tls(ssl.SSLError, "WRONG_VERSION_NUMBER"),),
-            *("it does not speak TLS, and plain HTTP is only spoken to this machine", True, True),
+            *("it does not speak TLS, and only this machine may use plain HTTP", True, True),
             id="no TLS",
         ),
         pytest.param(
@@ -87,9 +87,10 @@ def tls(kind: type[ssl.SSLError], reason: str) -> Exception:
             id="reset",
         ),
         pytest.param(*(exceptions.IncompleteRead(1, 2), "the connection broke", False, False), id="half an answer"),
-        pytest.param(*(exceptions.DecodeError("canary"), "what came cannot be unpacked", True, False), id="packed"),
+        pytest.param(*(exceptions.DecodeError("canary"), "its answer cannot be unpacked", True, False), id="packed"),
         pytest.param(
-            *(requests.exceptions.InvalidURL("canary"), "this is no address of a host", True, False), id="no address"
+            *(requests.exceptions.InvalidURL("canary"), "this is not the address of a host", True, False),
+            id=("no address"),
         ),
     ],
 )

@@ -164,7 +164,7 @@ class TestNetwork:
 
     @pytest.mark.parametrize("text", ["0", "-1", "1.5", "2m", "100000", "canary"])
     def test_a_time_that_is_none_is_refused(self, text: str) -> None:
-        with pytest.raises(InvalidTimeout, match="FLUX_MANIFESTS_TIMEOUT is no number of seconds") as caught:
+        with pytest.raises(InvalidTimeout, match="FLUX_MANIFESTS_TIMEOUT is not a number of seconds") as caught:
             Network.from_environment({"FLUX_MANIFESTS_TIMEOUT": text})
         assert "canary" not in str(caught.value)
 

@@ -89,7 +89,7 @@ class TestFile:
             pytest.param('{\n"auths":\n}', "line 3", id="the line is said"),
             pytest.param("[]", "not a JSON object", id="a list"),
             pytest.param("[" * 100_000, "not JSON", id="a bomb"),
-            pytest.param(" " * (1 << 20) + "{}", "size", id="too large"),
+            pytest.param(" " * (1 << 20) + "{}", "too large", id="too large"),
             pytest.param({"auths": []}, "auths is not an object", id="auths is a list"),
             pytest.param({"credHelpers": 1}, "credHelpers is not an object", id="credHelpers is a number"),
             pytest.param({"auths": {HOST: "alice"}}, "not an object", id="an entry is a text"),
@@ -212,9 +212,9 @@ class TestHelpers:
         ("script", "reason"),
         [
             pytest.param("echo 'secret: no keychain'; exit 3", "ended with 3", id="an error"),
-            pytest.param("echo secret", "did not answer as helpers do", id="not JSON"),
-            pytest.param("echo '[1]'", "did not answer as helpers do", id="a list"),
-            pytest.param('echo \'{"Username": "secret"}\'', "did not answer as helpers do", id="a half"),
+            pytest.param("echo secret", "did not answer in the form of helpers", id="not JSON"),
+            pytest.param("echo '[1]'", "did not answer in the form of helpers", id="a list"),
+            pytest.param('echo \'{"Username": "secret"}\'', "did not answer in the form of helpers", id="a half"),
         ],
     )
     def test_a_helper_that_fails_is_named_and_not_quoted(
@@ -231,7 +231,7 @@ class TestHelpers:
     ) -> None:
         monkeypatch.setattr("ci_automation.registry.credentials._HELPER_SECONDS", 0.2)
         self.helper(tmp_path, "exec sleep 60")
-        with pytest.raises(CredentialHelperFailed, match="said nothing"):
+        with pytest.raises(CredentialHelperFailed, match="did not answer within"):
             config(tmp_path, {"credHelpers": {HOST: "keychain"}}, environment).for_host(HOST)
 
     def test_a_helper_that_is_not_there_or_cannot_run_is_named(
@@ -251,7 +251,7 @@ class TestHelpers:
         if not name:
             assert source.for_host(HOST) == Credentials()
         else:
-            with pytest.raises(CredentialHelperFailed, match="no name of a helper"):
+            with pytest.raises(CredentialHelperFailed, match="not the name of a helper"):
                 source.for_host(HOST)
         assert not (tmp_path / "heard").exists()
 

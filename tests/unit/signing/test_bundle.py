@@ -286,13 +286,13 @@ NOT_COUNTING: dict[str, tuple[bytes, str, Trusted]] = {
     "more subjects than sigstore-go reads": (signed(TOO_MANY), "it was made for another digest", KEY),
     "a statement that says nothing": (
         signed({"subject": [{"digest": {"sha256": DIGEST.hex}}]}),
-        "it is no signature but says ''",
+        "it is not a signature but a statement of type ",
         KEY,
     ),
     "a certificate, for a key": (keyless(STATEMENT, US), "with a certificate, not with a key", KEY),
     "a key, for an identity": (SIGNED, "made with a key, and has no certificate", ONE),
-    "another identity": (keyless(STATEMENT, THEM), "evil.* made it, who is not trusted", ONE),
-    "a bad certificate": (keyless(STATEMENT, None), "not valid when the log took it", ONE),
+    "another identity": (keyless(STATEMENT, THEM), "evil.* made it, which is not a trusted signer", ONE),
+    "a bad certificate": (keyless(STATEMENT, None), "not valid when the log recorded it", ONE),
     "an identity's for another digest": (keyless(bundle.statement(OTHER), US), "it was made for another digest", ONE),
 }
 
@@ -322,7 +322,7 @@ def test_an_attestation_is_no_signature(registry: InMemoryRegistry, raw: bytes, 
 class TestReading:
     def test_what_is_too_large_is_not_read(self, registry: InMemoryRegistry) -> None:
         attach(registry, SIGNED + b" " * (2 << 20))
-        with pytest.raises(ForeignSignature, match="too many to be read"):
+        with pytest.raises(ForeignSignature, match="more than the limit"):
             checked(registry)
         assert len([asked for asked in registry.requests if asked.method == "blob"]) == 0
 
@@ -340,9 +340,9 @@ class TestReading:
             attach(registry, b"%d" % number, kind="text/plain")
         assert read(registry) == []
         attach(registry, b"one more", kind="text/plain")
-        assert read(registry) == ["there are 257 referrers, more than the 256 that are looked at"]
+        assert read(registry) == ["there are 257 referrers, more than the limit of 256"]
         registry.requests.clear()
-        with pytest.raises(ForeignSignature, match="more than the 256"):
+        with pytest.raises(ForeignSignature, match="more than the limit of 256"):
             checked(registry)
         assert len([asked for asked in registry.requests if asked.method == "manifest"]) == 256
 
@@ -367,7 +367,7 @@ class TestReading:
         plant(registry, attach(registry, SIGNED, kind="text/plain", annotations={"a": "b"}), change)
         (found,) = read(registry)
         assert found is not None
-        assert found.startswith("it may be a bundle, and cannot be read: the manifest is not a Flux artifact")
+        assert found.startswith("it may be a bundle, but cannot be read: the manifest is not a Flux artifact")
         assert problem in found
 
     @pytest.mark.parametrize("pack", [gzip.compress, lambda _: b"\x28\xb5\x2f\xfd"], ids=["gzip", "zstd"])
@@ -387,7 +387,7 @@ class TestReading:
             registry, gone, (f'"{where}":{"[" * (where == "layers")}{{'.encode(), b'\\g<0>"%s":"x",' % member.encode())
         )
         del registry.repositories[str(CHANNEL.repository)].blobs[Digest.of(SIGNED)]
-        assert read(registry) == ["it is not in the registry, and may be elsewhere"]
+        assert read(registry) == ["it is not in this registry, but may be elsewhere"]
 
     @pytest.mark.parametrize(
         ("config", "layer", "found"), [(BUNDLE_TYPE, "text/plain", [None]), ("text/plain", BUNDLE_TYPE, [])]
@@ -442,7 +442,7 @@ class TestSigning:
 
     def test_writes_nothing_that_does_not_verify(self, registry: InMemoryRegistry) -> None:
         """It would hide a good `.sig` from every Flux since 2.8."""
-        with pytest.raises(SignatureUnusable, match="not valid when the log took it"):
+        with pytest.raises(SignatureUnusable, match="not valid when the log recorded it"):
             sign(registry, WrittenSigner(broken=True))
         assert registry.referrers(CHANNEL, DIGEST) == ()
 
@@ -450,6 +450,6 @@ class TestSigning:
         self, registry: InMemoryRegistry, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(WrittenSigner, "sign_statement", lambda *_: b"{}")
-        with pytest.raises(SignatureUnusable, match="it is no bundle"):
+        with pytest.raises(SignatureUnusable, match="it is not a bundle"):
             sign(registry, WrittenSigner())
         assert registry.referrers(CHANNEL, DIGEST) == ()

@@ -186,9 +186,13 @@ NOT_COUNTING: dict[str, tuple[tuple[bytes, dict[str, str]], str, Trusted]] = {
     "no signature at all": ((GOOD, {}), "another key made it", KEY),
     "a keyless one, for a key": ((GOOD, sig_annotations(GOOD, US)), "another key made it", KEY),
     "a key, for an identity": (signed(GOOD), "made with a key", trust(US)),
-    "no log entry": ((GOOD, sig_annotations(GOOD, US) | {legacy.ENTRY_ANNOTATION: ""}), "no entry of a", trust(US)),
-    "another identity": ((GOOD, sig_annotations(GOOD, THEM)), "evil.* made it, who is not trusted", trust(US)),
-    "a bad certificate": ((GOOD, sig_annotations(GOOD, None)), "not valid when the log took it", trust(US)),
+    "no log entry": ((GOOD, sig_annotations(GOOD, US) | {legacy.ENTRY_ANNOTATION: ""}), "no entry in a", trust(US)),
+    "another identity": (
+        (GOOD, sig_annotations(GOOD, THEM)),
+        "evil.* made it, which is not a trusted signer",
+        trust(US),
+    ),
+    "a bad certificate": ((GOOD, sig_annotations(GOOD, None)), "not valid when the log recorded it", trust(US)),
     "a certificate's for another text": ((GOOD, sig_annotations(b"else", US)), "did not sign this", trust(US)),
     "a certificate's for another digest": (
         (FOR_ANOTHER, sig_annotations(FOR_ANOTHER, US)),
@@ -269,7 +273,7 @@ class TestSigning:
 
     def test_writes_nothing_that_does_not_verify(self, registry: InMemoryRegistry, digest: Digest) -> None:
         registry.requests.clear()
-        with pytest.raises(SignatureUnusable, match="not valid when the log took it") as refusal:
+        with pytest.raises(SignatureUnusable, match="not valid when the log recorded it") as refusal:
             ensure_signed(registry, CHANNEL, digest, WrittenSigner(broken=True), SignatureFormat.LEGACY)
         assert refusal.value.exit_code == 22
         assert [asked.method for asked in registry.requests] == ["manifest"]

@@ -201,7 +201,7 @@ def test_when_the_server_fails_and_nothing_is_stored_it_says_who_and_why(
     [
         pytest.param({"status": 500}, "answered 500", id="an error"),
         pytest.param({"status": 404}, "not there", id="nothing there"),
-        pytest.param({"key": Ed25519PrivateKey.generate()}, "not signed", id="another's signature"),
+        pytest.param({"key": Ed25519PrivateKey.generate()}, "not valid", id="another's signature"),
     ],
 )
 def test_what_does_not_hold_is_refused(
@@ -230,7 +230,7 @@ def test_offline_what_is_stored_serves_at_any_age_and_nobody_is_asked(
 
 
 def test_offline_without_a_cache_there_is_nothing(server: Server, repository: TufRepository) -> None:
-    with pytest.raises(TrustRootUnavailable, match="no cached one"):
+    with pytest.raises(TrustRootUnavailable, match="no cached trust root"):
         repository.targets(offline=True)
     assert server.asked == []
 
@@ -262,7 +262,7 @@ def test_a_run_that_holds_the_cache_for_too_long_is_not_waited_for(
     repository.folder.mkdir(parents=True)
     with FileLock(repository.folder / ".lock"):
         assert repository.targets() == FILES
-        with pytest.raises(TrustRootUnavailable, match="another run holds it"):
+        with pytest.raises(TrustRootUnavailable, match="another run has locked it"):
             repository.targets(offline=True)
 
 
