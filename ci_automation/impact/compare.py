@@ -40,16 +40,16 @@ def layout_changes(id: ObjectId, old: Document, new: Document) -> Iterator[Chang
     before, after = _comments(old), _comments(new)
     if before != after:
         pair = Pair(id, "\n".join(before), "\n".join(after))
-        yield pair.change(ChangeKind.OTHER, Severity.INFO, "has other comments")
+        yield pair.change(ChangeKind.OTHER, Severity.INFO, "changes its comments")
     if places := dict(_places(old, new)):
-        text = f"is written in another way, with the same meaning: {listed(places, 3)}"
+        text = f"is formatted differently, with the same meaning: {listed(places, 3)}"
         pair = Pair(id, MISSING, MISSING, next(iter(places)))
         yield pair.change(ChangeKind.OTHER, Severity.INFO, text, *(f"{at} {how}" for at, how in places.items()))
 
 
 def rewritten(id: ObjectId, old: str, new: str) -> Change:  # noqa: A002
     """Return that a text differs, where nothing else that differs was found."""
-    text = "is written in another way, with the same meaning"
+    text = "is formatted differently, with the same meaning"
     return Pair(id, MISSING, MISSING).change(ChangeKind.OTHER, Severity.INFO, text, repr(old), repr(new))
 
 
@@ -143,12 +143,12 @@ def header_changes(old: Text, new: Text, file: ObjectId) -> Iterator[Change]:
         gone.remove(was)
         come.remove(now)
         pair = Pair(file, was.removeprefix(_VERSION), now.removeprefix(_VERSION), "header")
-        text = f"is of Flux {shown(pair.new)} instead of {shown(pair.old)}"
+        text = f"changes to Flux {shown(pair.new)} (was: {shown(pair.old)})"
         yield pair.change(ChangeKind.VERSION_LABEL, Severity.INFO, text)
     if max(len(gone), len(come)) > _MAX_COMMENTS:
         gone, come = ["\n".join(gone)], ["\n".join(come)]
     for line, other in zip_longest(gone, come, fillvalue=MISSING):
-        text = f"has another comment at its top: {shown(other) or 'none'}"
+        text = f"changes a comment at its top: {shown(other) or 'none'}"
         yield Pair(file, line, other, "header").change(ChangeKind.OTHER, Severity.INFO, text)
     if before != after and Counter(before) == Counter(after):
         pair = Pair(file, before, after, "header")
@@ -183,9 +183,9 @@ def _holder(name: ObjectId, old: Entry | None, new: Entry | None) -> Iterator[Ch
     """Yield that what holds objects, and is called no List, has come, gone or changed; its objects tell the rest."""
     texts = [entry.text if entry else "" for entry in (old, new)]
     if texts[0] != texts[1]:
-        text, severity = "holds objects that a cluster takes apart, and is left out itself", Severity.DANGER
+        text, severity = "holds objects that clusters apply one by one, without the list itself", Severity.DANGER
         if not new:
-            text, severity = "is gone, which held objects that a cluster takes apart", Severity.WARNING
+            text, severity = "is gone; it held objects that clusters apply one by one", Severity.WARNING
         yield Pair(name, MISSING, MISSING).change(ChangeKind.OTHER, severity, text, "items", *map(repr, texts))
 
 
@@ -196,7 +196,7 @@ def _entry(name: ObjectId, old: Entry | None, new: Entry | None, room: Room) -> 
         return
     if unreadable:
         pair = Pair(name, MISSING, MISSING)
-        text = f"cannot be read, so nobody can tell what changes: {shown(unreadable[-1].problem)}"
+        text = f"cannot be read, so its changes are unknown: {shown(unreadable[-1].problem)}"
         yield pair.change(ChangeKind.OTHER, Severity.DANGER, text, *(repr(it and it.text) for it in (old, new)))
         return
     before, after = (entry.document if entry else None for entry in (old, new))

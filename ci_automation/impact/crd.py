@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def _shorthand(pair: Pair) -> Iterator[Change]:
     """Yield another way for people to find the objects, which nothing else knows them by."""
     now = listed([str(name) for name in items(pair.new)]) or "nothing"
-    yield text(pair, f"is found by kubectl under other {pair.path.rpartition('.')[2]}: {now}")
+    yield text(pair, f"changes its {pair.path.rpartition('.')[2]} for kubectl to {now}")
 
 
 def _identity(pair: Pair) -> Iterator[Change]:
-    said = f"has another {pair.path}, {shown(pair.new)} instead of {shown(pair.old)}: clusters refuse that"
+    said = f"changes {pair.path} to {shown(pair.new)} (was: {shown(pair.old)}): clusters refuse that"
     yield pair.change(ChangeKind.OTHER, Severity.DANGER, said)
 
 
@@ -73,9 +73,9 @@ def _storage(pair: Pair, old: dict[str, Any], new: dict[str, Any]) -> Iterator[C
 def _version(side: Pair, *, moved: bool) -> Iterator[Change]:
     if side.old is MISSING:
         served = "" if at(side.new, "served") is True else ", which is not served"
-        yield side.change(ChangeKind.VERSION_ADDED, Severity.INFO, f"has a new version {side.path}{served}")
+        yield side.change(ChangeKind.VERSION_ADDED, Severity.INFO, f"adds version {side.path}{served}")
     elif side.new is MISSING:
-        said = f"has no version {side.path} any more: what uses it is refused"
+        said = f"removes version {side.path}: clusters refuse objects that use it"
         yield side.change(ChangeKind.VERSION_REMOVED, Severity.DANGER, said)
     else:
         if moved:
@@ -94,7 +94,7 @@ def _together(side: Pair, texts: list[Change]) -> Iterator[Change]:
     """Yield one change for all texts of a version, known by each of them."""
     if len(texts) > 1:
         place = Pair(side.id, "", "", side.path)
-        said = f"has {len(texts)} texts of {side.path} changed, without effect: {listed([it.path for it in texts], 2)}"
+        said = f"changes {len(texts)} texts of {side.path}, without effect: {listed([it.path for it in texts], 2)}"
         yield place.change(ChangeKind.TEXT, Severity.INFO, said, *(it.fingerprint for it in texts))
     else:
         yield from texts
@@ -103,7 +103,7 @@ def _together(side: Pair, texts: list[Change]) -> Iterator[Change]:
 def _served(side: Pair) -> Iterator[Change]:
     version = side.path.rpartition(".")[0]
     if side.new is False:
-        said = f"does not serve {version} any more: what uses it is refused"
+        said = f"stops serving {version}: clusters refuse objects that use it"
         yield side.change(ChangeKind.VERSION_NOT_SERVED, Severity.DANGER, said)
     elif side.new is True:
         yield side.change(ChangeKind.VERSION_ADDED, Severity.INFO, f"serves {version} again")
@@ -112,18 +112,18 @@ def _served(side: Pair) -> Iterator[Change]:
 def _deprecated(side: Pair) -> Iterator[Change]:
     version = side.path.rpartition(".")[0]
     if side.new is True:
-        yield side.change(ChangeKind.VERSION_DEPRECATED, Severity.NOTICE, f"calls {version} deprecated now")
+        yield side.change(ChangeKind.VERSION_DEPRECATED, Severity.NOTICE, f"marks {version} as deprecated")
     elif side.old is True:
-        yield side.change(ChangeKind.VERSION_DEPRECATED, Severity.INFO, f"does not call {version} deprecated any more")
+        yield side.change(ChangeKind.VERSION_DEPRECATED, Severity.INFO, f"no longer marks {version} as deprecated")
 
 
 def _warning(side: Pair) -> Iterator[Change]:
-    yield text(side, f"has another {side.path}")
+    yield text(side, f"changes {side.path}")
 
 
 def _columns(side: Pair) -> Iterator[Change]:
     names = [str(at(column, "name")) for column in items(side.new)]
-    said = f"is listed with other columns in {side.path.rpartition('.')[0]}: {listed(names) or 'none'}"
+    said = f"changes the columns that kubectl lists in {side.path.rpartition('.')[0]}: {listed(names) or 'none'}"
     yield side.change(ChangeKind.PRINTER_COLUMNS, Severity.INFO, said)
 
 

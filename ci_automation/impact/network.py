@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MAX_FLOWS = 64  # Flux's own policies have 2
 _ANY: dict[str, Any] = {}
 _DIRECTIONS = {"ingress": ("Ingress", "from"), "egress": ("Egress", "to")}
-_UNTOLD = "; whether that lets more through cannot be told"
+_UNTOLD = "; check whether that allows more"
 
 
 class _Untold(Exception):
@@ -67,7 +67,7 @@ class _Peer(Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.everybody:
-            return "everybody"
+            return "everywhere"
         if self.block:
             return f"{self.block}{' without ' + ', '.join(sorted(self.excepted)) if self.excepted else ''}"
         pods = f"pods with {', '.join(sorted(self.pods))}" if self.pods else "all pods"
@@ -107,13 +107,13 @@ _EVERYTHING: _Flow = (_Peer(everybody=True), _Port())
 
 def policy_added(pair: Pair) -> Iterator[Change]:
     """Yield that a policy is there now."""
-    said = "is new: it closes the pods that it selects, but for what it lets through"
+    said = "is new: the pods that it selects accept only the traffic that it allows"
     yield Pair(pair.id, "", "").change(ChangeKind.NETWORK_POLICY_ADDED, Severity.WARNING, said, canonical(pair.new))
 
 
 def policy_removed(pair: Pair) -> Iterator[Change]:
     """Yield that a policy is not there any more."""
-    said = "is gone: pods that no other policy selects are open to everybody, others lose what it let through"
+    said = "is gone: pods that no other policy selects accept all traffic, other pods lose what it allowed"
     yield Pair(pair.id, "", "").change(ChangeKind.NETWORK_POLICY_REMOVED, Severity.DANGER, said, canonical(pair.old))
 
 
@@ -129,7 +129,7 @@ def policy(pair: Pair, room: Room) -> Iterator[Change]:
         if key not in {*_DIRECTIONS, "policyTypes"}:
             changes += accounted(side, (_selector if key == "podSelector" else other)(side))
     if not changes:
-        said = "is written in another way; it lets the same through"
+        said = "is written differently; it allows the same"
         changes = [pair.change(ChangeKind.OTHER, Severity.INFO, said)]
     yield from changes
 
@@ -155,13 +155,21 @@ def _direction(pair: Pair, name: str, room: Room) -> Iterator[Change]:
     if more:
         sure = all(_told(flow, old) for flow in more)
         severity = Severity.DANGER if sure else Severity.WARNING
-        said = f"lets {name} through that it did not: {_flows_in_words(more, name)}{'' if sure else _UNTOLD}"
+        said = f"allows more {name}: {_flows_in_words(more, name)}{'' if sure else _UNTOLD}"
         yield side.change(ChangeKind.NETWORK_OPENED, severity, said)
     if less:
-        said = f"lets {name} through no longer: {_flows_in_words(less, name)}"
+        said = f"no longer allows {name} {_flows_in_words(less, name)}"
         if new and not more:
-            said = f"{said}; only {_flows_in_words(new, name)}"
+            said = _narrowed(less, new, name)
         yield side.change(ChangeKind.NETWORK_NARROWED, Severity.WARNING, said)
+
+
+def _narrowed(less: list[_Flow], new: list[_Flow], name: str) -> str:
+    """Return what is left of the traffic of a direction: its ports alone if they are all that differs."""
+    if len({peer for peer, _ in (*less, *new)}) == 1:
+        ports, before = (listed([str(port) for _, port in flows], 4) for flows in (new, less))
+        return f"allows {name} on {ports} only (was: {before})"
+    return f"allows {name} {_flows_in_words(new, name)} only (was: {_flows_in_words(less, name)})"
 
 
 def _flows_in_words(flows: list[_Flow], name: str) -> str:

@@ -49,7 +49,7 @@ def _summary(value: Any, room: Room) -> tuple[str, Severity]:  # noqa: ANN401 - 
     try:
         rules = permissions_of(items(mapping(value).get("rules")), room)
     except Unbounded:
-        return "what it permits cannot be told", Severity.DANGER
+        return "the program cannot tell what it permits", Severity.DANGER
     permitted = {permission for rule in rules for permission in rule}
     if "aggregationRule" in mapping(value):
         return "it permits what the roles permit that it selects", Severity.DANGER
@@ -59,7 +59,9 @@ def _summary(value: Any, room: Room) -> tuple[str, Severity]:  # noqa: ANN401 - 
 def aggregation(pair: Pair) -> Iterator[Change]:
     """Yield that a role takes its rules from other roles than before: which ones only the cluster knows."""
     yield pair.change(
-        ChangeKind.RULE_WIDENED, Severity.DANGER, "takes its rules from other roles; what it permits cannot be told"
+        ChangeKind.RULE_WIDENED,
+        Severity.DANGER,
+        "takes its rules from other roles; the program cannot tell what it permits",
     )
 
 
@@ -69,12 +71,12 @@ def rules(pair: Pair, room: Room) -> Iterator[Change]:
         old, new = permissions_of(items(pair.old), room), permissions_of(items(pair.new), room)
     except Unbounded as problem:
         why = "they are too many or too long to be told apart" if isinstance(problem, TooMany) else "they are no rules"
-        said = f"has other rules; whether they permit more cannot be told: {why}"
+        said = f"changes its rules; the program cannot tell whether they permit more: {why}"
         yield pair.change(ChangeKind.RULE_WIDENED, Severity.DANGER, said)
         return
     changes = [*_gains(pair, old, new), *_losses(pair, old, new)]
     if not changes:
-        said = "has its rules written in another way; they permit the same"
+        said = "writes its rules differently; they permit the same"
         changes = [pair.change(ChangeKind.OTHER, Severity.INFO, said)]
     yield from changes
 
@@ -131,9 +133,8 @@ def binding_rules(pair: Pair) -> Rules:
 def _reference(pair: Pair) -> Iterator[Change]:
     role = mapping(pair.new)
     severity = Severity.DANGER if words(role.get("name")) in _ALMIGHTY else Severity.WARNING
-    said = (
-        f"refers to {_role(role)} instead of {_role(mapping(pair.old))}; a cluster takes that only when it is made anew"
-    )
+    before = _role(mapping(pair.old))
+    said = f"refers to {_role(role)} instead of {before}; clusters refuse that until the binding is recreated"
     yield pair.change(ChangeKind.ROLE_REFERENCE, severity, said)
 
 
@@ -147,7 +148,7 @@ def _subject_changes(pair: Pair, role: dict[str, Any]) -> Iterator[Change]:
         side = Pair(pair.id, MISSING, _named(subject), pair.path)
         yield side.change(ChangeKind.SUBJECT_ADDED, _grave(role, subject), said, *subject, known)
     for subject in sorted(set(old) - set(new)):
-        said = f"gives {_role(role)} to {_named(subject)} no longer"
+        said = f"no longer gives {_role(role)} to {_named(subject)}"
         side = Pair(pair.id, _named(subject), MISSING, pair.path)
         yield side.change(ChangeKind.SUBJECT_REMOVED, Severity.NOTICE, said, *subject)
 

@@ -79,7 +79,7 @@ def _pod_annotations(pair: Pair) -> Iterator[Change]:
 
 def _plain(pair: Pair, what: str, key: str) -> Change:
     if key in _RECONCILIATION:
-        said = f"{_said(pair, what, key)}; controllers go by that"
+        said = f"{_said(pair, what, key)}; controllers act on it"
         return pair.change(ChangeKind.RECONCILIATION, Severity.WARNING, said)
     return pair.change(ChangeKind.METADATA, Severity.INFO, _said(pair, what, key))
 
@@ -93,17 +93,18 @@ def _entries(pair: Pair) -> Iterator[tuple[Pair, str]]:
 
 def _aggregated(pair: Pair, role: str) -> Change:
     if pair.new == "true":
-        said = f"gives its rights to everybody with the role {shown(role)} now"
+        said = f"grants its permissions to all subjects with the role {shown(role)}"
         return pair.change(ChangeKind.RULE_WIDENED, Severity.WARNING, said)
-    said = f"gives its rights to everybody with the role {shown(role)} no longer"
+    said = f"no longer grants its permissions to all subjects with the role {shown(role)}"
     return pair.change(ChangeKind.RULE_NARROWED, Severity.NOTICE, said)
 
 
 def _said(pair: Pair, what: str, key: str) -> str:
     if pair.new is MISSING:
-        return f"has the {what} {shown(key)} no more"
-    instead = "" if pair.old is MISSING else f" instead of {shown(pair.old)}"
-    return f"has the {what} {shown(key)}: {shown(pair.new)}{instead}"
+        return f"removes {what} {shown(key)}"
+    if pair.old is MISSING:
+        return f"adds {what} {shown(key)}: {shown(pair.new)}"
+    return f"changes {what} {shown(key)} to {shown(pair.new)} (was: {shown(pair.old)})"
 
 
 class _Of(Struct, frozen=True):

@@ -42,7 +42,7 @@ def text(side: Pair, said: str) -> Change:
 
 
 def _texts(side: Pair, _field: Pair) -> Iterator[Change]:
-    yield text(side, f"has another {side.path}")
+    yield text(side, f"changes {side.path}")
 
 
 def _less(side: Pair, said: str = "") -> Change:
@@ -62,9 +62,9 @@ def _severity(side: Pair) -> Severity:
 def _words(side: Pair, verb: str) -> str:
     field, _, key = side.path.partition(" ")
     if side.new is MISSING:
-        return f"takes {verb} in {field}: no {key} any more, it was {shown(side.old)}"
-    before = "" if side.old is MISSING else f", it was {shown(side.old)}"
-    return f"takes {verb} in {field}: {key} is {shown(side.new)}{before}"
+        return f"accepts {verb} in {field}: {key} removed (was: {shown(side.old)})"
+    before = "" if side.old is MISSING else f" (was: {shown(side.old)})"
+    return f"accepts {verb} in {field}: {key} is {shown(side.new)}{before}"
 
 
 def _ordered(side: Pair, *, less: bool, more: bool) -> Iterator[Change]:
@@ -130,9 +130,11 @@ def _choices(*, of_all: bool) -> Rule:
 def _of_choices(side: Pair, gone: list[Any], came: list[Any], verb: str) -> str:
     field, _, key = side.path.partition(" ")
     said = [
-        f"{words} {listed(map(canonical, values))}" for words, values in (("has no", gone), ("has", came)) if values
+        f"{words} {listed(map(canonical, values))}"
+        for words, values in (("no longer has", gone), ("adds", came))
+        if values
     ]
-    return f"takes {verb} in {field}: {key} {' and '.join(said)} now"
+    return f"accepts {verb} in {field}: {key} {' and '.join(said)}"
 
 
 def _required(side: Pair, field: Pair) -> Iterator[Change]:
@@ -143,11 +145,11 @@ def _required(side: Pair, field: Pair) -> Iterator[Change]:
     for name in new:
         if name not in were:
             place = Pair(side.id, MISSING, name, side.path)
-            yield _less(place, f"takes less in {field.path}: {shown(name)} is required now")
+            yield _less(place, f"accepts less in {field.path}: {shown(name)} is now required")
     for name in old:
         if name not in are:
             place = Pair(side.id, name, MISSING, side.path)
-            yield _more(place, f"takes more in {field.path}: {shown(name)} is not required any more")
+            yield _more(place, f"accepts more in {field.path}: {shown(name)} is no longer required")
     if were == are:
         yield from _ordered(side, less=False, more=False)
 
@@ -158,11 +160,9 @@ def _properties(side: Pair, field: Pair) -> Iterator[Change]:
     for one, key in sides(side):
         place = Pair(side.id, one.old, one.new, f"{field.path}.{key}")
         if one.old is MISSING:
-            yield place.change(
-                ChangeKind.FIELD_ADDED, Severity.INFO, f"has a new field {place.path}{_of_type(one.new)}"
-            )
+            yield place.change(ChangeKind.FIELD_ADDED, Severity.INFO, f"adds field {place.path}{_of_type(one.new)}")
         elif one.new is MISSING:
-            said = f"has no field {place.path} any more: what objects have there is dropped"
+            said = f"removes field {place.path}: clusters drop its values"
             yield place.change(ChangeKind.FIELD_REMOVED, _severity(place), said)
         else:
             yield from schema_changes(place)
@@ -197,7 +197,7 @@ def _multiple(side: Pair, field: Pair) -> Iterator[Change]:
 
 def _default(side: Pair, field: Pair) -> Iterator[Change]:
     old, new = ("none" if value is MISSING else shown(value) for value in (side.old, side.new))
-    said = f"has another default for {field.path}: {new} instead of {old}"
+    said = f"changes the default of {field.path} to {new} (was: {old})"
     yield side.change(ChangeKind.DEFAULT_CHANGED, Severity.NOTICE, said)
 
 
@@ -215,13 +215,13 @@ def _validations(side: Pair, field: Pair) -> Iterator[Change]:
     for rule in dict.fromkeys((*new, *old)):
         one = Pair(side.id, old.get(rule, MISSING), new.get(rule, MISSING), side.path)
         if one.old is MISSING:
-            yield _less(one, f"takes less in {field.path}: a new rule, {shown(rule)}")
+            yield _less(one, f"accepts less in {field.path}: new rule {shown(rule)}")
         elif one.new is MISSING:
-            yield _more(one, f"takes more in {field.path}: a rule is gone, {shown(rule)}")
+            yield _more(one, f"accepts more in {field.path}: rule removed: {shown(rule)}")
         elif {key for _, key in sides(one)} <= _RULE_TEXTS and one.differs:
-            yield text(one, f"has another message for a rule of {field.path}")
+            yield text(one, f"changes the message of a rule of {field.path}")
         elif one.differs:
-            yield _less(one, f"takes less in {field.path}: a rule is applied in another way, {shown(rule)}")
+            yield _less(one, f"accepts less in {field.path}: rule applied differently: {shown(rule)}")
     if not any(canonical(old.get(rule, MISSING)) != canonical(new.get(rule, MISSING)) for rule in (*old, *new)):
         yield from _ordered(side, less=False, more=False)
 

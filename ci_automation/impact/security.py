@@ -29,7 +29,7 @@ _INHERITED = frozenset(
 )
 _HOST = ("hostNetwork", "hostPID", "hostIPC")
 _SAME = "has {} written in another way, which means the same"
-_UNTOLD = "; whether that is safer cannot be told"
+_UNTOLD = "; check whether that is safer"
 
 
 def context(pair: Pair) -> Iterator[Change]:
@@ -97,7 +97,7 @@ def _confined(pair: Pair, old: str, new: str) -> Change:
 
 
 def _untold(pair: Pair) -> Change:
-    return pair.change(ChangeKind.SECURITY_LOWERED, Severity.NOTICE, f"has another {pair.path}{_UNTOLD}")
+    return pair.change(ChangeKind.SECURITY_LOWERED, Severity.NOTICE, f"changes {pair.path}{_UNTOLD}")
 
 
 def _user(pair: Pair) -> Change:
@@ -110,17 +110,17 @@ def _user(pair: Pair) -> Change:
 
 def _moved(pair: Pair, *, raised: bool) -> Change:
     if raised:
-        return pair.change(ChangeKind.SECURITY_RAISED, Severity.NOTICE, f"is held tighter by {pair.path}")
-    return pair.change(ChangeKind.SECURITY_LOWERED, Severity.DANGER, f"is held less tight: {pair.path}")
+        return pair.change(ChangeKind.SECURITY_RAISED, Severity.NOTICE, f"is restricted more: {pair.path}")
+    return pair.change(ChangeKind.SECURITY_LOWERED, Severity.DANGER, f"is restricted less: {pair.path}")
 
 
 def _capabilities(pair: Pair) -> Iterator[Change]:
     old_add, new_add = _names(pair.old, "add"), _names(pair.new, "add")
     old_drop, new_drop = _names(pair.old, "drop"), _names(pair.new, "drop")
     if more := [*gained(old_add, new_add), *(f"not dropped: {name}" for name in gained(new_drop, old_drop))]:
-        yield pair.change(ChangeKind.CAPABILITY_ADDED, Severity.DANGER, f"has more capabilities: {listed(more)}")
+        yield pair.change(ChangeKind.CAPABILITY_ADDED, Severity.DANGER, f"gains capabilities: {listed(more)}")
     if less := [*gained(new_add, old_add), *(f"dropped: {name}" for name in gained(old_drop, new_drop))]:
-        yield pair.change(ChangeKind.CAPABILITY_REMOVED, Severity.NOTICE, f"has fewer capabilities: {listed(less)}")
+        yield pair.change(ChangeKind.CAPABILITY_REMOVED, Severity.NOTICE, f"loses capabilities: {listed(less)}")
     if not more and not less:
         yield pair.change(ChangeKind.OTHER, Severity.INFO, "has its capabilities written in another way")
 
@@ -134,9 +134,9 @@ def _switch(pair: Pair, on: ChangeKind, off: ChangeKind) -> Iterator[Change]:
     if old == new:
         yield pair.change(ChangeKind.OTHER, Severity.INFO, _SAME.format(pair.path))
     elif new:
-        yield pair.change(on, Severity.DANGER, f"has {pair.path} now")
+        yield pair.change(on, Severity.DANGER, f"sets {pair.path}")
     else:
-        yield pair.change(off, Severity.NOTICE, f"has no {pair.path} any more")
+        yield pair.change(off, Severity.NOTICE, f"no longer sets {pair.path}")
 
 
 def host(pair: Pair) -> Iterator[Change]:
@@ -165,10 +165,10 @@ def host_path(pair: Pair) -> Iterator[Change]:
     if not side.differs:
         return
     if new is not MISSING:
-        yield side.change(ChangeKind.HOST_ACCESS_ADDED, Severity.DANGER, f"mounts the machine's {_folder(new)}")
+        yield side.change(ChangeKind.HOST_ACCESS_ADDED, Severity.DANGER, f"mounts {_folder(new)} of its node")
     else:
         yield side.change(
-            ChangeKind.HOST_ACCESS_REMOVED, Severity.NOTICE, f"mounts the machine's {_folder(old)} no longer"
+            ChangeKind.HOST_ACCESS_REMOVED, Severity.NOTICE, f"no longer mounts {_folder(old)} of its node"
         )
 
 
@@ -199,9 +199,9 @@ def _on_host(port: Any) -> str:  # noqa: ANN401 - a value of YAML
 
 def _listens(side: Pair) -> Change:
     if side.new is MISSING:
-        said = f"listens on the machine's port {words(side.old)} no longer"
+        said = f"no longer listens on port {words(side.old)} of its node"
         return side.change(ChangeKind.HOST_ACCESS_REMOVED, Severity.NOTICE, said)
-    said = f"listens on the machine's port {words(side.new)}"
+    said = f"listens on port {words(side.new)} of its node"
     return side.change(ChangeKind.HOST_ACCESS_ADDED, Severity.DANGER, said)
 
 
@@ -213,11 +213,11 @@ def pod_security(pair: Pair) -> Iterator[Change]:
         yield _untold(pair)
     elif max(new, 0) > max(old, 0):
         yield pair.change(
-            ChangeKind.SECURITY_RAISED, Severity.NOTICE, f"holds its pods tighter: {mode} {words(pair.new)}"
+            ChangeKind.SECURITY_RAISED, Severity.NOTICE, f"restricts its pods more: {mode} {words(pair.new)}"
         )
     elif max(new, 0) < max(old, 0):
         severity = Severity.DANGER if mode == "enforce" else Severity.WARNING
-        yield pair.change(ChangeKind.SECURITY_LOWERED, severity, f"holds its pods less tight: {mode}")
+        yield pair.change(ChangeKind.SECURITY_LOWERED, severity, f"restricts its pods less: {mode}")
     else:
         yield _untold(pair)
 

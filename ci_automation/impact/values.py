@@ -221,8 +221,8 @@ def other(pair: Pair) -> Iterator[Change]:
 def said(pair: Pair) -> str:
     """Return the words for a value that has come, gone or changed."""
     if pair.old is MISSING:
-        return f"has {shown(pair.path)} now"
-    return f"has no {shown(pair.path)} any more" if pair.new is MISSING else f"has another {shown(pair.path)}"
+        return f"adds {shown(pair.path)}"
+    return f"{'removes' if pair.new is MISSING else 'changes'} {shown(pair.path)}"
 
 
 def leaves(pair: Pair, kind: ChangeKind) -> Iterator[Change]:

@@ -58,7 +58,7 @@ TEMPLATES: Final[Mapping[Kind, tuple[str, ...]]] = {
 def arguments(pair: Pair) -> Iterator[Change]:
     """Yield the flags that are new, gone or other, feature gates one by one, and another order of the same flags."""
     if not all(value is MISSING or isinstance(value, list) for value in (pair.old, pair.new)):
-        yield pair.change(ChangeKind.ARGUMENT_CHANGED, Severity.WARNING, f"has other {pair.path}")
+        yield pair.change(ChangeKind.ARGUMENT_CHANGED, Severity.WARNING, f"changes {pair.path}")
         return
     old, new = _flags(pair.old), _flags(pair.new)
     found = False
@@ -86,11 +86,11 @@ def _flag(pair: Pair, flag: str, old: list[str] | None, new: list[str] | None) -
     parts = (canonical(old), canonical(new))
     if old is None:
         value = f"={shown(after)}" if after else ""
-        yield side.change(ChangeKind.ARGUMENT_ADDED, severity, f"has the argument {name}{value} now", *parts)
+        yield side.change(ChangeKind.ARGUMENT_ADDED, severity, f"adds argument {name}{value}", *parts)
     elif new is None:
-        yield side.change(ChangeKind.ARGUMENT_REMOVED, severity, f"has the argument {name} no more", *parts)
+        yield side.change(ChangeKind.ARGUMENT_REMOVED, severity, f"removes argument {name}", *parts)
     else:
-        said = f"has the argument {name}={shown(after)} instead of {shown(before)}"
+        said = f"changes argument {name} to {shown(after)} (was: {shown(before)})"
         yield side.change(ChangeKind.ARGUMENT_CHANGED, severity, said, *parts)
 
 
@@ -99,7 +99,11 @@ def _gates(pair: Pair, flag: str, old: list[str] | None, new: list[str] | None) 
     gates = [gate for gate in sorted(before.keys() | after.keys()) if before.get(gate) != after.get(gate)]
     for gate in gates:
         was, now = before.get(gate, MISSING), after.get(gate, MISSING)
-        said = f"has the feature gate {shown(gate)} {'no more' if now is MISSING else f'set to {shown(now)}'}"
+        said = (
+            f"removes feature gate {shown(gate)}"
+            if now is MISSING
+            else f"sets feature gate {shown(gate)} to {shown(now)}"
+        )
         side = Pair(pair.id, was, now, f"{pair.path}[{flag}.{gate}]")
         yield side.change(ChangeKind.FEATURE_GATE, Severity.NOTICE, said)
     if not gates:
@@ -115,7 +119,7 @@ def _states(values: list[str] | None) -> dict[str, str]:
 
 def command(pair: Pair) -> Iterator[Change]:
     """Yield that a container runs another program than its image says, or did."""
-    said = f"has the command {shown(pair.new)} now" if pair.new is not MISSING else "has the command of its image now"
+    said = f"sets its command to {shown(pair.new)}" if pair.new is not MISSING else "runs the command of its image"
     yield pair.change(ChangeKind.ARGUMENT_CHANGED, Severity.WARNING, said)
 
 
@@ -125,11 +129,11 @@ def environment(pair: Pair) -> Iterator[Change]:
     for side in pairs or ():
         if side.differs:
             name = words(at(side.old if side.new is MISSING else side.new, "name"))
-            now = "now" if side.old is MISSING else "no more" if side.new is MISSING else "with another value"
-            said = f"has the environment variable {shown(name)} {now}"
+            verb = "adds" if side.old is MISSING else "removes" if side.new is MISSING else "changes"
+            said = f"{verb} environment variable {shown(name)}"
             yield side.change(ChangeKind.ENVIRONMENT, Severity.NOTICE, said)
     if pairs is None:
-        yield pair.change(ChangeKind.ENVIRONMENT, Severity.NOTICE, "has another environment")
+        yield pair.change(ChangeKind.ENVIRONMENT, Severity.NOTICE, "changes its environment")
     elif reordered(pair, "env"):
         yield pair.change(ChangeKind.ENVIRONMENT, Severity.INFO, "has its environment in another order")
 
@@ -163,10 +167,10 @@ def image(pair: Pair) -> Iterator[Change]:
     severity = Severity.INFO
     if old.repository != new.repository:
         severity = Severity.WARNING
-        said += ", which comes from elsewhere"
+        said += ", from another repository"
     elif old.digest and not new.digest:
         severity = Severity.NOTICE
-        said += ", which is not pinned by its digest any more"
+        said += ", no longer pinned by digest"
     elif old.tag == new.tag:
         severity = Severity.NOTICE
         said += ", under the same tag"
@@ -212,12 +216,12 @@ def _containers(pair: Pair, of_pod: Pair) -> Iterator[Change]:
     for side in pairs or ():
         which = words(at(side.old if side.new is MISSING else side.new, "name"))
         if side.old is MISSING:
-            text = f"runs another container, {which}: {words(at(side.new, 'image'))}"
+            text = f"adds container {which}: {words(at(side.new, 'image'))}"
             yield side.change(ChangeKind.WORKLOAD_ADDED, Severity.WARNING, text)
             yield from unheld(Pair(side.id, {}, side.new, side.path))
             yield from _host_ports(side.at("ports"))
         elif side.new is MISSING:
-            text = f"runs the container {which} no more"
+            text = f"removes container {which}"
             yield side.change(ChangeKind.WORKLOAD_REMOVED, Severity.WARNING, text)
         elif side.differs:
             held = partial(container_context, of_pod=of_pod)

@@ -94,10 +94,9 @@ def test_every_pair_has_the_classes_of_what_came_between(texts: Texts) -> None:
 
 
 CONTROLLERS = ("source", "kustomize", "helm", "image-reflector", "image-automation")
-EVENTS = "--events-addr=http://notification-controller.$(RUNTIME_NAMESPACE).svc.cluster.local./"
+EVENTS = "http://notification-controller.$(RUNTIME_NAMESPACE).svc.cluster.local./"
 OLD_EVENTS = "http://notification-controller.flux-system.svc.cluster.local./"
 ADDRESS = ".$(RUNTIME_NAMESPACE).svc.cluster.local."
-WATCHER = "Deployment flux-system/source-watcher has the argument"
 REMOVED_IN_2_9 = (
     "alerts.notification",
     "imagepolicies.image",
@@ -107,15 +106,15 @@ REMOVED_IN_2_9 = (
     "receivers.notification",
 )
 GENERATOR = "controller-gen.kubebuilder.io/version"
-ANY_PORT, ONE_PORT = (f"from all pods of all namespaces on {port}" for port in ("any port", "TCP 9292"))
 WRITE = "create, delete, deletecollection, patch and update"
 CHECKED_BY_HAND = {
     ("v2.7.0", "v2.7.2"): {
         *(
-            f"Deployment flux-system/{name} has the argument {EVENTS} instead of {OLD_EVENTS}"
+            f"Deployment flux-system/{name} changes argument --events-addr to {EVENTS} (was: {OLD_EVENTS})"
             for name in (*(f"{name}-controller" for name in CONTROLLERS), "source-watcher")
         ),
-        f"{WATCHER} --storage-adv-addr=source-watcher{ADDRESS} instead of source-controller{ADDRESS}",
+        ("Deployment flux-system/source-watcher changes argument --storage-adv-addr to "
+        f"source-watcher{ADDRESS} (was: source-controller{ADDRESS})"),
     },
     ("v2.7.3", "v2.7.4"): {
         f"ClusterRole flux-edit-flux-system may now {WRITE} * of source.extensions.fluxcd.io",
@@ -128,7 +127,7 @@ CHECKED_BY_HAND = {
         "the components file has annotations kustomize.toolkit.fluxcd.io/substitute: disabled on 15 objects",
     },
     ("v2.9.3", "v2.9.4"): {
-        f"NetworkPolicy flux-system/allow-webhooks lets ingress through no longer: {ANY_PORT}; only {ONE_PORT}",
+        "NetworkPolicy flux-system/allow-webhooks allows ingress on TCP 9292 only (was: any port)",
     },
 }  # fmt: skip
 # The same for CRDs: which, and where in it.

@@ -280,7 +280,7 @@ FAILING: dict[str, tuple[tuple[str, str], dict[str, object], str]] = {
         },
         "the replacement in objects externalartifacts.source.toolkit.fluxcd.io matched",
     ),
-    "an image that has another name": (
+    "an image that changes name": (
         ("v2.8.8", "v2.9.4"),
         overlay(images=[{"name": "ghcr.io/fluxcd/source-controller", "newName": "registry.example/source"}]),
         "the image ghcr.io/fluxcd/source-controller matched Deployment flux-system/source-controller",
@@ -312,7 +312,7 @@ FAILING: dict[str, tuple[tuple[str, str], dict[str, object], str]] = {
     ),
 }
 # What a release did not do yet: its source-controller has another name.
-RENAMED = frozenset({"an image that has another name", "replicas of what is gone"})
+RENAMED = frozenset({"an image that changes name", "replicas of what is gone"})
 
 
 @pytest.mark.parametrize("name", FAILING)

@@ -114,9 +114,9 @@ def test_a_rollback_over_a_minor(grown: Grown, releases: Path, pair: program.Pai
     assert f"goes back from {NEW} to {OLD}" in shown.output
     assert "v2.9.4 will be on hold until there is a newer release (webhooks time out)" in shown.output
     said = [
-        'takes less in v1.spec.provider: enum has no "aws" now',
-        "has no field v1.spec.oidcProviders any more: what objects have there is dropped",
-        "lets ingress through that it did not: from all pods of all namespaces on any port",
+        'accepts less in v1.spec.provider: enum has no "aws" now',
+        "removes field v1.spec.oidcProviders: clusters drop its values",
+        "allows more ingress: from all pods of all namespaces on any port",
     ]
     assert [sentence for sentence in said if sentence not in shown.output] == []
     assert str(ports.registry.resolve(channel)) == digests[NEW]

@@ -95,7 +95,7 @@ class _Step(Struct, frozen=True, dict=True):
             GATE,
             Certainty.CERTAIN,
             f"{old.name} {version}{within(names)}",
-            f"{version} of {old.kind} goes away, but is among the stored versions (status.storedVersions){where}: "
+            f"{version} of {old.kind} is removed, but is among the stored versions (status.storedVersions){where}: "
             f"the API server refuses the new definition, which has {all_of(newest_first(new.names))}",
             tuple(Place(name) for name in names),
             out_of(old, new, self.way),
@@ -106,8 +106,8 @@ class _Step(Struct, frozen=True, dict=True):
             GATE,
             Certainty.POSSIBLE,
             f"{old.name} {version}",
-            f"{version} of {old.kind} goes away: the API server of a cluster that once stored objects in it, and was "
-            f"not migrated since (status.storedVersions), refuses the new definition",
+            f"{version} of {old.kind} is removed: clusters that once stored objects in it and were not migrated since "
+            f"(status.storedVersions) refuse the new definition",
             (),
             (*out_of(old, new, self.way), SNAPSHOT),
         )
@@ -154,8 +154,7 @@ class _Step(Struct, frozen=True, dict=True):
                 GATE,
                 Certainty.POSSIBLE,
                 name,
-                f"the definition of {crd.kind} goes away: where it is pruned, every {crd.kind} in the cluster is "
-                f"deleted with it",
+                f"the definition of {crd.kind} is removed: a cluster that prunes it deletes every {crd.kind} with it",
                 (),
                 (
                     f"Look what there is: `kubectl get {name} -A`.",

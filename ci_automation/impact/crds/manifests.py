@@ -59,7 +59,7 @@ class Manifests(Struct, frozen=True, dict=True):
                 GATE,
                 Certainty.ADVICE,
                 f"manifests elsewhere: {', '.join(lost)}",
-                f"manifests outside of this artifact were not looked at; those that use {all_of(lost)} are refused",
+                f"manifests outside this artifact were not checked; clusters refuse those that use {all_of(lost)}",
                 (),
                 ("Name their places in `clusters.objects`, or run `flux migrate -f . --dry-run` where they are.",),
             )
@@ -123,7 +123,7 @@ class Manifests(Struct, frozen=True, dict=True):
         now = f"the new components {f'serve {all_of(served)}' if served else 'do not serve this kind'}"
         who, one = some_of(files), len(files) == 1
         words = {
-            Certainty.CERTAIN: f"{who} {'has' if one else 'have'} {what}, which is refused: {now}",
+            Certainty.CERTAIN: f"{who} {'has' if one else 'have'} {what}, which clusters refuse: {now}",
             Certainty.POSSIBLE: f"{who} {'refers' if one else 'refer'} to {what}: {now}",
             Certainty.ADVICE: f"{who} {'uses' if one else 'use'} {what}, which is not served now either: {now}",
         }

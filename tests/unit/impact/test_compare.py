@@ -44,7 +44,7 @@ def test_a_release_with_other_labels_alone_is_two_changes_of_its_version() -> No
 
     assert {label.belongs_to, header.belongs_to} == {ChangeClass.VERSION}
     assert "on 3 objects" in label.sentence
-    assert header.sentence == "the components file is of Flux v2.9.4 instead of v2.9.3"
+    assert header.sentence == "the components file changes to Flux v2.9.4 (was: v2.9.3)"
 
 
 def test_the_version_label_is_known_by_the_versions_alone() -> None:
@@ -90,13 +90,13 @@ def test_a_fingerprint_stays_beside_other_changes() -> None:
     ("edits", "words"),
     [
         pytest.param(
-            [("# Components: source-controller\n", "")], "has another comment at its top: none", id="comment gone"
+            [("# Components: source-controller\n", "")], "changes a comment at its top: none", id="comment gone"
         ),
         pytest.param(
-            [("# Components: s", "# Components: x,s")], "has another comment at its top: # Comp", id="components"
+            [("# Components: s", "# Components: x,s")], "changes a comment at its top: # Comp", id="components"
         ),
-        pytest.param([("# Flux Version: v2.9.3\n", "")], "has another comment at its top: none", id="version gone"),
-        pytest.param([("# Flux", "# more\n# Flux")], "has another comment at its top: # more", id="comment new"),
+        pytest.param([("# Flux Version: v2.9.3\n", "")], "changes a comment at its top: none", id="version gone"),
+        pytest.param([("# Flux", "# more\n# Flux")], "changes a comment at its top: # more", id="comment new"),
         pytest.param(
             [
                 (
@@ -110,19 +110,21 @@ def test_a_fingerprint_stays_beside_other_changes() -> None:
         pytest.param(
             [("    storage: true\n", "    storage: true")], "does not end with a newline", id="no last newline"
         ),
-        pytest.param([("    storage: true\n", "    storage: true\n\n")], "written in another way", id="more newlines"),
-        pytest.param([("replicas: 1", "replicas:  1")], "written in another way", id="space"),
-        pytest.param([("replicas: 1", "replicas: 0x1")], "written in another way", id="number"),
-        pytest.param([("replicas: 1", '"replicas": 1')], "written in another way", id="quoted key"),
+        pytest.param([("    storage: true\n", "    storage: true\n\n")], "formatted differently", id="more newlines"),
+        pytest.param([("replicas: 1", "replicas:  1")], "formatted differently", id="space"),
+        pytest.param([("replicas: 1", "replicas: 0x1")], "formatted differently", id="number"),
+        pytest.param([("replicas: 1", '"replicas": 1')], "formatted differently", id="quoted key"),
         pytest.param(
-            [("app: source-controller\n  type", "app: 'source-controller'\n  type")], "written in", id="quotes"
+            [("app: source-controller\n  type", "app: 'source-controller'\n  type")],
+            "formatted differently",
+            id="quotes",
         ),
-        pytest.param([("drop:\n            - ALL", "drop: [ALL]")], "written in another way", id="flow"),
+        pytest.param([("drop:\n            - ALL", "drop: [ALL]")], "formatted differently", id="flow"),
         pytest.param(
-            [("drop:\n            - ALL", "drop:\n              - ALL")], "written in another way", id="indented"
+            [("drop:\n            - ALL", "drop:\n              - ALL")], "formatted differently", id="indented"
         ),
-        pytest.param([("  replicas: 1\n", "  # why\n  replicas: 1\n")], "has other comments", id="comment"),
-        pytest.param([("replicas: 1\n", "replicas: 1 # why\n")], "has other comments", id="comment on the line"),
+        pytest.param([("  replicas: 1\n", "  # why\n  replicas: 1\n")], "changes its comments", id="comment"),
+        pytest.param([("replicas: 1\n", "replicas: 1 # why\n")], "changes its comments", id="comment on the line"),
         pytest.param(
             [
                 (
@@ -130,7 +132,7 @@ def test_a_fingerprint_stays_beside_other_changes() -> None:
                     "  namespace: flux-system\n  name: critical-pods\n",
                 )
             ],
-            "written in another way, with the same meaning: metadata",
+            "formatted differently, with the same meaning: metadata",
             id="keys in another order",
         ),
         pytest.param([("replicas: 1\n", "replicas: 1\n  replicas: 1\n")], "has keys twice", id="key twice"),
@@ -143,10 +145,10 @@ def test_a_fingerprint_stays_beside_other_changes() -> None:
         pytest.param([(SERVICE, "# a remark\n---\n" + SERVICE)], "is new", id="document of a comment"),
         pytest.param(
             [("---\napiVersion: v1\nkind: Service\n", "--- # a remark\napiVersion: v1\nkind: Service\n")],
-            "has other comments",
+            "changes its comments",
             id="marker",
         ),
-        pytest.param([("Of two paragraphs.\n", "Of two paragraphs.\n\n")], "written in another way", id="block text"),
+        pytest.param([("Of two paragraphs.\n", "Of two paragraphs.\n\n")], "formatted differently", id="block text"),
     ],
 )
 def test_what_yaml_does_not_show_is_other(edits: list[tuple[str, str]], words: str) -> None:
@@ -256,7 +258,7 @@ def test_the_objects_within_another_object_are_told_as_clusters_take_them_apart(
     assert set(found) > set(alone)
     told = [change for change in found if change not in alone]
     assert [(change.belongs_to, change.severity) for change in told] == [(ChangeClass.OTHER, Severity.DANGER)]
-    assert "holds objects that a cluster takes apart" in told[0].sentence
+    assert "holds objects that clusters apply one by one" in told[0].sentence
     before = f"{base}---\n{plain}"
     changed = changes(before, before + ITEMS)
     gone = changes(before, base)
@@ -428,5 +430,5 @@ def test_a_value_that_another_one_of_its_key_hides_is_not_silent() -> None:
     (change,) = changes(text.replace("{}", "first"), text.replace("{}", "other"))
     assert (change.kind, change.sentence) == (
         ChangeKind.OTHER,
-        "ConfigMap a is written in another way, with the same meaning",
+        "ConfigMap a is formatted differently, with the same meaning",
     )

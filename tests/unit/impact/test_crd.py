@@ -74,79 +74,79 @@ def test_its_metadata_changes_like_that_of_all_objects() -> None:
             lambda spec: spec["versions"].pop(),
             ChangeKind.VERSION_REMOVED,
             Severity.DANGER,
-            "has no version v1beta2 any more: what uses it is refused",
+            "removes version v1beta2: clusters refuse objects that use it",
         ),
         (
             lambda spec: spec["versions"].append(version("v2")),
             ChangeKind.VERSION_ADDED,
             Severity.INFO,
-            "has a new version v2",
+            "adds version v2",
         ),
         (
             lambda spec: spec["versions"].append(version("v2", served=False)),
             ChangeKind.VERSION_ADDED,
             Severity.INFO,
-            "has a new version v2, which is not served",
+            "adds version v2, which is not served",
         ),
         (
             lambda spec: spec["versions"][1].update(served=False),
             ChangeKind.VERSION_NOT_SERVED,
             Severity.DANGER,
-            "does not serve v1beta2 any more: what uses it is refused",
+            "stops serving v1beta2: clusters refuse objects that use it",
         ),
         (
             lambda spec: spec["versions"][1].update(served="no"),
             ChangeKind.OTHER,
             Severity.NOTICE,
-            "has another v1beta2.served",
+            "changes v1beta2.served",
         ),
         (
             lambda spec: spec["versions"][1].update(deprecated=True),
             ChangeKind.VERSION_DEPRECATED,
             Severity.NOTICE,
-            "calls v1beta2 deprecated now",
+            "marks v1beta2 as deprecated",
         ),
         (
             lambda spec: spec["versions"][1].update(deprecated="maybe"),
             ChangeKind.OTHER,
             Severity.NOTICE,
-            "has v1beta2.deprecated now",
+            "adds v1beta2.deprecated",
         ),
         (
             lambda spec: spec["versions"][1].update(deprecationWarning="soon"),
             ChangeKind.TEXT,
             Severity.INFO,
-            "has another v1beta2.deprecationWarning",
+            "changes v1beta2.deprecationWarning",
         ),
         (
             lambda spec: spec["versions"][0].update(additionalPrinterColumns=[{"name": "Age"}, {"name": "Ready"}]),
             ChangeKind.PRINTER_COLUMNS,
             Severity.INFO,
-            "is listed with other columns in v1: Age and Ready",
+            "changes the columns that kubectl lists in v1: Age and Ready",
         ),
         (
             lambda spec: spec["versions"][0].update(subresources={"status": {}}),
             ChangeKind.OTHER,
             Severity.NOTICE,
-            "has v1.subresources now",
+            "adds v1.subresources",
         ),
         (
             lambda spec: spec["versions"][0]["schema"]["openAPIV3Schema"].update(description="Another."),
             ChangeKind.TEXT,
             Severity.INFO,
-            "has another v1 description",
+            "changes v1 description",
         ),
         (
             lambda spec: spec["versions"][0]["schema"]["openAPIV3Schema"].update(required=["spec"]),
             ChangeKind.VALIDATION_TIGHTENED,
             Severity.WARNING,
-            "takes less in v1: spec is required now",
+            "accepts less in v1: spec is now required",
         ),
         (
             lambda spec: spec["versions"][0]["schema"].update(another={}),
             ChangeKind.OTHER,
             Severity.NOTICE,
-            "has v1.schema.another now",
+            "adds v1.schema.another",
         ),
         (
             lambda spec: spec["versions"].reverse(),
@@ -158,31 +158,31 @@ def test_its_metadata_changes_like_that_of_all_objects() -> None:
             lambda spec: spec.update(scope="Cluster"),
             ChangeKind.OTHER,
             Severity.DANGER,
-            "has another spec.scope, Cluster instead of Namespaced: clusters refuse that",
+            "changes spec.scope to Cluster (was: Namespaced): clusters refuse that",
         ),
         (
             lambda spec: spec["names"].update(kind="Pail"),
             ChangeKind.OTHER,
             Severity.DANGER,
-            "has another spec.names.kind, Pail instead of Bucket: clusters refuse that",
+            "changes spec.names.kind to Pail (was: Bucket): clusters refuse that",
         ),
         (
             lambda spec: spec["names"].update(listKind="Pails"),
             ChangeKind.OTHER,
             Severity.NOTICE,
-            "has another spec.names.listKind",
+            "changes spec.names.listKind",
         ),
         (
             lambda spec: spec["names"].update(categories=["all", "fluxcd"]),
             ChangeKind.TEXT,
             Severity.INFO,
-            "is found by kubectl under other categories: all and fluxcd",
+            "changes its categories for kubectl to all and fluxcd",
         ),
         (
             lambda spec: spec.update(conversion={"strategy": "Webhook"}),
             ChangeKind.OTHER,
             Severity.NOTICE,
-            "has spec.conversion now",
+            "adds spec.conversion",
         ),
         (
             lambda spec: spec.update(preserveUnknownFields=True),
@@ -194,15 +194,15 @@ def test_its_metadata_changes_like_that_of_all_objects() -> None:
             lambda spec: spec.update(preserveUnknownFields=False),
             ChangeKind.OTHER,
             Severity.NOTICE,
-            "has spec.preserveUnknownFields now",
+            "adds spec.preserveUnknownFields",
         ),
         (
             lambda spec: spec["versions"].append(version("v1")),
             ChangeKind.OTHER,
             Severity.NOTICE,
-            "has another spec.versions",
+            "changes spec.versions",
         ),
-        (lambda spec: spec.update(versions="v1"), ChangeKind.OTHER, Severity.NOTICE, "has another spec.versions"),
+        (lambda spec: spec.update(versions="v1"), ChangeKind.OTHER, Severity.NOTICE, "changes spec.versions"),
     ],
 )
 def test_each_part_has_its_own_word(
@@ -217,13 +217,13 @@ def test_each_part_has_its_own_word(
     ("edit", "said"),
     [
         (lambda spec: spec["versions"][1].update(served=False), "serves v1beta2 again"),
-        (lambda spec: spec["versions"][1].update(deprecated=True), "does not call v1beta2 deprecated any more"),
+        (lambda spec: spec["versions"][1].update(deprecated=True), "no longer marks v1beta2 as deprecated"),
         (lambda spec: spec.update(preserveUnknownFields=True), "drops fields that its schema does not have"),
         (
             lambda spec: spec["versions"][0].update(additionalPrinterColumns=[{"name": "Age"}]),
-            "is listed with other columns in v1: none",
+            "changes the columns that kubectl lists in v1: none",
         ),
-        (lambda spec: spec["names"].update(shortNames=["bk"]), "is found by kubectl under other shortNames: nothing"),
+        (lambda spec: spec["names"].update(shortNames=["bk"]), "changes its shortNames for kubectl to nothing"),
     ],
 )
 def test_the_way_back_has_its_own_word(edit: Callable[[Value], object], said: str) -> None:
@@ -259,7 +259,7 @@ def test_the_texts_of_a_version_are_one_change_that_knows_them_all() -> None:
     change = one(old, schema("x", "y", "z"))
     assert change.kind is ChangeKind.TEXT
     assert change.sentence == (
-        f"{ID} has 3 texts of v1 changed, without effect: v1.field0 description, v1.field1 description and 1 more"
+        f"{ID} changes 3 texts of v1, without effect: v1.field0 description, v1.field1 description and 1 more"
     )
     assert one(old, schema("x", "y", "Z")).fingerprint != change.fingerprint
     assert one(old, schema("x", "y", "z")).fingerprint == change.fingerprint

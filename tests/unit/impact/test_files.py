@@ -131,7 +131,7 @@ def test_comments_and_ends_of_a_file_are_told() -> None:
 
 def test_objects_in_another_order_are_told() -> None:
     (change,) = told(of({"a.yaml": SERVICE + "---\n" + QUOTA}), of({"a.yaml": QUOTA + "---\n" + SERVICE}))
-    assert change.sentence == "a.yaml is written in another way, with the same meaning"
+    assert change.sentence == "a.yaml is formatted differently, with the same meaning"
 
 
 def test_a_mode_is_told() -> None:

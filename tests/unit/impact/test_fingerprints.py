@@ -47,7 +47,7 @@ from tests.unit.impact.sample import ALL, TEXT, edited
             "  - name: v1\n",
             "  - name: v2\n",
             ["2994fe9e03c072d4", "5e43d54a09c6bf78", "8dcae0c7dcff736d"],
-            id="a version has another name",
+            id="a version changes name",
         ),
         pytest.param(
             "            - name\n            type",

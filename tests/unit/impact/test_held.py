@@ -107,7 +107,7 @@ def test_how_controllers_treat_objects_is_a_warning_for_each(name: str, where: s
     key = f"kustomize.toolkit.fluxcd.io/{name}"
     found = changes(text(), text(**{key: "disabled"}))
     assert [(change.belongs_to, change.severity) for change in found] == [(ChangeClass.METADATA, Severity.WARNING)] * 2
-    assert f"{key}: disabled; controllers go by that" in found[0].sentence
+    assert f"{key}: disabled; controllers act on it" in found[0].sentence
 
 
 def ports(*more: dict[str, Any]) -> dict[str, Any]:
@@ -138,4 +138,4 @@ def test_a_port_of_the_machine_is_told_where_two_ports_have_one_number(
 def test_a_new_workload_is_told_with_it_too() -> None:
     found = changes("", workload(ports({}, {"hostPort": 80})))
     assert kinds(found)[:2] == [(COME, DANGER), (ChangeKind.WORKLOAD_ADDED, Severity.WARNING)]
-    assert "listens on the machine's port 80/TCP" in found[0].sentence
+    assert "listens on port 80/TCP of its node" in found[0].sentence

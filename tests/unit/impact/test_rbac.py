@@ -189,25 +189,25 @@ CASES = [
         ["{apiGroups: [a], resources: [x], verbs: [get], more: x}"],
         K.RULE_WIDENED,
         S.DANGER,
-        "cannot be told",
+        "cannot tell",
     ),
-    ("no rule", [CONFIG_MAPS], ["text"], K.RULE_WIDENED, S.DANGER, "cannot be told"),
+    ("no rule", [CONFIG_MAPS], ["text"], K.RULE_WIDENED, S.DANGER, "cannot tell"),
     (
         "a text for a list",
         [CONFIG_MAPS],
         ["{apiGroups: a, resources: [x], verbs: [get]}"],
         K.RULE_WIDENED,
         S.DANGER,
-        "cannot be told",
+        "cannot tell",
     ),
-    ("a long URL", [CONFIG_MAPS], [urls("/" + "x" * 200, "get")], K.RULE_WIDENED, S.DANGER, "cannot be told"),
+    ("a long URL", [CONFIG_MAPS], [urls("/" + "x" * 200, "get")], K.RULE_WIDENED, S.DANGER, "cannot tell"),
     (
         "too much",
         [CONFIG_MAPS],
         [rule(", ".join(f"g{n}" for n in range(100)), ", ".join(f"r{n}" for n in range(100)), "get")],
         K.RULE_WIDENED,
         S.DANGER,
-        "cannot be told",
+        "cannot tell",
     ),
 ]
 
@@ -303,7 +303,10 @@ def test_a_new_role_is_as_grave_as_what_it_permits() -> None:
     (harmless,) = told("", role())
     assert (harmless.severity, harmless.sentence) == (S.INFO, "Role y/x is new: may do nothing")
     (unknown,) = told("", role("text"))
-    assert (unknown.severity, unknown.sentence) == (S.DANGER, "Role y/x is new: what it permits cannot be told")
+    assert (unknown.severity, unknown.sentence) == (
+        S.DANGER,
+        "Role y/x is new: the program cannot tell what it permits",
+    )
 
 
 def test_a_role_that_takes_its_rules_from_others_is_a_danger() -> None:
@@ -319,7 +322,7 @@ def test_rights_for_everybody_with_a_role_are_told() -> None:
     assert (gone.kind, gone.severity) == (K.RULE_NARROWED, S.NOTICE)
     (come,) = changes(TEXT.replace(*edit), TEXT)[:1]
     assert (come.kind, come.severity) == (K.RULE_WIDENED, S.WARNING)
-    assert come.sentence == "ClusterRole crd-controller gives its rights to everybody with the role view now"
+    assert come.sentence == "ClusterRole crd-controller grants its permissions to all subjects with the role view"
 
 
 ACCOUNTS = "- kind: ServiceAccount\n  name: helm-controller\n  namespace: flux-system\n"
@@ -357,10 +360,10 @@ ACCOUNTS = "- kind: ServiceAccount\n  name: helm-controller\n  namespace: flux-s
             "",
             K.SUBJECT_REMOVED,
             S.NOTICE,
-            "to ServiceAccount flux-system/helm-controller no longer",
+            "no longer gives ClusterRole crd-controller to ServiceAccount flux-system/helm-controller",
             id="removed",
         ),
-        pytest.param(ACCOUNTS, ACCOUNTS + ACCOUNTS, K.OTHER, S.NOTICE, "has another subjects", id="twice"),
+        pytest.param(ACCOUNTS, ACCOUNTS + ACCOUNTS, K.OTHER, S.NOTICE, "changes subjects", id="twice"),
         pytest.param(
             "  name: crd-controller\nsubjects",
             "  name: cluster-admin\nsubjects",
@@ -374,7 +377,7 @@ ACCOUNTS = "- kind: ServiceAccount\n  name: helm-controller\n  namespace: flux-s
             "  name: other\nsubjects",
             K.ROLE_REFERENCE,
             S.WARNING,
-            "made anew",
+            "recreated",
             id="another role",
         ),
     ],

@@ -48,7 +48,7 @@ ODD = ONE.replace("type: string", "type: string\n     odd: true", 1)
         pytest.param(ONE, definition(("v2", B)), 1, id="a version is gone"),
         pytest.param(ONE, definition(("v1", B), ("v2", A)), 0, id="the versions swap schemas"),
         pytest.param(definition(("v1", A), ("v2", A)), definition(("v1", A), ("v2", B)), 1, id="two had the same one"),
-        pytest.param(ONE, definition(("v3", A)), 0, id="a version has another name"),
+        pytest.param(ONE, definition(("v3", A)), 0, id="a version changes name"),
         pytest.param(ONE, definition(("v1", A), name="others.example.com"), 0, id="another definition"),
         pytest.param(ONE, f"{ONE}---\n{OTHER_LABEL}", 0, id="the definition is there twice"),
         pytest.param(ONE, f"{OTHER_LABEL}---\nkind: List\nitems:\n- {{}}\n", 2, id="beside a list"),

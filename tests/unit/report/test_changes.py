@@ -50,7 +50,7 @@ KNOWN = change(ChangeKind.RULE_ADDED, Severity.WARNING, "it may list namespaces"
 TIGHTER = change(ChangeKind.VALIDATION_TIGHTENED, Severity.WARNING, "spec.filter is required", POLICIES)
 TEXTS = tuple(change(ChangeKind.TEXT, Severity.INFO, f"a description is other ({n})", POLICIES) for n in range(3))
 LABEL = change(ChangeKind.VERSION_LABEL, Severity.INFO, "its label says v2.9.4")
-NOTE = change(ChangeKind.METADATA, Severity.INFO, "it has another annotation")
+NOTE = change(ChangeKind.METADATA, Severity.INFO, "it changes annotation")
 CHANGES = (IMAGE, *TEXTS, KNOWN, LABEL, TIGHTER, NOTE, WIDER)
 
 STORED = Hazard(

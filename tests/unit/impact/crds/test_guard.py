@@ -47,8 +47,8 @@ def test_the_loss_of_the_stored_version_is_a_certain_break() -> None:
     (hazard,) = judged(components(buckets="v1beta2*"), components(buckets="v1*"))
     assert (hazard.gate, hazard.certainty, hazard.subject) == ("crds", Certainty.CERTAIN, f"{BUCKETS} v1beta2")
     assert hazard.sentence == (
-        "v1beta2 of Bucket goes away, but is among the stored versions (status.storedVersions), for it is what objects "
-        "are stored in now: the API server refuses the new definition, which has v1"
+        "v1beta2 of Bucket is removed, but is among the stored versions (status.storedVersions), for it is what "
+        "objects are stored in now: the API server refuses the new definition, which has v1"
     )
     assert hazard.places == ()
 
@@ -156,7 +156,7 @@ def test_on_a_way_back_no_migration_helps_the_managed_fields() -> None:
 def test_a_definition_that_goes_away_takes_its_objects_with_it() -> None:
     (hazard,) = judged(components(buckets="v1*", helmreleases="v2*"), components(helmreleases="v2*"))
     assert (hazard.certainty, hazard.subject) == (Certainty.POSSIBLE, BUCKETS)
-    assert "every Bucket in the cluster is deleted with it" in hazard.sentence
+    assert "deletes every Bucket with it" in hazard.sentence
     assert any("prune=disabled" in remedy for remedy in hazard.remedies)
 
 

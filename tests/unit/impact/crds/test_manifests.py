@@ -37,7 +37,7 @@ def test_an_object_of_a_version_that_is_not_served_any_more_is_a_certain_break()
     assert hazard.gate == "crds"
     assert said([hazard]) == [(Certainty.CERTAIN, f"{HELM} v2beta2 in apps/a.yaml", ["apps/a.yaml:2"])]
     assert hazard.sentence == (
-        "apps/a.yaml has HelmRelease v2beta2 (podinfo), which is refused: the new components serve v2"
+        "apps/a.yaml has HelmRelease v2beta2 (podinfo), which clusters refuse: the new components serve v2"
     )
     assert hazard.remedies == (
         "Write `apiVersion: helm.toolkit.fluxcd.io/v2` instead, before this step: it is served now too.",
@@ -81,7 +81,7 @@ def test_uses_of_one_version_are_one_hazard_with_all_their_places() -> None:
     (hazard,) = hazards({"b.yaml": RELEASE, "a.yaml": RELEASE + b"---\n" + RELEASE})
     assert hazard.subject == f"{HELM} v2beta2 in a.yaml, b.yaml"
     assert set(hazard.places) == {Place("b.yaml", 1), Place("a.yaml", 1), Place("a.yaml", 5)}
-    assert hazard.sentence.startswith("a.yaml and b.yaml have HelmRelease v2beta2 (podinfo), which is refused")
+    assert hazard.sentence.startswith("a.yaml and b.yaml have HelmRelease v2beta2 (podinfo), which clusters refuse")
 
 
 @pytest.mark.parametrize(("own", "certainty"), [(True, Certainty.CERTAIN), (False, Certainty.ADVICE)])
