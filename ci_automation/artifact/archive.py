@@ -43,7 +43,7 @@ class HiddenContent(VerificationFailed):
 
     hint = (
         "Nothing was signed. Push the files again with `flux push artifact`, which writes one layer of plain files, "
-        "and take that over."
+        "and adopt that artifact."
     )
 
     def __init__(self, reason: str) -> None:
@@ -126,7 +126,7 @@ class _Contents:
         if entry.kind != tar.REGULAR:
             return
         if path in self._files:
-            raise HiddenContent(f"{path!r} is in it twice, and only the last of them would be shown")
+            raise HiddenContent(f"{path!r} is in it twice, and a list would show only the last entry")
         if not entry.mode & _READABLE:
             raise HiddenContent(f"{path!r} has the mode {entry.mode & 0o7777:04o}, with which clusters cannot read it")
 

@@ -210,7 +210,7 @@ class Manifest(Struct, frozen=True):
             InvalidManifest: it has no subject.
         """
         if self.subject is None:
-            raise InvalidManifest("it has no subject, and so refers to nothing")
+            raise InvalidManifest("it has no subject, so it refers to nothing")
         kind = self.artifact_type or self.config.media_type or None
         return self.subject.digest, Descriptor(self.media_type, self.digest, len(self.raw), self.annotations, kind)
 

@@ -92,7 +92,7 @@ def tar_entries(raw: bytes) -> Iterator[TarEntry]:
         offset += _padded(size)
         records, long_name = {}, ""
     if records or long_name:
-        raise BrokenTar("it ends behind an extension header")
+        raise BrokenTar("it ends after an extension header")
     if raw.count(0, offset) != len(raw) - offset:
         raise BrokenTar("there is something behind its end")
 
@@ -154,7 +154,7 @@ def _number(field: bytes) -> int:
 
 def _content(raw: bytes, offset: int, size: int, limit: int) -> bytes:
     if size > limit or offset + size > len(raw):
-        raise BrokenTar("it is cut off, or says a size that is not there")
+        raise BrokenTar("it is cut off, or states a larger size")
     return raw[offset : offset + size]
 
 

@@ -37,7 +37,7 @@ class NoComponentsFile(UsageError):
 class SeveralComponentsFiles(UsageError):
     """An artifact has more than one file that could hold Flux's components."""
 
-    hint = "Say which one with --components-file."
+    hint = "Choose one with --components-file."
 
     def __init__(self, paths: Iterable[str]) -> None:
         super().__init__(f"the artifact has several components files: {', '.join(paths)}")

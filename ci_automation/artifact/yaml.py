@@ -136,12 +136,12 @@ def _mapping(node: yaml.Node) -> dict[str, Any]:
         if key.tag == _MERGE:
             for each in value.value if is_a(value, "sequence") else (value,):
                 if not is_a(each, "mapping"):
-                    raise Unreadable("what << merges is no mapping", _line(key.start_mark))
+                    raise Unreadable("<< merges a value that is not a mapping", _line(key.start_mark))
                 merged = _mapping(each) | merged
         elif is_a(key, "scalar"):
             own[key.value] = plain(value)
         else:
-            raise Unreadable("a key is no text", _line(key.start_mark))
+            raise Unreadable("a key is not a text", _line(key.start_mark))
     return merged | own
 
 

@@ -46,7 +46,7 @@ class Problem(Struct, frozen=True):
 class InvalidConfig(UsageError):
     """A configuration file cannot be used; all that is wrong with it, one line each."""
 
-    hint = "`config schema` prints the keys and their values; `config validate` checks a file and does nothing else."
+    hint = "`config schema` prints the keys and their values; `config validate` only checks a file."
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
@@ -110,7 +110,7 @@ class ConfigDocument(Struct):
             self.problems.append(self.problem(path, f"it is not a valid {node.tag.removeprefix(_TAG)}"))
             return None
         if value is None:
-            self.problems.append(self.problem(path, "it has no value; give it one, or leave the key out"))
+            self.problems.append(self.problem(path, "it has no value; give it one, or remove the key"))
         return value
 
 

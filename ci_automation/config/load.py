@@ -70,7 +70,7 @@ def _contradictions(document: ConfigDocument, file: File, config: Config) -> lis
     """Return what is right by itself and wrong beside something else."""
     problems = []
     if file.api_url is not None and isinstance(file.source, DirectorySourceConfig):
-        problems.append(document.problem(("apiUrl",), "is for a github: source alone"))
+        problems.append(document.problem(("apiUrl",), "is only for a github: source"))
     seen: dict[object, Path] = {}
     for index, named in enumerate(file.artifacts):
         # Names are those of environments, too, which have no case: two artifacts would share credentials.
@@ -99,7 +99,7 @@ def _unfit(it: ArtifactConfig) -> Iterator[tuple[str, str]]:
     if signing.format is SignatureFormat.BUNDLE and (it.minimum_flux is None or it.minimum_flux < FIRST_WITH_BUNDLES):
         yield (
             "signing",
-            f"format bundle needs minimumFlux: {FIRST_WITH_BUNDLES.semver} or later; older ones read no bundle",
+            f"format bundle needs minimumFlux: {FIRST_WITH_BUNDLES.semver} or later; older ones do not read bundles",
         )
     named = (*verify.identities, *verify.patterns)
     if len(named) > 1:
@@ -113,9 +113,9 @@ def _unfit(it: ArtifactConfig) -> Iterator[tuple[str, str]]:
 
 def _unfit_approval(approval: ApprovalConfig) -> Iterator[str]:
     if approval.auto_merge and not approval.approvals:
-        yield "autoMerge needs approvals: 1 or more, or nobody would have approved"
+        yield "autoMerge needs approvals: 1 or more; without reviews no person approves"
     if approval.auto_merge and approval.draft:
-        yield "a draft is not merged: autoMerge and draft exclude each other"
+        yield "GitHub does not merge drafts: autoMerge and draft exclude each other"
     if approval.via is ApprovalVia.REPOSITORY_DISPATCH and approval.repository is None:
         yield "via repository-dispatch needs repository"
 
@@ -130,14 +130,14 @@ def unfit_promotions(artifacts: Sequence[sections.Artifact]) -> Iterator[tuple[P
         here: Path = (index, "promote")
         for name, key in _OF_RENDERING.items():
             if getattr(artifact, name):
-                yield (index, key), "says how an artifact is rendered, and one with promote never is"
+                yield (index, key), "is for rendering, and an artifact with promote is never rendered"
         if (source := _channel(artifact.promote.source, named)) is None:
             known = ", ".join(named)
             yield (*here, "from"), f"is neither the name of an artifact ({known}) nor the address of a channel"
         else:
             sources[artifact.url] = source
             if _returns(artifact.url, sources):
-                yield (*here, "from"), "leads back to this artifact: none of them would ever be rendered"
+                yield (*here, "from"), "leads back to this artifact: no run would ever render one of them"
         for number, evidence in enumerate(artifact.promote.evidence or ()):
             yield from (((*here, "evidence", number), what) for what in _unfit_evidence(evidence))
 

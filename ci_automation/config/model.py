@@ -44,7 +44,7 @@ class InvalidSource(UsageError):
     hint = "Write github:OWNER/REPOSITORY, or dir:PATH for a folder of releases."
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"it does not say where releases come from: {reason}")
+        super().__init__(f"it does not name a source of releases: {reason}")
 
 
 FIRST_WITH_BUNDLES = Version.parse("2.8.6")  # earlier ones read none, or none with a Rekor v2 entry alone

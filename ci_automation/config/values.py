@@ -201,7 +201,7 @@ def _approvals(number: int) -> int:
 
 def _format_version(number: int) -> int:
     if number != 1:
-        raise InvalidValue(f"this program reads version 1 of the file's format, not {number}")
+        raise InvalidValue(f"this program reads version 1 of the file format, not {number}")
     return number
 
 

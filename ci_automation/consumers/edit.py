@@ -79,7 +79,7 @@ def _prove(before: list[yaml.Event], changed: str, edits: list[tuple[int, int, s
     except Unreadable:
         proven = False
     if not proven:
-        raise Unreadable("with the new values in it, the file would be other YAML than it was")
+        raise Unreadable("the new values would change more of the YAML file than these values")
 
 
 def _meaning(event: yaml.Event, new: dict[int, str]) -> tuple[object, ...]:

@@ -106,7 +106,7 @@ class _Finder(Struct, frozen=True):
         if any(node in self.governed for key in _PINS for node in ref.all(key)):
             return
         if not all(isinstance(resolved(node), Scalar) for key in _PINS for node in ref.all(key)):
-            yield self._left(ref, what, "digest, semver and tag are texts, and one of them is none")
+            yield self._left(ref, what, "one of digest, semver and tag is not a text")
             return
         if ref.all(_MERGE):
             yield self._left(ref, what, "a part of it is merged into it by <<")
@@ -188,7 +188,7 @@ def setters(file: YamlFile, text: str) -> tuple[Setter, ...]:
         begin, ended = starts[line - 1], bisect_right(ends, at)
         value, reason = None, ""
         if ended < len(ends) and file.leaves[ended].start < at:
-            reason = "it is inside of a text"
+            reason = "it is inside a text"
         elif ended and (leaf := file.leaves[ended - 1]).end > begin:
             between = text[leaf.end : at]
             if "#" in between:
@@ -197,7 +197,7 @@ def setters(file: YamlFile, text: str) -> tuple[Setter, ...]:
         elif "#" in text[begin:at]:
             continue
         else:
-            reason = "there is no value before it on its line"
+            reason = "its line has no value before it"
         found.append(Setter(line, match["name"], match["field"], value, reason))
     return tuple(found)
 
@@ -206,7 +206,7 @@ def _value(leaf: Scalar | Alias, between: str) -> tuple[Scalar | None, str]:
     if isinstance(leaf, Alias):
         return None, "it stands beside an alias"
     if leaf.is_key or between.strip(" \t") not in ("", ","):
-        return None, "it does not stand right behind a value"
+        return None, "it does not follow a value directly"
     return leaf, ""
 
 
@@ -222,5 +222,5 @@ def requested(setter: Setter, text: str, published: Published) -> Mention:
         "version": str(published.version).removeprefix("v" if old[:1].isdecimal() else ""),
     }.get(setter.field)
     if wanted is None:
-        return Mention(setter.line, what, MentionKind.LEFT, old, reason="it asks for neither digest, tag nor version")
+        return Mention(setter.line, what, MentionKind.LEFT, old, reason="it names no digest, tag or version")
     return replacement(setter.value, text, what, wanted)

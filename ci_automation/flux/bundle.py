@@ -111,10 +111,13 @@ class InvalidChecksums(ReleaseSourceError):
 class ChecksumMismatch(ReleaseSourceError):
     """A bundle is not the one that the release's checksums file names."""
 
-    hint = "Nothing of it was used: the download, a mirror or the release itself is damaged or was tampered with."
+    hint = (
+        "This run used nothing of it: the download, a mirror or the release itself is damaged, or an attacker changed "
+        "it."
+    )
 
     def __init__(self, version: Version, expected: str, found: str) -> None:
-        super().__init__(f"{BUNDLE} of {version} has the sha256 {found}, and its checksums file says {expected}")
+        super().__init__(f"the sha256 of {BUNDLE} of {version} is {found}, and its checksums file says {expected}")
 
 
 class ReleaseFiles(Struct, frozen=True):
@@ -185,7 +188,7 @@ def verify_checksums(version: Version, files: ReleaseFiles) -> None:
     """
     expected = parse_checksums(version, files.checksums).get(BUNDLE)
     if expected is None:
-        raise InvalidChecksums(version, f"it does not name {BUNDLE}")
+        raise InvalidChecksums(version, f"it does not list {BUNDLE}")
     found = hashlib.sha256(files.bundle).hexdigest()
     if found != expected:
         raise ChecksumMismatch(version, expected, found)

@@ -22,7 +22,7 @@ class InvalidReport(UsageError):
     hint = "Write it with `kubectl -n flux-system get fluxreport/flux -o json`."
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"it is no FluxReport: {reason}")
+        super().__init__(f"it is not a FluxReport: {reason}")
 
 
 class FluxReport(Struct, frozen=True):

@@ -48,7 +48,7 @@ _REFUSED = {
         "Create the pull secret in the clusters, and name it with --image-pull-secret.",
     ),
     "manifests": (
-        "--manifests would render files that no release vouches for",
+        "--manifests would render files that do not come from a release",
         "Give a folder of releases with --releases.",
     ),
 }
@@ -154,14 +154,16 @@ def _check_components(components: tuple[str, ...]) -> None:
 
 def _check(flag: str, value: str, grammar: re.Pattern[str], wanted: str) -> None:
     if not grammar.fullmatch(value):
-        raise InvalidOption(f"{_shown(flag, value)} is not {wanted}", "Correct the value; nothing was fetched yet.")
+        raise InvalidOption(
+            f"{_shown(flag, value)} is not {wanted}", ("Correct the value. This run fetched nothing yet.")
+        )
 
 
 def _check_text(flag: str, value: str) -> None:
     if _NUMBER_OR_DATE.fullmatch(value.replace("_", "")) or value.lower() in _SWITCHES:
         raise InvalidOption(
-            f"{_shown(flag, value)} is a number, a date or a switch where YAML has it without quotes",
-            "Choose a name that YAML cannot take for something else.",
+            f"{_shown(flag, value)} is a number, a date or a boolean in YAML without quotes",
+            "Choose a name that YAML reads as text.",
         )
 
 
@@ -189,7 +191,7 @@ def _texts(flag: str, value: object) -> tuple[str, ...]:
 
 
 def _wrong_type(flag: str, kind: str, value: object) -> InvalidOption:
-    return InvalidOption(f"--{flag} takes {kind}, not {value!r}", "Correct the value; nothing was fetched yet.")
+    return InvalidOption(f"--{flag} takes {kind}, not {value!r}", "Correct the value. This run fetched nothing yet.")
 
 
 def _nearest(word: str, words: list[str] | tuple[str, ...]) -> str:

@@ -33,7 +33,7 @@ class Proof(enum.StrEnum):
 class NotCalibrated(VerificationFailed):
     """Upstream's own rendering of a release does not prove ours."""
 
-    hint = "A newer version of this program may know the release's templates."
+    hint = "Use a newer version of this program, which may know the templates of the release."
 
 
 def calibrate(theirs: str, bundle: ManifestsBundle, version: Version, options: Options) -> None:
@@ -53,10 +53,10 @@ def calibrate(theirs: str, bundle: ManifestsBundle, version: Version, options: O
 
     found = recover(theirs)
     if found.version != version:
-        raise NotCalibrated(f"upstream's rendering of {version} says that it is of {found.version}")
+        raise NotCalibrated(f"upstream's rendering of {version} states the version {found.version}")
     ours = render(bundle, version, Options(components=found.options.components))
     if ours != theirs:
-        raise NotCalibrated(f"upstream renders {version} otherwise: {first_difference(ours, theirs)}")
+        raise NotCalibrated(f"upstream renders {version} differently: {first_difference(ours, theirs)}")
     if lacking := unexercised(options, found.options.components):
         raise NotCalibrated(f"upstream's rendering of {version} does not show {', '.join(lacking)}")
 

@@ -56,7 +56,7 @@ class EditedByHand(PolicyRefused):
 class MadeByAnotherTool(PolicyRefused):
     """A components file holds a release's objects, but another tool than `flux install --export` wrote it."""
 
-    hint = "Look at the difference with `plan --accept-edits`, which replaces the file by what Flux itself prints."
+    hint = "Review the difference with `plan --accept-edits`, which replaces the file with the output of Flux."
 
     def __init__(self, version: Version, objects: str) -> None:
         super().__init__(

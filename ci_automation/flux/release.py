@@ -26,7 +26,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 class ReleaseNotFound(ReleaseSourceError):
     """A release source does not have a release."""
 
-    hint = "Check the version, or name another source; drafts and withdrawn releases are not handed out."
+    hint = "Check the version, or name another source. This program does not use drafts and withdrawn releases."
 
     def __init__(self, version: Version, where: str) -> None:
         super().__init__(f"{where} has no release {version}")
@@ -35,7 +35,7 @@ class ReleaseNotFound(ReleaseSourceError):
 class ReleaseIncomplete(ReleaseSourceError):
     """A release lacks a file that it cannot be used without."""
 
-    hint = "Its publication may still be going on, or has failed. Take another version, or try again later."
+    hint = "Its publication may still be running, or has failed. Use another version, or try again later."
 
     def __init__(self, version: Version, problem: str) -> None:
         super().__init__(f"{version} cannot be used: {problem}")
@@ -44,7 +44,7 @@ class ReleaseIncomplete(ReleaseSourceError):
 class InvalidReleaseList(ReleaseSourceError):
     """A list of releases or tags is not of the form that GitHub gives it, or is empty."""
 
-    hint = "Check the source of releases; it must have the form of GitHub's list of releases."
+    hint = "Check the source of releases: it must have the form of GitHub's list of releases."
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"{where} has no usable list of releases: {problem}")
@@ -53,7 +53,7 @@ class InvalidReleaseList(ReleaseSourceError):
 class UnknownCommit(ReleaseSourceError):
     """A release source cannot tell which commit a release was made from."""
 
-    hint = "The commit is part of what is published. Use a source that has the tag and its commit."
+    hint = "The artifact states the commit. Use a source that has the tag and its commit."
 
     def __init__(self, version: Version, problem: str) -> None:
         super().__init__(f"the commit of {version} is not known: {problem}")
@@ -164,7 +164,7 @@ def releases(listings: Iterable[Listing], where: str) -> tuple[Release, ...]:
         if earlier is None or is_draft(earlier):
             found[version] = release
     if not found:
-        raise InvalidReleaseList(where, "there is no release of Flux in it")
+        raise InvalidReleaseList(where, "it has no release of Flux")
     return tuple(sorted(found.values(), key=lambda release: release.version, reverse=True))
 
 

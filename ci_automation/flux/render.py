@@ -141,7 +141,7 @@ def _image(document: TemplateDocument, component: str, options: Options) -> None
     head = f"        image: fluxcd/{component}:"
     found = [number for number, line in enumerate(document.lines) if line.startswith(head)]
     if len(found) != 1:
-        raise TemplateMismatch(document.where, f"the image fluxcd/{component} is not there once")
+        raise TemplateMismatch(document.where, f"the image fluxcd/{component} does not occur exactly once")
     line = document.lines[found[0]]
     document.lines[found[0]] = line.replace("fluxcd/", f"{options.registry}/", 1)
 

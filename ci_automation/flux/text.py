@@ -20,7 +20,7 @@ SEPARATOR = "\n---\n"
 class TemplateMismatch(VerificationFailed):
     """A release's manifests do not have the shape that our rendering was proven on."""
 
-    hint = "This version of the program does not know this release's templates; a newer one may."
+    hint = "Use a newer version of this program, which may know the templates of the release."
 
     def __init__(self, where: str, what: str) -> None:
         super().__init__(f"{where}: {what}")

@@ -33,7 +33,7 @@ def document(reply: Answer, what: str) -> Any:  # noqa: ANN401  # whatever JSON 
     try:
         return json.loads(reply.body)
     except (ValueError, RecursionError):
-        raise UnexpectedGitHubAnswer(f"{what} was answered with {reply.status} and something else than JSON") from None
+        raise UnexpectedGitHubAnswer(f"{what} was answered with {reply.status} and without JSON") from None
 
 
 class Fields:
@@ -43,7 +43,7 @@ class Fields:
 
     def __init__(self, value: object, what: str) -> None:
         if not isinstance(value, dict):
-            raise UnexpectedGitHubAnswer(f"{what} was answered with something else than an object")
+            raise UnexpectedGitHubAnswer(f"{what} was not answered with an object")
         self._value: dict[str, Any] = value
         self._what = what
 
@@ -51,7 +51,7 @@ class Fields:
     def all(cls, value: object, what: str) -> tuple[Self, ...]:
         """Return the objects of a list; GraphQL's lists may have nothing at a place, which is left out."""
         if not isinstance(value, list):
-            raise UnexpectedGitHubAnswer(f"{what} was answered with something else than a list")
+            raise UnexpectedGitHubAnswer(f"{what} was not answered with a list")
         return tuple(cls(item, what) for item in value if item is not None)
 
     def text(self, name: str) -> str:
@@ -130,7 +130,7 @@ class Fields:
         return found
 
     def _broken(self, name: str) -> UnexpectedGitHubAnswer:
-        return UnexpectedGitHubAnswer(f"{self._what} was answered with a {name!r} that is missing or no such thing")
+        return UnexpectedGitHubAnswer(f"{self._what} was answered without a valid {name!r}")
 
 
 def require_name(name: str) -> str:

@@ -277,8 +277,10 @@ class GitHub:
     def _hint(self) -> str:
         """Return what to do where GitHub has had enough."""
         if self.authenticated:
-            return "Run again after that."
-        return f"Set {self._asker.token_name}: with a token GitHub takes many more requests. Or run again after that."
+            return "Run again after that time."
+        return (
+            f"Set {self._asker.token_name}: GitHub takes many more requests with a token. Or run again after that time."
+        )
 
     def _require_ok(self, reply: Answer, what: str, *, of_api: bool = True) -> None:
         if reply.status == HTTPStatus.OK:

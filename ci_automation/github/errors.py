@@ -22,7 +22,7 @@ class InvalidApiUrl(UsageError):
 class InvalidToken(UsageError):
     """A token has characters that no token has, a line break for example."""
 
-    hint = "Set it to the token alone, or unset it to go without."
+    hint = "Set it to the token alone, or unset it to use no token."
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the value of {name} is not a GitHub token")
@@ -49,13 +49,13 @@ class InvalidAppKey(UsageError):
 class GitHubUnreachable(ReleaseSourceError):
     """GitHub could not be spoken to: its name, its certificate, the network, or a time-out."""
 
-    hint = "Check the address and the network; the run can be repeated."
+    hint = "Check the address and the network. Then run again."
 
 
 class AnswerLost(GitHubUnreachable):
     """A request that must not be sent twice was sent, and no answer says whether it was done."""
 
-    hint = "It may have been done, and is not sent again by itself. Run again: what was done is found."
+    hint = "GitHub may have done it, so this run does not send it again. Run again: the next run finds what was done."
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(f"{what} may have been done: {why}")
@@ -81,13 +81,13 @@ class RateLimited(ReleaseSourceError):
 class UnexpectedGitHubAnswer(ReleaseSourceError):
     """GitHub, or something in its place, answered what its API does not provide for."""
 
-    hint = "Check that the address is GitHub's API, and that no proxy answers in its place; the run can be repeated."
+    hint = "Check that the address is GitHub's API, and that no proxy answers in its place. Then run again."
 
 
 class GitHubAnswerTooLarge(ReleaseSourceError):
     """An answer or a download is larger than anything that we ask for."""
 
-    hint = "Nothing of it was used. Check that the address is GitHub's."
+    hint = "This run used nothing of it. Check that the address is GitHub's."
 
     def __init__(self, what: str, limit: int) -> None:
         super().__init__(f"{what} has more than {limit} bytes")
@@ -112,7 +112,10 @@ class RepositoryArchived(GitHubDenied):
     """The repository is archived, and can only be read."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what} was refused: the repository is archived", "Unarchive it, or leave it out.")
+        super().__init__(
+            f"{what} was refused: the repository is archived",
+            ("Unarchive the repository, or remove it from the configuration."),
+        )
 
 
 class TeamHidden(GitHubDenied):
@@ -131,9 +134,9 @@ class AppNotLetIn(GitHubDenied):
 
     def __init__(self, identity: str, denied: GitHubDenied) -> None:
         super().__init__(
-            f"GitHub does not take us for the GitHub App {identity}: {denied}",
+            f"GitHub does not accept this run as the GitHub App {identity}: {denied}",
             "Check that the id and the private key belong together, that the key was not deleted, and that the clock "
-            "here is right.",
+            "of this machine is right.",
         )
 
 
@@ -152,7 +155,7 @@ class AppLacksRights(GitHubDenied):
 
     def __init__(self, identity: str, repository: str, said: str) -> None:
         super().__init__(
-            f"the GitHub App {identity} gets no such token for {repository}: {said}",
+            f"the GitHub App {identity} does not get the token for {repository}: {said}",
             "Grant it these permissions in its settings, and accept them for the installation.",
         )
 
@@ -160,10 +163,10 @@ class AppLacksRights(GitHubDenied):
 class NotOnGitHub(ReleaseSourceError):
     """Something is not there; or it is, and the token may not see it, which GitHub answers in the same way."""
 
-    hint = "Check the name, and that the token may see it."
+    hint = "Check the name, and that the token may read it."
 
     def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(f"{what} is not there, or hidden from the token")
+        super().__init__(f"{what} does not exist, or is hidden from the token")
         self.hint = hint or self.hint
 
 
@@ -179,7 +182,7 @@ class EmptyRepository(ReleaseSourceError):
 class TooManyFiles(ReleaseSourceError):
     """A repository has more files than GitHub lists at once."""
 
-    hint = "Name the folders to look into, with fewer files in each."
+    hint = "Name the folders to read, with fewer files in each."
 
     def __init__(self, name: str, path: str) -> None:
         super().__init__(f"{path or 'the root'} of {name} has more files than GitHub lists at once")
@@ -212,7 +215,7 @@ class GitHubRefused(ReleaseSourceError):
 class HeadMoved(Conflict):
     """A branch is not where it was seen; nothing was written to it."""
 
-    hint = "Somebody changed the branch meanwhile. Run again; it looks at the branch anew."
+    hint = "Another writer changed the branch. Run again; the next run reads the branch again."
 
     def __init__(self, repository: str, branch: str, expected: str) -> None:
         super().__init__(f"the branch {branch} of {repository} moved from {expected[:12]} during this run")

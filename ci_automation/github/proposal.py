@@ -83,7 +83,7 @@ def propose(commits: Commits, pulls: Pulls, seen: PullSnapshot, proposal: Propos
     wrote = written != proposal.key
     if wrote and (people := _people(seen)):
         url = pull.url if pull else ""
-        return Proposed(ProposedState.KEPT, url, f"{proposal.branch} has commits of {people}; delete it to start anew")
+        return Proposed(ProposedState.KEPT, url, f"{proposal.branch} has commits of {people}; delete it to start again")
     if wrote:
         commit = _write(commits, seen, proposal)
     if pull is None:

@@ -132,7 +132,7 @@ class Pulls:
         what = f"auto-merge of {pull.url}"
         changed = Fields(self._client.mutate(mutation, {"input": asked}), what).fields(name).fields("pullRequest")
         if changed.has("autoMergeRequest") is not wanted:
-            raise UnexpectedGitHubAnswer(f"{what} was answered as if it was not asked for")
+            raise UnexpectedGitHubAnswer(f"{what} was answered as if this run had not asked for it")
 
 
 def _pull(found: Fields) -> PullRequest:

@@ -82,8 +82,9 @@ class Asker(Hiding, Struct, frozen=True):
         rights = printable(wanted, 200) if wanted else _known(what, "read")
         return GitHubDenied(
             f"{what} was refused with the token of {self.token_name}: {said}",
-            f"It may have expired, be of another host, or lack rights; it needs {rights}. {_line(reply, what, 'read')} "
-            f"A public repository is read without a token too: unset {self.token_name} for that.",
+            f"The token may have expired, belong to another host, or lack rights; it needs {rights}. "
+            f"{_line(reply, what, 'read')} "
+            f"A public repository needs no token: unset {self.token_name} to read it without one.",
         )
 
     def refused(self, reply: Answer, what: str) -> Error:
@@ -94,12 +95,12 @@ class Asker(Hiding, Struct, frozen=True):
         if reply.status == HTTPStatus.UNAUTHORIZED:
             return GitHubDenied(
                 f"{what} was refused with the token of {self.token_name}: {said}",
-                "It may have expired, or be of another host: set it to one that is valid.",
+                "The token may have expired or belong to another host: set a valid one.",
             )
         if reply.status == HTTPStatus.FORBIDDEN:
             return self.forbidden(reply, what, said)
         if reply.status == HTTPStatus.NOT_FOUND:
-            hint = f"Check the name. Where it is right, the token lacks rights. {_line(reply, what)}"
+            hint = f"Check the name. If it is right, the token lacks rights. {_line(reply, what)}"
             return NotOnGitHub(f"what {what} is for", hint)
         if reply.status in _UNDERSTOOD:
             return GitHubRefused(what, said)

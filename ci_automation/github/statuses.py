@@ -52,4 +52,4 @@ class Statuses:
                     return Status(context, each.text("state"), combined.oid("sha"), each.time("updated_at"))
             if not answer.has_next:
                 return None
-        raise UnexpectedGitHubAnswer(f"{self._client.host} comes to no end of the statuses of {self.name}")
+        raise UnexpectedGitHubAnswer(f"{self._client.host} never ends its list of statuses of {self.name}")

@@ -129,7 +129,7 @@ class Waiting:
         if give_up or wait > min(self._patience.longest_wait, self._patience.budget - self._spent.waited):
             raise self._limited(wait)
         self._spent.waited += wait
-        self._sleep(wait, f"{self._host} takes no more requests for now")
+        self._sleep(wait, f"{self._host} takes no more requests at the moment")
 
     def _limited(self, wait: float) -> RateLimited:
         return RateLimited(self._host, datetime.fromtimestamp(self._patience.clock.now() + wait, UTC), self._hint)

@@ -122,7 +122,7 @@ def test_a_wait_is_told(scene: Scene, part: str) -> None:
     scene.configure(approval=EVERYTHING)
     ran = scene.run()
     assert ran.code == 0, ran
-    waits = [line for line in ran.log.splitlines() if "takes no more requests for now" in line]
+    waits = [line for line in ran.log.splitlines() if "takes no more requests at the moment" in line]
     assert [line.endswith("; asking again in 7 s") for line in waits] == [True]
 
 

@@ -198,7 +198,7 @@ def test_what_people_commit_to_the_branch_is_never_overwritten(forge: Forge, eas
     assert state(run(forge, NEW)) is State.UNCHANGED
     (outcome,) = run(forge, NEWER).repositories
     assert (outcome.state, outcome.url) == (State.KEPT, f"{forge.host}/acme/east/pull/1")
-    assert outcome.remark == f"{BRANCH} has commits of ann; delete it to start anew"
+    assert outcome.remark == f"{BRANCH} has commits of ann; delete it to start again"
     assert east.branches[BRANCH] == head
     assert opened(east).title == "production: Flux v2.9.3"
     east.close(1, "ann")
@@ -224,7 +224,10 @@ def test_a_commit_of_ours_that_somebody_amended_is_theirs(forge: Forge, east: Re
     east.move(BRANCH, head, "ann", force=True)
     assert state(run(forge, NEW)) is State.UNCHANGED
     (outcome,) = run(forge, NEWER).repositories
-    assert (outcome.state, outcome.remark) == (State.KEPT, f"{BRANCH} has commits of somebody; delete it to start anew")
+    assert (outcome.state, outcome.remark) == (
+        State.KEPT,
+        f"{BRANCH} has commits of somebody; delete it to start again",
+    )
     assert east.branches[BRANCH] == head
 
 

@@ -153,7 +153,7 @@ def report(version: str = "v2.9.4", *, ready: bool = True) -> dict[str, Any]:
         ({"items": [report(), report(ready=False)]}, False, "'source-controller' is not ready"),
         (report("v2.9.3"), False, "it is of v2.9.3, not of v2.9.4"),
         (report("", ready=False), False, "is not ready, and 1 more"),
-        ({}, False, "it is no FluxReport"),
+        ({}, False, "it is not a FluxReport"),
     ],
     ids=["one", "two", "one of two is not ready", "another version", "both", "something else"],
 )

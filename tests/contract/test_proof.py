@@ -164,7 +164,7 @@ class TestCalibrated:
                 id="a template changed",
             ),
             pytest.param(
-                {"text": UPSTREAMS.replace(TAG, "v2.98.8")}, "says that it is of v2.98.8", id="of another version"
+                {"text": UPSTREAMS.replace(TAG, "v2.98.8")}, "states the version v2.98.8", id="of another version"
             ),
             pytest.param(
                 {"text": render(BUNDLE, VERSION, Options(components=COMPONENTS[1:]))},

@@ -45,7 +45,7 @@ class UnreadableDirectory(ReleaseSourceError):
 class LeavesDirectory(ReleaseSourceError):
     """A file of a directory of releases is a link to somewhere else."""
 
-    hint = "Put the file itself into the directory. Nothing outside of it is read."
+    hint = "Put the file itself into the directory. This program reads nothing outside of it."
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} leads out of the directory of releases")
@@ -127,4 +127,4 @@ class DirectorySource:
 
 
 def _reason(error: OSError | RuntimeError) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or "its links go in a circle"
+    return (error.strerror if isinstance(error, OSError) else None) or "its links form a circle"

@@ -66,7 +66,7 @@ class InvalidRepository(UsageError):
 class RepositoryNotFound(ReleaseSourceError):
     """A repository is not there, or not for this user."""
 
-    hint = "Check its name. GitHub also says so where a token may not read a private repository."
+    hint = "Check its name. GitHub also answers like this if a token may not read a private repository."
 
     def __init__(self, where: str) -> None:
         super().__init__(f"there is no repository {where}")

@@ -170,7 +170,7 @@ class TestLimits:
         forge.faults.append(times(1, fault, "POST"))
         Issues(client, FLEET).open_issue("t", "b")
         assert waited == [7]
-        assert said == [f"{client.host} takes no more requests for now; asking again in 7 s"]
+        assert said == [f"{client.host} takes no more requests at the moment; asking again in 7 s"]
         assert len(fleet.issues) == 1
 
     def test_one_that_lasts_is_an_error_at_once(

@@ -81,7 +81,7 @@ def test_what_harms_is_an_error(text: str, reason: str, line: int) -> None:
 @pytest.mark.parametrize("text", ["{[a]: b}", "a: &x 1\nb: {<<: *x}", "b: {<<: [{a: 1}, 2]}"])
 def test_what_has_no_plain_value_is_an_error(text: str) -> None:
     (node,) = nodes(text)
-    with pytest.raises(Unreadable, match=r"a key is no text|what << merges is no mapping"):
+    with pytest.raises(Unreadable, match=r"a key is not a text|<< merges a value that is not a mapping"):
         plain(node)
 
 

@@ -64,8 +64,8 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
         pytest.param("on: x", "flux.yaml:1:1: a key must be a text", id="a key that YAML reads as a switch"),
         pytest.param("? [a]\n: x", "flux.yaml:1:3: a key must be a text", id="a list for a key"),
         pytest.param("a: {<<: {b: 1}}", "flux.yaml:1:5: a: << is not supported", id="a merge"),
-        pytest.param("a:\n", "flux.yaml:1:3: a: it has no value; give it one, or leave the key out", id="no value"),
-        pytest.param("a: [~]", "flux.yaml:1:5: a[0]: it has no value; give it one, or leave the key out", id="null"),
+        pytest.param("a:\n", "flux.yaml:1:3: a: it has no value; give it one, or remove the key", id="no value"),
+        pytest.param("a: [~]", "flux.yaml:1:5: a[0]: it has no value; give it one, or remove the key", id="null"),
         pytest.param(
             "a: !!python/name:os.system x",
             "flux.yaml:1:4: a: the tag !!python/name:os.system is not supported",

@@ -195,7 +195,7 @@ class TestWhatIsWrong:
             pytest.param("artifacts: []", "1:1: version: is missing", id="no version"),
             pytest.param(
                 MINIMAL.replace("1", "2", 1),
-                "1:10: version: this program reads version 1 of the file's format, not 2",
+                "1:10: version: this program reads version 1 of the file format, not 2",
                 id="another version",
             ),
             pytest.param(
@@ -338,18 +338,18 @@ class TestWhatIsWrong:
             ),
             pytest.param(
                 with_artifact("signing: {key: }"),
-                "5:20: artifacts[0].signing.key: it has no value; give it one, or leave the key out",
+                "5:20: artifacts[0].signing.key: it has no value; give it one, or remove the key",
                 id="no value",
             ),
             pytest.param(
                 f"source: ftp:x\n{MINIMAL}",
-                "1:9: source: it does not say where releases come from: 'ftp:x' is neither github:OWNER/REPOSITORY nor "
+                "1:9: source: it does not name a source of releases: 'ftp:x' is neither github:OWNER/REPOSITORY nor "
                 "dir:PATH. Write github:OWNER/REPOSITORY, or dir:PATH for a folder of releases.",
                 id="no source",
             ),
             pytest.param(
                 f"source: dir:a\napiUrl: https://x.example\n{MINIMAL}",
-                "2:9: apiUrl: is for a github: source alone",
+                "2:9: apiUrl: is only for a github: source",
                 id="an API for a folder",
             ),
             pytest.param(

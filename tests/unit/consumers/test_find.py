@@ -77,7 +77,7 @@ def test_what_is_pinned_is_set(ref: str, expected: str) -> None:
             "ref: {digest: {{ .Values.digest }}}",
             "left",
             "spec.ref",
-            "digest, semver and tag are texts, and one of them is none",
+            "one of digest, semver and tag is not a text",
             id="a template that YAML takes for a mapping",
         ),
         pytest.param(

@@ -80,7 +80,7 @@ def test_other_flags_stay() -> None:
         pytest.param(
             {"registry-creds": "a:b"}, "would put a password into a file", "--image-pull-secret", id="a password"
         ),
-        pytest.param({"namespace": 1}, "--namespace takes a text, not 1", "nothing was fetched", id="no text"),
+        pytest.param({"namespace": 1}, "--namespace takes a text, not 1", "fetched nothing", id="no text"),
         pytest.param({"namespace": True}, "--namespace takes a text, not True", "", id="a switch for a text"),
         pytest.param({"network-policy": "no"}, "--network-policy takes true or false, not 'no'", "", id="no switch"),
         pytest.param(
@@ -214,7 +214,7 @@ def test_a_value_that_flux_and_kubernetes_take(flag: str, value: str) -> None:
 def test_a_value_that_they_do_not_take(flag: str, value: str) -> None:
     with pytest.raises(InvalidOption, match=f"^--{flag}=.* is not .* such as|is not the name of a Secret") as error:
         Options().with_flags(given_to(flag, value))
-    assert error.value.hint == "Correct the value; nothing was fetched yet."
+    assert error.value.hint == "Correct the value. This run fetched nothing yet."
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_value_that_they_do_not_take(flag: str, value: str) -> None:
 )
 def test_a_name_that_yaml_takes_for_something_else(flag: str, value: str) -> None:
     """What Flux itself makes of them is in tests/real/test_samples.py."""
-    with pytest.raises(InvalidOption, match=f"^--{flag}={value} is a number, a date or a switch"):
+    with pytest.raises(InvalidOption, match=f"^--{flag}={value} is a number, a date or a boolean"):
         Options().with_flags(given_to(flag, value))
 
 

@@ -92,7 +92,7 @@ def test_before_upstreams_list_is_read_any_component_may_be_in_it() -> None:
         pytest.param(
             lambda t: t.replace(f"Version: {VERSION}", "Version: v2.99.3"),
             NotCalibrated,
-            "says that it is of v2.99.3",
+            "states the version v2.99.3",
             id="of another version",
         ),
         pytest.param(lambda t: t + "\n", NotCalibrated, "more empty lines", id="a line at its end"),

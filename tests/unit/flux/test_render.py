@@ -268,7 +268,7 @@ class TestRefusals:
                 "helm-controller.yaml",
                 "image: fluxcd/helm-controller:",
                 "image: helm-controller:",
-                "the image fluxcd/helm-controller is not there once",
+                "the image fluxcd/helm-controller does not occur exactly once",
                 id="another image",
             ),
             pytest.param(

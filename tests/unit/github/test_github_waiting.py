@@ -148,7 +148,7 @@ class TestTheBudget:
         line = Line(limited(5), Answer(502, {}, b""), BROKEN, DONE)
         line.waiting.persist(line.send, "GET x")
         assert line.said == [
-            "api.github.com takes no more requests for now; asking again in 5 s",
+            "api.github.com takes no more requests at the moment; asking again in 5 s",
             "GET x was answered with 502; asking again in 2 s",
             "GET x got no answer; asking again in 4 s",
         ]
