@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.impact.change import ChangeKind, Severity
-from ci_automation.impact.schema import schema_changes, text
+from ci_automation.impact.schema import schema_changes, text_change
 from ci_automation.impact.values import MISSING, Pair, at, by_key, canonical, items, listed, other, shown
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def _shorthand(pair: Pair) -> Iterator[Change]:
     """Yield another way for people to find the objects, which nothing else knows them by."""
     now = listed([str(name) for name in items(pair.new)]) or "nothing"
-    yield text(pair, f"changes its {pair.path.rpartition('.')[2]} for kubectl to {now}")
+    yield text_change(pair, f"changes its {pair.path.rpartition('.')[2]} for kubectl to {now}")
 
 
 def _identity(pair: Pair) -> Iterator[Change]:
@@ -47,7 +47,7 @@ def _versions(pair: Pair) -> Iterator[Change]:
         if side.differs:
             yield from _version(side, moved=bool(moved))
     if [name for name in old if name in new] != [name for name in new if name in old]:
-        yield text(pair, "has its versions in another order")
+        yield text_change(pair, "has its versions in another order")
 
 
 def _by_name(versions: Any) -> dict[str, Any] | None:  # noqa: ANN401 - a value of YAML
@@ -118,7 +118,7 @@ def _deprecated(side: Pair) -> Iterator[Change]:
 
 
 def _warning(side: Pair) -> Iterator[Change]:
-    yield text(side, f"changes {side.path}")
+    yield text_change(side, f"changes {side.path}")
 
 
 def _columns(side: Pair) -> Iterator[Change]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ci_automation.impact.reading import MAX_DEPTH, Document, UnreadableObjects, is_form_of, plain, read
+from ci_automation.impact.reading import MAX_DEPTH, Document, UnreadableObjects, is_form_of, read, scalar_value
 
 if TYPE_CHECKING:
     from ci_automation.impact.reading import Path
@@ -51,7 +51,7 @@ class Line:
         self.next = _NOTHING
         if match["plain"]:
             _check(self.text)
-            self.value = plain(self.text)
+            self.value = scalar_value(self.text)
             self.has_form = not is_form_of(self.text, self.value)
             self.next = _WORDS
         elif match["quoted"]:

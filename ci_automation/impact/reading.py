@@ -201,7 +201,7 @@ class _Builder:
                 self.refuse(event)
             self._key(frame, text, self._text[start:end])
             return
-        value = text if event.style else plain(text)
+        value = text if event.style else scalar_value(text)
         if event.style or end - start != len(text) or not is_form_of(text, value):
             self._document.forms[self._path()] = self._text[start:end]
         self._put(value)
@@ -268,7 +268,7 @@ class _Builder:
 
 
 @lru_cache(maxsize=4096)
-def plain(text: str) -> Any:  # noqa: ANN401 - a value of YAML
+def scalar_value(text: str) -> Any:  # noqa: ANN401 - a value of YAML
     """Return what a scalar without quotes means to Kubernetes."""
     if text in _WORDS:
         return _WORDS[text]

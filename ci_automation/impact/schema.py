@@ -36,13 +36,13 @@ def schema_changes(field: Pair) -> Iterator[Change]:
             yield from accounted(side, _RULES[key](side, field) if key in _RULES else ())
 
 
-def text(side: Pair, said: str) -> Change:
+def text_change(side: Pair, said: str) -> Change:
     """Return a change that has no effect on what is taken."""
     return side.change(ChangeKind.TEXT, Severity.INFO, said)
 
 
 def _texts(side: Pair, _field: Pair) -> Iterator[Change]:
-    yield text(side, f"changes {side.path}")
+    yield text_change(side, f"changes {side.path}")
 
 
 def _less(side: Pair, said: str = "") -> Change:
@@ -71,7 +71,7 @@ def _ordered(side: Pair, *, less: bool, more: bool) -> Iterator[Change]:
     if less or more:
         yield _less(side) if less else _more(side)
     else:
-        yield text(side, f"has {side.path} written in another way, which means the same")
+        yield text_change(side, f"has {side.path} written in another way, which means the same")
 
 
 def _constraint(side: Pair, _field: Pair) -> Iterator[Change]:
@@ -219,7 +219,7 @@ def _validations(side: Pair, field: Pair) -> Iterator[Change]:
         elif one.new is MISSING:
             yield _more(one, f"accepts more in {field.path}: rule removed: {shown(rule)}")
         elif {key for _, key in sides(one)} <= _RULE_TEXTS and one.differs:
-            yield text(one, f"changes the message of a rule of {field.path}")
+            yield text_change(one, f"changes the message of a rule of {field.path}")
         elif one.differs:
             yield _less(one, f"accepts less in {field.path}: rule applied differently: {shown(rule)}")
     if not any(canonical(old.get(rule, MISSING)) != canonical(new.get(rule, MISSING)) for rule in (*old, *new)):

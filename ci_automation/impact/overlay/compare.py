@@ -197,7 +197,7 @@ def _shift(before: Touch, after: Touch, now_at: int | None, *, is_sure: bool) ->
     if isinstance(meant, dict) and isinstance(means, dict):
         keys = [key for key in meant | means if meant.get(key) != means.get(key)]
         meant, means = ({key: item[key] for key in keys if key in item} for item in (meant, means))
-    return Shift(shown(meant), shown(means), now_at, is_sure)
+    return Shift(in_one_line(meant), in_one_line(means), now_at, is_sure)
 
 
 def _known_by(*lists: Sequence[Any]) -> list[list[str]]:
@@ -227,7 +227,7 @@ def _is_edited(old: list[str], new: list[str], index: int, effort: Effort) -> bo
     return False  # pragma: no cover  # every index of `old` is in one of them
 
 
-def shown(item: Any) -> str:  # noqa: ANN401
+def in_one_line(item: Any) -> str:  # noqa: ANN401
     """Return an item as people read it, in one line."""
     text = item if isinstance(item, str) else json.dumps(item, sort_keys=True, default=str)
     text = "".join(sign if sign.isprintable() else "?" for sign in text)

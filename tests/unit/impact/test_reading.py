@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ci_automation.impact.change import ObjectId
 from ci_automation.impact.objects import Text, read_objects
 from ci_automation.impact.plain import NotPlain, read_plain
-from ci_automation.impact.reading import UnreadableObjects, plain, read
+from ci_automation.impact.reading import UnreadableObjects, read, scalar_value
 from tests.unit.impact.sample import ALL, HEADER, TEXT
 
 LINES = st.lists(
@@ -89,8 +89,8 @@ def test_anything_else_is_left_to_the_whole_reader(text: str) -> None:
      ("2020-01-01", "2020-01-01"), ("v1", "v1")],
 )  # fmt: skip
 def test_a_scalar_means_what_it_means_to_kubernetes(text: str, value: object) -> None:
-    assert plain(text) == value
-    assert type(plain(text)) is type(value)
+    assert scalar_value(text) == value
+    assert type(scalar_value(text)) is type(value)
 
 
 def test_all_documents_together_are_the_text() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ci_automation.impact.change import ObjectId
 from ci_automation.impact.overlay import compare as module
-from ci_automation.impact.overlay.compare import Shift, shift, shown
+from ci_automation.impact.overlay.compare import Shift, in_one_line, shift
 from ci_automation.impact.overlay.followed import Touch
 from ci_automation.impact.overlay.kustomization import Effort
 
@@ -56,7 +56,7 @@ def test_it_does_not(old: list[Any], new: list[Any], index: int, means: str, now
     found = moved(old, new, index)
     assert found is not None
     assert means in found.means
-    assert found.meant == shown(old[index])
+    assert found.meant == in_one_line(old[index])
     assert (found.now_at, found.is_sure) == (now_at, is_sure)
 
 
@@ -68,9 +68,9 @@ def test_lists_without_end_are_not_looked_through(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_is_shown_is_one_short_line() -> None:
-    assert shown("a\n\x1b[31m") == "a??[31m"
-    assert shown({"b": 1, "a": [2]}) == '{"a": [2], "b": 1}'
-    assert shown("x" * 99) == "x" * 77 + "..."
+    assert in_one_line("a\n\x1b[31m") == "a??[31m"
+    assert in_one_line({"b": 1, "a": [2]}) == '{"a": [2], "b": 1}'
+    assert in_one_line("x" * 99) == "x" * 77 + "..."
 
 
 def test_of_long_items_that_are_like_each_other_what_differs_is_shown() -> None:
