@@ -126,7 +126,7 @@ class TestDelegated:
     def test_what_it_does_not_know_is_told_in_its_own_words(
         self, ports: Ports, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(delegate, "arguments", lambda _: ["--components=sauce-controller"])
+        monkeypatch.setattr(delegate, "flux_arguments", lambda _: ["--components=sauce-controller"])
         with pytest.raises(DelegationFailed, match=r"it ended with the code 1: .*sauce-controller"):
             delegate.delegate(fetch(VERSION, ports), Options(), ports.releases)
 
