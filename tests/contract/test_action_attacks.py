@@ -98,7 +98,7 @@ class TestTakingAYesBack:
         mine = desk(forge)
         found = mine.granted(BASE)
         assert isinstance(found, NotCounted)
-        assert "merged before pull request 2, which asks anew" in found.reason
+        assert "merged before pull request 2 was opened, which asks again" in found.reason
         mine.ask(question())
         assert lock(fleet, BRANCH).entries == (entry(question(), ask=2),)
 

@@ -306,7 +306,7 @@ class TestFlows:
         plan = make_plan(CHANNEL, started.ports, intent(**PROVEN)).plan
         [refused] = [each for each in plan.passed_over if each.version == VERSION]
         assert refused.decision is Decision.REFUSED
-        said = "upstream renders v2.98.9 otherwise: in Deployment/source-controller"
+        said = "upstream renders v2.98.9 differently: in Deployment/source-controller"
         assert any(said in reason for reason in refused.reasons)
 
     def test_a_release_that_cannot_be_rendered_is_passed_over(

@@ -72,7 +72,7 @@ LYING = [
         "blob elsewhere",
         20,
         "unexpected-answer",
-        "refused",
+        "redirects to an address",
         manifest_then(Said(307, b"", {"Location": "http://evil.invalid/"})),
     ),
     ("endless manifest", 20, "answer-too-long", "bytes", always(Said(200, bytes((4 << 20) + 1), JSON))),

@@ -209,7 +209,7 @@ def test_names_of_the_configuration_are_known_with_who_is_trusted_and_which_clus
         pytest.param("layout:registry:production", 20, "not-found", id="no artifact"),
         pytest.param("empty", 2, "not-whole", id="a folder without components"),
         pytest.param("linked", 2, "unreadable-folder", id="a folder with a link"),
-        pytest.param("binary", 2, "unreadable-components", id="a file that is no text"),
+        pytest.param("binary", 2, "not-comparable", id="a file that is no text"),
         pytest.param("oci://", 2, "invalid-reference", id="no address"),
     ],
 )
