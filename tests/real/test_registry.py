@@ -391,9 +391,11 @@ class TestAttaching:
         assert api in (["GET referrers 200"], ["GET referrers 404", "GET manifests 404"])
         registry.put_referrer(at, note(b"a note", subject))
         # None of these registries says in its answer that it took the subject, so that the tag is written for both.
-        assert cost() == ["PUT manifests 201", "GET manifests 404", "PUT manifests 201", "GET manifests 200"]
+        *at_once, write, read_back = cost()  # the referrer is put while the index is looked at
+        assert sorted(at_once) == ["GET manifests 404", "PUT manifests 201"]
+        assert (write, read_back) == ("PUT manifests 201", "GET manifests 200")
         registry.put_referrer(at, note(b"a note", subject))
-        assert cost() == ["PUT manifests 201", "GET manifests 200"]
+        assert sorted(cost()) == ["GET manifests 200", "PUT manifests 201"]
         assert len(registry.referrers(at, subject)) == 1
         assert cost() == (["GET referrers 200"] if len(api) == 1 else ["GET manifests 200"])
 

@@ -114,7 +114,7 @@ def test_a_rollback_over_a_minor(grown: Grown, releases: Path, pair: program.Pai
     assert f"goes back from {NEW} to {OLD}" in shown.output
     assert "v2.9.4 will be on hold until there is a newer release (webhooks time out)" in shown.output
     said = [
-        'accepts less in v1.spec.provider: enum has no "aws" now',
+        'accepts less in v1.spec.provider: enum no longer has "aws"',
         "removes field v1.spec.oidcProviders: clusters drop its values",
         "allows more ingress: from all pods of all namespaces on any port",
     ]
