@@ -1,4 +1,4 @@
-"""What can go wrong, by who is at fault; each cause is a class of its own in the room where it happens.
+"""Families of errors and their exit codes; each cause is a class of its own in the room where it happens.
 
 Error                     1   internal error, when nothing below fits
   UsageError              2   the command line, the configuration, a file that the user named
