@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ci_automation.errors import Error
     from ci_automation.net.values import Answer
@@ -68,6 +68,26 @@ class Background(Generic[T]):
         if self._failures:
             raise self._failures.pop()  # the list would keep itself alive by the traceback
         return self._results[0]
+
+
+def at_once(first: Callable[[], Any], *others: Callable[[], Any]) -> list[Any]:
+    """Call all of them at the same time, and return the results, or raise the first error in this order, once all end.
+
+    `first` has no thread of its own: Ctrl-C ends it where it is, so that it cleans up. Nobody waits for `others` then.
+    """
+    begun = [Background(each) for each in others]
+    try:
+        result = first()
+    except Exception:
+        _wait_for(begun)
+        raise
+    _wait_for(begun)
+    return [result, *(each.result() for each in begun)]
+
+
+def _wait_for(begun: Iterable[Background[Any]]) -> None:
+    for each in begun:
+        each.ended.wait()
 
 
 def watched(work: Callable[[], T], seconds: float, tell: Callable[[], None], wait: Wait = threading.Event.wait) -> T:

@@ -22,7 +22,7 @@ from ci_automation.artifact.manifest import (
 )
 from ci_automation.artifact.reference import InvalidReference
 from ci_automation.net.values import parsed_json
-from ci_automation.net.waiting import Background
+from ci_automation.net.waiting import at_once
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
     AnswerTooLong,
@@ -70,10 +70,7 @@ class HttpRegistry:
 
     def at_once(self, *work: Callable[[], Any]) -> list[Any]:
         """Do things that do not depend on each other at the same time, and return the results once all have ended."""
-        begun = [Background(each) for each in work]
-        for each in begun:
-            each.ended.wait()
-        return [each.result() for each in begun]
+        return at_once(*work)
 
     def close(self) -> None:
         """Close the connections that are kept; later requests open new ones."""

@@ -151,7 +151,8 @@ class Registry(Protocol):
     def at_once(self, *work: Callable[[], Any]) -> list[Any]:
         """Do things that do not depend on each other, at the same time if requests take time, and return the results.
 
-        If some fail, the error of the first of them in this order is raised, and nothing goes on afterwards.
+        If some fail, the error of the first of them in this order is raised, and nothing goes on afterwards. Only the
+        first may start a program or make a folder: Ctrl-C lets it clean up, and not the others.
         """
         ...
 

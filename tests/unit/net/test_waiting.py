@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from threading import Event, Thread
+from functools import partial
+from signal import SIGINT, raise_signal
+from threading import Event, Thread, current_thread
+from time import monotonic
 
 import pytest
 
-from ci_automation.net.waiting import Overdue, aloud, watched
+from ci_automation.net.waiting import Overdue, aloud, at_once, watched
 
 
 class Watching:
@@ -72,6 +75,50 @@ def test_the_thread_does_not_keep_the_program_from_its_end(monkeypatch: pytest.M
     monkeypatch.setattr(Thread, "start", start)
     watched(lambda: None, 60.0, lambda: None)
     assert [thread.daemon for thread in made] == [True]
+
+
+def test_the_results_of_work_at_once_have_its_order() -> None:
+    come = Event()
+    assert at_once(partial(come.wait, 60), come.set) == [True, None]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_of_work_at_once_the_first_error_is_raised_when_all_has_ended(number: int) -> None:
+    failed, ended = Event(), Event()
+
+    def fail(text: str) -> None:
+        failed.set()
+        raise ValueError(text)
+
+    def end() -> None:
+        failed.wait(60)
+        Event().wait(0.2)
+        ended.set()
+        raise ValueError("slow")
+
+    before = [lambda: None] * number
+    with pytest.raises(ValueError, match=r"^quick$"):
+        at_once(*before, partial(fail, "quick"), end)
+    assert ended.is_set()
+    with pytest.raises(ValueError, match=r"^slow$"):
+        at_once(*before, end, partial(fail, "quick"))
+
+
+def test_ctrl_c_reaches_the_first_of_work_at_once_and_waits_for_no_other() -> None:
+    cleaned, never = list[Thread](), Event()
+
+    def work() -> None:
+        try:
+            raise_signal(SIGINT)
+        finally:
+            cleaned.append(current_thread())
+
+    before = monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        at_once(work, partial(never.wait, 60))
+    assert monotonic() - before < 30
+    assert cleaned == [current_thread()]
+    never.set()
 
 
 @pytest.mark.parametrize(("terminal", "said"), [(False, "a line\n"), (True, "\r\x1b[Ka line\n")])
