@@ -6,15 +6,13 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from ci_automation.action.announcement import announced
 from ci_automation.action.github import Hub, approvals_of, now, settings_of
 from ci_automation.action.run import goals, promotions, trouble_of
 from ci_automation.approval.port import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
-from ci_automation.cli.follow_up import repeated_options, signing_options
+from ci_automation.cli.follow_up import approving_promotion
 from ci_automation.cli.output import print_parts, print_table
 from ci_automation.cli.results import code_of
 from ci_automation.cli.target import rendered
@@ -138,17 +136,14 @@ def _promote(inputs: Inputs, run: ActionRun) -> int:
         elif done.waits:
             remarks.append(f"{found.sentence} {shown.word}: {'; '.join(found.reasons)}")
         if done.waits and found.decision is Decision.APPROVAL:
-            given = replace(inputs.given, adopt=False, yes=False, releases=None)  # a promotion takes neither
-            again = (*signing_options(goal, given), *repeated_options(given))
-            command = ("flux-manifests", "promote", "--to", goal.name, "--approve", str(found.digest), *again)
+            command = approving_promotion(goal, found.digest, inputs.given)
             remarks.append(f"whoever approves it runs {in_shell(*command)}")
         for remark in remarks:
             run.tell("notice", f"{goal.name}: {remark}")
         had = Standing(found.old_version, found.before.digest) if found.before and found.old_version else None
-        now_at = Standing(found.version, found.digest) if done.done else None
-        left = None if done.done else found.decision
-        account = Account(goal.name, goal.channel, before=had, promoted=now_at, left=left, signed=True)
-        return replace(account, remarks=tuple(remarks))
+        now_at, left = (Standing(found.version, found.digest), None) if done.done else (None, found.decision)
+        told = tuple(remarks)
+        return Account(goal.name, goal.channel, before=had, promoted=now_at, left=left, signed=True, remarks=told)
 
     return _each(tuple(it.goal for it in planned.values()), flow, inputs, run)
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ci_automation.cli.options import OF_COMMAND_LINE, Kind, Repeat
 from ci_automation.cli.trust import signing_mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ci_automation.artifact.digest import Digest
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
 
@@ -55,6 +58,13 @@ def signing_options(target: Target, given: Arguments) -> tuple[str, ...]:
 def lifting(target: Target, given: Arguments) -> tuple[str, ...]:
     """Return what the command has to repeat that lifts the hold of this rollback: it signs as this one."""
     return (*signing_options(target, given), *_written(given, ("config", "registry-config")))
+
+
+def approving_promotion(target: Target, digest: Digest, given: Arguments) -> tuple[str, ...]:
+    """Return the command that approves the promotion of `digest`; `promote` has no option to adopt or for releases."""
+    given = replace(given, adopt=False, yes=False, releases=None)
+    approval = ("flux-manifests", "promote", "--to", target.name, "--approve", str(digest))
+    return (*approval, *signing_options(target, given), *repeated_options(given))
 
 
 def _said(given: Arguments, repeat: Repeat) -> tuple[str, ...]:

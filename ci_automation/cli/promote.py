@@ -10,7 +10,7 @@ import click
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import Arguments, ContradictingOptions
-from ci_automation.cli.follow_up import repeated_options, signing_options
+from ci_automation.cli.follow_up import approving_promotion
 from ci_automation.cli.output import print_json, print_parts, print_table, print_text
 from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, takes
 from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between
@@ -109,10 +109,8 @@ def _waves(given: Arguments, *, exit_code: bool) -> int:
         print_table(promotions_table(shown))
     for each in shown:
         print_parts(promotion_parts(each, every=given.verbose))
-        if each.decision is Decision.APPROVAL and not each.done:
-            again = (*signing_options(goals[each.name], given), *repeated_options(given))
-            command = ("flux-manifests", "promote", "--to", each.name, "--approve", str(each.digest), *again)
-            print_text(f"To approve:\n  {shlex.join(command)}")
+        if each.digest and each.decision is Decision.APPROVAL and not each.done:
+            print_text(f"To approve:\n  {shlex.join(approving_promotion(goals[each.name], each.digest, given))}")
     for planned, error in failed:
         print_text(f"{click.style('error:', fg='red')} {planned.name}: {plain_text(str(error))}")
         print_text(f"  hint: {plain_text(error.hint)}   (exit {error.exit_code}, code {error.code})")
