@@ -38,10 +38,7 @@ if TYPE_CHECKING:
 @click.option(
     "--approve", multiple=True, metavar="DIGEST", help="approve the promotion of exactly this digest, with --to"
 )
-@click.option(
-    "--allow-removal", is_flag=True, help="allow the removal of controllers and CRDs; pruning a CRD deletes its objects"
-)
-@takes("exit-code", *SIGNING, *CLUSTERS, "components-file", "registry-config", *COMMON)
+@takes("allow-removal", "exit-code", *SIGNING, *CLUSTERS, "components-file", "registry-config", *COMMON)
 def command(
     source: str | None,
     to: str | None,
