@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ci_automation.github.waiting import GitHubPatience
-    from ci_automation.net.network import Network
 
 _SPARE = timedelta(minutes=5)  # a token lives for an hour; one that is about to end is not handed out again
 
@@ -67,11 +66,10 @@ class AppTokens:
         mask: Callable[[str], None],
         patience: GitHubPatience = PATIENCE,
         say: Callable[[str], None] = lambda _: None,
-        network: Network | None = None,
     ) -> None:
         self._app, self._mask, self._patience = app, mask, patience
         name = "the GitHub App"
-        self._open = partial(GitHub, api_url=api_url, token_name=name, patience=patience, say=say, network=network)
+        self._open = partial(GitHub, api_url=api_url, token_name=name, patience=patience, say=say)
         self._kept: dict[tuple[str, frozenset[tuple[str, str]]], tuple[str, datetime]] = {}
 
     def token(self, repository: str, permissions: Mapping[str, str]) -> str:

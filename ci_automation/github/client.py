@@ -49,7 +49,6 @@ _DONE = frozenset({200, 201, 202, 204})
 _JWT = re.compile(r"eyJ[\w-]+(?:\.[\w-]+){2}")  # what an App is itself; its installations' tokens look otherwise
 _MUTATION = re.compile(r"\{\s*(\w+)")
 
-
 # At DEBUG, PyGithub prints whole answers, tokens in them included.
 logging.getLogger("github").setLevel(logging.WARNING)
 
@@ -91,9 +90,9 @@ class _Received(Exception):  # not an error: it carries an answer past what PyGi
 class GitHub:
     """GitHub as one user, as an App, or as nobody; reads are remembered with their ETag as long as the client lives.
 
-    The token is of any kind; an App's own (a JWT) is sent as one. Waits are told through `say`. Without a
-    `network` the environment says which proxy and which certificates to use. Clients that have one `spent` wait no
-    longer together than one would, and write no faster.
+    The token is of any kind; an App's own (a JWT) is sent as one. Waits are told through `say`. The environment says
+    which proxy and which certificates to use. Clients that share one `spent` wait no longer together than one would,
+    and write no faster.
     """
 
     def __init__(
@@ -104,7 +103,6 @@ class GitHub:
         token_name: str = "GITHUB_TOKEN",  # noqa: S107  # the name of a variable
         patience: GitHubPatience = PATIENCE,
         say: Callable[[str], None] = lambda _: None,
-        network: Network | None = None,
         spent: Spent | None = None,
     ) -> None:
         if token is not None and not _TOKEN.fullmatch(token):
@@ -119,7 +117,7 @@ class GitHub:
         self._asker = Asker(token, token_name)
         self._waiting = Waiting(patience, self.host, self._hint, say, spent)
         self._remembered: dict[str, tuple[str, GitHubValue]] = {}
-        self._session = Session(network or Network.from_environment(os.environ))
+        self._session = Session(Network.from_environment(os.environ))
         self._connection = _Connection(self._origin, self._session)
         self._requester = github.Github(
             auth=_credential(token),

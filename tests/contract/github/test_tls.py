@@ -18,7 +18,9 @@ from ci_automation.github.commits import Commits
 from ci_automation.github.errors import AnswerLost, GitHubUnreachable
 from ci_automation.github.waiting import GitHubPatience
 from ci_automation.net.network import MissingCertificates, Network
-from ci_automation.net.waiting import Clock
+from ci_automation.net.session import Session
+from ci_automation.net.values import Call
+from ci_automation.net.waiting import Clock, Deadline
 from tests.contract.github.conftest import ALL, BRANCH, FLEET
 from tests.fakes.forge import Forge
 
@@ -77,21 +79,25 @@ def server(certificate: Path) -> Iterator[Forge]:
         yield running
 
 
-def opened(server: Forge, network: Network | None) -> GitHub:
+def opened(server: Forge) -> GitHub:
     patience = GitHubPatience(clock=Clock(sleep=lambda _: None))
-    url = server.url.replace("http:", "https:")
-    return GitHub(server.token("actions", FLEET, ALL), url, patience=patience, network=network)
+    return GitHub(server.token("actions", FLEET, ALL), over_tls(server), patience=patience)
 
 
-def test_its_authority_can_be_trusted(server: Forge, certificate: Path) -> None:
-    client = opened(server, Network(ca_bundle=str(certificate)))
+def over_tls(server: Forge) -> str:
+    return server.url.replace("http:", "https:")
+
+
+def test_its_authority_can_be_trusted(server: Forge, certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    client = opened(server)
     Commits(client, FLEET).create_branch(BRANCH, server.repositories[FLEET].head)
     client.close()
     assert BRANCH in server.repositories[FLEET].branches
 
 
 def test_without_that_nothing_is_sent(server: Forge) -> None:
-    client = opened(server, None)
+    client = opened(server)
     with pytest.raises(GitHubUnreachable, match="certificate is not trusted") as caught:
         Commits(client, FLEET).create_branch(BRANCH, server.repositories[FLEET].head)
     client.close()
@@ -104,21 +110,14 @@ def test_the_environment_does_not_come_before_what_was_given(
     server: Forge, certificate: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "/nowhere/ca.pem")
-    client = opened(server, Network(ca_bundle=str(certificate)))
-    assert client.get(f"/repos/{FLEET}/git/commits/{server.repositories[FLEET].head}")
-    client.close()
+    with Session(Network(ca_bundle=str(certificate))) as session:
+        url = f"{over_tls(server)}/repos/{FLEET}/git/commits/{server.repositories[FLEET].head}"
+        headers = {"Authorization": f"token {server.token('actions', FLEET, ALL)}"}
+        assert session.answer(Call("GET", url, headers), Deadline(Clock().monotonic() + 10, Clock())).status == 200
 
 
-def test_without_it_that_of_the_environment_counts(
-    server: Forge, certificate: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
-    client = opened(server, None)
-    assert client.get(f"/repos/{FLEET}/git/commits/{server.repositories[FLEET].head}")
-    client.close()
-
-
-def test_a_file_that_is_not_there_is_an_error(server: Forge, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_an_error(server: Forge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "other.pem"))
     with pytest.raises(MissingCertificates, match=r"other\.pem"):
-        opened(server, Network(ca_bundle=str(tmp_path / "other.pem")))
+        opened(server)
     assert server.requests == []
