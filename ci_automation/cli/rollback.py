@@ -91,25 +91,39 @@ def command(
     moving = {"to": to, "until": until, "acknowledge": acknowledge, "allow-removal": given.allow_removal}
     if contradiction := _contradiction(moving, lifts=lift):
         raise ContradictingOptions(contradiction)
-    until = until.replace(tzinfo=UTC) if until else None
-    if until and until <= datetime.now(UTC):
-        raise DateHasPassed(until)
+    wish = Wish(to, _to_come(until), reason, acknowledge)
     goal = target(artifact, given)
     if lift:
         _lift(goal, reason, given)
-        return
-    wish = Wish(to, until, reason, acknowledge)
+    else:
+        _roll_back(goal, wish, given, asks=not yes)
+
+
+def _roll_back(goal: Target, wish: Wish, given: Arguments, *, asks: bool) -> None:
+    """Show what a rollback does, ask, and carry it out."""
     proposal = propose_rollback(goal.channel, wish, goal.ports, goal.intent)
     _show(proposal.shown, goal, given)
     if proposal.shown.decision is Decision.REFUSED:
         raise RollbackRefused(proposal.shown)
-    if not yes and _asks(proposal) and not confirmed("Go back?"):
+    if asks and _needs_a_yes(proposal) and not confirmed("Go back?"):
         raise NotConfirmed(proposal.shown)
     roll_back(proposal, goal.ports, goal.intent)
     if given.output == "json":
         print_json({**proposal.shown.to_json(), "changed": not proposal.shown.is_there})
     elif not proposal.shown.is_there:
         print_text(f"Rolled back: {proposal.shown.channel} is at {proposal.shown.target_version}.")
+
+
+def _to_come(until: datetime | None) -> datetime | None:
+    """Return the date of --until as a moment.
+
+    Raises:
+        DateHasPassed: it is over.
+    """
+    moment = until.replace(tzinfo=UTC) if until else None
+    if moment and moment <= datetime.now(UTC):
+        raise DateHasPassed(moment)
+    return moment
 
 
 def _contradiction(moving: Mapping[str, object], *, lifts: bool) -> str:
@@ -135,7 +149,7 @@ def _lift(goal: Target, reason: str, given: Arguments) -> None:
         print_text(f"Nothing to do: no hold is on {lifted.channel}.")
 
 
-def _asks(proposal: RollbackProposal) -> bool:
+def _needs_a_yes(proposal: RollbackProposal) -> bool:
     """Return whether there is something to say yes to: finishing what was begun needs none."""
     return not proposal.shown.is_there or bool(proposal.holds)
 
