@@ -150,16 +150,17 @@ def _direction(pair: Pair, name: str, room: Room) -> Iterator[Change]:
         said = f"has other rules for {name}{_UNTOLD}{': they are too many to be told apart' if too_many else ''}"
         yield side.change(ChangeKind.NETWORK_OPENED, Severity.DANGER if too_many else Severity.WARNING, said)
         return
-    more = [flow for flow in new if not _covered(flow, old)]
+    begins = not _closes(pair.old, name) and _closes(pair.new, name)  # other policies may have closed it before
+    more = [flow for flow in new if begins or not _covered(flow, old)]
     less = [flow for flow in old if not _covered(flow, new)]
     if more:
-        sure = all(_told(flow, old) for flow in more)
+        sure = not begins and all(_told(flow, old) for flow in more)
         severity = Severity.DANGER if sure else Severity.WARNING
         said = f"allows more {name}: {_flows_in_words(more, name)}{'' if sure else _UNTOLD}"
         yield side.change(ChangeKind.NETWORK_OPENED, severity, said)
     if less:
         said = f"no longer allows {name} {_flows_in_words(less, name)}"
-        if new and not more:
+        if new and (begins or not more):
             said = _narrowed(less, new, name)
         yield side.change(ChangeKind.NETWORK_NARROWED, Severity.WARNING, said)
 
@@ -195,15 +196,11 @@ def _told(flow: _Flow, old: list[_Flow]) -> bool:
 
 def _flows(spec: Any, name: str) -> list[_Flow]:  # noqa: ANN401 - a value of YAML
     """Return the traffic of one direction that a policy lets through: all where it does not close it."""
-    spec = mapping(spec)
-    kind, word = _DIRECTIONS[name]
-    rules = spec.get(name)
-    # Without types a policy closes ingress, and egress where it has rules for it.
-    closes = name == "ingress" or bool(rules) if spec.get("policyTypes") is None else kind in items(spec["policyTypes"])
-    if not closes:
+    if not _closes(spec, name):
         return [_EVERYTHING]
+    word = _DIRECTIONS[name][1]
     found: list[_Flow] = []
-    for rule in items(rules):
+    for rule in items(mapping(spec).get(name)):
         if not isinstance(rule, dict) or not rule.keys() <= {word, "ports"}:
             raise _Untold
         peers = [_peer(it) for it in items(rule.get(word))] or [_EVERYTHING[0]]
@@ -214,8 +211,16 @@ def _flows(spec: Any, name: str) -> list[_Flow]:  # noqa: ANN401 - a value of YA
     return found
 
 
+def _closes(spec: Any, name: str) -> bool:  # noqa: ANN401 - a value of YAML
+    """Return whether a policy closes a direction: without types ingress, and egress where it has rules for it."""
+    types, rules = (mapping(spec).get(key) for key in ("policyTypes", name))
+    if not isinstance(types, list | None):
+        raise _Untold
+    return _DIRECTIONS[name][0] in types if types else name == "ingress" or bool(rules)
+
+
 def _peer(value: Any) -> _Peer:  # noqa: ANN401 - a value of YAML
-    value = mapping(value)
+    value = {key: each for key, each in mapping(value).items() if each is not None}  # null is as good as nothing
     if block := mapping(value.get("ipBlock")):
         return _Peer(block=words(block.get("cidr")), excepted=frozenset(map(words, items(block.get("except")))))
     if not value or not value.keys() <= {"podSelector", "namespaceSelector"}:

@@ -168,6 +168,8 @@ def test_what_a_policy_lets_through_is_told(
     assert sorted(told(after, before)) == sorted(back)
 
 
+BOTH = ("Ingress", "Egress")
+WIDER = {OPENED, NARROWED}
 TYPES = [
     ("ingress no longer closed", policy([rule(ALL)]), policy([rule(ALL)], types=("Egress",)), {OPENED, NARROWED}),
     ("types by default", policy([rule(ALL)]), policy([rule(ALL)], types=None), {OTHER}),
@@ -184,6 +186,14 @@ TYPES = [
         policy([rule(*[{"podSelector": {"matchLabels": {"a": str(n)}}} for n in range(300)])]),
         {OPENED},
     ),
+    ("no types are the default", policy([], types=()), policy([rule(ALL)]), {OPENED}),
+    ("no types are the default of egress", policy([], "egress", ()), policy([], "egress", None), {OTHER}),
+    ("an old type that is none", policy([rule(ALL)], types="x"), policy([rule(OWN)]), {OPENED}),
+    ("a selector that is null", policy([rule({**OWN, "namespaceSelector": None})]), policy([rule(SPACE)]), WIDER),
+    ("a peer with nothing but nulls", policy([rule({"podSelector": None})]), policy([rule(LABELLED)]), {OPENED}),
+    ("ingress newly closed", policy([rule(SPACE)], types=("Egress",)), policy([rule(SPACE)], types=BOTH), WIDER),
+    ("ingress newly closed to nobody", policy([{}], types=("Egress",)), policy([{}], types=BOTH), {OPENED}),
+    ("ingress newly closed to all", policy([], types=("Egress",)), policy([], types=BOTH), {NARROWED}),
     ("more than is listed", policy([]), policy([rule(ALL, ports=tuple(port(n) for n in range(1, 9)))]), {OPENED}),
 ]
 
@@ -191,6 +201,14 @@ TYPES = [
 @pytest.mark.parametrize(("old", "new", "kinds"), [pytest.param(*case[1:], id=case[0]) for case in TYPES])
 def test_types_and_selectors_count(old: str, new: str, kinds: set[ChangeKind]) -> None:
     assert {change.kind for change in changes(old, new)} == kinds
+
+
+def test_what_begins_to_close_may_add_to_others_that_close() -> None:
+    opened, narrowed = changes(policy([rule(SPACE)], types=("Egress",)), policy([rule(SPACE)], types=BOTH))
+    flow = "from all pods of namespaces with x=y on any port"
+    assert opened.sentence == f"NetworkPolicy x allows more ingress: {flow}; check whether that allows more"
+    assert opened.severity is Severity.WARNING
+    assert narrowed.sentence == f"NetworkPolicy x allows ingress {flow} only (was: from everywhere on any port)"
 
 
 def test_what_is_narrowed_says_what_is_left() -> None:
