@@ -21,6 +21,7 @@ _MAX_PERMISSIONS = 2_000  # Flux's own roles have 60
 _MAX_OF_ALL = 50_000
 _MAX_URL = 128
 _ALL = "*"
+_NO_NAME = "n/a"  # for an empty name, which requests without one have; no object's name has a slash
 _READING = frozenset({"get", "list", "watch", "head", "options"})
 _ESCALATING = frozenset({"escalate", "bind", "impersonate", "approve", "sign"})
 _WRITING_IS_DANGER = frozenset(
@@ -147,8 +148,9 @@ def permissions_of(rules: list[Any], room: Room) -> list[set[Permission]]:
         left -= number
         if left < 0 or not room.has(number) or any(len(url) > _MAX_URL for url in urls):
             raise TooMany
+        known_names = [name or _NO_NAME for name in names] or [""]
         found.append(
-            {Permission(*parts) for parts in product(groups, resources, verbs, names or [""])}
+            {Permission(*parts) for parts in product(groups, resources, verbs, known_names)}
             | {Permission("", "", verb, url=url) for url, verb in product(urls, verbs)}
         )
     return found

@@ -142,6 +142,14 @@ CASES = [
         "may now get configmaps named b",
     ),
     (
+        "no longer for requests without a name",
+        [rule('""', "configmaps", "get, list", "''")],
+        [rule('""', "configmaps", "get, list")],
+        K.RULE_ADDED,
+        S.NOTICE,
+        "may now get and list configmaps",
+    ),
+    (
         "a URL",
         [CONFIG_MAPS],
         [CONFIG_MAPS, urls("/livez/ping", "head")],
