@@ -92,11 +92,13 @@ def _entries(pair: Pair) -> Iterator[tuple[Pair, str]]:
 
 
 def _aggregated(pair: Pair, role: str) -> Change:
-    if pair.new == "true":
-        said = f"grants its permissions to all subjects with the role {shown(role)}"
-        return pair.change(ChangeKind.RULE_WIDENED, Severity.WARNING, said)
-    said = f"no longer grants its permissions to all subjects with the role {shown(role)}"
-    return pair.change(ChangeKind.RULE_NARROWED, Severity.NOTICE, said)
+    if pair.new in (MISSING, "false"):
+        said = f"no longer grants its permissions to all subjects with the role {shown(role)}"
+        return pair.change(ChangeKind.RULE_NARROWED, Severity.NOTICE, said)
+    # Kubernetes' own roles look for `true`, other ones for what their authors like.
+    grants = "grants" if pair.new == "true" else "may grant"
+    said = f"{grants} its permissions to all subjects with the role {shown(role)}"
+    return pair.change(ChangeKind.RULE_WIDENED, Severity.WARNING, said)
 
 
 def _said(pair: Pair, what: str, key: str) -> str:

@@ -331,6 +331,11 @@ def test_rights_for_everybody_with_a_role_are_told() -> None:
     (come,) = changes(TEXT.replace(*edit), TEXT)[:1]
     assert (come.kind, come.severity) == (K.RULE_WIDENED, S.WARNING)
     assert come.sentence == "ClusterRole crd-controller grants its permissions to all subjects with the role view"
+    (other,) = changes(TEXT.replace(*edit), TEXT.replace(edit[0], edit[0].replace("true", "1")))[:1]
+    assert (other.kind, other.severity) == (K.RULE_WIDENED, S.WARNING)
+    assert other.sentence == "ClusterRole crd-controller may grant its permissions to all subjects with the role view"
+    (off,) = of_edit((edit[0], edit[0].replace("true", "false")))
+    assert off.kind is K.RULE_NARROWED
 
 
 ACCOUNTS = "- kind: ServiceAccount\n  name: helm-controller\n  namespace: flux-system\n"
