@@ -52,9 +52,6 @@ OUTPUTS = (
     Output("matrix", "For matrix: the configured artifacts as a JSON list of {name, artifact}, the address"),
 )
 
-# These are of all artifacts together; the others are empty where there are several.
-OF_ALL = frozenset({"changed", "artifacts", "matrix"})
-
 
 class DelimiterInValue(Error):
     """The value of an output holds the random line that was to end it."""

@@ -86,10 +86,6 @@ class Fields:
         """Return whether there is anything under a name."""
         return self._value.get(name) is not None
 
-    def is_set(self, name: str) -> bool:
-        """Return whether something is there, and true."""
-        return self.has(name) and self.flag(name)
-
     def maybe_text(self, name: str) -> str | None:
         """Return a string, or None where there is none."""
         return self.text(name) if self.has(name) else None

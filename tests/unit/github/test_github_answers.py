@@ -28,7 +28,6 @@ READERS: tuple[Callable[[Fields], object], ...] = (
     lambda fields: fields.oid("x"),
     lambda fields: fields.time("x"),
     lambda fields: fields.maybe_text("x"),
-    lambda fields: fields.is_set("x"),
     lambda fields: fields.fields("x"),
     lambda fields: fields.maybe("x"),
     lambda fields: fields.each("x"),
