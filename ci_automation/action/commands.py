@@ -1,4 +1,4 @@
-"""What the action does, by its input `command`; each returns the code that the run ends with."""
+"""The commands of the action, by its input `command`; each returns the exit code of the run."""
 
 from __future__ import annotations
 

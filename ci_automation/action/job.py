@@ -1,4 +1,4 @@
-"""What the runner says about the job: the variables that it sets, and the event that started the run."""
+"""The job as the runner describes it: the variables that it sets, and the event that started the run."""
 
 from __future__ import annotations
 

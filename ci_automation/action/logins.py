@@ -37,7 +37,7 @@ class OneLoginForSeveralRegistries(UsageError):
 
 
 class Logins(Hiding, Struct, frozen=True):
-    """What the inputs say of credentials: a login or a provider for `hosts`, a docker configuration, and GitHub's."""
+    """Credentials from the inputs: a login or a provider for `hosts`, a docker configuration, and GitHub's."""
 
     hides = ("login", "docker_config", "github", "hide")
 

@@ -1,4 +1,4 @@
-"""Whose name a keyless signature of this job bears: its own workflow's, or one that others bear, too.
+"""The subject of this job's keyless signatures: its own workflow, or one that it shares with others.
 
 GitHub puts the workflow that a job is written in into the identity token (`job_workflow_ref`), and Fulcio puts that
 into the certificate. A job of a called workflow bears the called one's name, as everybody does who calls it; a cluster

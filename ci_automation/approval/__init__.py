@@ -1,3 +1,3 @@
-"""How a person is asked for a yes, and which yes counts: pull requests, protected environments, dispatches."""
+"""Requests for approval, and the approvals that count: pull requests, protected environments, dispatches."""
 
 __all__ = ["approved_run", "checkout", "dispatch", "lock", "port", "pull_request", "workflow_run"]

@@ -43,7 +43,7 @@ def how_to_protect(name: str) -> str:
 
 
 class RunFacts(Struct, frozen=True):
-    """What is known of the run that a job is in: from the runner (`event`, `ref`), and from GitHub (the rest)."""
+    """Facts of the run that a job is in: from the runner (`event`, `ref`), and from GitHub (the rest)."""
 
     event: str
     ref: str

@@ -1,4 +1,4 @@
-"""Whether GitHub has to be asked for an approval: the checkout of a scheduled run says it without a request."""
+"""A search for approvals that asks GitHub only if the checked out lock file has one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose word counts: that of people who may write to the repository now and, where a team is named, are in it."""
+"""Approvers: people who may write to the repository now and, if a team is named, are in it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _TRACE = re.compile(r"^Flux-Manifests-Request: (?P<asked>\S+) on (?P<base>\S+)$"
 
 
 class Trace(Struct, frozen=True):
-    """What the message of a commit of ours says: which entry it set, and what the default branch had in that place."""
+    """The trace in a commit message of ours: the entry that it set, and what the default branch had in that place."""
 
     asked: str
     base: str

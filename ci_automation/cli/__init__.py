@@ -115,7 +115,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 class Failure(NamedTuple):  # no Struct: --help does not load msgspec
-    """What is told about an error."""
+    """An error as the program reports it."""
 
     code: str
     message: str

@@ -1,4 +1,4 @@
-"""What was given on the command line, and the configuration that goes with it."""
+"""The options given on the command line, and the configuration that goes with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command for later has to repeat of what was given to this one, so that it is about the same."""
+"""Options of this command that a printed command must repeat, so that it does the same."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Kind(enum.Enum):
-    """What the value of an option is."""
+    """Type of an option's value."""
 
     TEXT = "one line"
     LIST = "several values"

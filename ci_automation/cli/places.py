@@ -1,4 +1,4 @@
-"""Where things are, from options, configuration and environment: registries, releases, their proof, and GitHub.
+"""Registries, releases, their proof and GitHub, found from options, configuration and environment.
 
 Each is found, and what it needs is imported, when it is asked for the first time.
 """

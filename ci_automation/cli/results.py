@@ -1,4 +1,4 @@
-"""What `check`, `plan`, `update` and `apply` print, and the codes that they exit with."""
+"""Output and exit codes of `check`, `plan`, `update` and `apply`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def code_of(error: Error | None, left: Decision | None, *, wanted: bool) -> int:
 
 
 class Result(Struct, frozen=True):
-    """What became of one artifact."""
+    """Result of one artifact."""
 
     target: Target
     outcome: Outcome | None

@@ -1,4 +1,4 @@
-"""Who signs and who is trusted, from options, configuration and environment."""
+"""The signer and the trusted signers, from options, configuration and environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a configuration file says, as the flows use it: parsed, merged with the defaults, immutable."""
+"""A configuration as the flows use it: parsed, merged with the defaults, immutable."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def parse_api_url(text: str) -> str:
 
 
 class SigningConfig(Struct, frozen=True):
-    """What to sign with; `key` is a file, relative to the working directory, or `env://NAME`."""
+    """The way to sign; `key` is a file, relative to the working directory, or `env://NAME`."""
 
     mode: SigningMode | None = None
     key: str | None = None
@@ -114,7 +114,7 @@ class SigningConfig(Struct, frozen=True):
 
 
 class VerifyConfig(Struct, frozen=True):
-    """Whose signature on the base is trusted: any of the keys (files or `env://NAME`), or any of the identities.
+    """The trusted signers of the base: any of the keys (files or `env://NAME`), or any of the identities.
 
     `identities` are exact, `patterns` are RE2's; both go with `issuer`.
     """
@@ -133,7 +133,7 @@ class UpstreamVerify(enum.StrEnum):
 
 
 class UpstreamConfig(Struct, frozen=True):
-    """How releases are proven to be Flux's own; `verify` is None where the source decides (GitHub: required)."""
+    """The proof that releases are Flux's own; `verify` is None if the source decides (GitHub: required)."""
 
     verify: UpstreamVerify | None = None
     trust_config: str | None = None
@@ -150,7 +150,7 @@ class ApprovalVia(enum.StrEnum):
 
 
 class ApprovalConfig(Struct, frozen=True):
-    """How approvals are asked for, who is asked, and how many people it takes."""
+    """The way to ask for approvals, the reviewers, and how many of them must approve."""
 
     via: ApprovalVia | None = None  # None: as the action's input says, and without one by the output alone
     approvals: int = 0  # reviews of the head commit that a pull request needs besides its merge
@@ -174,7 +174,7 @@ class ConsumerConfig(Struct, frozen=True):
 
 
 class ClustersConfig(Struct, frozen=True):
-    """What is known of the clusters that follow a channel; nothing is asked of them.
+    """Known facts of the clusters that follow a channel; the program never contacts them.
 
     `snapshots` are outputs of `kubectl get crd -o json`, and `objects` the places of manifests: files, folders, or
     artifacts (`oci://`, `layout:`). Relative paths are relative to the working directory.
@@ -197,7 +197,7 @@ class EvidenceConfig(Struct, frozen=True):
 
 
 class PromoteConfig(Struct, frozen=True):
-    """Where a channel gets its digests from: another channel, once they have been there for long enough."""
+    """The source of a promoted channel, and how long a digest must have been there."""
 
     source: str  # the name of an artifact of the configuration, or an address
     after: timedelta = timedelta()
@@ -212,7 +212,7 @@ class Login(Struct, frozen=True):
 
 
 class CredentialsConfig(Struct, frozen=True):
-    """Where the credentials for a registry are, if not in Docker's files, and who else may be shown them."""
+    """The credentials for a registry, if not in Docker's files, and the token host that may get them."""
 
     pull: Login | None = None
     push: Login | None = None

@@ -58,7 +58,7 @@ def read_sections(document: ConfigDocument) -> File | None:
 
 
 class _Reader:
-    """What was found wrong so far. A value that cannot be read is None, and the next one is read."""
+    """A reader that collects every problem. A value that it cannot read is None, and it reads the next one."""
 
     def __init__(self, document: ConfigDocument) -> None:
         self.document = document

@@ -52,7 +52,7 @@ class InvalidValue(UsageError):
 
 
 class Form(msgspec.Struct, frozen=True, eq=False):
-    """How a value is written in the file, and what makes a value of ours of it."""
+    """The form of a value in the file, and its parser."""
 
     parse: Callable[[Any], object]
     written: type = str  # as YAML has it; `object` for more than one way

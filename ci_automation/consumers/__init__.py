@@ -1,3 +1,3 @@
-"""Where other repositories name the artifact, and how that is changed without touching another byte."""
+"""Mentions of the artifact in other repositories, and their edits, which change no other byte."""
 
 __all__ = ["edit", "model"]

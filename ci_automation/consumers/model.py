@@ -1,4 +1,4 @@
-"""What a consumer should name, what its files name, and what became of each repository."""
+"""The values that consumers should name, the mentions in their files, and the result of each repository."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class MentionKind(enum.StrEnum):
-    """How a place names the artifact."""
+    """Kind of a mention."""
 
     EDITED = "edited"
     CURRENT = "current"  # pinned, and to what the channel has
@@ -30,7 +30,7 @@ class MentionKind(enum.StrEnum):
 
 
 class Published(Struct, frozen=True):
-    """What a channel has now; `name` is what setter comments call the artifact by, its name in the configuration."""
+    """A channel's present digest and version; `name` is the one in the configuration and in setter comments."""
 
     name: str
     channel: Reference
@@ -88,7 +88,7 @@ def is_digest(text: str) -> bool:
 
 
 class State(enum.StrEnum):
-    """What became of one repository."""
+    """State of one repository."""
 
     OPENED = "opened"  # a pull request
     UPDATED = "updated"
@@ -109,7 +109,7 @@ class FileOutcome(Struct, frozen=True):
 
 
 class RepositoryOutcome(Struct, frozen=True):
-    """What became of one repository; `remark` says why, where that is a question."""
+    """Result of one repository; `remark` gives the reason if the state does not."""
 
     repository: str
     state: State
@@ -124,7 +124,7 @@ class RepositoryOutcome(Struct, frozen=True):
 
 
 class ConsumersReport(Struct, frozen=True):
-    """What became of all repositories that name one artifact, in the order of the configuration."""
+    """Results of all repositories that name one artifact, in the order of the configuration."""
 
     published: Published
     repositories: tuple[RepositoryOutcome, ...] = ()

@@ -54,7 +54,7 @@ logging.getLogger("github").setLevel(logging.WARNING)
 
 
 class GitHubValue(Struct, frozen=True):
-    """What was answered: the value, None where there is none, and whether a further page follows it."""
+    """An answer: its value, None if there is none, and whether another page follows it."""
 
     value: Any
     has_next: bool

@@ -1,4 +1,4 @@
-"""What can go wrong between us and GitHub. No message has a token, or an address with a signature in it."""
+"""Errors between us and GitHub. No message has a token, or an address with a signature in it."""
 
 from __future__ import annotations
 

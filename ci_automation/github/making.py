@@ -1,4 +1,4 @@
-"""Who had a hand in a pull request: authors, committers and pushers of its commits, and who switched auto-merge on."""
+"""The makers of a pull request: authors, committers and pushers of its commits, and who switched auto-merge on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What GitHub knows of a repository, as values: nothing in here asks, and nothing in here is a mapping.
+"""The contents of a repository on GitHub, as values: nothing in here asks, and nothing in here is a mapping.
 
 Six small doors ask for them, each made with a client and a name, `Commits(client, "acme/fleet")`:
 `Repository` (snapshot, making, tag_commit, permission, is_member), `Files` (listed, contents, blob), `Commits`
@@ -48,7 +48,7 @@ class Commit(Struct, frozen=True):
 
 
 class PullState(enum.StrEnum):
-    """What became of a pull request."""
+    """State of a pull request."""
 
     OPEN = "OPEN"
     CLOSED = "CLOSED"
@@ -77,7 +77,7 @@ class PullRequest(Struct, frozen=True):
 
 
 class Making(Struct, frozen=True):
-    """How a pull request came to its last commit, as far as GitHub says who did what."""
+    """The origin of a pull request's last commit, as far as GitHub says who did what."""
 
     hands: frozenset[str] = frozenset()  # logins, in small letters, of who authored, committed or pushed any of it
     pushed_at: datetime | None = None  # when its last commit was pushed; None: not all hands are known
@@ -170,7 +170,7 @@ class StartedRun(Struct, frozen=True):
 
 
 class RunApproval(Struct, frozen=True):
-    """What one person said to the environments of a run that waited."""
+    """One person's answer to the environments of a run that waited."""
 
     user: Actor
     state: str  # approved, rejected
@@ -178,7 +178,7 @@ class RunApproval(Struct, frozen=True):
 
 
 class Environment(Struct, frozen=True):
-    """How an environment is protected; `required_reviewers` counts the people and teams, one of which must say yes."""
+    """The protection of an environment; `required_reviewers` counts the people and teams, one of which must approve."""
 
     name: str
     required_reviewers: int

@@ -29,7 +29,7 @@ _MARK = re.compile(r"<!-- flux-manifests (?P<subject>[!-~]+) (?P<key>[0-9a-f]+) 
 
 
 class ProposedState(enum.StrEnum):
-    """What became of a proposal."""
+    """Result of a proposal."""
 
     OPENED = "opened"
     UPDATED = "updated"
@@ -41,7 +41,7 @@ class ProposedState(enum.StrEnum):
 
 
 class Proposal(Struct, frozen=True):
-    """What a pull request should be; `files` are those that it changes, with their whole content.
+    """A wanted pull request; `files` are those that it changes, with their whole content.
 
     `subject` is what a person says no to by closing it. `key`, in hex digits, names the contents and what they were
     made from: for another one the branch is written anew.
@@ -61,7 +61,7 @@ class Proposal(Struct, frozen=True):
 
 
 class Proposed(Struct, frozen=True):
-    """What was done about a proposal, and where it can be seen; `remark` is for the person who reads the log."""
+    """Result of a proposal, and the page that shows it; `remark` is for the log."""
 
     state: ProposedState
     url: str = ""

@@ -1,4 +1,4 @@
-"""What an answer that is no success means, by REST and GraphQL: who is at fault, and what to do."""
+"""Errors for answers that are no success, by REST and GraphQL: who is at fault, and what to do."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _LIMITED = "RATE_LIMITED"
 
 
 class Asker(Hiding, Struct, frozen=True):
-    """Who asks: a token, which no message may have in it, and the name that it goes by."""
+    """The user of a client: a token, which no message may have in it, and the token's name in messages."""
 
     hides = ("token",)
 

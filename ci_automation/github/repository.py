@@ -1,4 +1,4 @@
-"""What is in a repository, and who may do what with it. Nothing in here changes anything."""
+"""Contents and permissions of a repository. Nothing in here changes anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one client waits for: a server that stumbled, a limit that is over soon, and its own pace of writing."""
+"""The waits of one client: for a failing server, for a limit that ends soon, and between its own writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNPACED = 10  # writes that a job may do at once: GitHub asks for a pause betwe
 
 
 class GitHubPatience(Struct, frozen=True):
-    """How often and how long to wait for GitHub."""
+    """Limits on attempts and waits."""
 
     attempts: int = 4
     longest_wait: float = 30.0  # seconds for one limit
@@ -41,7 +41,7 @@ PATIENCE = GitHubPatience()
 
 
 class Spent(Struct):
-    """What the clients of one run waited and wrote together: GitHub counts by who asks, and not by repository."""
+    """Waits and writes of all clients of one run: GitHub counts by who asks, and not by repository."""
 
     waited: float = 0.0  # seconds for limits
     writes: int = 0

@@ -1,3 +1,3 @@
-"""What may happen by itself, what takes an approval, and what is refused. Pure."""
+"""Decisions on steps: which need no approval, which need one, and which are refused. Pure."""
 
 __all__ = ["content", "decision", "gates", "hold", "model", "patterns", "plan", "promotion", "ranges", "retention"]

@@ -33,7 +33,7 @@ _BY_ITSELF = {
 
 
 class Content(Struct, frozen=True):
-    """What a step changes in the artifact besides the version, and what the user allowed.
+    """The changes of a step besides the version, and what the user allowed.
 
     `proof_detail` says how the rendering was proven, or why it was not.
     """

@@ -32,7 +32,7 @@ _WEIGHT = {decision: weight for weight, decision in enumerate(Decision)}
 
 
 class Verdict(Struct, frozen=True, rename={"decision": "verdict", "looked_at": "input"}):
-    """What one gate says about a step, in a sentence for people, and what it looked at.
+    """The verdict of one gate on a step, in a sentence for people, and what the gate looked at.
 
     The report always shows one that would stop the step if a person had not `allowed` it.
     """

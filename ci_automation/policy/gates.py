@@ -29,7 +29,7 @@ _ACTIONS = {
 
 
 class Situation(Struct, frozen=True):
-    """What the gates look at besides the release: the present version, the policy, the time, and any holds."""
+    """The inputs of the gates besides the release: the present version, the policy, the time, and any holds."""
 
     current: Version
     policy: Policy

@@ -51,7 +51,7 @@ class UnanchoredPattern(UsageError):
 
 
 class _Scope(Struct):
-    """What is read of a group: whether all alternatives so far are anchored, and what is known of the present one."""
+    """A group as far as it is read: whether its alternatives are anchored, and the state of the present one."""
 
     starts: bool = True
     ends: bool = True

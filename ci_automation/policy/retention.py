@@ -26,7 +26,7 @@ class NothingKept(UsageError):
 
 
 class Window(Struct, frozen=True):
-    """What is kept besides what is needed: so many of the newest, and all that are younger than so long."""
+    """Artifacts to keep besides the needed ones: a number of the newest, and all that are younger than an age."""
 
     keep_last: int
     keep_for: timedelta | None = None
@@ -59,7 +59,7 @@ class Kept(Struct, frozen=True):
 
 
 class Retention(Struct, frozen=True):
-    """What stays, and what may go; each artifact is in one of the two."""
+    """Artifacts to keep and artifacts to delete; each artifact is in one of the two."""
 
     kept: tuple[Kept, ...]
     goes: tuple[Stored, ...]

@@ -1,4 +1,4 @@
-"""What became of one artifact in a run, as the summary tells it to people and the outputs to programs."""
+"""Result of one artifact in a run, for the summary (people) and the outputs (programs)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Standing(Struct, frozen=True):
-    """Where a channel is: the digest, and the version of Flux in it."""
+    """A channel's position: the digest, and the version of Flux in it."""
 
     version: Version
     digest: Digest
@@ -35,7 +35,7 @@ class Trouble(Struct, frozen=True):
 
 
 class Account(Struct, frozen=True):
-    """What became of one artifact; what is not known, because the run failed before, is empty."""
+    """Result of one artifact; a field is empty if the run failed before it was known."""
 
     name: str
     channel: Reference

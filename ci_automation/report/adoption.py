@@ -1,4 +1,4 @@
-"""What a person is shown before an artifact is trusted that nobody vouches for."""
+"""The contents of an artifact without a trusted signature, for the person who decides whether to adopt it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AdoptedFile(Struct, frozen=True):
 
 
 class Adoption(Struct, frozen=True):
-    """What a person is shown before an artifact is trusted that nobody vouches for."""
+    """The contents of an artifact without a trusted signature, for the person who decides whether to adopt it."""
 
     channel: Reference
     digest: Digest

@@ -1,4 +1,4 @@
-"""What people read about the repositories that pin an artifact: the pull request in each, and the summary of all."""
+"""Texts on the repositories that pin an artifact: the pull request in each, and the summary of all."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _DIGITS = frozenset("0123456789e")
 
 
 class Taken(Struct, frozen=True):
-    """What the gates made of changes and hazards: a decision, or that it is acknowledged; empty where none looked."""
+    """Decisions of the gates on changes and hazards, or their acknowledgement; empty if no gate looked."""
 
     known: frozenset[str]  # the fingerprints that were acknowledged
     said: Mapping[tuple[str, str], str]  # by class of change; of hazards by who found them, and how sure they are

@@ -1,4 +1,4 @@
-"""What became of promotions: for people, and as values for programs."""
+"""Results of promotions: for people, and as values for programs."""
 
 from __future__ import annotations
 

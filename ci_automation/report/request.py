@@ -46,7 +46,7 @@ _PROOFS = {
 
 
 class MarkState(enum.StrEnum):
-    """How far the asking went."""
+    """Progress of a request."""
 
     OPENED = "opened"  # those who shall answer were not all told
     ASKED = "asked"
@@ -54,7 +54,7 @@ class MarkState(enum.StrEnum):
 
 
 class Mark(Struct, frozen=True):
-    """What a page asks for, as its last line says it. People can edit that line: no approval hangs on it."""
+    """The request of a page, in its last line. People can edit that line: no approval depends on it."""
 
     base: Digest
     target: Digest
@@ -77,7 +77,7 @@ class Mark(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """What a person is asked: about which artifact, which step, and what it takes for a yes to count."""
+    """The page of a request: the artifact, the step, and the conditions for an approval to count."""
 
     name: str
     channel: Reference

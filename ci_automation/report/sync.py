@@ -77,7 +77,7 @@ class ByIdentity(Struct, frozen=True):
 
 
 class Sync(Struct, frozen=True):
-    """What is to be followed, and how; `path` is the folder in the artifact, `version` the Flux that is deployed."""
+    """The channel to follow, and how; `path` is the folder in the artifact, `version` the Flux that is deployed."""
 
     channel: Reference
     version: Version
