@@ -11,11 +11,8 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import (
-    DOCKER_LIST,
-    DOCKER_MANIFEST,
     MAX_ENTRIES,
     OCI_INDEX,
-    OCI_MANIFEST,
     Index,
     InvalidIndex,
     Manifest,
@@ -23,6 +20,7 @@ from ci_automation.artifact.manifest import (
 from ci_automation.artifact.reference import InvalidReference
 from ci_automation.net.values import parsed_json
 from ci_automation.net.waiting import at_once
+from ci_automation.registry.manifests import StoredManifests
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
     AnswerTooLong,
@@ -30,12 +28,11 @@ from ci_automation.registry.port import (
     DeletionRefused,
     NotAnIndex,
     NotFound,
-    TagMoved,
     UnexpectedAnswer,
 )
 from ci_automation.registry.referrers import is_no_api, merge, referrers_in, referrers_tag
 from ci_automation.registry.uploads import Uploads
-from ci_automation.registry.wire import STORED, Wire, check_stored, stated_digest, unexpected
+from ci_automation.registry.wire import STORED, Wire, unexpected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,13 +41,11 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.net.network import Network
     from ci_automation.net.values import Answer
-    from ci_automation.net.waiting import Deadline, Patience
+    from ci_automation.net.waiting import Patience
     from ci_automation.registry.credentials import CredentialSource
 
 MAX_TAGS = 100_000
-_MANIFESTS = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_LIST)
 _OK, _NOT_FOUND = 200, 404
-_UNKNOWN_BLOB = "MANIFEST_BLOB_UNKNOWN"
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
@@ -63,8 +58,8 @@ class HttpRegistry:
         self.host = host
         self._wire = Wire(host, credentials, network, patience)
         self._uploads = Uploads(self._wire)
-        self._seen: dict[Reference, Digest | None] = {}
-        self._there: set[Reference] = set()  # manifests and blobs that this registry has for certain
+        self._manifests = StoredManifests(self._wire)
+        self._there = self._manifests.there
         self._has_no_referrers = False
         self._merging: dict[Reference, threading.Lock] = {}
 
@@ -85,13 +80,11 @@ class HttpRegistry:
 
     def resolve(self, reference: Reference) -> Digest | None:
         """Return the digest of the manifest that `reference` names, or None where there is none."""
-        digest = self._wire.run(lambda deadline: self._resolve(reference, deadline))
-        self._note(reference, digest)
-        return digest
+        return self._manifests.resolve(reference)
 
     def manifest(self, reference: Reference) -> Manifest:
         """Return the manifest that `reference` names."""
-        answer = self._read_manifest(reference)
+        answer = self._manifests.read(reference)
         if answer.status == _NOT_FOUND:
             raise NotFound(str(reference), answer.complaint())
         manifest = Manifest.parse(answer.body)
@@ -150,7 +143,7 @@ class HttpRegistry:
         """
         if reference.digest not in {None, manifest.digest}:
             raise ContentMismatch(f"the manifest for {reference}", reference.digest, manifest.digest)
-        self._write_manifest(reference, manifest)
+        self._manifests.write(reference, manifest)
         return manifest.digest
 
     def delete_manifest(self, reference: Reference) -> None:
@@ -160,8 +153,7 @@ class HttpRegistry:
         request = self._wire.request("DELETE", reference, f"manifests/{reference.digest}", push=True)
         answer = self._wire.ask(replace(request, scope=replace(request.scope, delete=True)))
         refused = answer.status not in STORED
-        self._seen.clear()  # its tags are gone too
-        self._there.discard(reference.at_digest(reference.digest))
+        self._manifests.forget(reference.at_digest(reference.digest))
         # Registries without deletion say 404 too; that it is gone is no failure.
         if refused and (answer.status != _NOT_FOUND or self.resolve(reference) is not None):
             raise DeletionRefused(reference, answer.complaint())
@@ -194,7 +186,7 @@ class HttpRegistry:
         """
         subject, entry = manifest.referral
         tag = referrers_tag(reference, subject)
-        write = partial(self._write_manifest, reference.at_digest(manifest.digest), manifest)
+        write = partial(self._manifests.write, reference.at_digest(manifest.digest), manifest)
 
         def look() -> Index:
             index: Index = self.at_once(write, partial(self.read_index, tag))[1]
@@ -209,7 +201,7 @@ class HttpRegistry:
 
     def read_index(self, tag: Reference) -> Index:
         """Return the index of referrers under a tag, an empty one where there is none."""
-        answer = self._read_manifest(tag)
+        answer = self._manifests.read(tag)
         if answer.status == _NOT_FOUND:
             return Index.build()
         try:
@@ -219,7 +211,7 @@ class HttpRegistry:
 
     def write_index(self, tag: Reference, index: Index) -> None:
         """Store an index of referrers under a tag."""
-        self._write_manifest(tag, index)
+        self._manifests.write(tag, index)
 
     def _listed_referrers(self, subject: Reference) -> tuple[Descriptor, ...] | None:
         """Return what the referrers API lists, or None where there is none."""
@@ -235,83 +227,6 @@ class HttpRegistry:
             if len(found) > MAX_ENTRIES:
                 raise self._wire.endless(what)
         return tuple(found)
-
-    def _note(self, reference: Reference, digest: Digest | None) -> None:
-        """Remember what a reference named when it was last looked at, or written."""
-        self._seen[reference] = digest
-        if digest is not None:
-            self._there.add(reference.at_digest(digest))
-
-    def _resolve(self, reference: Reference, deadline: Deadline) -> Digest | None:
-        request = self._wire.request("HEAD", reference, f"manifests/{reference.name}")
-        answer = self._wire.exchange(request.accepting(*_MANIFESTS), deadline)
-        if answer.status == _NOT_FOUND:
-            return None
-        if answer.status != _OK or answer.is_web_page:
-            raise unexpected(answer, str(reference))
-        stated = stated_digest(answer)
-        if reference.digest is not None and stated not in {None, reference.digest}:
-            raise ContentMismatch(f"the manifest of {reference}", reference.digest, stated)
-        if reference.digest or stated:
-            return reference.digest or stated
-        answer = self._get_manifest(reference, deadline)
-        return None if answer.status == _NOT_FOUND else Digest.of(answer.body)
-
-    def _read_manifest(self, reference: Reference) -> Answer:
-        answer = self._wire.run(lambda deadline: self._get_manifest(reference, deadline))
-        self._note(reference, None if answer.status == _NOT_FOUND else Digest.of(answer.body))
-        return answer
-
-    def _get_manifest(self, reference: Reference, deadline: Deadline) -> Answer:
-        """Return the answer with a manifest whose bytes are those asked for, or with the status 404."""
-        request = self._wire.request("GET", reference, f"manifests/{reference.name}")
-        answer = self._wire.exchange(request.accepting(*_MANIFESTS), deadline)
-        if answer.status == _NOT_FOUND:
-            return answer
-        if answer.status != _OK or answer.is_web_page:
-            raise unexpected(answer, str(reference))
-        found = Digest.of(answer.body)
-        for expected in (reference.digest, stated_digest(answer)):
-            if expected not in {None, found}:
-                raise ContentMismatch(f"the manifest of {reference}", expected, found)
-        return answer
-
-    def _write_manifest(self, reference: Reference, content: Manifest | Index) -> Answer | None:
-        """Store a manifest or an index, and return the answer; None where an earlier attempt had done it."""
-        tried = False
-
-        def attempt(deadline: Deadline) -> Answer | None:
-            nonlocal tried
-            if tried and self._is_written(reference, content.digest, deadline):
-                return None
-            tried = True
-            return self._put_manifest(reference, content, deadline)
-
-        answer = self._wire.run(attempt)
-        self._note(reference, content.digest)
-        return answer
-
-    def _put_manifest(self, reference: Reference, content: Manifest | Index, deadline: Deadline) -> Answer:
-        request = self._wire.request("PUT", reference, f"manifests/{reference.name}", push=True)
-        answer = self._wire.exchange(request.carrying(content.raw, content.media_type), deadline)
-        complaint = answer.complaint()
-        if answer.status == _NOT_FOUND or complaint.code == _UNKNOWN_BLOB:
-            raise NotFound(f"{reference}, or a blob of the manifest for it,", complaint)
-        check_stored(answer, str(reference), content.digest)
-        return answer
-
-    def _is_written(self, reference: Reference, digest: Digest, deadline: Deadline) -> bool:
-        """Return whether a write that seemed to fail was done after all.
-
-        Raises:
-            TagMoved: the tag is neither what was written nor what it was before.
-        """
-        if reference.digest is not None or (before := self._seen.get(reference, digest)) == digest:
-            return False  # a digest cannot be moved, and nobody looked at the tag before
-        found = self._resolve(reference, deadline)
-        if found not in {digest, before}:
-            raise TagMoved(reference, before, found)
-        return found == digest
 
 
 def _tags(answer: Answer, what: str) -> list[str]:

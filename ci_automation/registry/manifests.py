@@ -1,0 +1,121 @@
+"""Manifests and indexes of one registry: resolved, read and written, with what is known of each tag."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import DOCKER_LIST, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST
+from ci_automation.registry.port import ContentMismatch, NotFound, TagMoved
+from ci_automation.registry.wire import check_stored, stated_digest, unexpected
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.manifest import Index, Manifest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.net.values import Answer
+    from ci_automation.net.waiting import Deadline
+    from ci_automation.registry.wire import Wire
+
+_MANIFESTS = (OCI_MANIFEST, DOCKER_MANIFEST, OCI_INDEX, DOCKER_LIST)
+_OK, _NOT_FOUND = 200, 404
+_UNKNOWN_BLOB = "MANIFEST_BLOB_UNKNOWN"
+
+
+class StoredManifests:
+    """The manifests and indexes of one registry. Threads may share it.
+
+    `there` are manifests and blobs that the registry has for certain.
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._seen: dict[Reference, Digest | None] = {}
+        self.there: set[Reference] = set()
+
+    def resolve(self, reference: Reference) -> Digest | None:
+        """Return the digest of the manifest that `reference` names, or None where there is none."""
+        digest = self._wire.run(lambda deadline: self._resolve(reference, deadline))
+        self._note(reference, digest)
+        return digest
+
+    def read(self, reference: Reference) -> Answer:
+        """Return the answer with a manifest whose bytes are those asked for, or with the status 404."""
+        answer = self._wire.run(lambda deadline: self._get(reference, deadline))
+        self._note(reference, None if answer.status == _NOT_FOUND else Digest.of(answer.body))
+        return answer
+
+    def write(self, reference: Reference, content: Manifest | Index) -> Answer | None:
+        """Store a manifest or an index, and return the answer; None where an earlier attempt had done it."""
+        tried = False
+
+        def attempt(deadline: Deadline) -> Answer | None:
+            nonlocal tried
+            if tried and self._is_written(reference, content.digest, deadline):
+                return None
+            tried = True
+            return self._put(reference, content, deadline)
+
+        answer = self._wire.run(attempt)
+        self._note(reference, content.digest)
+        return answer
+
+    def forget(self, deleted: Reference) -> None:
+        """Forget a manifest that was deleted by its digest, and all tags: those that named it are gone too."""
+        self._seen.clear()
+        self.there.discard(deleted)
+
+    def _note(self, reference: Reference, digest: Digest | None) -> None:
+        """Remember what a reference named when it was last looked at, or written."""
+        self._seen[reference] = digest
+        if digest is not None:
+            self.there.add(reference.at_digest(digest))
+
+    def _resolve(self, reference: Reference, deadline: Deadline) -> Digest | None:
+        request = self._wire.request("HEAD", reference, f"manifests/{reference.name}")
+        answer = self._wire.exchange(request.accepting(*_MANIFESTS), deadline)
+        if answer.status == _NOT_FOUND:
+            return None
+        if answer.status != _OK or answer.is_web_page:
+            raise unexpected(answer, str(reference))
+        stated = stated_digest(answer)
+        if reference.digest is not None and stated not in {None, reference.digest}:
+            raise ContentMismatch(f"the manifest of {reference}", reference.digest, stated)
+        if reference.digest or stated:
+            return reference.digest or stated
+        answer = self._get(reference, deadline)
+        return None if answer.status == _NOT_FOUND else Digest.of(answer.body)
+
+    def _get(self, reference: Reference, deadline: Deadline) -> Answer:
+        request = self._wire.request("GET", reference, f"manifests/{reference.name}")
+        answer = self._wire.exchange(request.accepting(*_MANIFESTS), deadline)
+        if answer.status == _NOT_FOUND:
+            return answer
+        if answer.status != _OK or answer.is_web_page:
+            raise unexpected(answer, str(reference))
+        found = Digest.of(answer.body)
+        for expected in (reference.digest, stated_digest(answer)):
+            if expected not in {None, found}:
+                raise ContentMismatch(f"the manifest of {reference}", expected, found)
+        return answer
+
+    def _put(self, reference: Reference, content: Manifest | Index, deadline: Deadline) -> Answer:
+        request = self._wire.request("PUT", reference, f"manifests/{reference.name}", push=True)
+        answer = self._wire.exchange(request.carrying(content.raw, content.media_type), deadline)
+        complaint = answer.complaint()
+        if answer.status == _NOT_FOUND or complaint.code == _UNKNOWN_BLOB:
+            raise NotFound(f"{reference}, or a blob of the manifest for it,", complaint)
+        check_stored(answer, str(reference), content.digest)
+        return answer
+
+    def _is_written(self, reference: Reference, digest: Digest, deadline: Deadline) -> bool:
+        """Return whether a write that seemed to fail was done after all.
+
+        Raises:
+            TagMoved: the tag is neither what was written nor what it was before.
+        """
+        if reference.digest is not None or (before := self._seen.get(reference, digest)) == digest:
+            return False  # a digest cannot be moved, and nobody looked at the tag before
+        found = self._resolve(reference, deadline)
+        if found not in {digest, before}:
+            raise TagMoved(reference, before, found)
+        return found == digest
