@@ -50,7 +50,7 @@ class Logins(Hiding, Struct, frozen=True):
 
     def before(self, otherwise: CredentialSource, environment: Mapping[str, str]) -> CredentialSource:
         """Return where credentials come from: these logins, and `otherwise` for whom they are not."""
-        from ci_automation.registry.credentials import DockerConfig
+        from ci_automation.registry.docker_config import DockerConfig
 
         source: CredentialSource = _Either(otherwise, _OneUser(frozenset({GHCR}), self.github))
         if self.provider:

@@ -57,7 +57,8 @@ def images(reference: Reference, artifact: ArtifactConfig | None, given: Argumen
 def _credentials(reference: Reference, artifact: ArtifactConfig | None, given: Arguments) -> CredentialSource:
     """Return where credentials are: nothing is read before a registry asks for them."""
     from ci_automation.config.model import CredentialsConfig
-    from ci_automation.registry.credentials import DockerConfig, NamedVariables, Variables
+    from ci_automation.registry.credentials import NamedVariables, Variables
+    from ci_automation.registry.docker_config import DockerConfig
 
     explicit = Path(given.registry_config) if given.registry_config else None
     source: CredentialSource = DockerConfig.find(os.environ, Path.home(), explicit)

@@ -32,4 +32,15 @@ def open_registry(
     return HttpRegistry(reference.repository.host, credentials or Anonymous(), network)
 
 
-__all__ = ["authorization", "credentials", "http", "images", "layout", "logins", "port", "referrers", "wire"]
+__all__ = [
+    "authorization",
+    "credentials",
+    "docker_config",
+    "http",
+    "images",
+    "layout",
+    "logins",
+    "port",
+    "referrers",
+    "wire",
+]

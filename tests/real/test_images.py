@@ -20,7 +20,7 @@ from ci_automation.impact.check import Applied, Known
 from ci_automation.impact.checks.images import CHECK
 from ci_automation.impact.hazard import Certainty
 from ci_automation.net.network import Network
-from ci_automation.registry.credentials import DockerConfig
+from ci_automation.registry.docker_config import DockerConfig
 from ci_automation.registry.images import ImageRegistries
 from tests.real.peers import peer
 from tests.real.pipeline import push

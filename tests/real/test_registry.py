@@ -15,7 +15,8 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.artifact.reference import Reference
 from ci_automation.net.waiting import Clock, Patience
 from ci_automation.registry import open_registry
-from ci_automation.registry.credentials import Credential, Credentials, DockerConfig
+from ci_automation.registry.credentials import Credential, Credentials
+from ci_automation.registry.docker_config import DockerConfig
 from ci_automation.registry.http import HttpRegistry
 from ci_automation.registry.port import AccessDenied, NotFound, Unreachable
 from tests.contract.registry_contract import (

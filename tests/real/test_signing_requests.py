@@ -10,7 +10,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
-from ci_automation.registry.credentials import DockerConfig
+from ci_automation.registry.docker_config import DockerConfig
 from ci_automation.signing.cluster import cluster_table
 from ci_automation.signing.signer import KeySigner
 from ci_automation.signing.verify import ensure_signed, gather, verify

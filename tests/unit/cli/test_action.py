@@ -26,7 +26,8 @@ from ci_automation.cli.places import _github_token
 from ci_automation.cli.target import Prepared, Target
 from ci_automation.config.model import ApprovalConfig, ApprovalVia, ArtifactConfig
 from ci_automation.flows.ports import Intent
-from ci_automation.registry.credentials import Anonymous, Credential, Credentials, InvalidRegistryConfig
+from ci_automation.registry.credentials import Anonymous, Credential, Credentials
+from ci_automation.registry.docker_config import InvalidRegistryConfig
 from ci_automation.registry.logins.cloud import NotOfProvider
 from ci_automation.signing.trust import Identity
 from tests.fakes.world import NOW, World

@@ -12,14 +12,12 @@ from msgspec.structs import replace
 from ci_automation.registry.credentials import (
     Anonymous,
     Credential,
-    CredentialHelperFailed,
     Credentials,
-    DockerConfig,
-    InvalidRegistryConfig,
     MissingVariable,
     NamedVariables,
     Variables,
 )
+from ci_automation.registry.docker_config import CredentialHelperFailed, DockerConfig, InvalidRegistryConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -229,7 +227,7 @@ class TestHelpers:
     def test_a_helper_that_hangs_is_ended(
         self, tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("ci_automation.registry.credentials._HELPER_SECONDS", 0.2)
+        monkeypatch.setattr("ci_automation.registry.docker_config._HELPER_SECONDS", 0.2)
         self.helper(tmp_path, "exec sleep 60")
         with pytest.raises(CredentialHelperFailed, match="did not answer within"):
             config(tmp_path, {"credHelpers": {HOST: "keychain"}}, environment).for_host(HOST)
