@@ -51,9 +51,8 @@ class PublishedElsewhere(VerificationFailed):
             "channel"
         )
         self.hint = (
-            "Nothing was published or recorded on it. Find out who moved the channel there. `promote` finishes a "
-            "promotion"
-            f"that was interrupted. {_ADOPT}"
+            "Nothing was published or recorded on it. Find out who moved the channel there. `promote` finishes an "
+            f"interrupted promotion. {_ADOPT}"
         )
 
 
