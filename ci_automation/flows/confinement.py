@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -51,16 +51,7 @@ def run_confined(
     told, report = os.pipe()
     with _closed, TemporaryFile() as output, TemporaryFile() as complaint, os.fdopen(told, "rb") as telling:
         try:
-            process = subprocess.Popen(  # noqa: S603  # the caller vouches for the program
-                [sys.executable, "-I", "-S", str(LAUNCHER), str(report), str(folder), *command],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=complaint,
-                env=_environment(str(folder)),
-                cwd=folder,
-                pass_fds=(report,),
-                start_new_session=True,
-            )
+            process = _launched(command, folder, report, output, complaint)
         finally:
             os.close(report)
         started(process)
@@ -78,6 +69,21 @@ def run_confined(
         if not begun and code:
             unstarted = "it could not be confined"
         return Ended(code, output.read(confined.MAX_OUTPUT_BYTES), said, not cut_off, unstarted.strip())
+
+
+def _launched(
+    command: Sequence[str], folder: Path, report: int, output: IO[bytes], complaint: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603  # the caller vouches for the program
+        [sys.executable, "-I", "-S", str(LAUNCHER), str(report), str(folder), *command],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=complaint,
+        env=_environment(str(folder)),
+        cwd=folder,
+        pass_fds=(report,),
+        start_new_session=True,
+    )
 
 
 def _environment(folder: str) -> dict[str, str]:
