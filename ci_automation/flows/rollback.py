@@ -30,7 +30,6 @@ from ci_automation.policy.gates import Situation
 from ci_automation.policy.hold import Hold, still_on
 from ci_automation.policy.model import Acknowledgement
 from ci_automation.records.attached import channel_name
-from ci_automation.records.ledger import Ledger
 from ci_automation.records.notes import Record
 from ci_automation.report.findings import Findings
 from ci_automation.report.rollback import Rollback
@@ -48,8 +47,8 @@ if TYPE_CHECKING:
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
+    from ci_automation.records.ledger import Ledger
     from ci_automation.signing.signer import Signer
-    from ci_automation.signing.trust import Trusted
 
 _THIS_RUN = timedelta(days=1)
 
@@ -106,9 +105,9 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
         OtherVersion: a tag says another version than what it names has.
         NotBack: it is a newer version.
     """
-    trusted = _trusted(ports, intent)
+    ledger = _ledger(channel, ports, intent)
     observed = look_at(channel, ports)
-    known = past.prove_past(channel, past.find_past(channel, wish.to, observed.digest, ports), ports, trusted)
+    known = past.prove_past(channel, past.find_past(channel, wish.to, observed.digest, ports), ports, ledger.trusted)
     past_one = replace(look_at(channel.at_digest(known.digest), ports), channel=channel, trust=Trust.VERIFIED)
     target = read_contents(past_one, ports, intent)
     past.require_version(channel, wish.to, known.digest, target.version)
@@ -116,10 +115,10 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     if known.digest == observed.digest:
         shown, kept = _repeated(past_one, target.version, wish, ports, intent)
         return RollbackProposal(replace(shown, signs=not known.signed), past_one, options, kept)
-    problem = _problem(observed, ports, trusted)
+    problem = _problem(observed, ledger)
     base = _base(observed, ports, intent, trusted=not problem)
     version = _left(channel, None if problem else base, target)
-    hold = _hold(Hold(version, observed.digest, ports.clock(), wish.until, wish.reason), past_one, ports, trusted)
+    hold = _hold(Hold(version, observed.digest, ports.clock(), wish.until, wish.reason), known.digest, ledger, ports)
     shown = Rollback(
         channel=channel,
         base=observed.digest,
@@ -131,19 +130,18 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
         problem=problem,
         signs=not known.signed,
     )
-    carried = Ledger(ports.registry, channel, trusted).holds(observed.digest)
-    kept = (*still_on(carried, target.version, intent.now), hold)
+    kept = (*still_on(ledger.holds(observed.digest), target.version, intent.now), hold)
     return RollbackProposal(shown, past_one, options, kept, None if problem else observed.manifest)
 
 
-def _trusted(ports: Ports, intent: Intent) -> Trusted:
-    """Return who is trusted, and check that what this run signs is trusted too."""
+def _ledger(channel: Reference, ports: Ports, intent: Intent) -> Ledger:
+    """Return what trusted signers said of the channel, and check that what this run signs is trusted too."""
     require_signer(ports, intent)
     if ports.signer is None:
         raise NoSigner
-    if ports.trusted is None:
+    if (ledger := ports.ledger(channel)) is None:
         raise NobodyTrusted(ports.why_nobody)
-    return ports.trusted
+    return ledger
 
 
 def _base(observed: Observed, ports: Ports, intent: Intent, *, trusted: bool) -> Contents | None:
@@ -171,28 +169,27 @@ def _left(channel: Reference, base: Contents | None, target: Contents) -> Versio
     return base.version
 
 
-def _problem(observed: Observed, ports: Ports, trusted: Trusted) -> str:
+def _problem(observed: Observed, ledger: Ledger) -> str:
     """Return why what the channel has now is not to be trusted, or nothing where it is, or only lost its signature."""
     try:
-        verify(ports.registry, observed.channel, observed.digest, trusted)
+        verify(ledger.registry, observed.channel, observed.digest, ledger.trusted)
     except (Unsigned, ForeignSignature) as error:
-        last = Ledger(ports.registry, observed.channel, trusted).newest()
+        last = ledger.newest()
         return "" if isinstance(error, Unsigned) and last and last.digest == observed.digest else str(error)
     return ""
 
 
-def _hold(hold: Hold, target: Observed, ports: Ports, trusted: Trusted) -> Hold:
+def _hold(hold: Hold, target: Digest, ledger: Ledger, ports: Ports) -> Hold:
     """Return the new hold, or the same one that a run wrote which ended before it moved the channel to the target.
 
     It is dated after the record of the digest that it refuses, whatever the clocks say.
     """
-    ledger = Ledger(ports.registry, target.channel, trusted)
     moves = ledger.records(hold.digest)
     if not moves:
         return hold
     moved = moves[-1].at
     hold = replace(hold, at=ports.later_than(moved).clock())
-    present = ledger.holds(target.digest)
+    present = ledger.holds(target)
     return next((it for it in present if it.at >= moved and replace(it, at=hold.at) == hold), hold)
 
 
