@@ -137,7 +137,7 @@ def _promote(inputs: Inputs, run: ActionRun) -> int:
             remarks.append(f"{found.sentence} {shown.word}: {'; '.join(found.reasons)}")
         if done.waits and found.decision is Decision.APPROVAL:
             command = approving_promotion(goal, found.digest, inputs.given)
-            remarks.append(f"whoever approves it runs {in_shell(*command)}")
+            remarks.append(f"to approve it, run {in_shell(*command)}")
         for remark in remarks:
             run.tell("notice", f"{goal.name}: {remark}")
         had = Standing(found.old_version, found.before.digest) if found.before and found.old_version else None
@@ -149,7 +149,7 @@ def _promote(inputs: Inputs, run: ActionRun) -> int:
 
 
 def _consumers(inputs: Inputs, run: ActionRun) -> int:
-    """Open pull requests in the repositories that pin what the channels have, if it is signed by somebody trusted."""
+    """Open pull requests in the repositories that pin what the channels have, if a trusted signer signed it."""
     from ci_automation.consumers.model import Published
     from ci_automation.flows.consumers import update_consumers
     from ci_automation.report.consumers import consumers_summary

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def command(artifact: str, given: Arguments) -> None:
     """List what was published, when, signed and approved by whom, and where the channels stand.
 
-    The newest move of a channel comes first. When, why and by whom is in signed records and holds; those that nobody
-    trusted signed are left out, and what they would say is not known then.
+    The newest move of a channel comes first. When, why and by whom is in signed records and holds. It leaves out
+    those that no trusted signer signed, and does not know then what they say.
 
     \b
     flux-manifests history oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
@@ -50,7 +50,7 @@ def command(artifact: str, given: Arguments) -> None:
                 "give --public-key, or an identity, to read them."
             )
     if found.left_out:
-        click.echo(f"{found.left_out} more tags were not read: nobody has so many. Delete what is not yours.", err=True)
+        click.echo(f"{found.left_out} more tags were not read. Delete those that are not yours.", err=True)
 
 
 _UNKNOWN = "not known"

@@ -31,7 +31,7 @@ def command(artifact: str, *, keep_last: int, keep_for: str | None, apply: bool,
     """List which old artifacts of a repository nothing needs, and delete them on request.
 
     What a channel or any other tag leads to stays, with its signatures and all that refers to it; so do the newest, and
-    everything that nobody trusted signed. Signatures and records of what is deleted go with it. Not every registry
+    everything that no trusted signer signed. Signatures and records of what is deleted go with it. Not every registry
     allows it.
 
     \b

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 class NotConfirmed(PolicyRefused):
     """Nobody said yes to what a rollback does."""
 
-    hint = "Nothing was changed. Answer yes at a terminal, or add --yes where nobody can be asked."
+    hint = "Nothing was changed. Answer yes at a terminal, or add --yes in a job."
 
     def __init__(self, rollback: Rollback) -> None:
-        super().__init__(f"{rollback.channel} was not rolled back: nobody said yes")
+        super().__init__(f"{rollback.channel} was not rolled back: no person confirmed it")
 
 
 class UnfitReason(UsageError):
@@ -59,7 +59,7 @@ class DateHasPassed(UsageError):
 @click.option("--to", metavar="WHAT", help="a version, an immutable tag, or a digest that it had before")
 @click.option("--lift", is_flag=True, help="end the hold on what was left; the channel stays where it is")
 @click.option("--until", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="hold what is left until then (UTC)")
-@click.option("--reason", default="", metavar="TEXT", help="why; whoever meets the hold is told")
+@click.option("--reason", default="", metavar="TEXT", help="why; the hold shows it")
 @click.option("--acknowledge", multiple=True, metavar="FINGERPRINT", help="accept what breaks, once; may be repeated")
 @click.option("--yes", is_flag=True, help="go back without being asked, for jobs")
 @takes("allow-removal", *SIGNING, *CLUSTERS, "components-file", "registry-config", *COMMON)

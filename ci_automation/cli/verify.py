@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 @click.option("--rederive", "again", is_flag=True, help="make it again from upstream's release and its overlay, too")
 @takes(*TRUST, "components-file", "releases", "registry-config", *COMMON, install_flags=True)
 def command(artifact: str, *, again: bool, given: Arguments) -> None:
-    """Say whether an artifact is signed by somebody who is trusted, and which clusters accept it.
+    """Say whether a trusted signer signed an artifact, and which clusters accept it.
 
     ARTIFACT may also be a digest, oci://HOST/REPOSITORY@sha256:... The table says for each minor of Flux whether a
-    cluster that trusts the same key or identity accepts the artifact. Exit code 10 says that nobody trusted signed it,
-    or that clusters with the Flux that is in it refuse it. Unlike Flux, it compares what was signed with what is there.
+    cluster that trusts the same key or identity accepts the artifact. Exit code 10: no trusted signer signed it, or
+    clusters with the Flux that is in it refuse it. Unlike Flux, it compares what was signed with what is there.
 
     \b
     flux-manifests verify oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub

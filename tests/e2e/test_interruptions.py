@@ -170,7 +170,7 @@ def test_a_closed_input_answers_no_question(desk: Desk) -> None:
     child = desk.child("rollback", CHANNEL, "--to", "v2.98.5", *SIGNED, preexec_fn=lambda: os.close(0))
     _, err = child.communicate(timeout=60)
     assert child.returncode == 11, err
-    assert "nobody said yes" in err
+    assert "no person confirmed it" in err
 
 
 _STUCK = """
