@@ -103,7 +103,7 @@ class Waiting:
             raise NoAnswer(TOO_LATE, hopeless=True) from None
 
     def _tell(self, what: str) -> None:
-        self._say(f"still waiting after {TOLD_AFTER:.0f} s: {what}")
+        self._say(f"still waiting for {what} after {TOLD_AFTER:.0f} s")
 
     def _is_last(self, attempt: int, until: float, backoff: float) -> bool:
         return attempt == self._patience.attempts or self._patience.clock.now() + backoff >= until

@@ -164,7 +164,7 @@ class TestTheBudget:
         waiting = Waiting(patience, "api.github.com", "Wait.", line.said.append)
         with pytest.raises(GitHubUnreachable, match="GET x got no answer: it took longer than is allowed"):
             waiting.persist(line.send, "GET x")
-        assert line.said == ["still waiting after 5 s: GET x"]
+        assert line.said == ["still waiting for GET x after 5 s"]
         assert waited == [5.0, 135.0]
 
     def test_a_minute_without_an_answer_is_enough(self) -> None:
