@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from ci_automation.artifact.yaml import text
 from ci_automation.impact.change import ObjectId
 from ci_automation.impact.objects import read_objects
-from ci_automation.impact.overlay.marking import GONE, HIT, IMAGE, ORIGIN, PREFIX, Rule
+from ci_automation.impact.overlay.marking import GONE, HIT, IMAGE, LIST, ORIGIN, PREFIX, Rule
 from ci_automation.impact.values import mapping
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ _INDEX = re.compile(r"-?(?:0|[1-9]\d{0,5})")
 _NUMBER = re.compile(r"0|[1-9]\d{0,8}")
 _IMAGE = re.compile(rf"{IMAGE}(0|[1-9]\d{{0,8}})\.")
 _MARKS = re.compile(rf"^{PREFIX}.*\n(?:(?: .*|-|- .*)?\n)*", re.MULTILINE)  # a field at the root, with what is below it
+_GONE = re.compile(rf"^{GONE}", re.MULTILINE)
+_ANY_MARK = re.compile("|".join(map(re.escape, (HIT, LIST, GONE, ORIGIN, IMAGE))))
 _SEPARATOR = "---\n"
 _CRD = "CustomResourceDefinition"
 
@@ -90,8 +92,13 @@ def _pass_on(effects: Sequence[Effect]) -> None:
 
 def unmarked(built: str) -> str:
     """Return what kustomize builds without marks, out of what it builds with them."""
-    documents = (f"{each}\n" for each in built.removesuffix("\n").split(f"\n{_SEPARATOR}") if GONE not in each)
+    documents = (f"{each}\n" for each in built.removesuffix("\n").split(f"\n{_SEPARATOR}") if not _GONE.search(each))
     return _SEPARATOR.join(_MARKS.sub("", each) for each in documents)
+
+
+def is_like_marked(built: str) -> bool:
+    """Return whether a build without marks has what would be taken for one."""
+    return _ANY_MARK.search(built) is not None
 
 
 def original(found: ObjectId, value: Mapping[str, Any]) -> ObjectId:

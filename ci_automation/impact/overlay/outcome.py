@@ -9,9 +9,9 @@ from msgspec import Struct
 from ci_automation.artifact.yaml import Unreadable
 from ci_automation.impact.objects import read_objects
 from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable, places
-from ci_automation.impact.overlay.followed import Followed, read_marks, unmarked
+from ci_automation.impact.overlay.followed import Followed, is_like_marked, read_marks, unmarked
 from ci_automation.impact.overlay.kustomization import BUILD
-from ci_automation.impact.overlay.marking import Marked, marked
+from ci_automation.impact.overlay.marking import PREFIX, Marked, marked
 from ci_automation.impact.reading import UnreadableObjects
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ class _Asked:
             return FolderOutcome(ids, str(said), places=places(str(said), each))
         if said is None and seen is not None:
             return FolderOutcome(seen[0].ids, text=unmarked(seen[1]), followed=seen[0])
+        if is_like_marked(said or ""):
+            seen, why = None, f"an object says itself what the marks of this program say ({PREFIX}...)"
         try:
             ids = frozenset(it.id for it in read_objects(said or ""))
         except UnreadableObjects as error:

@@ -416,6 +416,13 @@ class TestWhatCouldNotBeFollowed:
         assert certainty == "unchecked"
         assert sentence.startswith("the overlay at ./ is built, but what its rules hit could not be followed: ")
 
+    @pytest.mark.parametrize("forged", ["fluxManifestsGone-0: x", "data: {it: x.fluxManifestsImage-0.}"])
+    def test_is_not_checked_where_an_object_brings_marks(self, forged: str) -> None:
+        builder = Builder({CHANGED.encode(): f"{CHANGED}---\n{MAP}{forged}\n", COMPONENTS.encode(): COMPONENTS})
+        hazards = check(PATCHED, builder=builder).hazards
+        (hazard,) = [each for each in hazards if each.certainty is Certainty.UNCHECKED]
+        assert "could not be followed: an object says itself what the marks" in hazard.sentence
+
     def test_is_not_checked_where_we_do_not_read_a_patch(self) -> None:
         files = overlay(patches=[{"target": {"kind": "Deployment"}, "patch": "a: ["}])
         (hazard,) = check(files, builder=Builder({CHANGED.encode(): CHANGED, COMPONENTS.encode(): COMPONENTS})).hazards

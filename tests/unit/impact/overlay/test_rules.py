@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ci_automation.impact.overlay.followed import read_marks
+from ci_automation.impact.overlay.followed import read_marks, unmarked
 from tests.unit.impact.overlay.trees import COMPONENTS, LIST, MAP, PATH, hits, overlay, rules
 
 REPLICAS = json.dumps([{"op": "add", "path": "/spec/replicas", "value": 2}])
@@ -271,6 +271,12 @@ def test_a_mark_that_an_object_brought_harms_nothing(forged: str) -> None:
     found = read_marks(f"{own}---\n{COMPONENTS}", ())
     assert found.effects == {}
     assert len(found.ids) == 6
+
+
+def test_a_text_about_a_mark_takes_no_object_away() -> None:
+    built = f"{MAP}data:\n  note: fluxManifestsGone-0\n"
+    deleted = "apiVersion: ConfigMap\nfluxManifestsGone-0: x\nkind: v1\nmetadata: {name: gone}\n"
+    assert unmarked(f"{deleted}---\n{built}") == built
 
 
 @pytest.mark.parametrize(
