@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ci_automation.impact.permissions import Room
 
 _MAX_FLOWS = 64  # Flux's own policies have 2
-_ANY: dict[str, Any] = {}
 _DIRECTIONS = {"ingress": ("Ingress", "from"), "egress": ("Egress", "to")}
 _UNTOLD = "; check whether that allows more"
 

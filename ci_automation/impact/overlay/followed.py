@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from ci_automation.artifact.yaml import text
 from ci_automation.impact.change import ObjectId
 from ci_automation.impact.objects import read_objects
-from ci_automation.impact.overlay.marking import GONE, HIT, IMAGE, LIST, ORIGIN, PREFIX, Rule
+from ci_automation.impact.overlay.marking import GONE, HIT, IMAGE, INDEX, LIST, ORIGIN, PREFIX, Rule
 from ci_automation.impact.values import mapping
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _FIELD = re.compile(r"\[[^\]]*\]|(?:\\.|[^.])+")
 _CHOSEN = re.compile(r"\[([^=\]]+)=([^\]]*)\]")
-_INDEX = re.compile(r"-?(?:0|[1-9]\d{0,5})")
 _NUMBER = re.compile(r"0|[1-9]\d{0,8}")
 _IMAGE = re.compile(rf"{IMAGE}(0|[1-9]\d{{0,8}})\.")
 _MARKS = re.compile(rf"^{PREFIX}.*\n(?:(?: .*|-|- .*)?\n)*", re.MULTILINE)  # a field at the root, with what is below it
@@ -139,7 +138,7 @@ def _along(path: str, found: ObjectId, value: Any) -> Iterator[Touch]:  # noqa: 
         elif selected := _CHOSEN.fullmatch(token):
             key, wanted = selected.groups()
             value = next((each for each in value if isinstance(each, dict) and str(each.get(key)) == wanted), None)
-        elif _INDEX.fullmatch(token) and 0 <= int(token) < len(value):
+        elif INDEX.fullmatch(token) and 0 <= int(token) < len(value):
             yield Touch(found, "replace", ".".join(passed), int(token), tuple(value))
             value = value[int(token)]
         else:

@@ -30,7 +30,7 @@ HIT, LIST, GONE, ORIGIN, IMAGE = (f"{PREFIX}{name}-" for name in ("Hit", "List",
 # All but CRDs, which are most of the text and keep their names (RE2 has no look-ahead).
 _RENAMED = {"kind": "(?:[^C]|C[^u]|Cu[^s]|Cus[^t]).*"}
 _RULE = 200  # steps: it is written twice, and read
-_INDEX = re.compile(r"-?(?:0|[1-9]\d{0,5})")
+INDEX = re.compile(r"-?(?:0|[1-9]\d{0,5})")
 
 
 class Numbered(Struct, frozen=True):
@@ -215,7 +215,7 @@ class _Marking:
                 continue
             value = plain(target)
             paths = list(map(text, listed_at(value, "fieldPaths")))
-            by_number = tuple(path for path in paths if any(map(_INDEX.fullmatch, path.split("."))))
+            by_number = tuple(path for path in paths if any(map(INDEX.fullmatch, path.split("."))))
             what = f"the replacement in {in_words(value['select'])}"
             own = self._rule((*at, "targets", number), what, [shared, number], *files, paths=by_number)
             mark = {"fieldPaths": [f"{HIT}{own}"], "options": {"create": True}}
@@ -265,7 +265,7 @@ def _numbers(operation: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]
     for pointer, inserts in ways.get(op, ((path, False),)):
         tokens = pointer.split("/")
         for at in range(2, len(tokens) - inserts):
-            if _INDEX.fullmatch(tokens[at]):
+            if INDEX.fullmatch(tokens[at]):
                 yield op, "/".join(tokens[: at + 1]), "/".join(tokens[:at]), tokens[at]
 
 
