@@ -51,7 +51,7 @@ class HiddenContent(VerificationFailed):
 
 
 class Limits(Struct, frozen=True):
-    """How much an archive may hold; sizes in bytes."""
+    """Limits for the content of an archive; sizes in bytes."""
 
     entries: int = 10_000
     total_bytes: int = 100 << 20  # what flux-operator takes; source-controller has no limit

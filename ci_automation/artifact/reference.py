@@ -1,4 +1,4 @@
-"""Where an artifact is: `oci://host/repository:tag`, or `layout:PATH:tag` for an OCI image layout directory."""
+"""References to artifacts: `oci://host/repository:tag`, or `layout:PATH:tag` for an OCI image layout directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Flux is: versions, options, releases and the rendering of their components. Pure, but for `sources`."""
+"""Flux: its versions, options, releases and the rendering of their components. Pure, but for `sources`."""
 
 __all__ = [
     "artifact",

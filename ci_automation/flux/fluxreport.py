@@ -1,4 +1,4 @@
-"""What a FluxReport says of a cluster: flux-operator keeps it there (its `api/v1/fluxreport_types.go`)."""
+"""The FluxReport of a cluster, which flux-operator keeps there (its `api/v1/fluxreport_types.go`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `flux install` was told: its flags, by their own names, and the rules for their values.
+"""The flags of `flux install`, by their own names, and the rules for their values.
 
 The flags and defaults are those of `cmd/flux/install.go` and `pkg/manifestgen/install/options.go`, the same from v2.2
 to v2.9 but for the component source-watcher, which came with v2.7.

@@ -28,7 +28,7 @@ _NAMESPACE_LABELS = {
 
 
 class Templates(Struct, frozen=True):
-    """What differs between the templates of Flux's versions."""
+    """Differences between the templates of Flux's versions."""
 
     pod_labels: bool  # 2.7.0: the labels also on pods
     external_artifact_gate: bool  # 2.7.0: came with source-watcher

@@ -1,3 +1,3 @@
-"""What a step does to clusters: the changes that it makes, and the hazards that come with it."""
+"""Changes and hazards of a version step."""
 
 __all__ = ["assess", "change", "check", "checks", "compare", "crds", "hazard", "objects", "overlay", "plain", "reading"]

@@ -1,4 +1,4 @@
-"""What a step does to clusters: every change, and whatever a check finds."""
+"""The assessment of a step: every change, and the findings of every check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Cleared(Struct, frozen=True):
-    """What the gate of a check says if there are no hazards of it, and what the check looked at."""
+    """A check without hazards: the words of its gate, and what the check looked at."""
 
     gate: str
     reason: str
@@ -27,7 +27,7 @@ class Cleared(Struct, frozen=True):
 
 
 class Impact(Struct, frozen=True):
-    """What a step changes, what it can break, and what clusters that prune delete."""
+    """Changes of a step, its hazards, and the objects that clusters that prune delete."""
 
     changes: tuple[Change, ...] = ()
     hazards: tuple[Hazard, ...] = ()

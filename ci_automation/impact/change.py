@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ChangeClass(enum.StrEnum):
-    """What a policy names in `escalate` and `refuse`; each kind of change belongs to one class."""
+    """The classes that a policy names in `escalate` and `refuse`; each kind of change belongs to one."""
 
     IMAGE = "image"
     VERSION = "version"  # labels that name the release, and nothing else
@@ -45,7 +45,7 @@ class ChangeClass(enum.StrEnum):
 
 
 class ChangeKind(enum.StrEnum):
-    """What exactly changed, and the class that policies know it by."""
+    """The kinds of changes, each with the class that policies know it by."""
 
     belongs_to: ChangeClass
 
@@ -122,7 +122,7 @@ class Severity(enum.StrEnum):
 
 
 class ObjectId(Struct, frozen=True, order=True):
-    """What an object is known by in a cluster; `namespace` is empty for what has none."""
+    """The identity of an object in a cluster; `namespace` is empty for what has none."""
 
     group: str
     kind: str

@@ -37,7 +37,7 @@ class _TooMany(_Untold):
 
 
 class _Peer(Struct, frozen=True):
-    """Who is on the other side: everybody, an IP block, or pods in namespaces; a selector is its requirements."""
+    """The other side of traffic: everybody, an IP block, or pods in namespaces; a selector is its requirements."""
 
     everybody: bool = False
     block: str = ""

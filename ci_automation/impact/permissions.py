@@ -76,7 +76,7 @@ class TooMany(Unbounded):
 
 
 class Room:
-    """How much of what permits something is told apart in all objects together: permissions, or pairs of flows."""
+    """The room for permissions, or pairs of flows, that are told apart in all objects together."""
 
     __slots__ = ("_left",)
 

@@ -38,7 +38,7 @@ _DEFAULTS = {"protocol": "TCP"}
 
 
 class Missing(enum.Enum):
-    """What stands for a value that is not there; null is one that is."""
+    """The stand-in for a value that is not there; null is one that is."""
 
     MISSING = ""
 
@@ -47,7 +47,7 @@ MISSING: Final = Missing.MISSING
 
 
 class Pair(Struct, frozen=True):
-    """What stands at one place of an object before and after; either may be missing."""
+    """The values at one place of an object before and after; either may be missing."""
 
     id: ObjectId
     old: Any

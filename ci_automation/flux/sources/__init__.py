@@ -1,3 +1,3 @@
-"""Where releases come from: a directory, or GitHub."""
+"""Sources of releases: a directory, or GitHub."""
 
 __all__ = ["directory", "github"]

@@ -1,4 +1,4 @@
-"""What breaks if a removed version is in the managedFields of objects: the API server refuses to apply them.
+"""Hazards of a removed version in the managedFields of objects: the API server refuses to apply them.
 
 Snapshots tell where such versions stand. Of what the overlay itself had in one it is to be expected, for
 kustomize-controller leaves it there: it applies only what differs in the version that it reads. Nor does it find what

@@ -1,4 +1,4 @@
-"""What to do before a version of a custom resource is removed: commands, and the releases to stop at."""
+"""Remedies before a version of a custom resource is removed: commands, and the releases to stop at."""
 
 from __future__ import annotations
 

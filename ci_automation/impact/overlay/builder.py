@@ -1,4 +1,4 @@
-"""What builds an overlay: kustomize, as kustomize-controller links it, and what it says of a build that failed.
+"""The builder of an overlay: kustomize, as kustomize-controller links it, and its words for a build that failed.
 
 For each folder that it goes into, kustomize puts another sentence before the error, and says twice why a file is none
 that it could read (`accumulateResources` of its `KustTarget`).

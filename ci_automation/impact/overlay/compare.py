@@ -1,4 +1,4 @@
-"""What a kustomization's rules hit with the old components, and what with the new ones.
+"""Differences between what a kustomization's rules hit with the old components and with the new ones.
 
 A number means an item of a list. Items are known by a flag's name, by the key that Kubernetes merges them by, or else
 by all that they say.

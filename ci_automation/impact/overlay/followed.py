@@ -1,4 +1,4 @@
-"""What the rules of an overlay do, as the build with marks says it, and the build without them."""
+"""Effects of an overlay's rules, read from the build with marks, and that build without its marks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Touch(Struct, frozen=True):
 
 
 class Effect(Struct):
-    """What a rule does: the objects that it hits, and what it means by number in them."""
+    """The effect of a rule: the objects that it hits, and what it means by number in them."""
 
     rule: Rule
     objects: list[ObjectId] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What kustomize says of the folders that clusters apply: all builds of a step, asked for at once."""
+"""Outcomes of the folders that clusters apply: kustomize is asked for all builds of a step at once."""
 
 from __future__ import annotations
 

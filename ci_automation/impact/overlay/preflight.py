@@ -1,4 +1,4 @@
-"""Whether the team's own files still fit the components: built with the old ones and the new ones, and compared.
+"""A check that the team's own files still fit the components: built with the old and the new ones, and compared.
 
 What is built is what clusters can apply (see `folders.py`), without what a cluster's own Kustomization adds to it: its
 patches, images, names and substitutions are not in the artifact.
