@@ -134,13 +134,6 @@ class Answer(Hiding, Struct, frozen=True):
         return text
 
 
-def read_headers(headers: Mapping[str, str]) -> dict[str, str] | None:
-    """Return headers by their names in lower case, or None where they are longer than any that are read."""
-    if sum(map(len, (*headers, *headers.values()))) > MAX_HEADER_BYTES:
-        return None
-    return {name.lower(): value for name, value in headers.items()}
-
-
 def printable(text: str, limit: int = _MAX_TEXT) -> str:
     """Return a foreign text without control characters, line ends and overrides of direction, and not too long."""
     clean = " ".join("".join(character if character.isprintable() else " " for character in text).split())
