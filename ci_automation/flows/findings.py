@@ -51,7 +51,7 @@ class StepSide(Protocol):
 
 
 class Chosen(Protocol):
-    """How the components are made."""
+    """Options that the components are made with."""
 
     @property
     def options(self) -> Options:

@@ -26,7 +26,7 @@ _LATER = timedelta(seconds=1)
 
 
 class Lifted(Struct, frozen=True):
-    """Where the channel is, and the holds that ended; none where none was on."""
+    """Position of the channel, and the holds that ended; none if there were none."""
 
     channel: Reference
     digest: Digest

@@ -67,7 +67,7 @@ class MirrorFolder(Struct, frozen=True):
 
 
 class Mirrored(Struct, frozen=True):
-    """What is in the directory of one release, and who vouches for it; None where nobody does and nobody must."""
+    """Content of the directory of one release, and its signer; None if it needs no signature and has none."""
 
     version: Version
     vouched: str | None

@@ -31,7 +31,7 @@ _CANNOT_BE_MADE = (ComponentMissing, TemplateMismatch, UpstreamUnsigned, ImageMi
 
 
 class Found(Struct, frozen=True):
-    """What a plan is made on: the channel, the releases that there are, and those to go to."""
+    """Input of a plan: the channel, the releases that there are, and those to go to."""
 
     observed: Placed
     selection: Selection

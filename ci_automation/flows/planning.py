@@ -47,7 +47,7 @@ class Planned(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What a run did: of the plan's steps, those from `start` to `done`; how far the base is trusted; if it healed.
+    """Result of a run: the plan's steps from `start` to `done`, the trust in the base, and whether the run healed it.
 
     `placed` says that signed records were read, which tell if the channel was moved back. `releases` are those that
     were listed, as far as anything newer is there: what they say is in their notes. `unmade` is as in `Planned`.

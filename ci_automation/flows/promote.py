@@ -59,7 +59,7 @@ class OtherDigest(PolicyRefused):
 
 
 class Promoted(Struct, frozen=True):
-    """What became of a promotion: whether the channel was moved by this run."""
+    """Result of a promotion: whether this run moved the channel."""
 
     considered: Considered
     done: bool

@@ -1,4 +1,4 @@
-"""What a promotion would do, and whether it may be done; nothing is written anywhere."""
+"""Preview of a promotion, and the decision on it; nothing is written anywhere."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class SignedForOthers(VerificationFailed):
-    """What a channel has is signed, but not by anybody whom the clusters of the target trust."""
+    """A channel's digest is signed, but not by a signer that the clusters of the target trust."""
 
     def __init__(self, promotion: Promotion, digest: Digest, found: Trusted, wanted: Trusted) -> None:
         super().__init__(
@@ -100,7 +100,7 @@ class Promotion(Struct, frozen=True):
 
 
 class Considered(Struct, frozen=True):
-    """What a promotion would do, and every gate's word on it."""
+    """Preview of a promotion, with the verdict of every gate."""
 
     promotion: Promotion
     observed: Observed

@@ -1,4 +1,4 @@
-"""What `flux install --export` prints."""
+"""Output of `flux install --export`."""
 
 from __future__ import annotations
 

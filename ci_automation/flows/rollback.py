@@ -74,7 +74,7 @@ class RollbackRefused(PolicyRefused):
 
 
 class Wish(Struct, frozen=True):
-    """What a person wants: where to go back to, how long what is left shall wait, why, and what breaks knowingly."""
+    """Request of a person: the target, the end of the hold, the reason, and the acknowledged hazards."""
 
     to: str
     until: datetime | None = None

@@ -44,7 +44,7 @@ class Rendered(Struct, frozen=True):
 
 
 class Wanted(Struct, frozen=True):
-    """What one step shall lead to; `pinned` with digests behind the images."""
+    """Wanted result of a step; `pinned` with digests behind the images."""
 
     version: Version
     options: Options
@@ -93,7 +93,7 @@ def render_automatic(
 
 
 class _Made(Struct, frozen=True):
-    """What was wanted, from which release and how it was rendered, and the artifact that came of it."""
+    """Result of a rendering: what was wanted, the release, and the composed artifact."""
 
     wanted: Wanted
     release: FetchedRelease

@@ -1,4 +1,4 @@
-"""What a cluster needs to follow a channel: read off the artifact, and off who is trusted here."""
+"""Manifests that a cluster needs to follow a channel, made from the artifact and the trusted signers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scheduled run does for one artifact: takes up what was approved, publishes, and asks for what waits."""
+"""Scheduled run for one artifact: apply what was approved, publish, and ask for approval of the rest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ApprovalNotCounted(PolicyRefused):
-    """What looks like an approval is none."""
+    """Something that looks like an approval and is none."""
 
     hint = "Nothing was published. Have an allowed approver approve it again; the next run asks."
 
@@ -32,7 +32,7 @@ class ApprovalNotCounted(PolicyRefused):
 
 
 class Progress(Struct, frozen=True):
-    """What became of one artifact: of what was approved, of what happens by itself, and of what was asked."""
+    """Result for one artifact: what was approved, what was published, and what was asked for."""
 
     outcome: Outcome | None = None
     granted: GrantedApproval | None = None

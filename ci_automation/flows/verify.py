@@ -1,4 +1,4 @@
-"""Whether a digest is signed by somebody who is trusted, and which clusters would accept it."""
+"""Verification of a digest: its trusted signer, and the clusters that would accept it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ClusterRefuses(VerificationFailed):
 
 
 class Verification(Struct, frozen=True):
-    """What was found: who signed (None: nobody who is trusted), which clusters accept it, and what is wrong."""
+    """Result of a verification: the trusted signer (or None), the clusters that accept the digest, and the problem."""
 
     digest: Digest
     version: Version | None

@@ -1,4 +1,4 @@
-"""How hosts are reached: their addresses, the proxy on the way, whose certificates are trusted, and for how long."""
+"""Addresses of hosts, and the way to them: proxy, trusted certificates, and time limits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MissingCertificates(UsageError):
 
 
 class Origin(NamedTuple):
-    """What a credential is bound to: scheme, host name and port."""
+    """Scheme, host name and port, which a credential is bound to."""
 
     scheme: str
     name: str
@@ -98,7 +98,7 @@ class Origin(NamedTuple):
 
 
 class Network(Hiding, Struct, frozen=True):
-    """How hosts are reached: through which proxy, whose certificates are trusted besides the usual, for how long."""
+    """Way to hosts: the proxy, the certificates that are trusted besides the usual, and the time limits."""
 
     hides = ("https_proxy",)
 

@@ -46,7 +46,7 @@ class TooLong(NoAnswer):
 
 
 class Complaint(Struct, frozen=True):
-    """What a service said when it refused or failed: safe to print, and never what it was asked with.
+    """Refusal or failure in a service's words: safe to print, and without what it was asked with.
 
     `code` is of the OCI distribution spec, *Error Codes*; it and `message` are empty where the answer has none.
     """

@@ -40,7 +40,7 @@ def _silent(_: str) -> None:
 
 
 class Watch(Struct, frozen=True):
-    """How many seconds a host may take for one operation, with all its attempts, and who hears of long waits."""
+    """Limit in seconds for one operation with all its attempts, and the listener to long waits."""
 
     seconds: float = 60.0
     say: Callable[[str], None] = _silent
@@ -143,7 +143,7 @@ class Again(Exception):
 
 
 class Patience(Struct, frozen=True):
-    """How often an operation is attempted, and how many seconds all of it may take if that is not left to the watch."""
+    """Number of attempts of an operation, and its limit in seconds if that is not left to the watch."""
 
     attempts: int = 4
     seconds: float | None = None

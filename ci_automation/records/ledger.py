@@ -41,7 +41,7 @@ class ImmutableTagMoved(VerificationFailed):
 
 
 class Position(Struct, frozen=True):
-    """Where a channel is: its digest and version, the newest record of it there, and the newest hold on it there."""
+    """Position of a channel: its digest and version, and its newest record and hold there."""
 
     digest: Digest
     version: Version

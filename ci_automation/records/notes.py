@@ -70,7 +70,7 @@ class InvalidNote(VerificationFailed):
 
 
 class Note(Struct, frozen=True):
-    """What one of our statements says; its members are the predicate's, but for the digest, which is the subject.
+    """Content of one of our statements: the members of its predicate, and the digest, which is its subject.
 
     What is read has to be what this version would write, to the last member. `omitted` are the members that are left
     out where they say nothing; `invalid` is raised for what is no such note.

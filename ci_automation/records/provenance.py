@@ -65,7 +65,7 @@ class Build(Struct, frozen=True):
 
 
 class Invocation(Struct, frozen=True):
-    """Who made it, and how it was let through: `builder` is an identity's subject; `program` is our own version."""
+    """Run that made an artifact, and its approval: `builder` is an identity's subject, `program` is our own version."""
 
     policy: str
     proof: Proof

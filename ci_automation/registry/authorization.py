@@ -1,4 +1,4 @@
-"""What one registry is shown: its challenges, tokens for each repository and right, and secrets kept out of every text.
+"""Authorization at one registry: its challenges, tokens for each repository and right, and secrets kept out of texts.
 
 Specifications: RFC 9110 section 11, https://distribution.github.io/distribution/spec/auth/token/, and .../oauth/ for
 identity tokens.
@@ -67,7 +67,7 @@ class Challenge(Struct, frozen=True):
 
 
 class Scope(Struct, frozen=True):
-    """What a request needs the right for: to read a repository, or to write to it; `source` is one to read besides.
+    """Right that a request needs: to read a repository, or to write to it; `source` is one to read besides.
 
     `delete` is a right of its own in the token specification, and whoever may write need not have it.
     """
@@ -102,7 +102,7 @@ class _Token(Struct, frozen=True):
 
 
 class Authorization:
-    """What to say in `Authorization` to one registry; `fetch` asks its token server. Threads may share it."""
+    """Values of the header `Authorization` for one registry; `fetch` asks its token server. Threads may share it."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class Credential(Hiding, Struct, frozen=True):
 
 
 class Credentials(Struct, frozen=True):
-    """Whose credentials read from a registry and whose write to it; None is nobody's.
+    """Credentials to read from a registry and to write to it; None is to do so without.
 
     `token_host` is another host whose token server they may be shown to. `writes` says that this run writes, so that
     one token is asked for, for reads and writes.
@@ -109,7 +109,7 @@ class Variables(Struct, frozen=True):
 
 
 class NamedVariables(Hiding, Struct, frozen=True):
-    """What the configuration says of the credentials of one host; for all else, `otherwise` is asked."""
+    """Credentials of one host in the variables that the configuration names; `otherwise` is asked for all else."""
 
     hides = ("environment",)
 

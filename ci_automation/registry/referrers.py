@@ -29,7 +29,7 @@ _SHORTEST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 
 
 class IndexStore(Protocol):
-    """Where the indexes of referrers are."""
+    """Store of the indexes of referrers."""
 
     def read_index(self, tag: Reference) -> Index:
         """Return the index under a tag, an empty one where there is none."""

@@ -1,4 +1,4 @@
-"""How blobs come into a repository: uploaded in one piece, or mounted from another one of the same registry."""
+"""Uploads of blobs to a repository in one piece, and mounts from another one of the same registry."""
 
 from __future__ import annotations
 

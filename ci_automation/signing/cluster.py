@@ -1,4 +1,4 @@
-"""Whether a cluster accepts an artifact, by the version of Flux that runs there.
+"""Acceptance of an artifact by clusters, for each version of Flux.
 
 What each version does is source-controller's `internal/oci/cosign/cosign.go` and what cosign's library makes of it:
 up to 1.7 (Flux 2.7) only `.sig`; from 1.8 bundles, if there is any, and only then `.sig`; 1.8.3 (Flux 2.8.6) is the
@@ -40,7 +40,7 @@ _TABLE = (
 
 
 class ClusterWouldRefuse(VerificationFailed):
-    """What is signed as it should be would still be refused by the clusters, so the channel does not move."""
+    """An artifact is signed correctly, but clusters would refuse it, so the channel does not move."""
 
     hint = (
         "Since Flux 2.8 a bundle of another identity hides the .sig: find out whose it is, and delete that referrer. "
@@ -53,7 +53,7 @@ class ClusterWouldRefuse(VerificationFailed):
 
 
 class Judgement(Struct, frozen=True):
-    """Whether Flux accepts an artifact, and why (not); `strict` is whether we would too, who look at more."""
+    """Acceptance of an artifact by Flux, with the reason; `strict` is our own, which checks more."""
 
     accepted: bool
     strict: bool
@@ -61,7 +61,7 @@ class Judgement(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """What the clusters do that run one of these versions of Flux."""
+    """Judgement of the clusters that run one of these versions of Flux."""
 
     flux: str
     judgement: Judgement

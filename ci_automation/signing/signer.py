@@ -1,4 +1,4 @@
-"""What signs: a key here, a key in a KMS, or an identity for a few minutes."""
+"""Signers: a local key, a key in a KMS, or an identity for a few minutes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SignatureUnusable(SigningError):
-    """What was just signed does not verify; it was not written."""
+    """A new signature does not verify, so it was not written."""
 
     hint = (
         "Nothing was tagged. The key or the KMS is faulty; or the services and the roots of the trust configuration "

@@ -1,4 +1,4 @@
-"""Who is trusted: keys, or identities in the certificates of a Sigstore instance; and what was found to be signed."""
+"""Trusted signers: keys, or identities in the certificates of a Sigstore instance; and findings on signatures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NobodyTrusted(UsageError):
 
 
 class Identity(Struct, frozen=True):
-    """What a certificate of Fulcio says about who signed: the token's issuer, and the subject alternative name."""
+    """Signer in a certificate of Fulcio: the token's issuer, and the subject alternative name."""
 
     issuer: str
     subject: str
@@ -207,7 +207,7 @@ class Verified(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """What one signature is worth to whoever trusts certain keys or identities.
+    """Result of the check of one signature against trusted keys or identities.
 
     `by` is who has made it, proven but perhaps not trusted; `problem` is why Flux would not take it from somebody who
     is trusted, None if it would; `left_out` is what is wrong with it and Flux does not look at. An attestation says

@@ -52,7 +52,7 @@ class UpstreamForged(VerificationFailed):
 
 
 class Vouched(Struct, frozen=True):
-    """Who signed a release's checksums, and the entry of the transparency log that proves when."""
+    """Signer of a release's checksums, and the entry of the transparency log that proves when."""
 
     identity: Identity
     log_entry: bytes

@@ -64,7 +64,7 @@ class Signatures(Struct, frozen=True):
 
 
 class SignatureFindings(Struct, frozen=True):
-    """What all signatures of one digest turned out to be, for one who trusts somebody."""
+    """Results of the check of all signatures of one digest against the trusted signers."""
 
     legacy: tuple[Finding, ...]
     bundles: tuple[Finding, ...]

@@ -1,3 +1,3 @@
-"""How a digest gets to a channel: pushed, signed, attested, recorded, copied, healed and adopted."""
+"""Publication of a digest to a channel: push, signature, attestations, record, copy, healing and adoption."""
 
 __all__ = ["adopt", "copy", "past", "placement", "publish", "recording"]

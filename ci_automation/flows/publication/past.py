@@ -1,4 +1,4 @@
-"""What a channel had before: found by tag, digest or version, and proven to be ours before anything goes back to it."""
+"""Past digests of a channel: found by tag, digest or version, and proven to be ours before a rollback to them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SUFFIX = len("-1a2b3c4d5e6f")
 
 
 class NotInHistory(UsageError):
-    """What a channel shall go back to is not in its repository."""
+    """The digest that a channel shall go back to is not in its repository."""
 
     hint = "`history` lists the digests."
 
@@ -61,7 +61,7 @@ class OtherVersion(VerificationFailed):
 
 
 class PastNotOurs(VerificationFailed):
-    """What a channel shall go back to is not signed, and no signed record says that the channel had it."""
+    """The digest to go back to is not signed, and no signed record says that the channel had it."""
 
     hint = "Nothing was signed or moved. `history` lists the signed digests."
 

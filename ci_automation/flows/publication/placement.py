@@ -1,4 +1,4 @@
-"""Whether a channel is where it belongs: what signed records and holds say of the digest that it has."""
+"""Check that a channel is where it belongs, by the signed records and holds on its present digest."""
 
 from __future__ import annotations
 

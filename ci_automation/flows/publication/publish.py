@@ -69,7 +69,7 @@ class NoSigner(SigningError):
 
 
 class IdentityChange(VerificationFailed):
-    """What is published would be signed by somebody else than the one who is trusted; clusters would refuse it."""
+    """This run signs as another signer than the trusted one, so clusters would refuse the artifact."""
 
     def __init__(self, signing: Trusted, trusted: Trusted) -> None:
         super().__init__(
@@ -90,7 +90,7 @@ class IdentityChange(VerificationFailed):
 
 
 class Publication(Struct, frozen=True):
-    """What is to be published: a composed artifact, on which base, and who allowed it."""
+    """A publication to make: a composed artifact, its base, and the approval of it."""
 
     channel: Reference
     base: Digest | None

@@ -1,3 +1,3 @@
-"""How a release becomes a text that is proven: fetched, vouched for, rendered, or made by its own CLI."""
+"""Proven rendering of a release: fetched, verified, and rendered by this program or by the release's own CLI."""
 
 __all__ = ["confined", "delegate", "proof", "rederive", "upstream"]

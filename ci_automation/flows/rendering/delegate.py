@@ -52,7 +52,7 @@ class DelegationFailed(VerificationFailed):
 
 
 class Delegated(Struct, frozen=True):
-    """What a flux CLI printed, and whether the user's files could not be cut off while it ran."""
+    """Output of a flux CLI, and whether the user's files could not be cut off while it ran."""
 
     text: str
     files_in_reach: bool = False

@@ -36,7 +36,7 @@ _CONTAINER_HOST = "169.254.170.2"
 
 
 class Keys(Hiding, Struct, frozen=True):
-    """What requests to AWS are signed with."""
+    """Keys that requests to AWS are signed with."""
 
     hides = ("secret", "session")
 

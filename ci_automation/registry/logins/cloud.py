@@ -1,4 +1,4 @@
-"""What the logins of all clouds share: who this is, how a service is asked, and what can go wrong."""
+"""Common parts of the logins of all clouds: the identity of the job, requests to services, and errors."""
 
 from __future__ import annotations
 

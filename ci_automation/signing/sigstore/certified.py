@@ -1,4 +1,4 @@
-"""What a certificate of Fulcio vouches for: who it names, and what was signed with it while it lived.
+"""Certificates of Fulcio: the identity in one, and what was signed with it while it was valid.
 
 A signature without a bundle (cosign's `.sig` manifests, `--output-signature` files) is verified as cosign does it in
 `pkg/cosign/verify.go`: the time comes from the log's promise, everything else is judged at that time.

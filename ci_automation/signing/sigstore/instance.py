@@ -50,7 +50,7 @@ class NoSigningServices(SigningError):
 
 
 class Services(Struct, frozen=True):
-    """Where an instance's services are: Fulcio, the log's entries, and authorities for timestamps."""
+    """Addresses of an instance's services: Fulcio, the log's entries, and authorities for timestamps."""
 
     fulcio: str
     entries: str

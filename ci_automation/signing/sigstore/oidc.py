@@ -112,7 +112,7 @@ class Token(Hiding, Struct, frozen=True):
 
 
 class Tokens(Protocol):
-    """Where identity tokens come from."""
+    """Source of identity tokens."""
 
     def token(self) -> Token:
         """Return a token that is good for now.

@@ -1,4 +1,4 @@
-"""Whose certificates count: a Sigstore instance, the public one or another, and what signatures prove by its roots."""
+"""Roots of trust of a Sigstore instance, the public one or another, and verification with them."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def roots_in(content: bytes, where: str) -> tuple[dict[str, Any], bool]:
 
 
 class Term(Struct, frozen=True):
-    """When something was in service."""
+    """Time in which something was in service."""
 
     start: datetime
     end: datetime | None

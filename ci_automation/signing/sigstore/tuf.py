@@ -38,7 +38,7 @@ class TufFailed(ServiceFailed):
 
 
 class TrustRootUnavailable(SigningError):
-    """What says whose certificates count could be had neither from the network nor from the cache."""
+    """The roots of trust are neither on the network nor in the cache."""
 
     hint = (
         "Check the network. Without a network, give the instance's roots with --trust-config FILE; a run with a "
