@@ -19,8 +19,8 @@ from ci_automation.cli.target import rendered
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.approved import apply_granted
-from ci_automation.flows.base import read_base
 from ci_automation.flows.observe import observe
+from ci_automation.flows.planning.base import read_base
 from ci_automation.flows.update_and_ask import ApprovalNotCounted, Progress, apply_approved, update_and_ask
 from ci_automation.flux.version import Version
 from ci_automation.impact.hazard import in_shell
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ci_automation.action.run import ActionRun
     from ci_automation.action.workflow_commands import Level
     from ci_automation.cli.target import Target
-    from ci_automation.flows.planning import Outcome
+    from ci_automation.flows.planning.plan import Outcome
     from ci_automation.github.client import GitHub
 
 
@@ -112,8 +112,8 @@ def _approve(inputs: Inputs, run: ActionRun) -> int:
 def _promote(inputs: Inputs, run: ActionRun) -> int:
     """Do the promotions of the configuration that happen by themselves, wave by wave."""
     from ci_automation.cli.promote import as_shown, nothing_yet
+    from ci_automation.flows.planning.promotion import SourceEmpty
     from ci_automation.flows.promote import promote as carry_out
-    from ci_automation.flows.promotion import SourceEmpty
     from ci_automation.report.promotion import promotion_parts, promotions_table
 
     planned = {it.name: it for it in promotions(inputs, run)}

@@ -12,7 +12,7 @@ from ci_automation.cli.results import finish, for_each
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import targets
 from ci_automation.flows.observe import Placed, Trust
-from ci_automation.flows.planning import Outcome, make_plan
+from ci_automation.flows.planning.plan import Outcome, make_plan
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments

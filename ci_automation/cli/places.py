@@ -174,7 +174,7 @@ def clusters(configured: ClustersConfig | None, given: Arguments, open_artifact:
 
 def kustomize() -> Kustomize | None:
     """Return the kustomize of this machine, or None where there is none."""
-    from ci_automation.flows.kustomize import find_kustomize
+    from ci_automation.flows.programs.kustomize import find_kustomize
 
     return find_kustomize(os.environ)
 

@@ -13,7 +13,7 @@ from ci_automation.cli.results import Result, finish
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import target
 from ci_automation.flows.files import write_file
-from ci_automation.flows.planning import Outcome, make_plan
+from ci_automation.flows.planning.plan import Outcome, make_plan
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments

@@ -16,8 +16,8 @@ from ci_automation.cli.parameters import CLUSTERS, COMMON, SIGNING, takes
 from ci_automation.cli.promotions import PlannedPromotion, all_waves, promotion_between
 from ci_automation.cli.results import code_of
 from ci_automation.errors import Error
+from ci_automation.flows.planning.promotion import SourceEmpty
 from ci_automation.flows.promote import promote
-from ci_automation.flows.promotion import SourceEmpty
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import duration
 from ci_automation.report.findings import Findings

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ci_automation.cli.arguments import Arguments
     from ci_automation.cli.target import Target
-    from ci_automation.flows.planning import Outcome
+    from ci_automation.flows.planning.plan import Outcome
     from ci_automation.flows.ports import Intent
     from ci_automation.policy.plan import PlannedStep
 

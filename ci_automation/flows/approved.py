@@ -8,23 +8,23 @@ from msgspec.structs import replace
 
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.apply import StepRefused
-from ci_automation.flows.base import read_base
 from ci_automation.flows.carry_out import Owed, carry_out
-from ci_automation.flows.contents import present_version
 from ci_automation.flows.observe import observe_or_adopt
-from ci_automation.flows.planning import Outcome
+from ci_automation.flows.planning.base import read_base
+from ci_automation.flows.planning.contents import present_version
+from ci_automation.flows.planning.plan import Outcome
+from ci_automation.flows.planning.step import Wanted, render_step, wants_pins
 from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
-from ci_automation.flows.step import Wanted, render_step, wants_pins
 from ci_automation.policy.plan import Plan
 
 if TYPE_CHECKING:
     from ci_automation.approval.port import ApprovalRequest, GrantedApproval
     from ci_automation.artifact.digest import Digest
-    from ci_automation.flows.base import Base
     from ci_automation.flows.observe import Observed
+    from ci_automation.flows.planning.base import Base
+    from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.step import Rendered
 
 
 class ApprovalOutdated(Conflict):

@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.errors import Conflict, PolicyRefused, UsageError, VerificationFailed
-from ci_automation.flows.base import read_base
-from ci_automation.flows.contents import read_contents
 from ci_automation.flows.observe import Observed, Placed, Trust, look_at
-from ci_automation.flows.planning import plan_on
+from ci_automation.flows.planning.base import read_base
+from ci_automation.flows.planning.contents import read_contents
+from ci_automation.flows.planning.plan import plan_on
 from ci_automation.flows.publication.publish import Publication, publish, tag_for_ever, vouch_for
 from ci_automation.flows.publication.recording import record_adoption, record_rollback
 from ci_automation.flux.artifact import immutable_tag
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.base import Base
-    from ci_automation.flows.planning import Planned
+    from ci_automation.flows.planning.base import Base
+    from ci_automation.flows.planning.plan import Planned
+    from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.step import Rendered
     from ci_automation.flux.version import Version
     from ci_automation.records.notes import Approval
 

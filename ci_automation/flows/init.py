@@ -9,9 +9,9 @@ from msgspec import Struct
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.errors import Conflict, PolicyRefused
 from ci_automation.flows.files import beside_components
-from ci_automation.flows.findings import first_findings
-from ci_automation.flows.images import pinned_components
 from ci_automation.flows.observe import Trust, observe
+from ci_automation.flows.planning.findings import first_findings
+from ci_automation.flows.planning.images import pinned_components
 from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import Publication, publish, require_signer
 from ci_automation.flows.rendering.proof import UnprovenRendering, rendering

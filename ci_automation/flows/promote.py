@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import PolicyRefused
-from ci_automation.flows.promotion import consider, recorder, require_signed_for_target
+from ci_automation.flows.planning.promotion import consider, recorder, require_signed_for_target
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import PublishedElsewhere
 from ci_automation.flows.publication.publish import move, tag_for_ever
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.flows.promotion import Considered, Promotion
+    from ci_automation.flows.planning.promotion import Considered, Promotion
     from ci_automation.signing.signer import Signer
 
 

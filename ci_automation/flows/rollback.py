@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import Error, PolicyRefused
-from ci_automation.flows.contents import read_contents, read_shown, stated_options
-from ci_automation.flows.findings import findings
 from ci_automation.flows.observe import ChannelMoved, Trust, look_at
+from ci_automation.flows.planning.contents import read_contents, read_shown, stated_options
+from ci_automation.flows.planning.findings import findings
 from ci_automation.flows.publication import past
 from ci_automation.flows.publication.placement import place
 from ci_automation.flows.publication.publish import NoSigner, move, require_signer, tag_for_ever
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.contents import Contents
     from ci_automation.flows.observe import Observed
+    from ci_automation.flows.planning.contents import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.records.ledger import Ledger

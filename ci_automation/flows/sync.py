@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.reference import OciRepository
-from ci_automation.flows.contents import read_tree
 from ci_automation.flows.observe import observe
+from ci_automation.flows.planning.contents import read_tree
 from ci_automation.flux.recover import recover
 from ci_automation.report.sync import ByIdentity, ByKey, NotForClusters, Sync, sync_path
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.carry_out import automatic, carry_out, take_over
 from ci_automation.flows.observe import look_at, observe, observe_or_adopt
-from ci_automation.flows.planning import Outcome, plan_on
+from ci_automation.flows.planning.plan import Outcome, plan_on
 from ci_automation.flows.publication.placement import place
 from ci_automation.flows.publication.publish import require_signer, vouch_for
 from ci_automation.signing.verify import Unsigned

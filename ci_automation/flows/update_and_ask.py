@@ -17,7 +17,7 @@ from ci_automation.report.notes import notes_between
 if TYPE_CHECKING:
     from ci_automation.approval.port import Approvals, Asked
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.planning import Outcome
+    from ci_automation.flows.planning.plan import Outcome
     from ci_automation.flows.ports import Intent, Ports
 
 

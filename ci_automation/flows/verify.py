@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.contents import present_version, read_tree
 from ci_automation.flows.observe import look_at, observe
+from ci_automation.flows.planning.contents import present_version, read_tree
 from ci_automation.flows.publication.placement import as_mirrored, place, problem_of
 from ci_automation.flux.artifact import immutable_version
 from ci_automation.signing.cluster import cluster_table, judge_cluster

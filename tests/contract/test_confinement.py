@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.flows import confinement
-from ci_automation.flows.rendering import confined
+from ci_automation.flows.programs import confined, confinement
 from tests.fakes.programs import denied, has_landlock, launcher, python
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ci_automation.flows import confinement
-from ci_automation.flows.rendering import confined, delegate
+from ci_automation.flows.programs import confined, confinement
+from ci_automation.flows.rendering import delegate
 from ci_automation.flows.rendering.delegate import Delegated, DelegationFailed
 from ci_automation.flux.bundle import ManifestsBundle
 from ci_automation.flux.options import COMPONENTS, Options

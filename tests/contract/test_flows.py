@@ -18,11 +18,11 @@ from ci_automation.flows.apply import (
     TargetDiffers,
     apply,
 )
-from ci_automation.flows.base import OptionsUnclear
-from ci_automation.flows.findings import impact_of
 from ci_automation.flows.history import history
 from ci_automation.flows.init import ChannelExists, init
-from ci_automation.flows.planning import make_plan
+from ci_automation.flows.planning.base import OptionsUnclear
+from ci_automation.flows.planning.findings import impact_of
+from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.publication.publish import ImmutableTagTaken, NoSigner
 from ci_automation.flows.render import render_release
 from ci_automation.flows.rendering.proof import UnprovenRendering
@@ -354,7 +354,7 @@ class TestApply:
         plan = make_plan(CHANNEL, world.ports(), intent()).plan
         found = Hazard(gate, Certainty.UNCHECKED, "x", "nobody could look")
         monkeypatch.setattr(
-            "ci_automation.flows.step.impact_of", lambda *given: replace(impact_of(*given), hazards=(found,))
+            "ci_automation.flows.planning.step.impact_of", lambda *given: replace(impact_of(*given), hazards=(found,))
         )
         with pytest.raises(NewHazard, match="was planned without knowing that nobody could look") as caught:
             apply(plan, (), world.ports(), intent())

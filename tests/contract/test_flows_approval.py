@@ -15,7 +15,7 @@ from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, ApprovedDiffers, apply_granted
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
-from ci_automation.flows.planning import make_plan
+from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.flows.update_and_ask import ApprovalNotCounted, Progress, apply_approved, update_and_ask
 from ci_automation.policy.decision import Decision

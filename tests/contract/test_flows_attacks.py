@@ -12,7 +12,7 @@ from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.apply import StepRefused, TargetDiffers, apply
 from ci_automation.flows.files import UnreadableOverlay
 from ci_automation.flows.init import init
-from ci_automation.flows.planning import make_plan
+from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.publication.publish import IdentityChange
 from ci_automation.flows.update import update
 from ci_automation.flux.proof import Proof

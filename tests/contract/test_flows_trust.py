@@ -13,7 +13,7 @@ from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.apply import apply
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
-from ci_automation.flows.planning import make_plan
+from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.publication.adopt import NotAdopted
 from ci_automation.flows.publication.placement import ChannelMovedBack
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back

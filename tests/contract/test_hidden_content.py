@@ -14,7 +14,7 @@ from ci_automation.artifact.archive import HiddenContent
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.init import init
-from ci_automation.flows.promotion import Promotion, consider
+from ci_automation.flows.planning.promotion import Promotion, consider
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flux.artifact import Recipe, compose, immutable_tag

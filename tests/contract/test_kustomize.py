@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.artifact.tree import Tree, TreeFile
-from ci_automation.flows import confinement, kustomize
-from ci_automation.flows.kustomize import Confined, find_kustomize
-from ci_automation.flows.rendering import confined
+from ci_automation.flows.programs import confined, confinement, kustomize
+from ci_automation.flows.programs.kustomize import Confined, find_kustomize
 from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable
 from tests.fakes.programs import denied, has_landlock, launcher, python
 

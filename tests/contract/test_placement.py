@@ -17,9 +17,9 @@ from ci_automation.flows.apply import apply
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.lift import lift
-from ci_automation.flows.planning import make_plan
+from ci_automation.flows.planning.plan import make_plan
+from ci_automation.flows.planning.promotion import Promotion
 from ci_automation.flows.promote import promote
-from ci_automation.flows.promotion import Promotion
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back

@@ -16,8 +16,8 @@ from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import Conflict
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import ChannelMoved
+from ci_automation.flows.planning.promotion import Promotion, RecordNotBelieved, SignedForOthers, SourceEmpty
 from ci_automation.flows.promote import OtherDigest, Promoted, PromotionNotApproved, PromotionRefused, promote
-from ci_automation.flows.promotion import Promotion, RecordNotBelieved, SignedForOthers, SourceEmpty
 from ci_automation.flows.publication.placement import ChannelMovedBack, PublishedElsewhere
 from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.flows.update import update
@@ -300,7 +300,7 @@ class TestInterruption:
     @pytest.fixture(autouse=True)
     def fast(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let nobody compare contents again and again, which asks no registry."""
-        monkeypatch.setattr("ci_automation.flows.findings.impact_of", lambda *_: Impact())
+        monkeypatch.setattr("ci_automation.flows.planning.findings.impact_of", lambda *_: Impact())
 
     def test_a_kill_before_any_request_converges(self, road: Road) -> None:
         wanted, before = channel(road, STAGING), channel(road, road.target)

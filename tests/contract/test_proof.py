@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.archive import read_archive
 from ci_automation.artifact.tree import COMPONENTS_PATH
-from ci_automation.flows import confinement
 from ci_automation.flows.apply import apply
-from ci_automation.flows.base import read_base
 from ci_automation.flows.init import init
 from ci_automation.flows.observe import observe
-from ci_automation.flows.planning import make_plan
+from ci_automation.flows.planning.base import read_base
+from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.ports import Ports, Upstream
+from ci_automation.flows.programs import confinement
 from ci_automation.flows.rendering import delegate
 from ci_automation.flows.rendering.proof import UnprovenRendering, rendering
 from ci_automation.flows.rendering.upstream import fetch
@@ -316,7 +316,7 @@ class TestFlows:
             found = fetch(version, ports)
             return strange(found) if version == VERSION else found
 
-        monkeypatch.setattr("ci_automation.flows.step.fetch", fetched)
+        monkeypatch.setattr("ci_automation.flows.planning.step.fetch", fetched)
         plan = make_plan(CHANNEL, started.ports, intent(**PROVEN)).plan
         assert [step.new_version for step in plan.steps] == [Version.parse("v2.99.4")]
         [passed] = plan.passed_over

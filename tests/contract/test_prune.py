@@ -41,7 +41,7 @@ LAST = Window(1)
 def unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody find anything in what is published."""
     nothing = SimpleNamespace(changes=(), hazards=(), pruned=(), cleared=())
-    monkeypatch.setattr("ci_automation.flows.step.impact_of", lambda *_: nothing)
+    monkeypatch.setattr("ci_automation.flows.planning.step.impact_of", lambda *_: nothing)
 
 
 @made_once

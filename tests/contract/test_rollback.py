@@ -17,7 +17,7 @@ from ci_automation.flows.approved import ApprovalUsed, apply_granted
 from ci_automation.flows.init import init
 from ci_automation.flows.lift import lift
 from ci_automation.flows.observe import ChannelMoved
-from ci_automation.flows.planning import make_plan
+from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.publication.past import (
     AmbiguousVersion,
     NotInHistory,
@@ -77,9 +77,9 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Found], None]:
     """Let nobody find anything in a rollback, unless the test says so; who does has tests of its own."""
 
     def let(found: Found) -> None:
-        monkeypatch.setattr("ci_automation.flows.findings.impact_of", lambda *_: found)
+        monkeypatch.setattr("ci_automation.flows.planning.findings.impact_of", lambda *_: found)
 
-    monkeypatch.setattr("ci_automation.flows.step.impact_of", lambda *_: Found())
+    monkeypatch.setattr("ci_automation.flows.planning.step.impact_of", lambda *_: Found())
     let(Found())
     return let
 
@@ -309,7 +309,7 @@ class TestWhatBreaks:
             sides.append((old.version, new.version))  # type: ignore[attr-defined]
             return Found()
 
-        monkeypatch.setattr("ci_automation.flows.findings.impact_of", look)
+        monkeypatch.setattr("ci_automation.flows.planning.findings.impact_of", look)
         propose_rollback(CHANNEL, Wish(str(PATCH)), world.ports(), intent())
         assert sides == [(MINOR, PATCH)]
 

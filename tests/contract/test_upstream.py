@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ci_automation.errors import ReleaseSourceError, VerificationFailed
 from ci_automation.flows.init import init
-from ci_automation.flows.planning import make_plan
+from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.render import render_release
 from ci_automation.flows.rendering.upstream import fetch, find_artifact

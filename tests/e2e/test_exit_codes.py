@@ -62,7 +62,7 @@ def test_what_is_passed_over_because_it_cannot_be_made_is_refused(desk: Desk) ->
         raise ComponentMissing("source-watcher", ())
 
     desk.init()
-    desk.patch.setattr("ci_automation.flows.plan_steps.render_step", fail)
+    desk.patch.setattr("ci_automation.flows.planning.steps.render_step", fail)
     assert desk.run("check", CHANNEL, *TRUSTED).code == 0
     ran = desk.run("check", CHANNEL, *TRUSTED, "--exit-code", "--output", "json")
     assert (ran.code, ran.json["exitCode"], ran.json["plan"]["steps"]) == (11, 11, [])

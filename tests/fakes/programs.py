@@ -13,7 +13,7 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ci_automation.flows.rendering import confined
+from ci_automation.flows.programs import confined
 from ci_automation.flux.bundle import ReleaseFiles
 
 MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
-from ci_automation.flows.kustomize import Confined
+from ci_automation.flows.programs.kustomize import Confined
 from ci_automation.impact.hazard import Certainty
 from ci_automation.impact.objects import read_objects
 from ci_automation.impact.overlay.followed import original

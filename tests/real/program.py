@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.manifest import Manifest
 from ci_automation.artifact.reference import Reference
-from ci_automation.flows.kustomize import find_kustomize
 from ci_automation.flows.ports import Intent, Ports
+from ci_automation.flows.programs.kustomize import find_kustomize
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
 from ci_automation.impact.check import Clusters

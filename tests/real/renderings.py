@@ -27,7 +27,7 @@ from tests.real.peers import ROOT, flux_releases
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ci_automation.flows.planning import Outcome
+    from ci_automation.flows.planning.plan import Outcome
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 PULL = "https://github.com/acme/fleet/pull/7"

@@ -15,7 +15,7 @@ from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.apply import apply
 from ci_automation.flows.files import read_plan_file
 from ci_automation.flows.init import init
-from ci_automation.flows.planning import make_plan
+from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.ports import Intent
 from ci_automation.flows.update import update
 from ci_automation.flux.version import Version

@@ -19,7 +19,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.flows.init import init
-from ci_automation.flows.planning import make_plan
+from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.rendering import delegate
 from ci_automation.flows.rendering.delegate import DelegationFailed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
-from ci_automation.flows import kustomize as adapter
+from ci_automation.flows.programs import kustomize as adapter
 from ci_automation.impact.hazard import Certainty
 from ci_automation.impact.objects import read_objects
 from ci_automation.impact.overlay.builder import BuildFailed

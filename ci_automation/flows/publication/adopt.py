@@ -10,9 +10,9 @@ from ci_automation.artifact.archive import HiddenContent
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.contents import read_shown, read_tree
 from ci_automation.flows.history import immutable_references
 from ci_automation.flows.observe import Observed, Trust
+from ci_automation.flows.planning.contents import read_shown, read_tree
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.recover import recover

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.errors import Conflict, SigningError, VerificationFailed
-from ci_automation.flows.contents import read_shown
 from ci_automation.flows.observe import ChannelMoved, accept_both
+from ci_automation.flows.planning.contents import read_shown
 from ci_automation.flows.publication.recording import attest_publication, sign_publication
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.model import SignatureFormat
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ci_automation.artifact.manifest import Descriptor, Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.observe import Observed
+    from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.step import Rendered
     from ci_automation.flux.artifact import Composed
     from ci_automation.flux.proof import Proof
     from ci_automation.flux.release import FetchedRelease

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ci_automation import __version__
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.flows.contents import stated_options
+from ci_automation.flows.planning.contents import stated_options
 from ci_automation.flux.artifact import SOURCE, immutable_tag
 from ci_automation.flux.bundle import BUNDLE
 from ci_automation.flux.components import controller_images, unpin
@@ -16,8 +16,8 @@ from ci_automation.records.attached import attest
 from ci_automation.records.notes import Approval, Record
 
 if TYPE_CHECKING:
-    from ci_automation.flows.contents import Contents
     from ci_automation.flows.observe import Observed
+    from ci_automation.flows.planning.contents import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.publication.publish import Publication
     from ci_automation.policy.hold import Hold

@@ -21,13 +21,13 @@ from typing import IO, TYPE_CHECKING, BinaryIO, cast
 from msgspec import Struct
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows import confinement
-from ci_automation.flows.rendering.confined import MAX_OUTPUT_BYTES
+from ci_automation.flows.programs import confinement
+from ci_automation.flows.programs.confined import MAX_OUTPUT_BYTES
 from ci_automation.flux.bundle import parse_checksums
 from ci_automation.flux.render import components_header
 
 if TYPE_CHECKING:
-    from ci_automation.flows.confinement import Ended
+    from ci_automation.flows.programs.confinement import Ended
     from ci_automation.flux.options import Options
     from ci_automation.flux.release import FetchedRelease, ReleaseSource
     from ci_automation.flux.version import Version

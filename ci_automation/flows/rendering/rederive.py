@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.base import read_base
 from ci_automation.flows.observe import look_at
+from ci_automation.flows.planning.base import read_base
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import Recipe, compose
@@ -17,7 +17,7 @@ from ci_automation.flux.components import pin
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.base import Base
+    from ci_automation.flows.planning.base import Base
     from ci_automation.flows.ports import Intent, Ports
 
 

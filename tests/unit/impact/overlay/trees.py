@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
-from ci_automation.flows.kustomize import Confined
+from ci_automation.flows.programs.kustomize import Confined
 from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable
 from ci_automation.impact.overlay.folders import Gathered, applied_folder, gathered
 from ci_automation.impact.overlay.followed import Followed, read_marks

@@ -1,4 +1,4 @@
-"""Confinement of other programs, such as kustomize and flux: see `rendering/confined.py`."""
+"""Confinement of other programs, such as kustomize and flux: see `confined.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.flows.rendering import confined
+from ci_automation.flows.programs import confined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,9 +9,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ci_automation.errors import RegistryError, VerificationFailed
-from ci_automation.flows.contents import only_layer, present_version, read_contents
-from ci_automation.flows.findings import findings, first_findings
 from ci_automation.flows.observe import Trust, accept_both, look_at, observe
+from ci_automation.flows.planning.contents import only_layer, present_version, read_contents
+from ci_automation.flows.planning.findings import findings, first_findings
 from ci_automation.flows.publication.placement import in_place, place, problem_of, require_still_there
 from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.policy.decision import Decision, decide, reasons
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.contents import Contents
     from ci_automation.flows.evidence import Evidence
     from ci_automation.flows.observe import Observed
+    from ci_automation.flows.planning.contents import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.policy.decision import Verdict

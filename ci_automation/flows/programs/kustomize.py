@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from ci_automation.flows import confinement
-from ci_automation.flows.rendering.confined import MAX_OUTPUT_BYTES
+from ci_automation.flows.programs import confinement
+from ci_automation.flows.programs.confined import MAX_OUTPUT_BYTES
 from ci_automation.hiding import Hiding
 from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable, innermost
 

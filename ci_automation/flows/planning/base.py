@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.errors import PolicyRefused
-from ci_automation.flows.contents import read_contents
+from ci_automation.flows.planning.contents import read_contents
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import stated_options_digest

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.flows.base import Base
-from ci_automation.flows.findings import changed_files, changed_flags, impact_of
-from ci_automation.flows.images import pinned_components
+from ci_automation.flows.planning.base import Base
+from ci_automation.flows.planning.findings import changed_files, changed_flags, impact_of
+from ci_automation.flows.planning.images import pinned_components
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import Composed, Recipe, compose

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.observe import Observed
+    from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.step import Rendered
     from ci_automation.flux.release import Release
     from ci_automation.policy.gates import Selection
     from ci_automation.policy.plan import PlannedStep
@@ -95,7 +95,7 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
     """Return the plan that starts from what was observed; see `make_plan`."""
     channel, base = observed.channel, None
     if observed.version is None or _asks_for_content(intent):
-        from ci_automation.flows.base import read_base
+        from ci_automation.flows.planning.base import read_base
 
         base = read_base(observed, ports, intent)
     current = base.version if base else observed.version
@@ -107,7 +107,7 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
         plan = Plan(channel, current, observed.digest, (), tuple(passed_over(selection)))
         return Planned(observed, plan, (), releases)
     # All that is imported from here on, a check that finds nothing spares.
-    from ci_automation.flows.base import read_base
+    from ci_automation.flows.planning.base import read_base
     from ci_automation.flows.publication.placement import in_place, place
 
     base, placed = ports.registry.at_once(
@@ -117,7 +117,7 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
     base = replace(base, holds=placed.holds)
     if base.holds:
         selection = select(intent.situation(current, base.holds), releases)
-    from ci_automation.flows.plan_steps import Found, plan_steps
+    from ci_automation.flows.planning.steps import Found, plan_steps
 
     return plan_steps(base, Found(placed, selection, releases), ports, intent)
 

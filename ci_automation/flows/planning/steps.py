@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.flows.files import beside_components
-from ci_automation.flows.images import ImageMissing
-from ci_automation.flows.planning import Planned, passed_over
-from ci_automation.flows.step import Wanted, render_automatic, render_step, wants_pins
+from ci_automation.flows.planning.images import ImageMissing
+from ci_automation.flows.planning.plan import Planned, passed_over
+from ci_automation.flows.planning.step import Wanted, render_automatic, render_step, wants_pins
 from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.flux.text import TemplateMismatch
 from ci_automation.policy.decision import Decision
@@ -20,10 +20,10 @@ from ci_automation.signing.upstream import UpstreamUnsigned
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ci_automation.flows.base import Base
     from ci_automation.flows.observe import Placed
+    from ci_automation.flows.planning.base import Base
+    from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flows.step import Rendered
     from ci_automation.flux.release import Release
     from ci_automation.policy.gates import Candidate, Selection
 

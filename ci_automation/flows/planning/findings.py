@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ci_automation.artifact.tree import Tree
-    from ci_automation.flows.contents import Contents
+    from ci_automation.flows.planning.contents import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.options import Options
     from ci_automation.flux.release import Release

@@ -1,0 +1,3 @@
+"""Other programs that flows run, such as kustomize and flux, and their confinement."""
+
+__all__ = ["confined", "confinement", "kustomize"]
