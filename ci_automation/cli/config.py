@@ -44,6 +44,8 @@ def validate(given: Arguments) -> None:
         print_json({"file": str(path), "valid": True, "artifacts": names})
     else:
         print_text(f"{path} is valid; its artifacts are {', '.join(names)}.")
+    for one, other in config.sharing_folders():
+        print_aside(f"{one.name} ({one.overlay}) and {other.name} ({other.overlay}) share overlay files")
     now = datetime.now(UTC)
     for artifact in config.artifacts:
         for each in artifact.policy.acknowledge:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ci_automation.config.schema import File
 
 # What says how an artifact is rendered, which one that is promoted never is.
-_OF_RENDERING = {"flags": "flags", "pin_images": "pinImages"}
+_OF_RENDERING = {"flags": "flags", "overlay": "overlay", "pin_images": "pinImages"}
 
 
 def load_config(path: pathlib.Path) -> Config:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from datetime import timedelta
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from ci_automation.flux.version import Version
 from ci_automation.policy.model import Policy, SignatureFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.impact.check import KubernetesRange
@@ -161,6 +162,7 @@ class ApprovalConfig(Struct, frozen=True):
     assignees: tuple[str, ...] = ()
     draft: bool = False
     auto_merge: bool = False
+    own_merge: bool = False  # whether the author's own merge counts for an overlay from Git
     environment: str = "flux-manifests"  # of a workflow dispatch
     workflow: str = "approve.yaml"  # same
     repository: str | None = None  # OWNER/NAME: who is sent a repository dispatch
@@ -225,6 +227,7 @@ class ArtifactConfig(Struct, frozen=True):
     name: str
     channel: Reference
     components_file: str | None = None
+    overlay: str | None = None  # the folder of the repository that has the overlay; None: the artifact keeps its own
     paused: bool = False
     flags: Mapping[str, Any] = field(default_factory=dict)
     policy: Policy = field(default_factory=Policy)
@@ -261,6 +264,13 @@ class Config(Struct, frozen=True):
             if artifact.name == name_or_address or artifact.channel == channel:
                 return artifact
         raise UnknownArtifact(name_or_address, [artifact.name for artifact in self.artifacts])
+
+    def sharing_folders(self) -> Iterator[tuple[ArtifactConfig, ArtifactConfig]]:
+        """Yield each two artifacts of which one's overlay folder is the other's, or lies in it."""
+        named = [(f"{artifact.overlay}/", artifact) for artifact in self.artifacts if artifact.overlay]
+        for (one, first), (other, second) in combinations(named, 2):
+            if one.startswith(other) or other.startswith(one):
+                yield first, second
 
 
 def _reference(text: str) -> Reference | None:

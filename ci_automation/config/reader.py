@@ -173,6 +173,7 @@ def _artifact(it: sections.Artifact) -> ArtifactConfig:
         name=it.name,
         channel=it.url,
         components_file=it.components_file,
+        overlay=it.overlay,
         paused=bool(it.paused),
         flags=it.flags or {},
         policy=_policy(it.policy or rules.PolicySection(), it),

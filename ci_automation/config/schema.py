@@ -36,6 +36,7 @@ from ci_automation.config.values import (
     KeyLocation,
     Label,
     Name,
+    OverlayPath,
     Pattern,
     PublicKeyLocation,
     PublicKeyLocations,
@@ -77,6 +78,8 @@ class ApprovalSection(Section, frozen=True):
     """Whether the pull request is opened as a draft; false if left out."""
     auto_merge: bool | None = None
     """Whether GitHub merges by itself what `approvals` people approved; needs approvals: 1 or more."""
+    own_merge: bool | None = None
+    """Whether the author of a pull request approves its overlay by merging it alone; false if left out."""
     environment: Words | None = None
     """The protected environment in which the run of a workflow dispatch waits; flux-manifests if left out."""
     workflow: WorkflowFile | None = None
@@ -163,6 +166,9 @@ class Artifact(Defaults, frozen=True, kw_only=True):
     """The channel that clusters follow: oci://HOST/REPOSITORY:TAG, or layout:DIRECTORY:TAG."""
     components_file: FileInArtifact | None = None
     """The path of Flux's components in the artifact; found by itself where there is just one."""
+    overlay: OverlayPath | None = None
+    """The folder of this repository that holds the overlay: all files beside the components; the artifact keeps its own
+    files if left out."""
     paused: bool | None = None
     """Whether nothing is published for now."""
     minimum_flux: FluxVersion | None = None

@@ -98,6 +98,13 @@ def _file_in_artifact(text: str) -> str:
     return text
 
 
+def _overlay_path(text: str) -> str:
+    folder = text.removesuffix("/")
+    if not text.isprintable() or len(text) > _MAX_PATH or any(part in ("", ".", "..") for part in folder.split("/")):
+        raise InvalidValue("it is not a folder below the repository's root, such as clusters/production/flux-system")
+    return folder
+
+
 def _key_location(text: str) -> str:
     if "-----BEGIN" in text:
         raise InvalidValue("it is a key itself; put it into a file or a variable, and write the path or env://NAME")
@@ -208,6 +215,7 @@ def _format_version(number: int) -> int:
 Name = Annotated[str, Form(_name)]
 Channel = Annotated[Reference, Form(_channel)]
 FileInArtifact = Annotated[str, Form(_file_in_artifact)]
+OverlayPath = Annotated[str, Form(_overlay_path)]
 KeyLocation = Annotated[str, Form(_key_location)]
 FluxVersion = Annotated[Version, Form(Version.parse)]
 Words = Annotated[str, Form(_words)]

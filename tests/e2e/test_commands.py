@@ -294,6 +294,15 @@ class TestConfiguration:
         assert desk.ok("config", "schema").json["$schema"].startswith("https://json-schema.org/")
 
 
+FOLDERS = {"a": "clusters", "b": "clusters/b", "c": "other"}
+
+
+def test_artifacts_that_share_an_overlay_folder_are_named_where_the_configuration_is_checked(desk: Desk) -> None:
+    entries = (f"- {{name: {name}, url: 'layout:{name}:x', overlay: {folder}}}" for name, folder in FOLDERS.items())
+    desk.config("\n".join(("version: 1", "artifacts:", *entries, "")))
+    assert desk.ok("config", "validate").err == "a (clusters) and b (clusters/b) share overlay files\n"
+
+
 def test_an_acknowledgement_that_ended_is_told_where_the_configuration_is_checked(desk: Desk) -> None:
     given = "{fingerprint: 0123456789abcdef, until: 2020-01-31, reason: of old}"
     desk.config(f"version: 1\nartifacts:\n- name: a\n  url: {CHANNEL}\n  acknowledge:\n  - {given}\n")

@@ -134,6 +134,7 @@ def test_a_promotion_that_goes_together_is_taken(b: str) -> None:
         ("", "{from: b}", "", "leads back to this artifact"),
         ("", "{from: a}", "{from: b}", "artifacts[1].promote.from: leads back to this artifact"),
         ("    flags: {log-level: debug}\n", "{from: a}", "", "is for rendering"),
+        ("    overlay: clusters/b\n", "{from: a}", "", "artifacts[1].overlay: is for rendering"),
         ("    pinImages: true\n", "{from: a}", "", "artifacts[1].pinImages: is for rendering"),
         ("", "{from: a, evidence: [{field: x}]}", "", "takes one of url, status and report"),
         ("", "{from: a, evidence: [{url: 'https://h', report: x}]}", "", "takes one of url, status and report"),

@@ -74,6 +74,7 @@ class TestWhatIsWritten:
             name="production",
             channel=Reference.parse("oci://ghcr.io/acme/flux-manifests:production"),
             components_file="flux-system/gotk-components.yaml",
+            overlay="clusters/production",
             paused=True,
             policy=Policy(
                 actions={Bump.PATCH: Action.AUTO, Bump.MINOR: Action.AUTO, Bump.MAJOR: Action.APPROVAL},
@@ -102,6 +103,7 @@ class TestWhatIsWritten:
                 labels=("area: flux",),
                 assignees=("bob",),
                 auto_merge=True,
+                own_merge=True,
                 environment="production",
                 workflow="allow.yml",
             ),
@@ -523,6 +525,12 @@ class TestWhatIsWrong:
     )
     def test_a_path_in_an_artifact_stays_in_it(self, path: str) -> None:
         assert "not a path inside the artifact" in problems(with_artifact(f'componentsFile: "{path}"'))[0]
+
+    @pytest.mark.parametrize(
+        "path", [".", "/", "", "/etc", "a//b", "./a", "../a", "a//", "a\\tb", "x" * 1025], ids=lambda path: path[:9]
+    )
+    def test_an_overlay_is_a_folder_below_the_root(self, path: str) -> None:
+        assert "not a folder below the repository's root" in problems(with_artifact(f'overlay: "{path}"'))[0]
 
     def test_an_address_has_an_end(self) -> None:
         assert "it is too long" in problems(with_url(f"oci://r.example/{'a' * 2000}:b"))[0]

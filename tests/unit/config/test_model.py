@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ArtifactConfig, Config, GitHubSourceConfig, UnknownArtifact
@@ -20,6 +21,21 @@ CONFIG = Config(GitHubSourceConfig(), (PRODUCTION, STAGING))
 )
 def test_find(text: str, artifact: ArtifactConfig) -> None:
     assert CONFIG.find(text) is artifact
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shared"),
+    [
+        pytest.param("clusters/a", "clusters/a", True, id="the same"),
+        pytest.param("clusters/a", "clusters", True, id="one in the other"),
+        pytest.param("clusters", "clusters/a", True, id="the other in the one"),
+        pytest.param("clusters/a", "clusters/ab", False, id="names that begin alike"),
+        pytest.param("clusters/a", None, False, id="one without a folder"),
+    ],
+)
+def test_overlay_folders_that_artifacts_share(one: str, other: str | None, *, shared: bool) -> None:
+    artifacts = replace(PRODUCTION, overlay=one), replace(STAGING, overlay=other)
+    assert list(Config(GitHubSourceConfig(), artifacts).sharing_folders()) == ([artifacts] if shared else [])
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ defaults:
     assignees: [bob]
     draft: false
     autoMerge: true
+    ownMerge: true
     environment: production
     workflow: allow.yml
   signing: {mode: key, key: env://COSIGN_KEY, format: both}
@@ -39,6 +40,7 @@ artifacts:
   - name: production
     url: oci://ghcr.io/acme/flux-manifests:production
     componentsFile: flux-system/gotk-components.yaml
+    overlay: clusters/production/
     paused: true
     consumers: [{repository: acme/fleet, paths: [clusters]}, {repository: acme/edge}]
     announce: [acme/dashboards]
