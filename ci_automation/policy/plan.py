@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.gojson import unique
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import UsageError
 from ci_automation.flux.options import Options
@@ -173,7 +174,7 @@ class Plan(Struct, frozen=True):
             InvalidPlan: not JSON, another schema, edited, or with steps that do not follow one another.
         """
         try:
-            value = json.loads(data, object_pairs_hook=_unique)
+            value = json.loads(data, object_pairs_hook=unique)
         except (ValueError, RecursionError) as error:
             raise InvalidPlan(f"it is not JSON: {error}") from None
         if not isinstance(value, dict) or value.get("schema") != SCHEMA:
@@ -205,14 +206,6 @@ class Plan(Struct, frozen=True):
                 for p in value["passedOver"]
             ),
         )
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object whose keys differ: a person reads the first of two, a program the last."""
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise ValueError("a key is there twice")
-    return value
 
 
 def _canonical(value: object) -> bytes:

@@ -57,8 +57,8 @@ def verify_detached(
         promise, record = base64_decoded(entry.promise), entry.record
     except UnreadableEntry as reason:
         raise Rejected(f"its entry in the log cannot be read: {reason}") from None
-    at = datetime.fromtimestamp(entry.integrated_time, UTC)
-    authorities.verify_promise(entry.log_id, promise, entry.signed_bytes, at)
+    at = datetime.fromtimestamp(entry.payload.integrated_time, UTC)
+    authorities.verify_promise(entry.payload.log_id, promise, entry.signed_bytes, at)
     if not certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc:
         raise Rejected(f"its certificate was not valid when the log recorded it, {at:%Y-%m-%d %H:%M:%S} UTC")
     authorities.verify_certificate(certificate, at)

@@ -105,7 +105,7 @@ class KeylessSigner:
         signature = held.sign(payload)
         proposal = hashedrekord_proposal(Digest.of(payload), signature, held.pem)
         answer = self._logged(services, proposal)
-        entry = _read(entry_of_rekor_answer, answer)
+        entry = _read(entry_of_rekor_answer, answer).to_json()
         _require_good(lambda: self._root.verify_detached(payload, signature, held.pem, entry))
         return {
             SIGNATURE_ANNOTATION: base64_encoded(signature),

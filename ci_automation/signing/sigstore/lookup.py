@@ -7,16 +7,14 @@ says is not believed here: an entry is only found, and the trusted root proves i
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Protocol
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.net.network import Network
-from ci_automation.net.values import parsed_json
 from ci_automation.signing.sigstore.exchange import Call, RekorFailed, SigstoreExchange, UnsafeService
-from ci_automation.signing.sigstore.rekor import LogEntry, UnreadableEntry, entry_of_rekor_answer, hashedrekord_proposal
+from ci_automation.signing.sigstore.rekor import UnreadableEntry, entries_of_rekor_answer, hashedrekord_proposal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +54,7 @@ class RekorLog:
 
     def find(self, message: bytes, signature: bytes, certificate: str) -> str | None:
         """Return the entry of a signature; see `TransparencyLog`."""
-        proposal = json.loads(hashedrekord_proposal(Digest.of(message), signature, certificate))
-        body = json.dumps({"entries": [proposal]}).encode()
+        body = b'{"entries":[%b]}' % hashedrekord_proposal(Digest.of(message), signature, certificate)
         call = Call("POST", f"{self._where()}/api/v1/log/entries/retrieve", _JSON, body, cap=_MAX_ANSWER_BYTES)
         try:
             answer = self._exchange.ask(call, RekorFailed)
@@ -65,14 +62,11 @@ class RekorLog:
             raise RekorUnreachable(str(error)) from None
         if answer.status in _NO_SUCH:
             return None
-        found = parsed_json(answer.body) if answer.status == _OK else None
         try:
-            if not isinstance(found, list):
-                raise UnreadableEntry  # noqa: TRY301  # it ends as the other answers that are none
-            entries = [LogEntry.parse(entry_of_rekor_answer(json.dumps(each).encode())) for each in found]
+            entries = entries_of_rekor_answer(answer.body if answer.status == _OK else b"")
         except UnreadableEntry:
             described = answer.described()
             raise RekorUnreachable(f"the transparency log at {answer.host} answered {described}") from None
         # The same may be logged again, in a later shard: what counts is when the log first saw it.
-        first = min(entries, key=lambda entry: entry.integrated_time, default=None)
+        first = min(entries, key=lambda entry: entry.payload.integrated_time, default=None)
         return None if first is None else first.to_json()

@@ -1,152 +1,151 @@
 """Entries of Rekor, the transparency log: as its API takes and answers them, as bundles and annotations hold them.
 
-Pure: it parses and builds, and believes nothing; who verifies an entry is `certified`.
+Pure: this module parses and builds entries. `certified` verifies them.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import json
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct, ValidationError, field, json
 
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
 
 _MAX_ENTRY_BYTES = 4 << 20
 _MAX_TIME = 1 << 37  # the year 6325; later ones have no `datetime`
+_MAX_INDEX = (1 << 63) - 1
+
+_Wanted = TypeVar("_Wanted")
 
 
 class UnreadableEntry(ValueError):
     """Something is not an entry of the log; the text is the reason."""
 
 
-class LogEntry(Struct, frozen=True):
-    """What the log signs when it takes something in, and its promise (the SignedEntryTimestamp), in base64."""
+class _Logged(Struct, frozen=True, rename="camel"):
+    """What the log signs when it takes something in."""
 
     body: str
-    integrated_time: int
-    log_index: int
-    log_id: str
-    promise: str
+    integrated_time: Annotated[int, Meta(gt=0, lt=_MAX_TIME)]
+    log_index: Annotated[int, Meta(ge=0, le=_MAX_INDEX)]
+    log_id: str = field(name="logID")
+
+
+class LogEntry(Struct, frozen=True):
+    """An entry as the annotation `dev.sigstore.cosign/bundle` has it, with its fields in the order of cosign.
+
+    `promise` is the log's signature over `payload` in base64 (the SignedEntryTimestamp).
+    """
+
+    promise: str = field(name="SignedEntryTimestamp")
+    payload: _Logged = field(name="Payload")
 
     @classmethod
     def parse(cls, text: str | bytes) -> Self:
         """Return the entry in the annotation `dev.sigstore.cosign/bundle` (cosign's `pkg/cosign/bundle`).
 
         Raises:
-            UnreadableEntry: it is none.
+            UnreadableEntry: the text is not an entry.
         """
-        match _json(text):
-            case {
-                "SignedEntryTimestamp": str(promise),
-                "Payload": {
-                    "body": str(body),
-                    "integratedTime": int(time),
-                    "logIndex": int(index),
-                    "logID": str(log),
-                },
-            }:
-                return cls._checked(body, time, index, log, promise)
-        raise UnreadableEntry("it lacks a part that an entry has")
-
-    @classmethod
-    def _checked(cls, body: str, time: int, index: int, log: str, promise: str) -> Self:
-        if isinstance(time, bool) or isinstance(index, bool) or not (0 < time < _MAX_TIME and 0 <= index < 1 << 63):
-            raise UnreadableEntry("its time or its place in the log cannot be")
-        return cls(body, time, index, log, promise)
+        return _parsed(text, cls)
 
     def to_json(self) -> str:
-        """Return the entry as `dev.sigstore.cosign/bundle` holds it, in the order that cosign writes."""
-        payload = {
-            "body": self.body,
-            "integratedTime": self.integrated_time,
-            "logIndex": self.log_index,
-            "logID": self.log_id,
-        }
-        return compact({"SignedEntryTimestamp": self.promise, "Payload": payload})
+        """Return the entry as `dev.sigstore.cosign/bundle` holds it."""
+        return json.encode(self).decode()
 
     @property
     def signed_bytes(self) -> bytes:
-        """Return what the log's promise is a signature over: canonical JSON (RFC 8785) of all but the promise."""
-        payload = {
-            "body": self.body,
-            "integratedTime": self.integrated_time,
-            "logID": self.log_id,
-            "logIndex": self.log_index,
-        }
-        return json.dumps(payload, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
+        """Return what the log's promise is a signature over: canonical JSON (RFC 8785) of the payload."""
+        return json.encode(self.payload, order="sorted")
 
     @property
     def record(self) -> Any:  # noqa: ANN401 - it is JSON, and looked at by match
         """Return the value in the body.
 
         Raises:
-            UnreadableEntry: it is not JSON in base64.
+            UnreadableEntry: the body is not JSON in base64.
         """
-        return _json(base64_decoded(self.body))
+        return _parsed(base64_decoded(self.payload.body), Any)
 
 
-def entry_of_rekor_answer(raw: bytes) -> str:
-    """Return the one entry in an answer of Rekor's v1 API, `{uuid: {...}}`, as `dev.sigstore.cosign/bundle` holds it.
+class _InclusionProof(Struct, frozen=True, rename="camel"):
+    checkpoint: str
+    hashes: tuple[str, ...]
+    log_index: int
+    root_hash: str
+    tree_size: int
+
+
+class _Verification(Struct, frozen=True, rename="camel"):
+    signed_entry_timestamp: str
+    inclusion_proof: _InclusionProof | None = None
+
+
+class _Answered(_Logged, frozen=True, kw_only=True, rename="camel"):
+    """An entry as Rekor's v1 API answers it."""
+
+    verification: _Verification
+
+    @property
+    def entry(self) -> LogEntry:
+        """Return the entry without the proof that it is in the log."""
+        logged = _Logged(self.body, self.integrated_time, self.log_index, self.log_id)
+        return LogEntry(self.verification.signed_entry_timestamp, logged)
+
+
+class _Recorded(Struct, frozen=True, rename="camel"):
+    """The kind of record in an entry's body."""
+
+    kind: str
+    api_version: str
+
+
+def entry_of_rekor_answer(raw: bytes) -> LogEntry:
+    """Return the one entry in an answer of Rekor's v1 API, `{uuid: {...}}`.
 
     Raises:
-        UnreadableEntry: the answer has none, or several.
+        UnreadableEntry: the answer has no entry, or several.
     """
-    value = _only_value(raw)
-    match value:
-        case {
-            "body": str(body),
-            "integratedTime": int(time),
-            "logIndex": int(index),
-            "logID": str(log),
-            "verification": {"signedEntryTimestamp": str(promise)},
-        }:
-            return LogEntry._checked(body, time, index, log, promise).to_json()  # noqa: SLF001 - the same module
-    raise UnreadableEntry("it lacks a part that an entry in Rekor has")
+    return _only(_parsed(raw, dict[str, _Answered])).entry
+
+
+def entries_of_rekor_answer(raw: bytes) -> tuple[LogEntry, ...]:
+    """Return the entries that Rekor's v1 API found, `[{uuid: {...}}, ...]`.
+
+    Raises:
+        UnreadableEntry: the answer is not a list of entries.
+    """
+    return tuple(_only(each).entry for each in _parsed(raw, tuple[dict[str, _Answered], ...]))
 
 
 def bundle_entry_of_answer(raw: bytes) -> dict[str, Any]:
     """Return the one entry in an answer of Rekor's v1 API as bundles hold it (protobuf-specs `sigstore_rekor.proto`).
 
     Raises:
-        UnreadableEntry: the answer has none, or lacks the proof that the entry is in the log.
+        UnreadableEntry: the answer has no entry, or lacks the proof that the entry is in the log.
     """
-    entry = LogEntry.parse(entry_of_rekor_answer(raw))
-    match _only_value(raw), entry.record:
-        case (
-            {
-                "verification": {
-                    "inclusionProof": {
-                        "checkpoint": str(checkpoint),
-                        "hashes": [*hashes],
-                        "logIndex": int(index),
-                        "rootHash": str(root),
-                        "treeSize": int(size),
-                    }
-                }
-            },
-            {"kind": str(kind), "apiVersion": str(version)},
-        ):
-            proof = {
-                "logIndex": str(index),
-                "rootHash": _base64_of_hex(root),
-                "treeSize": str(size),
-                "hashes": [_base64_of_hex(each) for each in hashes],
-                "checkpoint": {"envelope": checkpoint},
-            }
-            return {
-                "logIndex": str(entry.log_index),
-                "logId": {"keyId": _base64_of_hex(entry.log_id)},
-                "kindVersion": {"kind": kind, "version": version},
-                "integratedTime": str(entry.integrated_time),
-                "inclusionPromise": {"signedEntryTimestamp": entry.promise},
-                "inclusionProof": proof,
-                "canonicalizedBody": entry.body,
-            }
-    raise UnreadableEntry("it has no proof that the entry is in the log")
+    entry = _only(_parsed(raw, dict[str, _Answered]))
+    record = _parsed(base64_decoded(entry.body), _Recorded)
+    if (proof := entry.verification.inclusion_proof) is None:
+        raise UnreadableEntry("it has no proof that the entry is in the log")
+    return {
+        "logIndex": str(entry.log_index),
+        "logId": {"keyId": _base64_of_hex(entry.log_id)},
+        "kindVersion": {"kind": record.kind, "version": record.api_version},
+        "integratedTime": str(entry.integrated_time),
+        "inclusionPromise": {"signedEntryTimestamp": entry.verification.signed_entry_timestamp},
+        "inclusionProof": {
+            "logIndex": str(proof.log_index),
+            "rootHash": _base64_of_hex(proof.root_hash),
+            "treeSize": str(proof.tree_size),
+            "hashes": [_base64_of_hex(each) for each in proof.hashes],
+            "checkpoint": {"envelope": proof.checkpoint},
+        },
+        "canonicalizedBody": entry.body,
+    }
 
 
 def bundle_entry_of_v2_answer(raw: bytes) -> dict[str, Any]:
@@ -155,11 +154,11 @@ def bundle_entry_of_v2_answer(raw: bytes) -> dict[str, Any]:
     Raises:
         UnreadableEntry: the answer has none.
     """
-    entry: dict[str, Any] = _json(raw)
+    entry = _parsed(raw, dict[str, Any])
     match entry:
         case {"logId": {}, "inclusionProof": {}, "canonicalizedBody": str()}:
             return entry
-    raise UnreadableEntry("it lacks a part that an entry in Rekor has")
+    raise UnreadableEntry("a part is missing")
 
 
 def hashedrekord_proposal(digest: Digest, signature: bytes, certificate_pem: str) -> bytes:
@@ -210,29 +209,30 @@ def base64_decoded(text: str) -> bytes:
         raise UnreadableEntry("a part of it is not base64") from None
 
 
-def _base64_of_hex(text: object) -> str:
+def _base64_of_hex(text: str) -> str:
     try:
-        return base64_encoded(bytes.fromhex(text))  # type: ignore[arg-type]  # another type is the TypeError below
-    except (ValueError, TypeError):
+        return base64_encoded(bytes.fromhex(text))
+    except ValueError:
         raise UnreadableEntry("a part of it is not hexadecimal") from None
 
 
-def _only_value(raw: bytes) -> object:
-    value = _json(raw)
-    if not isinstance(value, dict) or len(value) != 1:
+def _only(entries: dict[str, _Answered]) -> _Answered:
+    if len(entries) != 1:
         raise UnreadableEntry("it is not one entry")
-    return next(iter(value.values()))
+    return next(iter(entries.values()))
 
 
-def _json(text: str | bytes) -> Any:  # noqa: ANN401 - it is JSON, and looked at by match
+def _parsed(text: str | bytes, wanted: type[_Wanted]) -> _Wanted:
     if len(text) > _MAX_ENTRY_BYTES:
         raise UnreadableEntry("it is too large")
     try:
-        return json.loads(text)
+        return json.decode(text, type=wanted)
+    except ValidationError as error:
+        raise UnreadableEntry(f"a part is missing or malformed: {error}") from None
     except (ValueError, RecursionError):
         raise UnreadableEntry("it is not JSON") from None
 
 
 def compact(value: object) -> str:
-    """Return JSON without a blank, as the services take it."""
-    return json.dumps(value, separators=(",", ":"))
+    """Return JSON without blanks, as the services take it."""
+    return json.encode(value).decode()

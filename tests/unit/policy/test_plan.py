@@ -114,7 +114,7 @@ def edit(change: Callable[[dict[str, Any]], object]) -> bytes:
         pytest.param(b"not json", "not JSON", id="not JSON"),
         pytest.param(b"[" * 100_000, "not JSON", id="nested without end"),
         pytest.param(b"[]", "its schema is None", id="a list"),
-        pytest.param(b'{"schema": 1, "schema": 2}', "a key is there twice", id="a key twice"),
+        pytest.param(b'{"schema": 1, "schema": 2}', "it has the key .schema. twice", id="a key twice"),
         pytest.param(edit(lambda v: v["steps"][0].update(reasons=["\ud800"])), "malformed", id="half a surrogate"),
         pytest.param(
             b'{"schema": "flux-manifests.plan/v2"}', "its schema is 'flux-manifests.plan/v2'", id="another schema"
