@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.approval.lock import LOCK_FILE, Lock
+from ci_automation.approval.port import RequestKind
 from ci_automation.errors import Error
 
 if TYPE_CHECKING:
@@ -26,17 +27,19 @@ class CheckoutFirst(Struct, frozen=True):
     approvals: Approvals
     workspace: Path
     channel: Reference
+    kind: RequestKind = RequestKind.VERSION
 
     def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
         """Return the approval of a step from `base`; the file alone proves nothing."""
         if (self.workspace / ".git/info/sparse-checkout").exists() or not (self.workspace / ".git").exists():
             return self.approvals.granted(base)
         try:
-            entry = Lock.parse((self.workspace / LOCK_FILE).read_text(encoding="utf-8")).find(self.channel)
+            lock = Lock.parse((self.workspace / LOCK_FILE).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, Error):
             return self.approvals.granted(base)  # which says what is wrong with it
+        entry = lock.find(self.channel, self.kind)
         return self.approvals.granted(base) if entry and entry.request.base == base else None
 
     def ask(self, question: Question) -> Asked:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
-from ci_automation.approval.port import ApprovalRequest, Asked, AskedState
+from ci_automation.approval.port import KEY_DIGITS, ApprovalRequest, Asked, AskedState, RequestKind
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import Error, UsageError
@@ -37,7 +37,7 @@ MEMORY = timedelta(days=32)  # an event that was sent longer ago is sent again
 MOST_RUNS = 1000  # GitHub lists no more of what is searched for
 _WAITS = (1.0, 2.0, 4.0)  # seconds until GitHub lists the run that an event started
 _MAX_TEXT = 1024
-_KEY = re.compile(r"[0-9a-f]{16}")
+_KEY = re.compile(r"(content-)?[0-9a-f]{16}")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/(?!\.\.?$)[A-Za-z0-9._-]{1,100}")
 _URL = re.compile(r"https?://[!-~]+")
 _EVENT = "repository_dispatch"
@@ -84,7 +84,7 @@ class Dispatch(Struct, frozen=True):
     def __post_init__(self) -> None:
         """Raise `InvalidDispatch` if a part is invalid: what this program sends, it would also read."""
         if not _KEY.fullmatch(self.key):
-            raise InvalidDispatch("its key is not 16 hex digits")
+            raise InvalidDispatch("its key is not 16 hex digits, with content- before them or without")
         if self.type is EventType.UPDATE_REQUESTED and self.key != self.request.key:
             raise InvalidDispatch("its key does not belong to the step that it asks for")
         artifact = str(self.request.artifact)
@@ -100,7 +100,7 @@ class Dispatch(Struct, frozen=True):
     def telling(cls, request: ApprovalRequest, at: datetime, sender: Sender) -> Self:
         """Return the event that tells of a step that was published `at`: once, for it may be published again."""
         text = f"{EventType.PUBLISHED}\n{request.key}\n{format_time(at)}\n"
-        key = hashlib.sha256(text.encode()).hexdigest()[: len(request.key)]
+        key = hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
         return cls(EventType.PUBLISHED, key, request, sender)
 
     def to_payload(self) -> dict[str, str]:
@@ -135,6 +135,7 @@ class Dispatch(Struct, frozen=True):
                 Version.parse(texts.version),
                 Digest.parse(texts.base),
                 Digest.parse(texts.target),
+                RequestKind.of_key(texts.key),
             )
         except UsageError as error:
             raise InvalidDispatch(str(error)) from None
@@ -191,9 +192,10 @@ class DispatchApprovals:
         sender: Sender,
         clock: Callable[[], datetime],
         sleep: Callable[[float], None] = time.sleep,
+        kind: RequestKind = RequestKind.VERSION,
     ) -> None:
         self._receiver, self._server, self._sender = receiver, server, sender
-        self._clock, self._sleep = clock, sleep
+        self._clock, self._sleep, self._kind = clock, sleep, kind
 
     def granted(self, base: Digest) -> GrantedApproval | None:
         """Return None: an event only asks, and no answer to it approves."""
@@ -206,7 +208,7 @@ class DispatchApprovals:
         Raises:
             ReleaseSourceError: GitHub failed or refused. An event whose answer was lost is found by the next run.
         """
-        dispatch = Dispatch.requesting(ApprovalRequest.of(question.plan, question.step), self._sender)
+        dispatch = Dispatch.requesting(ApprovalRequest.of(question.plan, question.step, self._kind), self._sender)
         delivery = _deliver(dispatch, self._receiver, self._server, self._clock(), _WAITS, self._sleep)
         state = AskedState.UNCHANGED if delivery.told is Told.KNOWN else AskedState.OPENED
         return Asked(delivery.url, state, delivery.remark)

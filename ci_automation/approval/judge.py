@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ci_automation.approval.lock import InvalidLock, Lock
-from ci_automation.approval.port import GrantedApproval, NotCounted
+from ci_automation.approval.port import GrantedApproval, NotCounted, RequestKind
 from ci_automation.github.model import PullState
 from ci_automation.records.notes import Approval
 
@@ -28,15 +28,17 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _OPINIONS = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
 
 
-def claimed(base: Digest, channel: Reference, snapshot: PullSnapshot) -> LockEntry | None:
-    """Return the entry at the default branch's head that lets `channel` be moved from `base`, or None.
+def claimed(
+    base: Digest, channel: Reference, snapshot: PullSnapshot, kind: RequestKind = RequestKind.VERSION
+) -> LockEntry | None:
+    """Return the entry of one kind at the default branch's head that lets `channel` be moved from `base`, or None.
 
     An entry for another base approves nothing from this one.
 
     Raises:
         InvalidLock: the lock file there is damaged.
     """
-    entry = Lock.parse(snapshot.file).find(channel)
+    entry = Lock.parse(snapshot.file).find(channel, kind)
     return entry if entry and entry.request.base == base != entry.request.target else None
 
 
@@ -166,6 +168,6 @@ def _is_person(actor: Actor, snapshot: PullSnapshot) -> bool:
 def _has(text: str | None, entry: LockEntry) -> bool:
     """Return whether a lock file, as it was once, has exactly `entry`."""
     try:
-        return Lock.parse(text).find(entry.request.artifact) == entry
+        return Lock.parse(text).find(*entry.place) == entry
     except InvalidLock:
         return False

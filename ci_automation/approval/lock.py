@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from msgspec import Struct
 
-from ci_automation.approval.port import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.document import ConfigDocument, InvalidConfig, Problem, read_document
@@ -33,7 +33,8 @@ artifacts:
 """
 _TOP = frozenset({"version", "artifacts"})
 _ENTRY = frozenset({"artifact", "version", "base", "target"})
-_OPTIONAL = frozenset({"ask"})
+_OPTIONAL = frozenset({"ask", "kind"})
+_PLACE = frozenset({"artifact", "kind"})
 _MOST_ASKS = 9999
 _Parsed = TypeVar("_Parsed")
 _PLAIN = re.compile(r"(oci://|layout:(?=[A-Za-z0-9./_-]))[A-Za-z0-9.:/_\[\]-]+")
@@ -50,16 +51,22 @@ class InvalidLock(InvalidConfig):
 
 
 class LockEntry(Struct, frozen=True):
-    """Approved move of one artifact; `ask` counts identical requests, so that they differ."""
+    """Approved move of one artifact, one of each kind; `ask` counts identical requests, so that they differ."""
 
     request: ApprovalRequest
     ask: int = 1
+
+    @property
+    def place(self) -> tuple[Reference, RequestKind]:
+        """Return the artifact and the kind, of which a file has one entry."""
+        return self.request.artifact, self.request.kind
 
     def values(self) -> dict[str, str]:
         """Return the values of the entry's keys, as they are written."""
         request = self.request
         return {
             "artifact": str(request.artifact),
+            "kind": str(request.kind),
             "version": str(request.version),
             "base": str(request.base),
             "target": str(request.target),
@@ -93,26 +100,26 @@ class Lock(Struct, frozen=True):
             return cls()
         return cls(text, tuple(written.entry for written in _Parser(text).entries()))
 
-    def find(self, artifact: Reference) -> LockEntry | None:
-        """Return the entry of an artifact, or None where it has none."""
-        return next((entry for entry in self.entries if entry.request.artifact == artifact), None)
+    def find(self, artifact: Reference, kind: RequestKind = RequestKind.VERSION) -> LockEntry | None:
+        """Return the entry of an artifact for one kind of step, or None where it has none."""
+        return next((entry for entry in self.entries if entry.place == (artifact, kind)), None)
 
     def with_entry(self, entry: LockEntry) -> Lock:
-        """Return the lock file with `entry` for its artifact, all other bytes as they are.
+        """Return the lock file with `entry` in its place, all other bytes as they are.
 
         Raises:
             InvalidLock: the file is written so that no entry can be changed in it.
         """
         if not self.entries:
             return Lock.parse(_HEAD + _block(entry, ""))
-        if self.find(entry.request.artifact) == entry:
+        if self.find(*entry.place) == entry:
             return self
         parser = _Parser(self.text)
-        found = [written for written in parser.entries() if written.entry.request.artifact == entry.request.artifact]
+        found = [written for written in parser.entries() if written.entry.place == entry.place]
         text = _changed(self.text, found[0], entry) if found else parser.inserted(entry)
-        kept = [other for other in self.entries if other.request.artifact != entry.request.artifact]
+        kept = [other for other in self.entries if other.place != entry.place]
         changed = Lock.parse(text)
-        if changed.find(entry.request.artifact) != entry or [e for e in changed.entries if e != entry] != kept:
+        if changed.find(*entry.place) != entry or [e for e in changed.entries if e != entry] != kept:
             raise InvalidLock([Problem(LOCK_FILE, None, None, (), "its keys are not on a line each")])
         return changed
 
@@ -146,18 +153,18 @@ class _Parser:
         found: list[_Written] = []
         for index, item in enumerate(items if "artifacts" in top else []):
             written = self._written(("artifacts", index), item)
-            if written and any(written.entry.request.artifact == other.entry.request.artifact for other in found):
-                self._wrong(("artifacts", index), "its artifact has another entry already")
+            if written and any(written.entry.place == other.entry.place for other in found):
+                self._wrong(("artifacts", index), "its artifact has another entry of this kind already")
             found += [written] if written else []
         if self._problems:
             raise InvalidLock(self._problems)
         return tuple(found)
 
     def inserted(self, entry: LockEntry) -> str:
-        """Return the text with one more entry: before the first whose artifact sorts behind it, or at the end."""
+        """Return the text with one more entry: before the first whose place sorts behind it, or at the end."""
         end = _end_of_line(self._text, self._document.keys["artifacts",].index)
         for written in self.entries():
-            if str(written.entry.request.artifact) > str(entry.request.artifact):
+            if _order(written.entry) > _order(entry):
                 break
             end = written.end
         indent = " " * self._document.values["artifacts",].column
@@ -170,16 +177,21 @@ class _Parser:
         base = self._value(path, values, "base", Digest.parse)
         target = self._value(path, values, "target", Digest.parse)
         ask = values.get("ask", 1)
+        kind = values.get("kind", RequestKind.VERSION)
+        if kind not in tuple(RequestKind):
+            self._wrong((*path, "kind"), f"it is not {' or '.join(RequestKind)}")
+            return None
         if not isinstance(ask, int) or isinstance(ask, bool) or not 1 <= ask <= _MOST_ASKS:
             self._wrong((*path, "ask"), f"it is not a number from 1 to {_MOST_ASKS}")
             return None
         if artifact is None or version is None or base is None or target is None:
             return None
         starts = {key: self._document.values[*path, key].index for key in values}
-        places = {key: self._place((*path, key), str(values[key])) for key in values if key != "artifact"}
+        places = {key: self._place((*path, key), str(values[key])) for key in values if key not in _PLACE}
         end = _end_of_line(self._text, max(starts.values()))
         column = self._document.keys[*path, "artifact"].column
-        return _Written(LockEntry(ApprovalRequest(artifact, version, base, target), ask), places, column, end)
+        request = ApprovalRequest(artifact, version, base, target, RequestKind(kind))
+        return _Written(LockEntry(request, ask), places, column, end)
 
     def _mapping(
         self, path: Path, value: object, required: frozenset[str], *, optional: frozenset[str] = frozenset()
@@ -219,6 +231,10 @@ class _Parser:
         self._problems.append(self._document.problem(path, what))
 
 
+def _order(entry: LockEntry) -> tuple[str, bool]:
+    return str(entry.request.artifact), entry.request.kind is RequestKind.CONTENT
+
+
 def _changed(text: str, written: _Written, entry: LockEntry) -> str:
     new = entry.values()
     if entry.ask > 1 and "ask" not in written.places:
@@ -235,6 +251,8 @@ def _block(entry: LockEntry, indent: str) -> str:
         values["artifact"] = "'" + values["artifact"].replace("'", "''") + "'"
     if entry.ask == 1:
         del values["ask"]
+    if entry.request.kind is RequestKind.VERSION:
+        del values["kind"]
     lines = [f"{indent}  {key}: {value}\n" for key, value in values.items()]
     return "".join(lines).replace(f"{indent}  ", f"{indent}- ", 1)
 

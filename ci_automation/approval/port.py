@@ -16,7 +16,19 @@ if TYPE_CHECKING:
     from ci_automation.records.notes import Approval
     from ci_automation.report.notes import ReleaseNotes
 
-_KEY_DIGITS = 16
+KEY_DIGITS = 16
+
+
+class RequestKind(enum.StrEnum):
+    """Kind of a request: one of each can wait at once, if the overlay of an artifact is in Git."""
+
+    VERSION = "version"  # and any step of an artifact whose overlay is not in Git
+    CONTENT = "content"
+
+    @classmethod
+    def of_key(cls, key: str) -> Self:
+        """Return the kind of the request that has a key."""
+        return cls.CONTENT if key.startswith(f"{cls.CONTENT}-") else cls.VERSION
 
 
 class ApprovalRequest(Struct, frozen=True):
@@ -26,17 +38,19 @@ class ApprovalRequest(Struct, frozen=True):
     version: Version
     base: Digest
     target: Digest
+    kind: RequestKind = RequestKind.VERSION
 
     @classmethod
-    def of(cls, plan: Plan, step: PlannedStep) -> Self:
+    def of(cls, plan: Plan, step: PlannedStep, kind: RequestKind = RequestKind.VERSION) -> Self:
         """Return the request for a step of a plan."""
-        return cls(plan.artifact, step.new_version, step.base, step.target)
+        return cls(plan.artifact, step.new_version, step.base, step.target, kind)
 
     @property
     def key(self) -> str:
         """Return the unique key of this request, short enough for the title of a run."""
         text = f"{self.artifact}\n{self.base}\n{self.target}\n"
-        return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
+        digits = hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
+        return f"{self.kind}-{digits}" if self.kind is RequestKind.CONTENT else digits
 
 
 class AskedState(enum.StrEnum):
@@ -79,7 +93,10 @@ class NotCounted(Struct, frozen=True):
 
 
 class Approvals(Protocol):
-    """A way to ask people about one artifact. Every method may raise a `ReleaseSourceError` of GitHub's."""
+    """A way to ask people about one kind of step of one artifact.
+
+    Every method may raise a `ReleaseSourceError` of GitHub's.
+    """
 
     def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
         """Return the approval of a step from `base`, judged now, or None."""
@@ -90,5 +107,5 @@ class Approvals(Protocol):
         ...
 
     def withdraw(self, reason: str) -> None:
-        """Close all open requests for this artifact and say why."""
+        """Close all open requests of this kind for this artifact and say why."""
         ...

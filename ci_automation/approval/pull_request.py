@@ -1,4 +1,4 @@
-"""Approval by pull request: one branch and one pull request for each artifact, and its merge approves.
+"""Approval by pull request: one branch and one pull request for each artifact and kind, and its merge approves.
 
 What is wanted is compared with what is there, and the difference is made, so that a run that was cut off is finished by
 the next. A commit of ours says what it asks for, and the page what people were told; each is changed last of all that
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ci_automation.approval.judge import claimed, judge_merge, merge_of, merge_to_judge, witnesses
 from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
 from ci_automation.approval.people import People
-from ci_automation.approval.port import ApprovalRequest, Asked, AskedState
+from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, RequestKind
 from ci_automation.approval.work import Trace, Work
 from ci_automation.github.commits import branch_name
 from ci_automation.github.errors import HeadMoved
@@ -64,10 +64,12 @@ class PullRequestApprovals:
         name: str,
         channel: Reference,
         settings: ApprovalConfig,
+        kind: RequestKind = RequestKind.VERSION,
     ) -> None:
         self._repository, self._commits, self._pulls = repository, commits, pulls
         self._name, self._channel, self._settings = name, channel, settings
-        self._branch = branch_name(name)
+        self._kind = kind
+        self._branch = branch_name(name, f"{kind}-" if kind is RequestKind.CONTENT else "")
         self._seen: PullSnapshot | None = None
         self._judged: str | None = None  # the merge that was judged in this run
 
@@ -79,7 +81,7 @@ class PullRequestApprovals:
             ReleaseSourceError: GitHub does not answer, or not as it should.
         """
         self._seen = snapshot = self._look()
-        if (entry := claimed(base, self._channel, snapshot)) is None:
+        if (entry := claimed(base, self._channel, snapshot, self._kind)) is None:
             return None
         to_judge = merge_to_judge(entry, snapshot)
         making = self._repository.making(to_judge, snapshot.viewer) if to_judge else Making()
@@ -109,7 +111,7 @@ class PullRequestApprovals:
         return self._ask(snapshot, question)
 
     def withdraw(self, reason: str) -> None:
-        """Close all open requests for this artifact and say why.
+        """Close all open requests of this kind for this artifact and say why.
 
         A branch that people changed stays; where they changed what it asks for, its pull request stays open too.
 
@@ -118,7 +120,7 @@ class PullRequestApprovals:
         """
         seen, self._seen = self._seen, None
         snapshot = seen if seen and seen.branch is None else self._look()
-        if (work := Work.of(snapshot, self._channel)) is None:
+        if (work := Work.of(snapshot, self._channel, self._kind)) is None:
             return
         if pull := snapshot.open_pull:
             if work.entry is None or work.is_altered:
@@ -131,9 +133,9 @@ class PullRequestApprovals:
         return self._repository.snapshot(self._branch, LOCK_FILE)
 
     def _wish(self, snapshot: PullSnapshot, question: Question) -> _Wish:
-        request = ApprovalRequest.of(question.plan, question.step)
+        request = ApprovalRequest.of(question.plan, question.step, self._kind)
         default = Lock.parse(snapshot.file)
-        there = default.find(self._channel)
+        there = default.find(self._channel, self._kind)
         # What was merged and did not count, or was used up, is asked for in a way that its old merge does not answer.
         ask = there.ask + 1 if there and there.request == request else 1
         settings = self._settings
@@ -142,11 +144,11 @@ class PullRequestApprovals:
 
     def _settled(self, snapshot: PullSnapshot, wish: _Wish) -> Asked | None:
         """Return what is to be said where nothing is to be done."""
-        there = wish.default.find(self._channel)
+        there = wish.default.find(self._channel, self._kind)
         merged = merge_of(there, snapshot) if there and there.request == wish.entry.request else None
         if merged and merged.url != self._judged:
             return Asked(merged.url, AskedState.UNCHANGED, "it was merged just now; the next run picks it up")
-        pull, work = snapshot.open_pull, Work.of(snapshot, self._channel)
+        pull, work = snapshot.open_pull, Work.of(snapshot, self._channel, self._kind)
         no = None if pull else _refused(snapshot)
         if no and replace(no[1], state=MarkState.ASKED) == wish.mark:
             remark = f"a person closed it; to have it asked for again, reopen it or delete the branch {self._branch}"
@@ -190,7 +192,7 @@ class PullRequestApprovals:
 
     def _write(self, snapshot: PullSnapshot, wish: _Wish) -> str:
         """Return the head of the branch, once it asks for what is wanted, and can be merged."""
-        work = Work.of(snapshot, self._channel)
+        work = Work.of(snapshot, self._channel, self._kind)
         if work and work.serves(wish.entry, wish.default):
             return work.branch.head
         if not work or work.entry != wish.entry:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct
 
 from ci_automation.approval.lock import InvalidLock, Lock, LockEntry
+from ci_automation.approval.port import RequestKind
 from ci_automation.artifact.digest import Digest
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Trace(Struct, frozen=True):
     @classmethod
     def of(cls, entry: LockEntry, default: Lock) -> Self:
         """Return the trace of a commit that sets `entry` in the lock file of the default branch."""
-        return cls(_key(entry), _place(default, entry.request.artifact))
+        return cls(_key(entry), _place(default, *entry.place))
 
     @classmethod
     def find(cls, commit: Commit, viewer: Actor) -> Self | None:
@@ -54,7 +55,7 @@ class Work(Struct, frozen=True):
     is_altered: bool  # what it asks for is not what a commit of ours set
 
     @classmethod
-    def of(cls, snapshot: PullSnapshot, artifact: Reference) -> Self | None:
+    def of(cls, snapshot: PullSnapshot, artifact: Reference, kind: RequestKind = RequestKind.VERSION) -> Self | None:
         """Return what is on the branch, or None where there is none."""
         if (branch := snapshot.branch) is None:
             return None
@@ -62,12 +63,12 @@ class Work(Struct, frozen=True):
             lock = Lock.parse(branch.file)
         except InvalidLock:
             lock = Lock()
-        entry = lock.find(artifact)
+        entry = lock.find(artifact, kind)
         traces = [Trace.find(commit, snapshot.viewer) for commit in branch.commits]
         newest = next((trace for trace in traces if trace), None)
         altered = bool(traces) and (entry is None or newest is None or _key(entry) != newest.asked)
         merged = snapshot.is_merged
-        base = newest.base if newest else _place(lock, artifact)
+        base = newest.base if newest else _place(lock, artifact, kind)
         return cls(branch, lock, entry, base, merged, (altered or None in traces) and not merged, altered)
 
     def serves(self, wanted: LockEntry, default: Lock) -> bool:
@@ -81,10 +82,10 @@ def _key(entry: LockEntry) -> str:
     return f"{entry.request.key}.{entry.ask}"
 
 
-def _place(lock: Lock, artifact: Reference) -> str:
+def _place(lock: Lock, artifact: Reference, kind: RequestKind) -> str:
     """Return what a lock file has in the place of an artifact's entry: a change of anything else there git merges.
 
     Where there is no entry, that is the whole file: two entries that come to the same place conflict.
     """
-    entry = lock.find(artifact)
+    entry = lock.find(artifact, kind)
     return _key(entry) if entry else Digest.of(lock.text.encode()).short

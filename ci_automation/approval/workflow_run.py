@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ci_automation.approval.approved_run import how_to_protect, unprotected
 from ci_automation.approval.dispatch import MOST_RUNS, midnight
-from ci_automation.approval.port import ApprovalRequest, Asked, AskedState
+from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, RequestKind
 from ci_automation.errors import ReleaseSourceError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _LAST_WORDS = 5  # runs that are asked for what their reviewers said
 _EVENT = "workflow_dispatch"
 # Not `queued` or `in_progress`: such a run may have its yes, and a publication is never cancelled.
 _STILL_WAITS = frozenset({"waiting", "pending", "requested", "action_required"})
-_TITLE_END = re.compile(r" v[^ ]{1,64} \((?P<key>[0-9a-f]{16})\)")
+_TITLE_END = re.compile(r" v[^ ]{1,64} \((?P<key>(content-)?[0-9a-f]{16})\)")
 
 
 class UnprotectedEnvironment(ReleaseSourceError):
@@ -71,8 +71,14 @@ class AskingRuns(Struct, frozen=True):
     ended: tuple[WorkflowRun, ...] = ()  # newest first
 
 
-def asking_runs(runs: Iterable[WorkflowRun], channel: Reference, branch: str, key: str | None) -> AskingRuns:
-    """Return what `runs` are to the request with `key` (None: to no request at all).
+def asking_runs(
+    runs: Iterable[WorkflowRun],
+    channel: Reference,
+    branch: str,
+    key: str | None,
+    kind: RequestKind = RequestKind.VERSION,
+) -> AskingRuns:
+    """Return what `runs` are to the request of this kind with `key` (None: to no request at all).
 
     Only runs of the default branch are looked at: on another one, the workflow's file can make any title.
     """
@@ -81,7 +87,7 @@ def asking_runs(runs: Iterable[WorkflowRun], channel: Reference, branch: str, ke
     ended: list[WorkflowRun] = []
     for run in sorted(runs, key=lambda run: run.id, reverse=True):
         asked = _key(run.title, channel)
-        if asked is None or run.event != _EVENT or run.branch != branch:
+        if asked is None or RequestKind.of_key(asked) is not kind or run.event != _EVENT or run.branch != branch:
             continue
         if asked == key:
             (ended if run.status == "completed" else asking).append(run)
@@ -112,6 +118,7 @@ class WorkflowApprovals(Struct, frozen=True):
     settings: ApprovalConfig
     clock: Callable[[], datetime]
     sleep: Callable[[float], None] = time.sleep
+    kind: RequestKind = RequestKind.VERSION
 
     def granted(self, base: Digest) -> GrantedApproval | None:
         """Return None: an approved run publishes its step itself."""
@@ -119,7 +126,7 @@ class WorkflowApprovals(Struct, frozen=True):
         return None
 
     def ask(self, question: Question) -> Asked:
-        """Start a run that waits, unless there is one; runs that ask for something else of this artifact are cancelled.
+        """Start a run that waits, unless there is one; those that ask for another step of this kind are cancelled.
 
         What a person rejected is not asked again as long as GitHub's list of the last two months shows it; what was
         cancelled, or agreed to and then failed, is.
@@ -128,7 +135,7 @@ class WorkflowApprovals(Struct, frozen=True):
             UnprotectedEnvironment: the run would not wait for anybody.
             ReleaseSourceError: GitHub failed or refused. A run whose start was not answered is found by the next check.
         """
-        request = ApprovalRequest.of(question.plan, question.step)
+        request = ApprovalRequest.of(question.plan, question.step, self.kind)
         found = self._standing(request.key)
         self._cancel(found.outdated)
         if found.asks:
@@ -142,14 +149,14 @@ class WorkflowApprovals(Struct, frozen=True):
         return self._start(request, found)
 
     def withdraw(self, reason: str) -> None:
-        """Cancel the runs of this artifact that still wait; a cancelled run has no room for the reason."""
+        """Cancel the runs of this artifact and kind that still wait; a cancelled run has no room for the reason."""
         del reason
         self._cancel(self._standing(None).outdated)
 
     def _standing(self, key: str | None) -> AskingRuns:
         since = midnight(self.clock() - MEMORY)
         runs = self.runs.runs(workflow=self.settings.workflow, event=_EVENT, since=since, limit=MOST_RUNS)
-        return asking_runs(runs, self.channel, self.branch, key)
+        return asking_runs(runs, self.channel, self.branch, key, self.kind)
 
     def _cancel(self, runs: Iterable[WorkflowRun]) -> None:
         for run in runs:

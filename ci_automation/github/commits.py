@@ -22,11 +22,11 @@ mutation($input: CreateCommitOnBranchInput!) {
 }
 """
 _PLAIN = "100644"
-_SAFE = re.compile(r"(?!consumer-)[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-]))*(?<!\.lock)")
+_SAFE = re.compile(r"(?!consumer-|content-)[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-]))*(?<!\.lock)")
 
 
 def branch_name(artifact: str, kind: str = "") -> str:
-    """Return the branch for one kind of pull request about an artifact; `kind` is nothing, or `consumer-`.
+    """Return the branch for one kind of pull request about an artifact; `kind` is nothing, `consumer-` or `content-`.
 
     A name that git would not take, or that begins like a kind, gets a hash for what is left out of it.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
-from ci_automation.approval.port import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.approval.pull_request import PullRequestApprovals
 from ci_automation.artifact.digest import Digest
 from ci_automation.config.model import ApprovalConfig
@@ -45,12 +45,17 @@ def world(forge: Forge | None = None) -> Forge:
 
 
 def desk(
-    forge: Forge, settings: ApprovalConfig = PLAIN, *, channel: Reference = CHANNEL, name: str = "production"
+    forge: Forge,
+    settings: ApprovalConfig = PLAIN,
+    *,
+    channel: Reference = CHANNEL,
+    name: str = "production",
+    kind: RequestKind = RequestKind.VERSION,
 ) -> Approvals:
     """Return the desk of a run that begins now."""
     github = client(forge, {**PERMISSIONS, "members": "read"}, FLEET)
     return PullRequestApprovals(
-        Repository(github, FLEET), Commits(github, FLEET), Pulls(github, FLEET), name, channel, settings
+        Repository(github, FLEET), Commits(github, FLEET), Pulls(github, FLEET), name, channel, settings, kind
     )
 
 

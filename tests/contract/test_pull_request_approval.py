@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.lock import LOCK_FILE, InvalidLock, Lock, LockEntry
-from ci_automation.approval.port import AskedState, GrantedApproval, NotCounted, Question
+from ci_automation.approval.port import AskedState, GrantedApproval, NotCounted, Question, RequestKind
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
@@ -153,6 +153,27 @@ class TestAsking:
         desk(forge, channel=OTHER, name="edge").ask(question(channel=OTHER))
         assert [pull.branch for pull in fleet.pulls] == [BRANCH, "flux-manifests/edge"]
 
+    def test_content_and_version_wait_at_once_and_neither_answers_for_the_other(
+        self, forge: Forge, fleet: Fleet
+    ) -> None:
+        desk(forge).ask(question())
+        assert desk(forge, kind=RequestKind.CONTENT).ask(NEWER).state is AskedState.OPENED
+        version, content = fleet.pulls
+        assert [version.branch, content.branch] == [BRANCH, "flux-manifests/content-production"]
+        fleet.merge(content.number, "alice")
+        assert desk(forge).granted(BASE) is None
+        granted = desk(forge, kind=RequestKind.CONTENT).granted(BASE)
+        assert isinstance(granted, GrantedApproval)
+        assert granted.request == replace(entry(NEWER).request, kind=RequestKind.CONTENT)
+        assert desk(forge).ask(question()).state is AskedState.UPDATED  # both entries came to the same place
+        fleet.merge(version.number, "alice")
+        found = desk(forge).granted(BASE)
+        assert isinstance(found, GrantedApproval)
+        assert found.request == entry(question()).request
+        assert len(lock(fleet).entries) == 2
+        desk(forge, kind=RequestKind.CONTENT).withdraw("it was published")
+        assert BRANCH in fleet.branches
+
     @pytest.mark.parametrize(
         ("name", "branch"),
         [
@@ -162,6 +183,7 @@ class TestAsking:
             ("a.lock", "flux-manifests/a-lock-"),
             ("a.", "flux-manifests/a-"),
             ("consumer-production", "flux-manifests/consumer-production-"),
+            ("content-production", "flux-manifests/content-production-"),
             ("oci://ghcr.io/acme/x:production", "flux-manifests/oci-ghcr-io-acme-x-production-"),
         ],
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ci_automation.approval.dispatch import Dispatch, EventType, InvalidDispatch, Sender, midnight
-from ci_automation.approval.port import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.version import Version
@@ -22,6 +22,7 @@ REQUEST = ApprovalRequest(CHANNEL, Version.parse("v2.9.4"), Digest.of(b"base"), 
 SENDER = Sender("acme/fleet", "https://github.com/acme/fleet/actions/runs/7")
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ASKING = Dispatch.requesting(REQUEST, SENDER)
+CONTENT = Dispatch.requesting(replace(REQUEST, kind=RequestKind.CONTENT), SENDER)
 TELLING = Dispatch.telling(REQUEST, AT, SENDER)
 
 
@@ -31,7 +32,7 @@ def event(dispatch: Dispatch = ASKING, /, **changes: Any) -> dict[str, Any]:
     return {"action": str(dispatch.type), "client_payload": payload, "sender": {"login": "acme-bot"}}
 
 
-@pytest.mark.parametrize("dispatch", [ASKING, TELLING, Dispatch.requesting(REQUEST, Sender())])
+@pytest.mark.parametrize("dispatch", [ASKING, TELLING, Dispatch.requesting(REQUEST, Sender()), CONTENT])
 def test_what_is_sent_is_what_is_read(dispatch: Dispatch) -> None:
     payload = dispatch.to_payload()
     assert len(payload) < 10

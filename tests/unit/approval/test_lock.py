@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ci_automation.approval.lock import LOCK_FILE, InvalidLock, Lock, LockEntry
-from ci_automation.approval.port import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.version import Version
@@ -50,7 +50,20 @@ version: 1
 # the end"""
 
 
+CONTENT = replace(entry(), request=replace(entry().request, kind=RequestKind.CONTENT))
+
+
 class TestWriting:
+    def test_an_artifact_has_one_entry_of_each_kind(self) -> None:
+        lock = ONE.with_entry(CONTENT)
+        assert lock.entries == (entry(), CONTENT)
+        assert lock.text.startswith(ONE.text)
+        assert "\n  kind: content\n  version: v2.9.4\n" in lock.text.removeprefix(ONE.text)
+        assert lock.find(*CONTENT.place) == CONTENT
+        assert lock.find(CONTENT.request.artifact) == entry()
+        assert Lock().with_entry(CONTENT).find(CONTENT.request.artifact) is None
+        assert Lock().with_entry(CONTENT).with_entry(entry()).entries == (entry(), CONTENT)
+
     def test_a_new_file_says_what_it_is_for(self) -> None:
         head, _, rest = ONE.text.partition("version: 1\n")
         assert "to\n# merge one approves exactly the digests that it sets" in head
@@ -201,7 +214,9 @@ class TestParsing:
             pytest.param(lambda text: text.replace("v2.9.4", "2.9"), "it is not a text", id="a number"),
             pytest.param(lambda text: text.replace("v2.9.4", ""), "it has no value", id="no value"),
             pytest.param(lambda text: text.replace(":production", ""), "a channel is a tag", id="no channel"),
-            pytest.param(lambda text: text + text.split("artifacts:\n")[1], "has another entry already", id="twice"),
+            pytest.param(lambda text: text + text.split("artifacts:\n")[1], "another entry of this kind", id="twice"),
+            pytest.param(lambda text: text + "  kind: other\n", "not version or content", id="another kind"),
+            pytest.param(lambda text: text + "  kind: [content]\n", "not version or content", id="no kind"),
             pytest.param(lambda text: text.replace("target: ", "target: &x "), "anchors", id="an anchor"),
             pytest.param(lambda text: text + "  ask: 0\n", "not a number from 1", id="asked never"),
             pytest.param(lambda text: text + "  ask: true\n", "not a number from 1", id="asked true"),
@@ -229,7 +244,9 @@ tags = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,8}", fullmatch=True)
 digests = st.binary(max_size=2).map(Digest.of)
 versions = st.builds("v{}.{}.{}".format, *[st.integers(0, 99)] * 3).map(Version.parse)
 addresses = st.builds("oci://ghcr.io/acme/{}:{}".format, st.sampled_from("abc"), tags).map(Reference.parse)
-requests = st.tuples(addresses, versions, digests, digests).map(lambda given: ApprovalRequest(*given))
+requests = st.tuples(addresses, versions, digests, digests, st.sampled_from(RequestKind)).map(
+    lambda given: ApprovalRequest(*given)
+)
 entries = st.tuples(requests, st.integers(1, 9999)).map(lambda given: LockEntry(*given))
 
 
@@ -240,9 +257,10 @@ def test_what_was_set_last_is_what_is_there(written: list[LockEntry]) -> None:
         lock = lock.with_entry(each)
         assert Lock.parse(lock.text) == lock
         assert lock.with_entry(each) is lock
-    latest = {each.request.artifact: each for each in written}
-    assert {each.request.artifact: each for each in lock.entries} == latest
-    assert [str(each.request.artifact) for each in lock.entries] == sorted(str(artifact) for artifact in latest)
+    latest = {each.place: each for each in written}
+    assert {each.place: each for each in lock.entries} == latest
+    order = [(str(artifact), kind == "content") for artifact, kind in latest]
+    assert [(str(each.request.artifact), each.request.kind == "content") for each in lock.entries] == sorted(order)
 
 
 @given(st.lists(entries, min_size=1, max_size=4), entries, st.sampled_from(["\n", "\r\n"]), st.booleans())
@@ -265,9 +283,7 @@ def test_the_lines_of_other_entries_and_of_people_stay(
     for each in there:
         if each.request.artifact != new.request.artifact:
             assert f"artifact: {each.request.artifact} " not in f"{touched} "
-    assert {e.request.artifact: e for e in changed.entries} == {
-        **{e.request.artifact: e for e in there}, new.request.artifact: new
-    }  # fmt: skip
+    assert {e.place: e for e in changed.entries} == {**{e.place: e for e in there}, new.place: new}
 
 
 @given(st.text(max_size=200))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ci_automation.approval.port import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.approval.workflow_run import AskingRuns, asking_runs, inputs, run_title
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
@@ -114,6 +114,15 @@ def test_the_inputs_are_the_request_itself() -> None:
 def test_what_runs_are_to_a_request(runs: list[WorkflowRun], expected: AskingRuns) -> None:
     assert asking_runs(runs, CHANNEL, "main", REQUEST.key) == expected
     assert asking_runs(reversed(runs), CHANNEL, "main", REQUEST.key) == expected
+
+
+def test_a_run_of_one_kind_is_none_of_the_other() -> None:
+    content = replace(REQUEST, kind=RequestKind.CONTENT)
+    runs = [run(1), run(2, content)]
+    assert content.key == f"content-{REQUEST.key}"
+    assert asking_runs(runs, CHANNEL, "main", REQUEST.key) == AskingRuns(run(1))
+    assert asking_runs(runs, CHANNEL, "main", content.key, RequestKind.CONTENT) == AskingRuns(run(2, content))
+    assert asking_runs(runs, CHANNEL, "main", None, RequestKind.CONTENT) == AskingRuns(None, (run(2, content),))
 
 
 def test_to_withdraw_is_to_want_none_of_them() -> None:
