@@ -176,24 +176,33 @@ def text(value: object) -> str:
     return "" if value is None or isinstance(value, dict | list) else str(value)
 
 
-def line_of(node: yaml.Node, *path: str | int) -> int:
-    """Return the line where what is at `path` in a node begins, or where the last part of it that is there does."""
-    line = _line(node.start_mark)
+def place_of(node: yaml.Node, *path: str | int) -> tuple[int, int]:
+    """Return the line and column where what is at `path` in a node begins, or the last part of it that is there."""
+    mark = node.start_mark
     for part in path:
-        found = child(node, part)
-        if found is None:
+        if (found := _entry(node, part)) is None:
             break
-        line, node = found
-    return line
+        mark, node = found
+    return (mark.line + 1, mark.column + 1) if mark else (0, 0)
+
+
+def line_of(node: yaml.Node, *path: str | int) -> int:
+    """Return the line of `place_of`."""
+    return place_of(node, *path)[0]
 
 
 def child(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:
     """Return the line and the node of an entry: that of the key in a mapping, of the item in a list."""
+    found = _entry(node, part)
+    return found and (_line(found[0]), found[1])
+
+
+def _entry(node: yaml.Node, part: str | int) -> tuple[yaml.Mark | None, yaml.Node] | None:
     if is_a(node, "mapping"):
         pairs = [(key, value) for key, value in node.value if key.value == part]
-        return (_line(pairs[-1][0].start_mark), pairs[-1][1]) if pairs else None
+        return (pairs[-1][0].start_mark, pairs[-1][1]) if pairs else None
     if is_a(node, "sequence") and isinstance(part, int) and part < len(node.value):
-        return _line(node.value[part].start_mark), node.value[part]
+        return node.value[part].start_mark, node.value[part]
     return None
 
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import print_aside, print_json, print_text
 from ci_automation.cli.parameters import COMMON, takes
 from ci_automation.config import DEFAULT_PATH
+from ci_automation.config.document import MAX_BYTES, InvalidConfig, Problem
 from ci_automation.config.load import load_config
 from ci_automation.config.schema import config_schema
+from ci_automation.config.workflows import GitHubPlace
 from ci_automation.report.findings import ended
 from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
+    from ci_automation.config.model import Config
+
+
+_SERVER = "https://github.com"
 
 
 @click.group("config")
@@ -30,20 +38,67 @@ def command() -> None:
 
 
 @command.command("validate")
+@click.option("--workflows", metavar="DIR", help="check the workflows of this folder too, such as .github/workflows")
+@click.option("--repository", metavar="OWNER/NAME", envvar="GITHUB_REPOSITORY", help="the repository of the workflows")
+@click.option("--branch", metavar="NAME", default="main", show_default=True, help="its default branch")
 @takes(*COMMON)
-def validate(given: Arguments) -> None:
+def validate(workflows: str | None, repository: str | None, branch: str, *, given: Arguments) -> None:
     """Check the configuration file; each error has its file, line and path.
 
+    With --workflows it also checks that the workflows that use the action fit together, and fit the configuration:
+    concurrency groups, identities, triggers, permissions, environments and pins.
+
     \b
-    flux-manifests config validate --config fleet.yaml
+    flux-manifests config validate --workflows .github/workflows --repository acme/fleet
     """
-    path = Path(given.config) if given.config else DEFAULT_PATH
-    config = load_config(path)
-    names = [artifact.name for artifact in config.artifacts]
+    config = configuration(given) if workflows else load_config(Path(given.config or DEFAULT_PATH))
+    shown: dict[str, object] = {"valid": True}
+    texts = []
+    if config:
+        path = given.config or str(DEFAULT_PATH)
+        names = [artifact.name for artifact in config.artifacts]
+        shown |= {"file": path, "artifacts": names}
+        texts.append(f"{path} is valid; its artifacts are {', '.join(names)}.")
+    if workflows:
+        checked = _checked_workflows(Path(workflows), config, repository, branch)
+        shown["workflows"] = checked
+        texts.append(f"The workflows that use the action fit together: {', '.join(checked) or 'none uses it'}.")
     if given.output == "json":
-        print_json({"file": str(path), "valid": True, "artifacts": names})
+        print_json(shown)
     else:
-        print_text(f"{path} is valid; its artifacts are {', '.join(names)}.")
+        print_text("\n".join(texts))
+    if config:
+        _warn(config)
+
+
+def _checked_workflows(folder: Path, config: Config | None, repository: str | None, branch: str) -> list[str]:
+    """Return the names of the workflow files that use the action.
+
+    Raises:
+        UnfitWorkflows: something in them does not fit together.
+        InvalidConfig: a file, or the folder, cannot be read.
+    """
+    from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems, workflows_using_action
+
+    texts = {}
+    try:
+        for path in sorted(folder.iterdir()):
+            if path.suffix in {".yaml", ".yml"}:
+                texts[str(path)] = path.read_bytes()[: MAX_BYTES + 1].decode(errors="replace")
+    except OSError as error:
+        what = f"it cannot be read: {error.strerror or error}"
+        raise InvalidConfig([Problem(str(error.filename or folder), None, None, (), what)]) from None
+    server = os.environ.get("GITHUB_SERVER_URL") or _SERVER
+    place = GitHubPlace(repository, branch, server) if repository else None
+    if problems := workflow_problems(texts, config, place):
+        raise UnfitWorkflows(list(problems))
+    if place is None:
+        print_aside("Identities were not checked; name the repository: --repository OWNER/NAME")
+    return workflows_using_action(texts)
+
+
+def _warn(config: Config) -> None:
+    """Print what is valid and worth a look."""
     for one, other in config.sharing_folders():
         print_aside(f"{one.name} ({one.overlay}) and {other.name} ({other.overlay}) share overlay files")
     now = datetime.now(UTC)

@@ -49,7 +49,7 @@ class InvalidConfig(UsageError):
     hint = "`config schema` prints the keys and their values; `config validate` only checks a file."
 
     def __init__(self, problems: list[Problem]) -> None:
-        self.problems = tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
+        self.problems = tuple(sorted(problems, key=lambda it: (it.file, it.line or 0, it.column or 0)))
         lines = [str(problem) for problem in self.problems[:_MAX_PROBLEMS]]
         if (more := len(problems) - len(lines)) > 0:
             lines.append(f"and {more} more")

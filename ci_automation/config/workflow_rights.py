@@ -1,0 +1,83 @@
+"""The rights that the jobs of workflows need for the action's commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.artifact.yaml import text
+from ci_automation.config.model import ApprovalVia
+from ci_automation.config.workflows import SIGNING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ci_automation.config.document import Problem
+    from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.config.workflows import ActionUse
+
+_LEVELS = ("none", "read", "write")
+_RIGHTS = {  # of a job that runs the command; `update` has those of its approvals as well
+    "update": {"contents": "read"},
+    "apply": {"contents": "read", "pull-requests": "read"},
+    "approve": {"contents": "read", "actions": "read"},
+    "promote": {"contents": "read"},
+    "consumers": {"contents": "read"},
+    "matrix": {"contents": "read"},
+    "watch": {"actions": "write", "issues": "write"},
+}
+_RIGHTS_TO_ASK: Mapping[str, Mapping[str, str]] = {
+    ApprovalVia.PULL_REQUEST: {"contents": "write", "pull-requests": "write"},
+    ApprovalVia.WORKFLOW_DISPATCH: {"actions": "write"},
+}
+_OWN = {"packages": "write", "id-token": "write"}
+RIGHTS_OF_CALLED = {  # exactly: with less GitHub does not start the called workflow
+    "update": {"contents": "write", "pull-requests": "write", "actions": "write"} | _OWN,
+    "apply": {"contents": "read", "pull-requests": "read"} | _OWN,
+    "approve": {"contents": "read", "actions": "read"} | _OWN,
+    "fleet": {"contents": "write", "pull-requests": "write", "actions": "write"} | _OWN,
+}
+
+
+def missing_rights(use: ActionUse, config: Config) -> Iterator[Problem]:
+    """Yield the rights that a job needs and does not have."""
+    given, path = use.setting("permissions")
+    wanted = RIGHTS_OF_CALLED.get(use.command, {}) if use.called else _needed(use, config)
+    rights = ", ".join(f"{name}: {level}" for name, level in wanted.items())
+    if given is None:
+        yield use.problem(f"names no permissions, so the repository's default counts. Add permissions: {{{rights}}}")
+    elif given == "write-all":
+        yield use.workflow.problem(f"gives every right to a job that needs {{{rights}}}. Write those", *path)
+    else:
+        has = given if isinstance(given, dict) else dict.fromkeys(wanted, "read" if given == "read-all" else "none")
+        missing = [f"{name}: {level}" for name, level in wanted.items() if _below(has.get(name), level)]
+        if missing:
+            what = f"the job {use.job} lacks {', '.join(missing)} for {use.command}. Add it to its permissions"
+            yield use.workflow.problem(what, *path)
+
+
+def _below(given: object, wanted: str) -> bool:
+    level = text(given) or "none"
+    return level not in _LEVELS or _LEVELS.index(level) < _LEVELS.index(wanted)
+
+
+def _needed(use: ActionUse, config: Config) -> Mapping[str, str]:
+    """Return the rights that a job needs for its command."""
+    wanted = dict(_RIGHTS.get(use.command, {}))
+    artifacts = use.artifacts(config)
+    if use.command == "update" and not use.inputs.get("app-id"):
+        for artifact in artifacts:
+            wanted |= _RIGHTS_TO_ASK.get(asks_via(use, artifact), {})
+    if use.command in SIGNING & _RIGHTS.keys():
+        logins = ("registry-password", "docker-config", "provider")
+        if any(str(it.channel).startswith("oci://ghcr.io/") for it in artifacts) and not any(
+            map(use.inputs.get, logins)
+        ):
+            wanted["packages"] = "write"
+        if use.inputs.get("provider") or any(map(use.is_keyless, artifacts)):
+            wanted["id-token"] = "write"
+    return wanted
+
+
+def asks_via(use: ActionUse, artifact: ArtifactConfig) -> str:
+    """Return how a job asks for approvals of an artifact."""
+    return artifact.approval.via or use.inputs.get("approval") or ApprovalVia.PULL_REQUEST

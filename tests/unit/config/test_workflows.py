@@ -1,0 +1,453 @@
+"""`config validate --workflows`: the shipped workflows fit together, and each rule finds what breaks it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ci_automation.cli import run
+from ci_automation.config.load import parse_config
+from ci_automation.config.workflow_rights import RIGHTS_OF_CALLED
+from ci_automation.config.workflow_rules import workflow_problems, workflows_using_action
+from ci_automation.config.workflows import GitHubPlace, read_workflow
+
+ROOT = Path(__file__).resolve().parents[3]
+SHIPPED = {str(path.relative_to(ROOT / "workflows")): path for path in sorted((ROOT / "workflows").rglob("*.yaml"))}
+PLACE = GitHubPlace("acme/fleet")
+SUBJECTS = "^https://github\\.com/acme/fleet/\\.github/workflows/"
+ISSUER = "https://token.actions.githubusercontent.com"
+ONE = "version: 1\nartifacts: [{name: production, url: 'oci://ghcr.io/acme/flux-manifests:production'}]\n"
+TWO = ONE.replace("}]", "}, {name: staging, url: 'oci://ghcr.io/acme/flux-manifests:staging'}]")
+WAVES = TWO.replace("production'}", "production', promote: {from: staging}}")
+KEY = f"{ONE}defaults: {{signing: {{key: env://COSIGN_KEY}}, verify: {{publicKey: cosign.pub}}}}\n"
+
+
+def verify(names: str) -> str:
+    pattern = f"{SUBJECTS}({names})\\.yaml@refs/heads/main$"
+    return f"defaults: {{verify: {{identityRegexp: '{pattern}', issuer: '{ISSUER}'}}}}\n"
+
+
+PULL_REQUEST = ({"flux.yaml": "flux.yaml"}, "")
+DISPATCH = ({"flux.yaml": "flux-by-dispatch.yaml", "approve.yaml": "approve.yaml"}, "")
+FLEET = ({"flux.yaml": "fleet.yaml"}, TWO)
+PROMOTE = (
+    {"flux.yaml": "flux.yaml", "promote.yaml": "promote.yaml"},
+    WAVES.replace("production', promote", "live', promote").replace(
+        "flux-manifests:staging", "flux-manifests:production"
+    )
+    + verify("flux|promote"),
+)
+WITH_KEY = ({"flux.yaml": "with-key/flux.yaml", "approve.yaml": "with-key/approve.yaml"}, KEY)
+CONSUMERS = ({"flux.yaml": "flux.yaml", "consumers.yaml": "consumers.yaml"}, ONE)
+WATCH = ({"flux.yaml": "flux.yaml", "watch.yaml": "watch.yaml"}, "")
+WAYS = {
+    "by pull request": PULL_REQUEST,
+    "by dispatch": DISPATCH,
+    "by dispatch, configured": (DISPATCH[0], ONE + verify("flux|approve")),
+    "several artifacts": FLEET,
+    "promotions": PROMOTE,
+    "with a key": WITH_KEY,
+    "several with keys": ({"flux.yaml": "with-key/fleet.yaml"}, TWO + "defaults: {signing: {key: env://COSIGN_KEY}}\n"),
+    "consumers": CONSUMERS,
+    "watched": WATCH,
+    "on request": ({"flux.yaml": "requested.yaml"}, ONE),
+}
+Way = tuple[dict[str, str], str]
+
+
+def texts(way: Way) -> dict[str, str]:
+    return {name: SHIPPED[shipped].read_text() for name, shipped in way[0].items()}
+
+
+def found(files: dict[str, str], config: str = "", place: GitHubPlace | None = PLACE) -> list[str]:
+    read = parse_config(config.encode(), "flux-manifests.yaml") if config else None
+    return [str(problem) for problem in workflow_problems(files, read, place)]
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_the_shipped_workflows_fit_together(way: Way) -> None:
+    assert found(texts(way), way[1]) == []
+
+
+def test_every_shipped_workflow_that_is_in_no_row_fits_by_itself() -> None:
+    rows = {name for way, _ in WAYS.values() for name in way.values()}
+    for name in SHIPPED.keys() - rows:
+        assert found({"flux.yaml": SHIPPED[name].read_text()}) == []
+
+
+COMMIT = "9066486e654a8a2666b8361229afa2056ab3808b"
+GROUP = "    concurrency:\n      group: flux-manifests\n      cancel-in-progress: false\n"
+IDENTITY = f"          identity-regexp: {SUBJECTS}(flux|approve)\\.yaml@refs/heads/main$\n          issuer: {ISSUER}\n"
+BROKEN = [  # the way, the file in it, what is changed to what, and what is found
+    pytest.param(PULL_REQUEST, "flux.yaml", "name: Flux\n", "name: [\n", ": it is not YAML", id="no YAML"),
+    pytest.param(PULL_REQUEST, "flux.yaml", "name: Flux\n\non", "--- {}\n---\non", ":1:1: is not one", id="documents"),
+    # groups
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        GROUP,
+        "",
+        "flux.yaml:20:3: jobs.flux: publishes in no concurrency group",
+        id="no group",
+    ),
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        "cancel-in-progress: false",
+        "cancel-in-progress: true",
+        "jobs.flux.concurrency.cancel-in-progress: lets GitHub cancel a run that publishes",
+        id="cancelled",
+    ),
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        "group: flux-manifests",
+        "group: flux-${{ env.NAME }}-${{ github.ref }}",
+        "GitHub gives a group no env context; it can read github, inputs, matrix, needs, strategy, vars",
+        id="a context that groups do not have",
+    ),
+    pytest.param(
+        DISPATCH,
+        "approve.yaml",
+        "group: flux-manifests",
+        "group: other",
+        "flux.yaml:21:5: jobs.flux.concurrency: publishes oci://ghcr.io/acme/flux-manifests:production in the group "
+        "'flux-manifests', the job publish of approve.yaml in 'other'",
+        id="two groups",
+    ),
+    pytest.param(
+        FLEET,
+        "flux.yaml",
+        "group: flux-manifests-${{ matrix.artifact }}",
+        "group: flux-manifests",
+        "is in the group 'flux-manifests' with the job for production",
+        id="two artifacts in one group",
+    ),
+    pytest.param(
+        WITH_KEY,
+        "approve.yaml",
+        "    name: Approve\n    uses",
+        "    concurrency: flux-manifests-oci://ghcr.io/acme/flux-manifests:production\n    uses",
+        "jobs.approve.concurrency: holds a group that the called workflow needs too",
+        id="the group of a called workflow",
+    ),
+    pytest.param(
+        DISPATCH,
+        "approve.yaml",
+        "    environment: flux-manifests\n",
+        "    environment: flux-manifests\n    concurrency: flux-manifests\n",
+        "jobs.gate.concurrency: waits for reviewers in a concurrency group",
+        id="a group that waits for people",
+    ),
+    # identities
+    pytest.param(
+        PROMOTE,
+        "promote.yaml",
+        "name: Promote Flux",
+        "name: Promote Flux",
+        "",
+        id="nothing changed",
+    ),
+    pytest.param(
+        (DISPATCH[0], ONE + verify("flux|approved")),
+        "flux.yaml",
+        IDENTITY,
+        "",
+        "does not trust https://github.com/acme/fleet/.github/workflows/approve.yaml@refs/heads/main",
+        id="an identity that is not trusted",
+    ),
+    pytest.param(
+        DISPATCH,
+        "flux.yaml",
+        IDENTITY,
+        "",
+        "trusts itself alone, and oci://ghcr.io/acme/flux-manifests:production is signed by approve.yaml, flux.yaml. "
+        "Trust identityRegexp: ^https://github\\.com/acme/fleet/\\.github/workflows/(approve\\.yaml|flux\\.yaml)@refs/heads/main$",
+        id="two signers that are not named",
+    ),
+    pytest.param(
+        CONSUMERS,
+        "consumers.yaml",
+        "workflows/flux.yaml@refs/heads/main",
+        "workflows/flux.yaml@refs/heads/master",
+        "consumers.yaml:37:9: jobs.consumers.steps[1]: does not trust https://github.com/acme/fleet/.github/workflows/flux",
+        id="another branch",
+    ),
+    pytest.param(
+        CONSUMERS,
+        "consumers.yaml",
+        f"issuer: {ISSUER}",
+        "issuer: https://example.com",
+        f"trusts the issuer https://example.com, and GitHub's is {ISSUER}",
+        id="another issuer",
+    ),
+    pytest.param(
+        CONSUMERS,
+        "consumers.yaml",
+        "          identity: ",
+        "          public-key: cosign.pub #",
+        "trusts keys, and production is signed keyless, by flux.yaml",
+        id="a key for what is signed keyless",
+    ),
+    # triggers
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        "  workflow_dispatch:\n",
+        "  pull_request_target:\n",
+        "flux.yaml:12:3: on.pull_request_target: starts the job flux, which signs, on pull_request_target",
+        id="an event of others",
+    ),
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        "  workflow_dispatch:",
+        "  workflow_call:",
+        "may call this file signs as",
+        id="called",
+    ),
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        "branches: [main]",
+        "branches: [main, next]",
+        "on.push: starts the job flux, which signs, on other branches or tags. Write push: {branches: [main]}",
+        id="another branch is pushed",
+    ),
+    pytest.param(
+        DISPATCH,
+        "approve.yaml",
+        "      base:\n",
+        "      from:\n",
+        "with the inputs base: the check",
+        id="an input is gone",
+    ),
+    # permissions
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        "      pull-requests: write # opens the pull request\n",
+        "",
+        "jobs.flux.permissions: the job flux lacks pull-requests: write for update",
+        id="a right is missing",
+    ),
+    pytest.param(
+        WITH_KEY,
+        "approve.yaml",
+        "      actions: read # to see who approved this run, and how the environment is protected\n",
+        "",
+        "jobs.approve.permissions: the job approve lacks actions: read for approve",
+        id="a right of a called workflow is missing",
+    ),
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        "permissions: {}\n",
+        "permissions: write-all\n",
+        "",
+        id="the job's own rights count",
+    ),
+    # environments
+    pytest.param(
+        DISPATCH,
+        "approve.yaml",
+        "environment: flux-manifests",
+        "environment: elsewhere",
+        "jobs.publish.needs: waits for no approval. Let it need a job in the environment flux-manifests",
+        id="the gate is another environment",
+    ),
+    pytest.param(
+        DISPATCH,
+        "approve.yaml",
+        "    needs: gate\n",
+        "    needs: gate\n    environment: ${{ inputs.key }}\n",
+        "jobs.publish.environment: takes the environment from an input",
+        id="the environment is an input",
+    ),
+    pytest.param(
+        FLEET,
+        "flux.yaml",
+        "environment: flux-manifests-${{ matrix.name }}",
+        "environment: {name: flux-manifests}",
+        "gives the jobs of all artifacts one environment",
+        id="one environment for all",
+    ),
+    pytest.param(
+        WITH_KEY,
+        "approve.yaml",
+        "gate: flux-manifests",
+        "gate: other",
+        "waits in the environment other",
+        id="called gate",
+    ),
+    # names
+    pytest.param(
+        CONSUMERS,
+        "flux.yaml",
+        "artifact: oci://ghcr.io/acme/flux-manifests:production",
+        "artifact: oci://ghcr.io/acme/flux-manifest:production",
+        "flux.yaml:45:11: jobs.flux.steps[1].with.artifact: the configuration has no artifact",
+        id="an artifact that is not configured",
+    ),
+    pytest.param(
+        WATCH,
+        "watch.yaml",
+        "workflow: flux.yaml",
+        "workflow: flux.yml",
+        "no workflow 'flux.yml' beside",
+        id="not watched",
+    ),
+    pytest.param(
+        DISPATCH,
+        "approve.yaml",
+        "command: approve",
+        "command: apply",
+        "flux.yaml:36:11: jobs.flux.steps[1].with.approval: "
+        "starts approve.yaml for approvals, and there is no such file",
+        id="nobody takes up the approval",
+    ),
+    # pins
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        f"@{COMMIT}",
+        "@v1",
+        "uses acme/ci-automation@v1, which its owner can change",
+        id="a tag",
+    ),
+    pytest.param(
+        DISPATCH,
+        "flux.yaml",
+        f"@{COMMIT}",
+        f"@{'0' * 40}",
+        "pins the action to 000000000000, approve.yaml to 9066486e654a",
+        id="two commits",
+    ),
+]
+
+
+@pytest.mark.parametrize(("way", "file", "now", "then", "problem"), BROKEN)
+def test_what_does_not_fit_is_found_with_its_place(way: Way, file: str, now: str, then: str, problem: str) -> None:
+    files = texts(way)
+    assert now in files[file]
+    files[file] = files[file].replace(now, then)
+    problems = found(files, way[1])
+    assert any(problem in each for each in problems) if problem else problems == []
+
+
+ALONE = """on: {on}
+permissions: {permissions}
+jobs:
+  flux:
+    concurrency: {group}
+    steps:
+    - uses: acme/ci-automation@{pin}
+"""
+
+
+def alone(
+    on: str = "[schedule]", permissions: str = "{contents: read}", group: str = "flux", more: str = ""
+) -> list[str]:
+    text = ALONE.replace("{on}", on).replace("{permissions}", permissions).replace("{group}", group)
+    return found({"a.yaml": text.replace("{pin}", COMMIT) + more})
+
+
+@pytest.mark.parametrize(
+    ("problems", "said"),
+    [
+        (alone(), []),
+        (alone(on="schedule"), []),
+        (alone(permissions="read-all"), []),
+        (alone(permissions="write-all"), ["a.yaml:2:1: permissions: gives every right to a job that needs"]),
+        (alone(permissions="{}"), ["a.yaml:2:1: permissions: the job flux lacks contents: read for update"]),
+        (alone(permissions="none"), ["the job flux lacks contents: read"]),
+        (alone(permissions="{contents: admin}"), ["the job flux lacks contents: read"]),
+        (alone(on="push"), ["a.yaml:1:1: on.push: starts the job flux"]),
+        (alone(more="    - {run: ls}\n    - ls\n  other: 1\n"), []),
+        (alone(more="    - uses: ./local\n    - uses: docker://a@sha256:" + "0" * 64), []),
+        (alone(more="    - uses: docker://a:1"), ["uses docker://a:1, which its owner can change"]),
+    ],
+)
+def test_a_workflow_may_say_it_in_each_way_that_github_takes(problems: list[str], said: list[str]) -> None:
+    assert len(problems) == len(said)
+    assert all(each in problem for each, problem in zip(said, problems, strict=True))
+
+
+def test_a_job_without_permissions_is_told_those_that_it_needs() -> None:
+    text = ALONE.replace("permissions: {permissions}\n", "").replace("{on}", "[schedule]").replace("{group}", "a")
+    [problem] = found({"a.yaml": text.replace("{pin}", COMMIT)}, ONE)
+    assert "jobs.flux: names no permissions" in problem
+    assert "{contents: write, pull-requests: write, packages: write, id-token: write}" in problem
+
+
+def test_an_app_and_a_login_need_fewer_rights_and_a_cloud_needs_an_identity() -> None:
+    more = "      with: {app-id: 1, provider: aws, key: env://KEY}\n"
+    text = ALONE.replace("{on}", "[schedule]").replace("{group}", "a").replace("{pin}", COMMIT) + more
+    assert found({"a.yaml": text.replace("{permissions}", "{contents: read, id-token: write}")}, ONE) == []
+    [problem] = found({"a.yaml": text.replace("{permissions}", "{contents: read}")}, ONE)
+    assert "lacks id-token: write" in problem
+
+
+def test_what_is_no_workflow_is_said_and_what_does_not_use_the_action_is_not_looked_at() -> None:
+    assert found({"a.yaml": "[]"}) == ["a.yaml:1:1: is not a workflow"]
+    assert found({"a.yaml": "on: push\njobs: {test: {uses: acme/other/.github/workflows/a.yaml@v1}}\n"}) == []
+    assert found({"a.yaml": "on: push\njobs: []\n"}) == []
+    assert workflows_using_action({"b/flux.yaml": SHIPPED["flux.yaml"].read_text(), "c.yaml": "[]"}) == ["flux.yaml"]
+    assert str(read_workflow("a.yaml", "? []\n: 1")) == "a.yaml:1:1: a key is not a text"
+
+
+def test_an_address_that_is_none_is_left_to_the_action_and_a_name_needs_the_configuration() -> None:
+    text = (
+        SHIPPED["flux.yaml"]
+        .read_text()
+        .replace("artifact: oci://ghcr.io/acme/flux-manifests:production", "artifact: x")
+    )
+    [problem] = found({"flux.yaml": text})
+    assert "the configuration has no artifact 'x'" in problem
+
+
+def test_without_a_repository_no_subject_is_checked() -> None:
+    assert found(texts(DISPATCH), ONE + verify("other"), None) == []
+
+
+def test_the_rights_of_called_workflows_are_those_that_they_ask_for() -> None:
+    for name, rights in RIGHTS_OF_CALLED.items():
+        read = read_workflow(name, (ROOT / f".github/workflows/{name}.yaml").read_text())
+        asked: dict[str, str] = {}
+        for job in read.jobs.values():  # type: ignore[union-attr]  # it is one of ours
+            for right, level in job["permissions"].items():
+                asked[right] = max(level, asked.get(right, "read"))
+        assert asked == rights
+
+
+class TestCommand:
+    def test_says_which_workflows_fit(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        for name, text in texts(DISPATCH).items():
+            (tmp_path / name).write_text(text)
+        (tmp_path / "README.md").write_text("no workflow")
+        arguments = ["config", "validate", "--workflows", str(tmp_path), "--repository", "acme/fleet"]
+        assert run(arguments) == 0
+        assert capsys.readouterr().out == "The workflows that use the action fit together: approve.yaml, flux.yaml.\n"
+        assert run([*arguments, "--output", "json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"valid": True, "workflows": ["approve.yaml", "flux.yaml"]}
+
+    def test_exits_with_2_and_the_place_of_each_problem(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+        (tmp_path / "flux.yaml").write_text(SHIPPED["flux.yaml"].read_text().replace(f"@{COMMIT}", "@v1"))
+        (tmp_path / "config.yaml").write_text(ONE)
+        arguments = ["config", "validate", "--workflows", str(tmp_path), "--config", str(tmp_path / "config.yaml")]
+        assert run(arguments) == 2
+        assert f"{tmp_path}/flux.yaml:42:9: jobs.flux.steps[1].uses: uses acme" in capsys.readouterr().err
+        (tmp_path / "flux.yaml").write_text(SHIPPED["flux.yaml"].read_text())
+        assert run(arguments) == 0
+        captured = capsys.readouterr()
+        assert "is valid; its artifacts are production." in captured.out
+        assert "Identities were not checked; name the repository" in captured.err
+
+    def test_names_a_folder_that_is_not_there(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["config", "validate", "--workflows", str(tmp_path / "none")]) == 2
+        assert "it cannot be read: No such file or directory" in capsys.readouterr().err
