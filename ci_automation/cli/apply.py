@@ -9,7 +9,7 @@ import click
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.output import print_aside
-from ci_automation.cli.parameters import ALLOWANCES, CLUSTERS, COMMON, SIGNING, takes
+from ci_automation.cli.parameters import SIGNING, STEPS, takes
 from ci_automation.cli.results import Result, finish
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import plan_target
@@ -23,17 +23,7 @@ if TYPE_CHECKING:
 @click.command("apply")
 @click.argument("plan_file", metavar="PLAN")
 @click.option("--approve", multiple=True, metavar="DIGEST", help="approve the step that leads to exactly this digest")
-@takes(
-    "exit-code",
-    *SIGNING,
-    *ALLOWANCES,
-    *CLUSTERS,
-    "pin-images",
-    "components-file",
-    "releases",
-    "registry-config",
-    *COMMON,
-)
+@takes("exit-code", *SIGNING, *STEPS)
 def command(plan_file: str, approve: tuple[str, ...], *, exit_code: bool, given: Arguments) -> int:
     """Do exactly what a plan says.
 

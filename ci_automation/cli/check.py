@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.output import print_aside
-from ci_automation.cli.parameters import ALLOWANCES, CLUSTERS, COMMON, SIGNING, takes
+from ci_automation.cli.parameters import SIGNING, STEPS, takes
 from ci_automation.cli.results import finish, for_each
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import targets
@@ -22,18 +22,7 @@ if TYPE_CHECKING:
 @click.command("check")
 @click.argument("artifact", required=False)
 @click.option("--heal", is_flag=True, help="sign again a channel that has lost its signature and is provably yours")
-@takes(
-    "exit-code",
-    *SIGNING,
-    *ALLOWANCES,
-    *CLUSTERS,
-    "pin-images",
-    "components-file",
-    "releases",
-    "registry-config",
-    *COMMON,
-    install_flags=True,
-)
+@takes("exit-code", *SIGNING, *STEPS, install_flags=True)
 def command(artifact: str | None, *, heal: bool, exit_code: bool, given: Arguments) -> int:
     """Say whether a channel is current, and what could be done.
 

@@ -21,6 +21,7 @@ SIGNING = ("signing", "key", "signature-format", "attestations", "accept-identit
 ALLOWANCES = ("overlay", "adopt", "yes", "accept-edits", "allow-removal", "unsafe-unproven-rendering")
 CLUSTERS = ("kubernetes", "cluster-snapshot", "objects")
 COMMON = ("config", "output", "verbose")
+# Of the commands that plan or carry out steps.
 STEPS = (*ALLOWANCES, *CLUSTERS, "pin-images", "components-file", "releases", "registry-config", *COMMON)
 
 INSTALL_FLAGS = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.output import print_aside, print_text
-from ci_automation.cli.parameters import ALLOWANCES, CLUSTERS, COMMON, TRUST, takes
+from ci_automation.cli.parameters import STEPS, TRUST, takes
 from ci_automation.cli.results import Result, finish
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import target
@@ -22,18 +22,7 @@ if TYPE_CHECKING:
 @click.command("plan")
 @click.argument("artifact")
 @click.option("--out", metavar="FILE", help="write the plan to this file, for `apply`")
-@takes(
-    "exit-code",
-    *TRUST,
-    *ALLOWANCES,
-    *CLUSTERS,
-    "pin-images",
-    "components-file",
-    "releases",
-    "registry-config",
-    *COMMON,
-    install_flags=True,
-)
+@takes("exit-code", *TRUST, *STEPS, install_flags=True)
 def command(artifact: str, out: str | None, *, exit_code: bool, given: Arguments) -> int:
     """Make the plan for a channel; write nothing to the registry.
 

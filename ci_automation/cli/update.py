@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_automation.cli.output import print_aside
-from ci_automation.cli.parameters import ALLOWANCES, CLUSTERS, COMMON, SIGNING, takes
+from ci_automation.cli.parameters import SIGNING, STEPS, takes
 from ci_automation.cli.results import EVERY, finish, for_each
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import targets
@@ -20,18 +20,7 @@ if TYPE_CHECKING:
 
 @click.command("update")
 @click.argument("artifact", required=False)
-@takes(
-    "exit-code",
-    *SIGNING,
-    *ALLOWANCES,
-    *CLUSTERS,
-    "pin-images",
-    "components-file",
-    "releases",
-    "registry-config",
-    *COMMON,
-    install_flags=True,
-)
+@takes("exit-code", *SIGNING, *STEPS, install_flags=True)
 def command(artifact: str | None, *, exit_code: bool, given: Arguments) -> int:
     """Publish what the policy allows, and say what waits for a person.
 
