@@ -190,9 +190,7 @@ class GitHub:
             raise self._asker.refused(reply, what)
         return mutated(reply, what, self._asker, self._waiting)
 
-    def send(
-        self, verb: str, path: str, body: Mapping[str, object] | None = None, *, expect: frozenset[int] = _DONE
-    ) -> GitHubValue:
+    def send(self, verb: str, path: str, body: Mapping[str, object] | None = None) -> GitHubValue:
         """Return what GitHub answers to a POST, which is sent once, or to a PUT, PATCH or DELETE, which are repeated.
 
         Raises:
@@ -204,7 +202,7 @@ class GitHub:
         self._require_token(what)
         self._waiting.pace()
         reply = self._call(verb, path, what, {}, None if body is None else dict(body), once=verb == "POST")
-        if reply.status not in expect:
+        if reply.status not in _DONE:
             raise self._asker.refused(reply, what)
         return GitHubValue(document(reply, what) if reply.body else None, has_next=False)
 
