@@ -6,7 +6,9 @@ import json
 import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, unquote
+
+from msgspec import Struct
 
 from ci_automation.github.errors import InvalidRepositoryName, NotOnGitHub, UnexpectedGitHubAnswer
 from ci_automation.github.model import Actor
@@ -20,8 +22,28 @@ if TYPE_CHECKING:
 _Kind = TypeVar("_Kind")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}/(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
 _OID = re.compile(r"[0-9a-f]{40}")
+_NEXT = 'rel="next"'
+_CURSOR = re.compile(rf"<[^<>]*[?&]after=([^&<>]+)[^<>]*>; {_NEXT}")
 _BOT = "[bot]"
 _PAGE = 100  # as many as there can be
+
+
+class GitHubValue(Struct, frozen=True):
+    """An answer: its value, None if there is none, and the header that leads to the next page."""
+
+    value: Any
+    link: str = ""
+
+    @property
+    def has_next(self) -> bool:
+        """Return whether another page follows."""
+        return _NEXT in self.link
+
+    @property
+    def cursor(self) -> str:
+        """Return the cursor of the next page, in a list that has no numbers of pages, or nothing."""
+        found = _CURSOR.search(self.link)
+        return unquote(found[1]) if found else ""
 
 
 def document(reply: Answer, what: str) -> Any:  # noqa: ANN401  # whatever JSON has

@@ -17,9 +17,8 @@ from urllib.parse import urljoin, urlsplit
 
 import github  # noqa: TID251  # this is the module that may
 from github.Requester import HTTPRequestsConnectionClass, RequestsResponse  # noqa: TID251  # same
-from msgspec import Struct
 
-from ci_automation.github.answers import document
+from ci_automation.github.answers import GitHubValue, document
 from ci_automation.github.errors import (
     GitHubAnswerTooLarge,
     GitHubDenied,
@@ -32,9 +31,11 @@ from ci_automation.github.waiting import PATIENCE, Waiting
 from ci_automation.net.network import Network, Origin, UnsafeAddress
 from ci_automation.net.session import Session
 from ci_automation.net.values import Call, TooLong
+from ci_automation.net.waiting import http_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from ci_automation.github.waiting import GitHubPatience, Spent
     from ci_automation.net.values import Answer
@@ -51,13 +52,6 @@ _MUTATION = re.compile(r"\{\s*(\w+)")
 
 # At DEBUG, PyGithub prints whole answers, tokens in them included.
 logging.getLogger("github").setLevel(logging.WARNING)
-
-
-class GitHubValue(Struct, frozen=True):
-    """An answer: its value, None if there is none, and whether another page follows it."""
-
-    value: Any
-    has_next: bool
 
 
 class _Connection(HTTPRequestsConnectionClass):
@@ -117,6 +111,7 @@ class GitHub:
         self._asker = Asker(token, token_name)
         self._waiting = Waiting(patience, self.host, self._hint, say, spent)
         self._remembered: dict[str, tuple[str, GitHubValue]] = {}
+        self.time: datetime | None = None  # GitHub's clock at its last answer
         self._session = Session(Network.from_environment(os.environ))
         self._connection = _Connection(self._origin, self._session)
         self._requester = github.Github(
@@ -157,7 +152,7 @@ class GitHub:
         if reply.status == HTTPStatus.NOT_FOUND:
             return None
         self._require_ok(reply, what)
-        answer = GitHubValue(document(reply, what), 'rel="next"' in reply.headers.get("link", ""))
+        answer = GitHubValue(document(reply, what), reply.headers.get("link", ""))
         if etag := reply.headers.get("etag", ""):
             self._remembered[path] = (etag, answer)
         return answer
@@ -204,7 +199,7 @@ class GitHub:
         reply = self._call(verb, path, what, {}, None if body is None else dict(body), once=verb == "POST")
         if reply.status not in _DONE:
             raise self._asker.refused(reply, what)
-        return GitHubValue(document(reply, what) if reply.body else None, has_next=False)
+        return GitHubValue(document(reply, what) if reply.body else None)
 
     def asset(self, repository: str, identity: int, limit: int) -> bytes:
         """Return the bytes of a release's asset, at most `limit`; the token goes to the API's host alone.
@@ -267,7 +262,9 @@ class GitHub:
                 raise UnexpectedGitHubAnswer(f"{what} cannot be asked: {type(error).__name__}") from None
             raise AssertionError("the connection always raises")
 
-        return self._waiting.persist(send, what, once=once)
+        reply = self._waiting.persist(send, what, once=once)
+        self.time = http_time(reply.headers.get("date", "")) or self.time
+        return reply
 
     @property
     def _hint(self) -> str:

@@ -4,87 +4,111 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ci_automation.github.activity import branch_updates
 from ci_automation.github.answers import Fields
-from ci_automation.github.errors import GitHubDenied, UnexpectedGitHubAnswer
-from ci_automation.github.model import Making
+from ci_automation.github.model import Making, UpdateKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
     from ci_automation.github.client import GitHub
-    from ci_automation.github.model import Actor, PullRequest
+    from ci_automation.github.model import Actor, BranchUpdate, PullRequest
 
-_MAKING = """
-query($owner: String!, $name: String!, $number: Int!) {
-  repository(owner: $owner, name: $name) {
-    pullRequest(number: $number) {
-      autoMergeRequest { enabledAt }
-      timelineItems(
-        last: 1
-        itemTypes: [
-          AUTO_MERGE_ENABLED_EVENT, AUTO_SQUASH_ENABLED_EVENT, AUTO_REBASE_ENABLED_EVENT, AUTO_MERGE_DISABLED_EVENT
-        ]
-      ) {
-        nodes {
-          ... on AutoMergeEnabledEvent { createdAt }
-          ... on AutoSquashEnabledEvent { createdAt }
-          ... on AutoRebaseEnabledEvent { createdAt }
-        }
-      }
-      commits(last: 100) {
-        totalCount
-        nodes {
-          commit {
-            oid committedDate
-            signature { isValid wasSignedByGitHub }
-            author { user { login } }
-            committer { user { login } }
-            authors(first: 10) { nodes { user { login } } }
-          }
-        }
+MAKING = """
+fragment Making on PullRequest {
+  autoMergeRequest { enabledAt }
+  merging: timelineItems(
+    last: 1
+    itemTypes: [
+      AUTO_MERGE_ENABLED_EVENT, AUTO_SQUASH_ENABLED_EVENT, AUTO_REBASE_ENABLED_EVENT, AUTO_MERGE_DISABLED_EVENT
+    ]
+  ) {
+    nodes {
+      ... on AutoMergeEnabledEvent { createdAt }
+      ... on AutoSquashEnabledEvent { createdAt }
+      ... on AutoRebaseEnabledEvent { createdAt }
+    }
+  }
+  retargeting: timelineItems(last: 1, itemTypes: [BASE_REF_CHANGED_EVENT, AUTOMATIC_BASE_CHANGE_SUCCEEDED_EVENT]) {
+    nodes {
+      ... on BaseRefChangedEvent { createdAt }
+      ... on AutomaticBaseChangeSucceededEvent { createdAt }
+    }
+  }
+  commits(last: 100) {
+    totalCount
+    nodes {
+      commit {
+        oid committedDate
+        signature { isValid wasSignedByGitHub }
+        author { user { login } }
+        committer { user { login } }
+        authors(first: 10) { nodes { user { login } } }
       }
     }
   }
 }
 """
+_QUERY = (
+    MAKING
+    + """
+query($owner: String!, $name: String!, $number: Int!) {
+  repository(owner: $owner, name: $name) { pullRequest(number: $number) { ...Making } }
+}
+"""
+)
+_MANY_PUSHES = 100
 
 
 def making_of(client: GitHub, name: str, pull: PullRequest, viewer: Actor) -> Making:
     """Return how a pull request of the repository `name` was made.
-
-    Who pushed a commit is in the activity of its branch. Where GitHub does not show that of the last commit, all hands
-    are known only if GitHub itself signed every commit as ours: the author of such a commit is who asked GitHub for it.
 
     Raises:
         ReleaseSourceError: as `GitHub.graphql`.
     """
     what = f"a GraphQL query for pull request {pull.number} of {name} to {client.host}"
     owner, _, plain = name.partition("/")
-    data = Fields(client.graphql(_MAKING, {"owner": owner, "name": plain, "number": pull.number}), what)
-    node = data.fields("repository").fields("pullRequest")
+    data = Fields(client.graphql(_QUERY, {"owner": owner, "name": plain, "number": pull.number}), what)
+    return read_making(data.fields("repository").fields("pullRequest"), client, name, pull, viewer)
+
+
+def read_making(node: Fields, client: GitHub, name: str, pull: PullRequest, viewer: Actor) -> Making:
+    """Return how a pull request was made: by the fields that `MAKING` asks for, and by the log of its branch.
+
+    Where that log does not have the push of the last commit, all hands are known only if GitHub itself signed every
+    commit as ours: the author of such a commit is who asked GitHub for it.
+
+    Raises:
+        ReleaseSourceError: as `GitHub.get`.
+    """
     connection = node.fields("commits")
     commits = [found.fields("commit") for found in connection.each("nodes")]
     oids = {commit.oid("oid") for commit in commits}
-    pushes = [push for push in _pushes(client, name, pull.branch) if push.text("after") in oids]
+    pushes = tuple(_pushes(branch_updates(client, name, pull.branch, _MANY_PUSHES) or (), oids, pull))
     hands = {login for commit in commits for login in _makers(commit)}
-    hands |= {actor.login.casefold() for push in pushes if (actor := push.actor("actor"))}
-    times = (push.time("timestamp") for push in pushes if push.text("after") == pull.head)
-    pushed_at = max((at for at in times if pull.merged_at is None or at <= pull.merged_at), default=None)
+    hands |= {push.actor.login.casefold() for push in pushes if push.actor}
+    pushed_at = max((push.at for push in pushes if push.after == pull.head), default=None)
     if pushed_at is None and all(_is_ours(commit, viewer) for commit in commits):
         pushed_at = max((commit.time("committedDate") for commit in commits), default=None)
     is_whole = pull.head in oids and connection.number("totalCount") == len(commits)
-    return Making(frozenset(hands), pushed_at if is_whole else None, _auto_merge(node))
+    are_known = all(push.actor for push in pushes)
+    return Making(
+        frozenset(hands), pushed_at if is_whole and are_known else None, _auto_merge(node), _last(node, "retargeting")
+    )
 
 
-def _pushes(client: GitHub, name: str, branch: str) -> tuple[Fields, ...]:
-    """Return the last 100 changes of a branch, or none where GitHub does not show them to this token."""
-    path = f"/repos/{name}/activity?ref=refs/heads/{branch}&per_page=100"
-    try:
-        answer = client.get(path)
-    except (GitHubDenied, UnexpectedGitHubAnswer):
-        return ()
-    return Fields.all(answer.value, f"GET {client.host}{path}") if answer else ()
+def _pushes(updates: tuple[BranchUpdate, ...], oids: set[str], pull: PullRequest) -> Iterator[BranchUpdate]:
+    """Yield the updates that gave a branch what was merged: those since it was made last, and those to its commits."""
+    is_of_it = True
+    for update in updates:
+        if pull.merged_at and update.at > pull.merged_at:
+            continue
+        if update.kind is UpdateKind.BRANCH_DELETION:
+            is_of_it = False
+        elif is_of_it or update.after in oids:
+            yield update
+        is_of_it &= update.kind is not UpdateKind.BRANCH_CREATION
 
 
 def _makers(commit: Fields) -> Iterator[str]:
@@ -103,7 +127,11 @@ def _is_ours(commit: Fields, viewer: Actor) -> bool:
 
 def _auto_merge(node: Fields) -> datetime | None:
     """Return when auto-merge was switched on last, unless it was switched off since."""
-    if request := node.maybe("autoMergeRequest"):
-        return request.time("enabledAt")
-    events = node.nodes("timelineItems")
+    request = node.maybe("autoMergeRequest")
+    return request.time("enabledAt") if request else _last(node, "merging")
+
+
+def _last(node: Fields, name: str) -> datetime | None:
+    """Return the time of the last event of a timeline, if it is one whose time was asked for."""
+    events = node.nodes(name)
     return events[-1].time("createdAt") if events and events[-1].has("createdAt") else None

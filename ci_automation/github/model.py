@@ -1,10 +1,11 @@
 """The contents of a repository on GitHub, as values: nothing in here asks, and nothing in here is a mapping.
 
-Six small doors ask for them, each made with a client and a name, `Commits(client, "acme/fleet")`:
+Seven small doors ask for them, each made with a client and a name, `Commits(client, "acme/fleet")`:
 `Repository` (snapshot, making, tag_commit, permission, is_member), `Files` (listed, contents, blob), `Commits`
 (create_branch, delete_branch, commit, rebase_commit), `Pulls` (open_pull, edit_pull, comment, comments, dress,
 request_review, enable_auto_merge), `Runs` (dispatch_workflow, runs, run, cancel, run_approvals, environment,
-dispatch_event, workflow_state, enable_workflow) and `Issues` (open_issue, issues, close_issue).
+dispatch_event, workflow_state, enable_workflow), `Issues` (open_issue, issues, close_issue) and `ContentHistory` (head,
+updates, contents, merges).
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class PullState(enum.StrEnum):
 
 
 class PullRequest(Struct, frozen=True):
-    """A pull request; `merged_file` is the text that the file asked for has at the merge commit."""
+    """A pull request; `merged_file` is the text that the file asked for has at `merge_commit`."""
 
     id: str  # of GraphQL, for `Pulls.enable_auto_merge`
     number: int
@@ -71,6 +72,7 @@ class PullRequest(Struct, frozen=True):
     author: Actor | None = None  # None: the account is gone
     merged_by: Actor | None = None
     merged_at: datetime | None = None
+    merge_commit: str | None = None
     merged_file: str | None = None
     reviews: tuple[Review, ...] = ()
     auto_merge: bool = False
@@ -81,7 +83,48 @@ class Making(Struct, frozen=True):
 
     hands: frozenset[str] = frozenset()  # logins, in small letters, of who authored, committed or pushed any of it
     pushed_at: datetime | None = None  # when its last commit was pushed; None: not all hands are known
-    auto_merge: datetime | None = None  # when a person or a program told GitHub to merge it
+    auto_merge: datetime | None = None  # when a person or a program told GitHub to merge it; None: nobody did
+    retargeted_at: datetime | None = None  # when it last got another base branch
+
+
+class UpdateKind(enum.StrEnum):
+    """Type of a branch update, as GitHub's log of the branch names it."""
+
+    PUSH = "push"
+    FORCE_PUSH = "force_push"
+    PR_MERGE = "pr_merge"  # of a pull request, by its button, the API or auto-merge
+    MERGE_QUEUE = "merge_queue_merge"  # of one pull request or several
+    BRANCH_CREATION = "branch_creation"
+    BRANCH_DELETION = "branch_deletion"
+    OTHER = "other"  # a type that this version does not know
+
+
+class BranchUpdate(Struct, frozen=True):
+    """An update of a branch from one commit to another; the commit of a side without the branch is all zeros."""
+
+    before: str
+    after: str
+    kind: UpdateKind
+    actor: Actor | None  # None: the account is gone
+    at: datetime
+
+
+class ContentAt(Struct, frozen=True):
+    """Content of a repository at one commit: its overlay folder and its configuration."""
+
+    commit: str
+    overlay: str | None  # the tree id of the folder; None: there is no such folder
+    config: str | None  # the text of the configuration file; None: there is none that GitHub shows whole
+
+
+class ContentMerge(Struct, frozen=True):
+    """A merged pull request, and the content that its page compared: from the merge base to its head."""
+
+    pull: PullRequest
+    merge_base: ContentAt | None  # None: GitHub does not say, or the request is of a fork or went elsewhere
+    head: ContentAt | None  # None: as well, or GitHub does not have that commit any more
+    making: Making
+    viewer: Actor  # who we are
 
 
 class Branch(Struct, frozen=True):

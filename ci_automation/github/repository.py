@@ -15,7 +15,20 @@ if TYPE_CHECKING:
     from ci_automation.github.client import GitHub
     from ci_automation.github.model import Making
 
-_SNAPSHOT = """
+PULL = """
+fragment Pull on PullRequest {
+  id number url state title body headRefName baseRefName headRefOid isCrossRepository mergedAt
+  author { login __typename }
+  mergedBy { login __typename }
+  autoMergeRequest { enabledAt }
+  latestOpinionatedReviews(first: 100, writersOnly: true) {
+    nodes { state submittedAt author { login __typename } commit { oid } }
+  }
+}
+"""
+_SNAPSHOT = (
+    PULL
+    + """
 query($owner: String!, $name: String!, $branch: String!, $ref: String!, $file: String!) {
   viewer { login }
   repository(owner: $owner, name: $name) {
@@ -42,16 +55,8 @@ query($owner: String!, $name: String!, $branch: String!, $ref: String!, $file: S
 fragment File on Commit {
   file(path: $file) { object { ... on Blob { text isTruncated } } }
 }
-fragment Pull on PullRequest {
-  id number url state title body headRefName baseRefName headRefOid isCrossRepository mergedAt
-  author { login __typename }
-  mergedBy { login __typename }
-  autoMergeRequest { enabledAt }
-  latestOpinionatedReviews(first: 100, writersOnly: true) {
-    nodes { state submittedAt author { login __typename } commit { oid } }
-  }
-}
 """
+)
 _MAX_TAGS = 4  # a tag may be of a tag
 
 
@@ -85,7 +90,7 @@ class Repository:
         tip = default.fields("target")
         if viewer is None:
             raise UnexpectedGitHubAnswer(f"{what} was answered without saying who asks")
-        text = _text(tip)
+        text = read_text(tip)
         if text is None and tip.has("file"):
             raise UnexpectedGitHubAnswer(f"{file} in {self.name} is not a text, or larger than GitHub shows")
         base = default.text("name")
@@ -156,7 +161,7 @@ class Repository:
             return False
 
 
-def _text(commit: Fields) -> str | None:
+def read_text(commit: Fields) -> str | None:
     """Return the text of the file at a commit, or None where there is none, or none that can be read."""
     entry = commit.maybe("file")
     blob = entry.maybe("object") if entry else None
@@ -176,7 +181,7 @@ def _branch(name: str, ref: Fields | None, compared: Fields | None, what: str) -
         commits = commits[::-1]
     if commits and commits[0].oid != head:
         raise UnexpectedGitHubAnswer(f"{what} was answered with commits of {name} that do not lead to its tip")
-    return Branch(name, head, _text(tip), commits)
+    return Branch(name, head, read_text(tip), commits)
 
 
 def _committer(commit: Fields) -> Actor | None:
@@ -191,11 +196,12 @@ def _pulls(repository: Fields) -> tuple[PullRequest, ...]:
         *(node for node in repository.nodes("closed") if not node.flag("isCrossRepository")),
         *repository.nodes("merged"),
     )
-    pulls = {pull.number: pull for pull in map(_pull, found)}
+    pulls = {pull.number: pull for pull in map(read_pull, found)}
     return tuple(pulls[number] for number in sorted(pulls, reverse=True))
 
 
-def _pull(node: Fields) -> PullRequest:
+def read_pull(node: Fields) -> PullRequest:
+    """Return a pull request by the fields that `PULL` asks for."""
     merge = node.maybe("mergeCommit")
     return PullRequest(
         id=node.text("id"),
@@ -211,7 +217,8 @@ def _pull(node: Fields) -> PullRequest:
         author=node.actor("author"),
         merged_by=node.actor("mergedBy"),
         merged_at=node.time("mergedAt") if node.has("mergedAt") else None,
-        merged_file=_text(merge) if merge else None,
+        merge_commit=merge.oid("oid") if merge else None,
+        merged_file=read_text(merge) if merge else None,
         reviews=tuple(_reviews(node)),
         auto_merge=node.has("autoMergeRequest"),
     )

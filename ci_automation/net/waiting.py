@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from datetime import datetime
 
     from ci_automation.errors import Error
     from ci_automation.net.values import Answer
@@ -184,16 +186,17 @@ def retry_after(answer: Answer, clock: Clock) -> float | None:
     text = answer.headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])
-    then, today = _seconds(text), _seconds(answer.headers.get("date", ""))
-    if then is None:
+    if (then := http_time(text)) is None:
         return None
-    return max(0.0, then - (clock.now() if today is None else today))  # the other side's clock, where it shows it
+    today = http_time(answer.headers.get("date", ""))  # the other side's clock, where it shows it
+    return max(0.0, then.timestamp() - (today.timestamp() if today else clock.now()))
 
 
-def _seconds(date: str) -> float | None:
-    from email.utils import parsedate_to_datetime  # only for a peer that asks for patience
+def http_time(date: str) -> datetime | None:
+    """Return the moment that a header states, in UTC, or None where it states none."""
+    from email.utils import parsedate_to_datetime  # takes a while to import
 
     try:
-        return parsedate_to_datetime(date[:_MAX_DATE]).timestamp()
+        return parsedate_to_datetime(date[:_MAX_DATE]).astimezone(UTC)
     except (ValueError, OverflowError):
         return None

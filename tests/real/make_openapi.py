@@ -131,7 +131,7 @@ FIELDS = {
     "ComparisonCommitConnection": "nodes pageInfo totalCount",
     "Commit": (
         "id oid abbreviatedOid author committer authors message messageHeadline messageBody committedDate authoredDate "
-        "parents tree file history repository url signature"
+        "parents tree file history repository url signature associatedPullRequests"
     ),
     "CommitConnection": "nodes pageInfo totalCount",
     "CommitHistoryConnection": "nodes pageInfo totalCount",
@@ -161,6 +161,8 @@ FIELDS = {
     "AutoMergeDisabledEvent": "id actor createdAt disabler",
     "AutoRebaseEnabledEvent": "id actor createdAt enabler",
     "AutoSquashEnabledEvent": "id actor createdAt enabler",
+    "AutomaticBaseChangeSucceededEvent": "id actor createdAt newBase oldBase",
+    "BaseRefChangedEvent": "id actor createdAt currentRefName previousRefName",
     "PullRequestTimelineItemsConnection": "nodes pageInfo totalCount filteredCount",
     "Issue": "id databaseId number url title body state author labels createdAt closedAt comments",
     "IssueComment": "id databaseId author body createdAt url isMinimized",
@@ -185,7 +187,8 @@ _TAKEN_ALONG = (EnumTypeDefinitionNode, InputObjectTypeDefinitionNode, ScalarTyp
 UNIONS = {
     "RequestedReviewer": "Bot Mannequin Team User",
     "PullRequestTimelineItems": (
-        "AutoMergeDisabledEvent AutoMergeEnabledEvent AutoRebaseEnabledEvent AutoSquashEnabledEvent"
+        "AutoMergeDisabledEvent AutoMergeEnabledEvent AutoRebaseEnabledEvent AutoSquashEnabledEvent "
+        "AutomaticBaseChangeSucceededEvent BaseRefChangedEvent"
     ),
 }
 _HEADER = """\

@@ -54,12 +54,27 @@ def test_authors_committers_co_authors_and_pushers_are_hands(forge: Forge, fleet
     assert making(forge).hands == {"alice", "bob", "carol", "dave"}
 
 
-def test_who_pushed_what_is_no_longer_there_has_no_hand_in_it(forge: Forge, fleet: Repository) -> None:
-    fleet.push(BRANCH, {"f": b"1"}, "bob")
-    fleet.push(BRANCH, {"f": b"2"}, "alice", onto=fleet.head, force=True)
+def test_who_pushed_what_is_no_longer_there_has_a_hand_in_it(forge: Forge, fleet: Repository) -> None:
+    first = fleet.push(BRANCH, {"f": b"1"}, "alice", by="alice")
+    fleet.push(BRANCH, {"f": b"2"}, "alice", onto=first, by="bob")
+    fleet.move(BRANCH, first, "alice", force=True)
     found = making(forge)
-    assert found.hands == {"alice"}
+    assert found.hands == {"alice", "bob"}
     assert found.pushed_at
+
+
+def test_who_pushed_to_an_earlier_branch_of_the_name_has_no_hand_in_it(forge: Forge, fleet: Repository) -> None:
+    fleet.push(BRANCH, {"f": b"1"}, "bob")
+    fleet.delete_branch(BRANCH, "bob")
+    fleet.push(BRANCH, {"f": b"2"}, "alice")
+    assert making(forge).hands == {"alice"}
+
+
+def test_commits_of_an_earlier_branch_of_the_name_keep_their_pusher(forge: Forge, fleet: Repository) -> None:
+    head = fleet.push(BRANCH, {"f": b"1"}, "alice", by="bob")
+    fleet.delete_branch(BRANCH, "alice")
+    fleet.move(BRANCH, head, "alice")
+    assert making(forge).hands == {"alice", "bob"}
 
 
 @pytest.mark.parametrize("status", [403, 404, 422])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.fakes.forge.objects import MergeConflict, Signature
 from tests.fakes.forge.people import LEVELS
-from tests.fakes.forge.state import Activity, AutoMergeEvent, Issue, Protection, Pull, Refused
+from tests.fakes.forge.state import Activity, Issue, Protection, Pull, Refused, TimelineEvent
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -34,6 +34,8 @@ class Branches:
         self.protections: dict[str, Protection] = {}
         self.issues: list[Issue] = []
         self.activity: list[Activity] = []  # oldest first
+        self.lag = 0  # so many of the last updates of a branch its log does not show yet
+        self.has_activity = True  # old Enterprise Servers have none
         self.parent: str | None = None
         self.archived = False
         self.can_create_pulls = True  # whether Actions may create and approve pull requests
@@ -175,7 +177,7 @@ class Branches:
                 pull.closed, pull.closed_by, pull.merge_commit = self.now(), by, self.branches[branch]
 
     def delete_branch(self, branch: str, by: str) -> None:
-        """Delete a branch, which closes what asked to merge it.
+        """Delete a branch, which closes what asked to merge it; what was to go into it follows it where it was merged.
 
         Raises:
             Refused: there is no such branch, or it is the default branch.
@@ -186,14 +188,26 @@ class Branches:
         if branch == self.default_branch or branch in self.protections:
             raise Refused(422, "Cannot delete this protected branch")
         self._note("branch_deletion", branch, self.branches.pop(branch), NOTHING, by)
+        merged_into = {pull.base for pull in self.pulls if pull.merged and pull.branch == branch}
+        for pull in [pull for pull in self.pulls if pull.base == branch and pull.state == "OPEN"]:
+            if merged_into:
+                new = max(merged_into)
+                more = {"newBase": new, "oldBase": branch}
+                pull.timeline.append(TimelineEvent("AutomaticBaseChangeSucceededEvent", by, self.now(), more))
+                pull.base, pull.base_sha = new, self.branches[new]
+            else:
+                self._shut(pull, by)
         for pull in self.forge.pulls_of(self.full_name, branch):
-            pull.state, pull.closed, pull.closed_by, pull.updated = "CLOSED", self.now(), by, self.now()
-            self.switch_off(pull, None)
+            self._shut(pull, by)
+
+    def _shut(self, pull: Pull, by: str) -> None:
+        pull.state, pull.closed, pull.closed_by, pull.updated = "CLOSED", self.now(), by, self.now()
+        self.switch_off(pull, None)
 
     def switch_off(self, pull: Pull, by: str | None) -> None:
         """Let a pull request not be merged by itself any more."""
         if pull.auto_merge:
-            pull.auto_merge_events.append(AutoMergeEvent("AutoMergeDisabledEvent", by, self.now()))
+            pull.timeline.append(TimelineEvent("AutoMergeDisabledEvent", by, self.now()))
         pull.auto_merge = None
 
     def merged_tree(self, base: str, head: str) -> str | None:

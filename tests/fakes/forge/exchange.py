@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -146,7 +147,11 @@ class Exchanges:
         except Refused as refused:
             answer = Answer(refused.status, _message(refused))
         limits = self.forge.limits.headers(who.key, resource)
-        return replace(answer, headers={**limits, "X-GitHub-Media-Type": "github.v3; format=json", **answer.headers})
+        usual = {
+            "X-GitHub-Media-Type": "github.v3; format=json",
+            "Date": format_datetime(self.forge.now(), usegmt=True),
+        }
+        return replace(answer, headers={**limits, **usual, **answer.headers})
 
     def _graphql(self, asked: _Asked, who: Caller) -> Answer:
         if who.token is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.fakes.forge.forge import Forge
-    from tests.fakes.forge.objects import Commit, Leaf
+    from tests.fakes.forge.objects import Commit, Entry
     from tests.fakes.forge.people import Token
     from tests.fakes.forge.repository import Repository
     from tests.fakes.forge.state import Pull
@@ -136,7 +136,8 @@ class GitNodes:
             "authors": paged(lambda: [self._signature(commit.author), *self._co_authors(commit)]),
             "parents": paged(lambda: [self.commit(repo, parent) for parent in commit.parents]),
             "tree": lambda _info: self._tree(repo, commit.tree),
-            "file": lambda _info, *, path: self._entry(repo, path, repo.objects.files(commit.tree).get(path)),
+            "file": lambda _info, *, path: self._entry(repo, path, repo.objects.entry(commit.tree, path)),
+            "associatedPullRequests": lambda _info, **named: self.pulls(repo, repo.pulls_with(sha), named),
             "history": lambda _info, **named: self._history(repo, sha, named),
             "repository": lambda _info: self.repository(repo),
             "signature": {
@@ -176,44 +177,31 @@ class GitNodes:
         if not colon:
             return self.commit(repo, commit)
         tree = repo.objects.commits[commit].tree
-        files = repo.objects.files(tree)
-        if path in files:
-            return self._blob(repo, files[path].sha)
-        for name in path.strip("/").split("/") if path else ():
-            tree = next((e.sha for e in repo.objects.trees[tree] if e.name == name and e.is_folder), "")
-            if not tree:
-                return None
-        return self._tree(repo, tree)
+        if not path.strip("/"):
+            return self._tree(repo, tree)
+        entry = repo.objects.entry(tree, path)
+        if entry is None:
+            return None
+        return self._tree(repo, entry.sha) if entry.is_folder else self._blob(repo, entry.sha)
 
     def _tree(self, repo: Repository, sha: str) -> Json:
-        def entries(_info: object) -> list[Json]:
-            return [
-                {
-                    "name": entry.name,
-                    "path": entry.name,
-                    "mode": _MODES.get(entry.mode, 0),
-                    "type": "tree" if entry.is_folder else "blob",
-                    "oid": entry.sha,
-                    "size": 0 if entry.is_folder else len(repo.objects.blobs[entry.sha]),
-                    "object": self._tree(repo, entry.sha) if entry.is_folder else self._blob(repo, entry.sha),
-                }
-                for entry in repo.objects.trees[sha]
-            ]
+        def entries(_info: object) -> list[Json | None]:
+            return [self._entry(repo, entry.name, entry) for entry in repo.objects.trees[sha]]
 
         return {"__typename": "Tree", "id": f"T_{sha}", "oid": sha, "abbreviatedOid": sha[:7], "entries": entries}
 
-    def _entry(self, repo: Repository, path: str, leaf: Leaf | None) -> Json | None:
+    def _entry(self, repo: Repository, path: str, entry: Entry | None) -> Json | None:
         self.may(repo, "contents=read")
-        if leaf is None:
+        if entry is None:
             return None
         return {
-            "name": path.rpartition("/")[2],
+            "name": entry.name,
             "path": path,
-            "mode": _MODES.get(leaf.mode, 0),
-            "type": "blob",
-            "oid": leaf.sha,
-            "size": len(repo.objects.blobs[leaf.sha]),
-            "object": self._blob(repo, leaf.sha),
+            "mode": _MODES.get(entry.mode, 0),
+            "type": shown.FILE_TYPES.get(entry.mode, "blob"),
+            "oid": entry.sha,
+            "size": 0 if entry.is_folder else len(repo.objects.blobs[entry.sha]),
+            "object": self._tree(repo, entry.sha) if entry.is_folder else self._blob(repo, entry.sha),
         }
 
     def _blob(self, repo: Repository, sha: str) -> Json:

@@ -22,7 +22,8 @@ _ORDER: dict[str, Callable[[Issue], Any]] = {
     "COMMENTS": lambda issue: (len(issue.comments), issue.number),
 }
 _TIMELINE = (
-    "AUTO_MERGE_DISABLED_EVENT", "AUTO_MERGE_ENABLED_EVENT", "AUTO_REBASE_ENABLED_EVENT", "AUTO_SQUASH_ENABLED_EVENT"
+    "AUTOMATIC_BASE_CHANGE_SUCCEEDED_EVENT", "AUTO_MERGE_DISABLED_EVENT", "AUTO_MERGE_ENABLED_EVENT",
+    "AUTO_REBASE_ENABLED_EVENT", "AUTO_SQUASH_ENABLED_EVENT", "BASE_REF_CHANGED_EVENT",
 )  # fmt: skip
 _OPINIONS = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
 
@@ -171,8 +172,9 @@ class Nodes(GitNodes):
                 "id": f"{event.kind}_{pull.id}_{place}",
                 "actor": self.actor(event.by),
                 "createdAt": shown.when(event.at),
+                **event.more,
             }
-            for place, event in enumerate(pull.auto_merge_events)
+            for place, event in enumerate(pull.timeline)
             if event.kind in wanted
         ]
         return connection(events, named) | {"filteredCount": len(events)}

@@ -136,6 +136,14 @@ class Objects:
                 found[f"{prefix}{entry.name}"] = Leaf(entry.mode, entry.sha)
         return found
 
+    def entry(self, tree: str, path: str) -> Entry | None:
+        """Return the file or folder at a path of a tree, or None where there is none."""
+        head, slash, rest = path.strip("/").partition("/")
+        found = next((entry for entry in self.trees[tree] if entry.name == head), None)
+        if not slash or found is None:
+            return found
+        return self.entry(found.sha, rest) if found.is_folder else None
+
     def files_at(self, commit: str) -> Files:
         """Return all files of a commit."""
         return self.files(self.commits[commit].tree)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.fakes.forge.branches import NOTHING, Branches
 from tests.fakes.forge.people import ACTIONS
-from tests.fakes.forge.state import AutoMerge, AutoMergeEvent, Comment, Issue, Pull, Refused, Review, invalid
+from tests.fakes.forge.state import AutoMerge, Comment, Issue, Pull, Refused, Review, TimelineEvent, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,6 +48,15 @@ class Pulls(Branches):
         if not isinstance(found, Pull):
             raise Refused(404, "Not Found", kind="NOT_FOUND")
         return found
+
+    def pulls_with(self, commit: str) -> list[Pull]:
+        """Return the pull requests that brought a commit, or have it."""
+        return [
+            pull
+            for pull in self.pulls
+            if pull.merge_commit == commit
+            or any(each.sha == commit for each in self.objects.since(pull.base_sha, pull.head))
+        ]
 
     def open_issue(self, title: str, by: str, body: str = "", labels: Iterable[str] = ()) -> Issue:
         """Open an issue."""
@@ -205,7 +214,21 @@ class Pulls(Branches):
             status = "clean status" if pull.state == "OPEN" else "closed state"
             raise Refused(422, f"Pull request Pull request is in {status}")
         pull.auto_merge = AutoMerge(by, how, self.now())
-        pull.auto_merge_events.append(AutoMergeEvent(_EVENTS[how], by, self.now()))
+        pull.timeline.append(TimelineEvent(_EVENTS[how], by, self.now()))
+
+    def retarget(self, number: int, base: str, by: str) -> None:
+        """Let a pull request go into another branch; its reviews stay.
+
+        Raises:
+            Refused: it is not open, or there is no such branch.
+        """
+        pull = self.pull(number)
+        self._require_author_or_writer(pull, by)
+        if pull.state != "OPEN" or base not in self.branches:
+            raise invalid("PullRequest", "", "base")
+        more = {"currentRefName": base, "previousRefName": pull.base}
+        pull.timeline.append(TimelineEvent("BaseRefChangedEvent", by, self.now(), more))
+        pull.base, pull.base_sha = base, self.branches[base]
 
     def disable_auto_merge(self, number: int, by: str) -> None:
         """Let a pull request not be merged by itself any more.

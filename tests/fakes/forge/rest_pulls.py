@@ -118,10 +118,4 @@ def create_review(call: Call) -> Answer:
 
 @route("GET", f"{REPO}/commits/{{commit_sha}}/pulls", "pull_requests=read")
 def pulls_of_commit(call: Call) -> Answer:
-    repo, sha = call.repo, call.path["commit_sha"]
-    found = [
-        pull
-        for pull in repo.pulls
-        if pull.merge_commit == sha or any(commit.sha == sha for commit in repo.objects.since(pull.base_sha, pull.head))
-    ]
-    return page(call, [shown.pull_of(repo, pull) for pull in found])
+    return page(call, [shown.pull_of(call.repo, pull) for pull in call.repo.pulls_with(call.path["commit_sha"])])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import datetime as dt
+    from collections.abc import Mapping
 
 
 class Refused(Exception):
@@ -75,7 +76,7 @@ class Activity:
     """A change of a branch: who pushed, merged, made or deleted it; a side that is not there is all zeros."""
 
     id: int
-    kind: str  # push, force_push, branch_creation, branch_deletion, pr_merge
+    kind: str  # push, force_push, branch_creation, branch_deletion, pr_merge, merge_queue_merge
     branch: str
     before: str
     after: str
@@ -84,12 +85,13 @@ class Activity:
 
 
 @dataclass(frozen=True)
-class AutoMergeEvent:
-    """That auto-merge was switched on or off, as the timeline of a pull request shows it."""
+class TimelineEvent:
+    """What the timeline of a pull request shows: auto-merge switched on or off, or another base."""
 
     kind: str  # the name of the type in GraphQL
     by: str | None
     at: dt.datetime
+    more: Mapping[str, str] = field(default_factory=dict)  # the type's other fields
 
 
 @dataclass
@@ -118,7 +120,7 @@ class Pull(Issue):
     asked: list[str] = field(default_factory=list)  # people whose review was requested
     asked_teams: list[str] = field(default_factory=list)
     auto_merge: AutoMerge | None = None
-    auto_merge_events: list[AutoMergeEvent] = field(default_factory=list)
+    timeline: list[TimelineEvent] = field(default_factory=list)
     maintainer_can_modify: bool = False
 
     @property

@@ -1,0 +1,173 @@
+"""Content of the default branch through its history: what each state had, and which merged request led there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ci_automation.github.activity import branch_updates
+from ci_automation.github.answers import Fields, require_name, segment
+from ci_automation.github.errors import EmptyRepository, NotOnGitHub, UnexpectedGitHubAnswer
+from ci_automation.github.making import MAKING, read_making
+from ci_automation.github.model import ContentAt, ContentMerge, Making
+from ci_automation.github.repository import PULL, read_pull, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from ci_automation.github.client import GitHub
+    from ci_automation.github.model import BranchUpdate
+
+_ASKED = "query($owner: String!, $name: String!, $folder: String!, $config: String!)"
+_CONTENT = """
+fragment Content on Commit {
+  oid
+  overlay: file(path: $folder) { type oid }
+  file(path: $config) { object { ... on Blob { text isTruncated } } }
+}
+"""
+_HEAD = (
+    _CONTENT + _ASKED + "{ repository(owner: $owner, name: $name) { defaultBranchRef { name target { ...Content } } } }"
+)
+_MERGED = (
+    _CONTENT
+    + MAKING
+    + PULL
+    + """
+fragment Merged on Commit {
+  oid
+  associatedPullRequests(first: 10) {
+    nodes { ...Pull ...Making mergeCommit { oid } tip: commits(last: 1) { nodes { commit { ...Content } } } }
+  }
+}
+"""
+)
+
+
+class ContentHistory:
+    """The history of one repository's content, as the client's token sees it.
+
+    `folder` is the path of the overlay's folder, `config` that of the configuration file.
+    """
+
+    def __init__(self, client: GitHub, name: str) -> None:
+        self._client, self.name = client, require_name(name)
+        self._known: dict[tuple[str, str, str], ContentAt] = {}  # by commit, folder and configuration file
+
+    def head(self, folder: str, config: str) -> tuple[str, ContentAt, datetime]:
+        """Return the name of the default branch, the content of its newest commit, and GitHub's clock.
+
+        Raises:
+            EmptyRepository: it has no commit.
+            UnexpectedGitHubAnswer: the answer has no time; and as it says.
+            ReleaseSourceError: as `GitHub.graphql`.
+        """
+        branch = self._asked(_HEAD, folder, config).fields("repository").maybe("defaultBranchRef")
+        if branch is None:
+            raise EmptyRepository(self.name)
+        if (now := self._client.time) is None:
+            raise UnexpectedGitHubAnswer(f"{self._what} was answered without a time")
+        return branch.text("name"), self._learned(branch.fields("target"), folder, config), now
+
+    def updates(self, branch: str, limit: int = 200) -> tuple[BranchUpdate, ...] | None:
+        """Return the last updates of a branch, newest first; None where GitHub has no log of it.
+
+        Raises:
+            ReleaseSourceError: as `branch_updates`.
+        """
+        return branch_updates(self._client, self.name, branch, limit)
+
+    def contents(self, commits: Iterable[str], folder: str, config: str) -> Mapping[str, ContentAt]:
+        """Return the content at each of the commits; those that GitHub does not have any more are left out.
+
+        Raises:
+            ReleaseSourceError: as `GitHub.graphql`.
+        """
+        wanted = tuple(dict.fromkeys(commits))
+        if unknown := [commit for commit in wanted if (commit, folder, config) not in self._known]:
+            query = _CONTENT + _ASKED + _commits(unknown, "Content")
+            for node in _nodes(self._asked(query, folder, config), unknown):
+                self._learned(node, folder, config)
+        found = ((commit, self._known.get((commit, folder, config))) for commit in wanted)
+        return {commit: content for commit, content in found if content}
+
+    def merges(
+        self, updates: Iterable[BranchUpdate], folder: str, config: str
+    ) -> Mapping[str, tuple[ContentMerge, ...]]:
+        """Return, by the commit that each update led to, the requests that GitHub merged as that commit.
+
+        What a request of a fork compared, or one that went into another branch than the default, is not asked for.
+
+        Raises:
+            ReleaseSourceError: as `GitHub.graphql` and `GitHub.get`.
+        """
+        befores = {update.after: update.before for update in updates}
+        found: dict[str, tuple[ContentMerge, ...]] = dict.fromkeys(befores, ())
+        if not befores:
+            return found
+        data = self._asked(_MERGED + _ASKED + _commits(list(befores), "Merged"), folder, config)
+        default, viewer = data.fields("repository").fields("defaultBranchRef").text("name"), data.actor("viewer")
+        if viewer is None:
+            raise UnexpectedGitHubAnswer(f"{self._what} was answered without saying who asks")
+        requests = [
+            (node.oid("oid"), pull, request)
+            for node in _nodes(data, list(befores))
+            for request in node.nodes("associatedPullRequests")
+            if (pull := read_pull(request)).merge_commit == node.oid("oid")
+        ]
+        own = [each for each in requests if not each[1].cross_repository and each[1].base == default]
+        for commit in (tip.fields("commit") for _, _, request in own for tip in request.nodes("tip")):
+            self._learned(commit, folder, config)
+        bases = {(after, pull.head): self._merge_base(befores[after], pull.head) for after, pull, _ in own}
+        shown = self.contents([*filter(None, bases.values()), *(head for _, head in bases)], folder, config)
+        for after, pull, request in requests:
+            is_own = (after, pull.head) in bases
+            making = read_making(request, self._client, self.name, pull, viewer) if is_own else Making()
+            base = shown.get(bases.get((after, pull.head)) or "")
+            found[after] += (ContentMerge(pull, base, shown.get(pull.head), making, viewer),)
+        return found
+
+    @property
+    def _what(self) -> str:
+        return f"a GraphQL query for {self.name} to {self._client.host}"
+
+    def _asked(self, query: str, folder: str, config: str) -> Fields:
+        """Return what a query is answered with.
+
+        Raises:
+            NotOnGitHub: there is no such repository, or the token may not see it.
+        """
+        owner, _, name = self.name.partition("/")
+        variables = {"owner": owner, "name": name, "folder": folder, "config": config}
+        data = Fields(self._client.graphql(query, variables), self._what)
+        if not data.has("repository"):
+            raise NotOnGitHub(f"the repository {self.name} on {self._client.host}")
+        return data
+
+    def _learned(self, commit: Fields, folder: str, config: str) -> ContentAt:
+        """Return the content of a commit, which does not change any more."""
+        overlay = commit.maybe("overlay")
+        tree = overlay.oid("oid") if overlay and overlay.text("type") == "tree" else None
+        content = ContentAt(commit.oid("oid"), tree, read_text(commit))
+        self._known[content.commit, folder, config] = content
+        return content
+
+    def _merge_base(self, before: str, head: str) -> str | None:
+        """Return the newest commit that both have, or None where GitHub does not have one of them any more."""
+        path = f"/repos/{self.name}/compare/{segment(before)}...{segment(head)}?per_page=1"
+        if (answer := self._client.get(path)) is None:
+            return None
+        return Fields(answer.value, f"GET {self._client.host}{path}").fields("merge_base_commit").oid("sha")
+
+
+def _commits(oids: list[str], fragment: str) -> str:
+    """Return what selects commits, each by a name of its own, beside the viewer and the default branch."""
+    lines = (f'c{place}: object(oid: "{oid}") {{ ...{fragment} }}' for place, oid in enumerate(oids))
+    where = "repository(owner: $owner, name: $name)"
+    return f"{{ viewer {{ login }} {where} {{ defaultBranchRef {{ name }} {' '.join(lines)} }} }}"
+
+
+def _nodes(data: Fields, oids: list[str]) -> list[Fields]:
+    """Return those of the commits that `_commits` selects that are there."""
+    repository = data.fields("repository")
+    return [node for place in range(len(oids)) if (node := repository.maybe(f"c{place}"))]
