@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ci_automation.action.announcement import announced
-from ci_automation.action.github import Hub, approvals_of, now, settings_of
+from ci_automation.action.github import Hub, desks_of, now, settings_of
 from ci_automation.action.run import goals, promotions, trouble_of
-from ci_automation.approval.port import ApprovalRequest
+from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.follow_up import approving_promotion
@@ -65,7 +65,7 @@ def _update(inputs: Inputs, run: ActionRun) -> int:
     def flow(goal: Target) -> Account:
         # A re-run finishes what the attempt before had no time for; to look each hour would cost a request.
         thorough = run.job.event != "schedule" or run.job.attempt > 1
-        progress = update_and_ask(goal.channel, goal.ports, goal.intent, approvals_of(goal, hub), thorough=thorough)
+        progress = update_and_ask(goal.channel, goal.ports, goal.intent, desks_of(goal, hub), thorough=thorough)
         return announced(_account(goal, progress, run), hub, goal, run)
 
     return _for_each(flow, inputs, run)
@@ -76,8 +76,7 @@ def _apply(inputs: Inputs, run: ActionRun) -> int:
     hub = _hub(inputs, run)
 
     def flow(goal: Target) -> Account:
-        asking = approvals_of(goal, hub)
-        progress = apply_approved(goal.channel, goal.ports, goal.intent, asking) if asking else Progress()
+        progress = apply_approved(goal.channel, goal.ports, goal.intent, desks_of(goal, hub))
         return announced(_account(goal, progress, run), hub, goal, run)
 
     return _for_each(flow, inputs, run)
@@ -94,7 +93,7 @@ def _approve(inputs: Inputs, run: ActionRun) -> int:
         from ci_automation.github.runs import Runs
 
         version, base, target = Version.parse(inputs.version), Digest.parse(inputs.base), Digest.parse(inputs.target)
-        request = ApprovalRequest(goal.channel, version, base, target)
+        request = ApprovalRequest(goal.channel, version, base, target, RequestKind.of_key(inputs.request_key))
         job = JobFacts(int(run.job.run_id or 0), run.job.event, run.job.ref, hub.default_branch())
         settings = settings_of(goal)
         rights = {"actions": "read"} | ({"members": "read"} if settings.team else {})
@@ -264,15 +263,17 @@ def _account(goal: Target, progress: Progress, run: ActionRun) -> Account:
         left=outcomes[-1].left if outcomes else None,
         approved_by=approval.by if approval else "",
         approved_how=approval.how if approval else "",
-        approval_url=progress.asked.url if progress.asked else "",
+        approval_urls={target: asked.url for target, asked in progress.asked.items()},
         signed=_signed(goal, outcomes, published=bool(published)),
         healed=any(outcome.healed for outcome in outcomes),
         remarks=remarks,
         trouble=trouble_of(progress.failed) if progress.failed else None,
     )
-    if account.approval_url and account.pending:
-        run.tell("notice", f"{goal.name}: {account.pending.new_version} waits for approval at {account.approval_url}")
-    elif not (published or account.pending):
+    for step in account.waiting:
+        if url := account.approval_urls.get(step.target):
+            what = f"changed content of {step.new_version}" if step.kind == "content" else step.new_version
+            run.tell("notice", f"{goal.name}: {what} waits for approval at {url}")
+    if not (published or account.pending):
         run.say(f"{goal.name}: nothing to do")
     return account
 
@@ -286,10 +287,9 @@ def _signed(goal: Target, outcomes: list[Outcome], *, published: bool) -> bool:
 
 def _remarks(goal: Target, progress: Progress, outcomes: list[Outcome]) -> Iterator[str]:
     """Yield what a person must not miss besides the steps."""
-    if progress.refused:
-        yield f"the approval of {progress.refused.request.version} does not count: {progress.refused.reason}"
-    if progress.asked and progress.asked.remark:
-        yield progress.asked.remark
+    for found in progress.refused:
+        yield f"the approval of {found.request.version} does not count: {found.reason}"
+    yield from (asked.remark for asked in progress.asked.values() if asked.remark)
     if goal.intent.adopt and any(outcome.trust == "verified" for outcome in outcomes):
         yield "there is nothing to adopt: leave adopt out, or a channel that is moved back to that digest is believed"
     if any(outcome.trust == "not checked" for outcome in outcomes):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ci_automation.approval.port import RequestKind
 from ci_automation.config.model import ApprovalConfig, ApprovalVia
 from ci_automation.errors import UsageError
 from ci_automation.hiding import Hiding
@@ -146,8 +147,20 @@ def settings_of(goal: Target) -> ApprovalConfig:
     return goal.configured.approval if goal.configured else ApprovalConfig()
 
 
-def approvals_of(goal: Target, hub: Hub) -> Approvals | None:
-    """Return the way to ask for approvals of an artifact: as the configuration says, else the input, or none.
+def desks_of(goal: Target, hub: Hub) -> dict[RequestKind, Approvals]:
+    """Return the ways to ask for approvals of an artifact, one for each kind of step; none if nobody is asked.
+
+    Raises:
+        UsageError, ReleaseSourceError: as `approvals_of`.
+    """
+    is_apart = goal.configured is not None and goal.configured.overlay is not None
+    kinds = tuple(RequestKind) if is_apart else (RequestKind.VERSION,)
+    found = {kind: approvals_of(goal, hub, kind) for kind in kinds}
+    return {kind: approvals for kind, approvals in found.items() if approvals}
+
+
+def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION) -> Approvals | None:
+    """Return the way to ask for one kind of step of an artifact: as the configuration says, else the input, or none.
 
     Raises:
         UsageError: it is not known of which repository, as whom, or where.
@@ -169,18 +182,18 @@ def approvals_of(goal: Target, hub: Hub) -> Approvals | None:
             rights = {"contents": "write", "pull_requests": "write"} | ({"members": "read"} if settings.team else {})
             client, name = hub.client(**rights), hub.repository
             places = Repository(client, name), Commits(client, name), Pulls(client, name)
-            asking = PullRequestApprovals(*places, goal.name, goal.channel, settings)
+            asking = PullRequestApprovals(*places, goal.name, goal.channel, settings, kind)
             place = hub.job.workspace if hub.inputs.command == "update" else None
-            return CheckoutFirst(asking, place, goal.channel) if place else asking
+            return CheckoutFirst(asking, place, goal.channel, kind) if place else asking
         case ApprovalVia.WORKFLOW_DISPATCH:
             from ci_automation.approval.workflow_run import WorkflowApprovals
 
             runs = Runs(hub.client(actions="write"), hub.repository)
-            return WorkflowApprovals(runs, hub.job.server, hub.default_branch(), goal.channel, settings, now)
+            return WorkflowApprovals(runs, hub.job.server, hub.default_branch(), goal.channel, settings, now, kind=kind)
         case ApprovalVia.REPOSITORY_DISPATCH:
             from ci_automation.approval.dispatch import DispatchApprovals
 
             if settings.repository is None:
                 raise NoReceiver
             receiver = Runs(hub.client(settings.repository, contents="write", actions="read"), settings.repository)
-            return DispatchApprovals(receiver, hub.job.server, hub.sender, now)
+            return DispatchApprovals(receiver, hub.job.server, hub.sender, now, kind=kind)

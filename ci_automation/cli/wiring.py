@@ -155,6 +155,7 @@ def _prepared(
         components_file=given.components_file or (artifact.components_file if artifact else None),
         flags=flags,
         overlay=_overlay(given),
+        content_apart=artifact is not None and artifact.overlay is not None,
         paused=artifact.paused if artifact else False,
         allow_removal=given.allow_removal,
         accept_edits=given.accept_edits,
@@ -178,6 +179,15 @@ def _overlay(given: Arguments) -> Tree | None:
     from ci_automation.flows.files import read_overlay
 
     return read_overlay(Path(given.overlay))
+
+
+def _overlay_of_checkout(artifact: ArtifactConfig | None) -> Tree | None:
+    """Return the overlay in the checked out repository, or None where none is configured, or nothing checked out."""
+    if artifact is None or artifact.overlay is None or not Path(".git").exists():
+        return None
+    from ci_automation.flows.files import read_overlay
+
+    return read_overlay(Path(artifact.overlay))
 
 
 def reading_files(text: str, given: Arguments) -> Tree:
@@ -210,6 +220,7 @@ def _ports(
         why_nobody=why_nobody,
         find_upstream=cache(partial(upstream, given, config)),
         find_kustomize=cache(kustomize),
+        find_overlay=cache(partial(_overlay_of_checkout, artifact)),
         images=images(reference, artifact, given),
         confirm=confirmation(given),
         say=progress(verbose=given.verbose, text=given.output == "text"),

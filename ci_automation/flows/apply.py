@@ -110,6 +110,15 @@ class NoSuchStep(PolicyRefused):
         super().__init__(f"no step of the plan leads to {approved}")
 
 
+class ApprovedTwice(PolicyRefused):
+    """Two approved steps of a plan start from the same digest, so that one voids the other."""
+
+    hint = "Nothing was published from there on. Approve one of them; then make a new plan for the other."
+
+    def __init__(self, base: Digest) -> None:
+        super().__init__(f"two of the approved steps start from {base}, and only one can be published")
+
+
 def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent) -> Outcome:
     """Publish the automatic and approved steps of a plan, from the step whose base the channel has.
 
@@ -122,34 +131,25 @@ def apply(plan: Plan, approved: Collection[Digest], ports: Ports, intent: Intent
         NotApproved: the first step to do needs an approval.
         StepRefused: the first step to do is refused, or has to wait, now.
         NoSuchStep: an approval is for none of the plan's targets.
+        ApprovedTwice: two approvals are for steps from the same digest.
     """
     require_signer(ports, intent)
     for digest in approved:
         if digest not in {step.target for step in plan.steps}:
             raise NoSuchStep(digest)
+    intent = ports.with_overlay(intent)
     observed = observe_or_adopt(plan.artifact, ports, intent)
-    start = _first_to_do(plan, observed.digest)
+    if (path := plan.path_to(observed.digest)) is None:
+        raise PlanOutdated(plan, observed.digest)
     version = present_version(observed, ports, intent)
     placed = in_place(observed, version, ports, intent, approved=observed.digest in approved)
     doing = _Doing(approved, ports.later_than(placed.last), intent)
-    steps = doing.rendered(placed, plan.steps[start:])
-    before = plan.steps[start - 1] if start else None
-    owed = Owed(before.base, partial(doing.again, before)) if before else None  # by an earlier run of this plan
+    steps = doing.rendered(placed, plan.going(path).steps[len(path) :])
+    owed = Owed(path[-1].base, partial(doing.again, path[-1])) if path else None  # by an earlier run of this plan
     adopted = carry_out(placed, steps, ports, intent, owed)
-    return Outcome(plan, start + len(steps), str(placed.trust), start, healed=adopted)
-
-
-def _first_to_do(plan: Plan, present: Digest) -> int:
-    """Return the index of the step that begins where the channel is, or the number of steps if all are done.
-
-    Raises: PlanOutdated: no step begins there.
-    """
-    if not plan.steps or present == plan.steps[-1].target:
-        return len(plan.steps)
-    bases = [step.base for step in plan.steps]
-    if present not in bases:
-        raise PlanOutdated(plan, present)
-    return bases.index(present)
+    done = {rendered.step.target for rendered, _ in steps} | {step.target for step in path}
+    gone = plan.going([step for step in plan.steps if step.target in done])
+    return Outcome(gone, len(done), str(placed.trust), len(path), healed=adopted)
 
 
 class _Doing(Struct, frozen=True):
@@ -165,6 +165,7 @@ class _Doing(Struct, frozen=True):
         Raises:
             TargetDiffers, NewHazard: a step is not what the plan says.
             NotApproved, StepRefused: the first step must not be done.
+            ApprovedTwice: two approved steps start from the same digest.
         """
         done: list[tuple[Rendered, Approval | None]] = []
         if not steps:
@@ -172,7 +173,11 @@ class _Doing(Struct, frozen=True):
         # An option that left no trace in the components file is in the plan; the annotation says whether it is the one.
         base = read_base(placed, self.ports, replace(self.intent, flags=steps[0].options.differing()))
         base = replace(base, holds=placed.holds)
-        for step in steps:
+        while here := [step for step in steps if step.base == base.digest]:
+            chosen = [it for it in here if it.target in self.approved]
+            if len(chosen) > 1:
+                raise ApprovedTwice(base.digest)
+            step = (chosen or here)[0]
             try:
                 done.append(self.again(step, base))
             except (NotApproved, StepRefused):

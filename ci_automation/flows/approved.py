@@ -13,7 +13,7 @@ from ci_automation.flows.observe import observe_or_adopt
 from ci_automation.flows.planning.base import read_base
 from ci_automation.flows.planning.contents import present_version
 from ci_automation.flows.planning.plan import Outcome
-from ci_automation.flows.planning.step import Wanted, render_step, wants_pins
+from ci_automation.flows.planning.step import Wanted, render_step, wanted_content
 from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
 from ci_automation.policy.plan import Plan
@@ -104,8 +104,10 @@ def _render(granted: GrantedApproval, base: Base, ports: Ports, intent: Intent) 
     request = granted.request
     if any(hold.digest == request.target and hold.at >= granted.approval.at for hold in base.holds):
         raise ApprovalUsed(granted)
-    options = base.options.with_flags(intent.flags)
-    wanted = Wanted(request.version, options, base.overlay, wants_pins(base, intent))
+    if intent.content_apart and request.version != base.version:
+        wanted = Wanted(request.version, base.options, base.overlay, base.pinned)
+    else:
+        wanted = replace(wanted_content(base, ports.with_overlay(intent)), version=request.version)
     rendered = render_step(base, wanted, ports, intent)
     _refuse_other(request, rendered)
     return rendered

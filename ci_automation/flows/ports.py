@@ -79,6 +79,7 @@ class Ports(Struct, frozen=True):
     why_nobody: str = NOBODY_NAMED  # is trusted, where nobody is
     find_upstream: Callable[[], Upstream | None] = _nothing
     find_kustomize: Callable[[], Kustomize | None] = _nothing
+    find_overlay: Callable[[], Tree | None] = _nothing  # of the checkout
     images: Images | None = None  # None: nobody asks whether the controllers' images are there
     say: Callable[[str], None] = _silent
     clock: Callable[[], datetime] = _now  # for what is written down; what is decided goes by `Intent.now`
@@ -99,6 +100,14 @@ class Ports(Struct, frozen=True):
         if moment is None:
             return self
         return replace(self, clock=lambda: max(self.clock(), moment + _TICK))
+
+    def with_overlay(self, intent: Intent) -> Intent:
+        """Return the intent with the overlay of the checkout, unless another one was given.
+
+        Raises:
+            UsageError: it cannot be used.
+        """
+        return intent if intent.overlay is not None else replace(intent, overlay=self.find_overlay())
 
     def ledger(self, channel: Reference) -> Ledger | None:
         """Return the records and holds of `channel`; None without trusted signers."""
@@ -128,6 +137,7 @@ class Intent(Struct, frozen=True):
     components_file: str | None = None
     flags: Mapping[str, Any] = field(default_factory=dict)
     overlay: Tree | None = None
+    content_apart: bool = False  # the overlay is in Git: version steps carry the channel's content
     paused: bool = False
     allow_removal: bool = False
     accept_edits: bool = False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ci_automation.approval.port import GrantedApproval, NotCounted, Question
+from ci_automation.approval.port import GrantedApproval, NotCounted, Question, RequestKind
 from ci_automation.errors import Conflict, Error, PolicyRefused
 from ci_automation.flows.approved import apply_granted
 from ci_automation.flows.update import update
@@ -15,10 +15,16 @@ from ci_automation.policy.decision import Decision
 from ci_automation.report.notes import notes_between
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ci_automation.approval.port import Approvals, Asked
+    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.planning.plan import Outcome
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.policy.plan import PlannedStep
+
+    Desks = Mapping[RequestKind, Approvals]  # none for content where it is no step of its own
 
 
 class ApprovalNotCounted(PolicyRefused):
@@ -37,8 +43,8 @@ class Progress(Struct, frozen=True):
     outcome: Outcome | None = None
     granted: GrantedApproval | None = None
     applied: Outcome | None = None
-    refused: NotCounted | None = None
-    asked: Asked | None = None
+    refused: tuple[NotCounted, ...] = ()
+    asked: Mapping[Digest, Asked] = {}  # by the target of the step
     failed: Error | None = None  # what kept the rest from being done
 
     @property
@@ -48,66 +54,78 @@ class Progress(Struct, frozen=True):
 
 
 def update_and_ask(
-    channel: Reference, ports: Ports, intent: Intent, approvals: Approvals | None, *, thorough: bool = False
+    channel: Reference, ports: Ports, intent: Intent, desks: Desks, *, thorough: bool = False
 ) -> Progress:
-    """Bring `channel` as far as policy and approvals allow, and ask for the next step that waits for a person.
+    """Bring `channel` as far as policy and approvals allow, and ask for the next step of each kind that waits.
 
     An approval that does not count, or not any more, keeps nothing from being done: it is told in `refused`. What goes
     wrong after something is known, or was done, is in `failed`. Where nothing waits, what was asked before is withdrawn
     if something was published, or if the run is `thorough`.
     """
-    progress = _apply_what_counts(channel, ports, intent, approvals) if approvals is not None else Progress()
+    progress = _apply_what_counts(channel, ports, intent, desks)
     try:
-        progress = replace(progress, outcome=update(channel, ports, intent))
-        return _asked(channel, ports, progress, approvals, thorough=thorough) if approvals is not None else progress
+        outcome = update(channel, ports, intent)
+        progress = replace(progress, outcome=outcome)
+        for kind in desks:
+            if asked := _asked(kind, outcome, ports, desks, thorough=thorough or progress.changed):
+                progress = replace(progress, asked={**progress.asked, **asked})
     except Error as error:
         if progress == Progress():
             raise
-        return replace(progress, failed=error)
-
-
-def _asked(channel: Reference, ports: Ports, progress: Progress, approvals: Approvals, *, thorough: bool) -> Progress:
-    """Ask for the next step that waits, or take back what was asked."""
-    outcome = progress.outcome
-    assert outcome is not None  # noqa: S101  # for the type checker: it was just done
-    waiting = next((step for step in outcome.waiting if step.decision is Decision.APPROVAL), None)
-    if waiting is not None:
-        ports.say(f"asking for approval of {waiting.new_version}")
-        said = notes_between(outcome.releases, waiting.old_version, waiting.new_version)
-        return replace(progress, asked=approvals.ask(Question(outcome.plan, waiting, said)))
-    if progress.changed or thorough:
-        approvals.withdraw(f"{channel} is at {outcome.digest} now, and no step needs approval")
+        progress = replace(progress, failed=error)
     return progress
 
 
-def apply_approved(channel: Reference, ports: Ports, intent: Intent, approvals: Approvals) -> Progress:
+def _asked(
+    kind: RequestKind, outcome: Outcome, ports: Ports, desks: Desks, *, thorough: bool
+) -> Mapping[Digest, Asked]:
+    """Ask for the next step of one kind that waits, or take back what was asked; return where a person can answer."""
+    steps = (step for step in outcome.waiting if step.decision is Decision.APPROVAL and _kind(step, desks) is kind)
+    if waiting := next(steps, None):
+        ports.say(f"asking for approval of {waiting.new_version}")
+        said = notes_between(outcome.releases, waiting.old_version, waiting.new_version)
+        return {waiting.target: desks[kind].ask(Question(outcome.plan, waiting, said))}
+    if thorough:
+        desks[kind].withdraw(f"{outcome.plan.artifact} is at {outcome.digest} now, and no step needs approval")
+    return {}
+
+
+def _kind(step: PlannedStep, desks: Desks) -> RequestKind:
+    is_apart = step.kind == "content" and RequestKind.CONTENT in desks
+    return RequestKind.CONTENT if is_apart else RequestKind.VERSION
+
+
+def apply_approved(channel: Reference, ports: Ports, intent: Intent, desks: Desks) -> Progress:
     """Publish what was approved, if anything was, and nothing else.
 
     Raises:
         ApprovalNotCounted: what was found is no approval.
         PolicyRefused, Conflict: see `apply_granted`.
     """
-    match _granted(channel, ports, approvals):
-        case NotCounted() as found:
-            raise ApprovalNotCounted(found)
-        case GrantedApproval() as granted:
-            return Progress(granted=granted, applied=apply_granted(granted, ports, intent))
-        case _:
-            return Progress()
-
-
-def _apply_what_counts(channel: Reference, ports: Ports, intent: Intent, approvals: Approvals) -> Progress:
-    """Publish what was approved; what does not count, or cannot be done any more, is a value here."""
-    match _granted(channel, ports, approvals):
-        case NotCounted() as found:
-            return Progress(refused=found)
-        case GrantedApproval() as granted:
-            try:
+    for approvals in desks.values():
+        match _granted(channel, ports, approvals):
+            case NotCounted() as found:
+                raise ApprovalNotCounted(found)
+            case GrantedApproval() as granted:
                 return Progress(granted=granted, applied=apply_granted(granted, ports, intent))
-            except (PolicyRefused, Conflict) as error:
-                return Progress(refused=NotCounted(granted.request, str(error)))
-        case _:
-            return Progress()
+    return Progress()
+
+
+def _apply_what_counts(channel: Reference, ports: Ports, intent: Intent, desks: Desks) -> Progress:
+    """Publish what was approved; what does not count, or cannot be done any more, is a value here."""
+    refused: tuple[NotCounted, ...] = ()
+    for approvals in desks.values():
+        match _granted(channel, ports, approvals):
+            case NotCounted() as found:
+                refused = (*refused, found)
+            case GrantedApproval() as granted:
+                try:
+                    applied = apply_granted(granted, ports, intent)
+                except (PolicyRefused, Conflict) as error:
+                    refused = (*refused, NotCounted(granted.request, str(error)))
+                else:
+                    return Progress(granted=granted, applied=applied, refused=refused)
+    return Progress(refused=refused)
 
 
 def _granted(channel: Reference, ports: Ports, approvals: Approvals) -> GrantedApproval | NotCounted | None:

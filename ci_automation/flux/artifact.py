@@ -20,6 +20,7 @@ SOURCE = "https://github.com/fluxcd/flux2"
 _OURS = "io.github.flux-manifests."
 _VERSION = f"{_OURS}version"
 _OPTIONS = f"{_OURS}options-digest"
+_OVERLAY = f"{_OURS}overlay-digest"
 _IMMUTABLE = re.compile(r"(?P<version>v[0-9].*)-[0-9a-f]{12}")
 
 
@@ -62,7 +63,7 @@ def compose(recipe: Recipe) -> Composed:
         "org.opencontainers.image.revision": f"{recipe.version}@sha1:{recipe.commit}",
         _VERSION: str(recipe.version),
         f"{_OURS}components-digest": str(Digest.of(components)),
-        f"{_OURS}overlay-digest": str(recipe.overlay.without(recipe.path).digest()),
+        _OVERLAY: str(recipe.overlay.without(recipe.path).digest()),
         _OPTIONS: str(recipe.options.digest),
         f"{_OURS}release-digest": str(recipe.release),
     }
@@ -86,6 +87,11 @@ def stated_version(manifest: Manifest) -> Version | None:
 def stated_options_digest(manifest: Manifest) -> str | None:
     """Return the digest of the options that our annotation states, or None where somebody else made the artifact."""
     return manifest.annotations.get(_OPTIONS)
+
+
+def stated_overlay_digest(manifest: Manifest) -> str | None:
+    """Return the digest of the overlay that our annotation states, or None where somebody else made the artifact."""
+    return manifest.annotations.get(_OVERLAY)
 
 
 def immutable_tag(version: Version, digest: Digest) -> str:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.gojson import unique
@@ -19,7 +20,7 @@ from ci_automation.impact.hazard import Hazard
 from ci_automation.policy.decision import Decision, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 SCHEMA = "flux-manifests.plan/v1"
 MAX_PLAN_BYTES = 4 << 20
@@ -130,13 +131,37 @@ class PassedOver(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """The planned steps of one artifact, each on top of the one before."""
+    """The planned steps of one artifact, each on top of the one before.
+
+    If the overlay is in Git, a content step and a version step can start from the same digest: a person chooses.
+    """
 
     artifact: Reference
     current_version: Version
     current: Digest
     steps: tuple[PlannedStep, ...]
     passed_over: tuple[PassedOver, ...] = ()
+
+    def path_to(self, digest: Digest) -> tuple[PlannedStep, ...] | None:
+        """Return the steps that lead to a digest, or None if none do."""
+        path: list[PlannedStep] = []
+        while digest != self.current:
+            step = next((it for it in self.steps if it.target == digest and it not in path), None)
+            if step is None:
+                return None
+            path.insert(0, step)
+            digest = step.base
+        return tuple(path)
+
+    def going(self, path: Sequence[PlannedStep]) -> Plan:
+        """Return the same plan after a person chose `path`: without the steps that start from digests left behind."""
+        reached = {path[-1].target if path else self.current}
+        rest = []
+        for step in self.steps:
+            if step not in path and step.base in reached:
+                rest.append(step)
+                reached.add(step.target)
+        return replace(self, steps=(*path, *rest))
 
     @property
     def digest(self) -> Digest:
@@ -187,11 +212,11 @@ class Plan(Struct, frozen=True):
             raise InvalidPlan(f"a part is missing or malformed: {error}") from None
         if written != value:
             raise InvalidPlan("its digest does not match its content: it was edited or damaged")
-        base = plan.current
+        reached = {plan.current}
         for step in plan.steps:
-            if step.base != base:
-                raise InvalidPlan(f"the step to {step.new_version} does not start at the target of the step before")
-            base = step.target
+            if step.base not in reached:
+                raise InvalidPlan(f"the step to {step.new_version} does not start at the target of a step before")
+            reached.add(step.target)
         return plan
 
     @classmethod

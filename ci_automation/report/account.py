@@ -12,6 +12,8 @@ from ci_automation.policy.decision import Decision
 from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
@@ -46,7 +48,7 @@ class Account(Struct, frozen=True):
     plan: Plan | None = None
     approved_by: str = ""  # where something was published on an approval
     approved_how: str = ""  # same: in words, with an address at their end
-    approval_url: str = ""
+    approval_urls: Mapping[Digest, str] = {}  # by the target of the step that is asked for
     promoted: Standing | None = None  # where a promotion has put it
     signed: bool = False
     healed: bool = False
@@ -67,6 +69,11 @@ class Account(Struct, frozen=True):
         """Return the step that waits for a person, or else the one that is held back."""
         asked = (step for step in self.waiting if step.decision is Decision.APPROVAL)
         return next(asked, self.waiting[0] if self.waiting else None)
+
+    @property
+    def approval_url(self) -> str:
+        """Return where the step can be approved that waits, or nothing."""
+        return self.approval_urls.get(self.pending.target, "") if self.pending else ""
 
     @property
     def refused(self) -> bool:

@@ -111,7 +111,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> FakeApprovals:
     def found(*_: object) -> Approvals:
         return made
 
-    monkeypatch.setattr("ci_automation.action.commands.approvals_of", found)
+    monkeypatch.setattr("ci_automation.action.github.approvals_of", found)
     return made
 
 

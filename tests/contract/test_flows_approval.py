@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, GrantedApproval, NotCounted, Question
+from ci_automation.approval.port import (
+    ApprovalRequest,
+    Asked,
+    AskedState,
+    GrantedApproval,
+    NotCounted,
+    Question,
+    RequestKind,
+)
 from ci_automation.artifact.digest import Digest
 from ci_automation.flows.apply import StepRefused
 from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, ApprovedDiffers, apply_granted
@@ -171,24 +179,24 @@ class TestOnce:
 class TestTend:
     def test_what_waits_is_asked_for_with_what_upstream_says(self, world: World) -> None:
         approvals = PaperApprovals()
-        progress = update_and_ask(CHANNEL, world.ports(), intent(), approvals)
+        progress = update_and_ask(CHANNEL, world.ports(), intent(), {RequestKind.VERSION: approvals})
         (question,) = approvals.asked
         assert (question.step.new_version, question.step.base) == (MINOR, question.plan.current)
-        assert progress.asked is not None
+        assert progress.asked.keys() == {question.step.target}
         assert not progress.changed
         assert approvals.withdrawn == []
 
     def test_a_patch_is_published_first_and_the_minor_asked_for_from_there(self) -> None:
         world, approvals = World(), PaperApprovals()
         init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
-        progress = update_and_ask(CHANNEL, world.ports(), intent(), approvals)
+        progress = update_and_ask(CHANNEL, world.ports(), intent(), {RequestKind.VERSION: approvals})
         assert progress.changed
         assert str(approvals.asked[0].step.base) == world.channel_digest()
 
     def test_what_was_approved_is_taken_up_before_all_else(self, world: World) -> None:
         request = wanted(world)
         approvals = PaperApprovals(yes(request))
-        progress = update_and_ask(CHANNEL, world.ports(), intent(), approvals)
+        progress = update_and_ask(CHANNEL, world.ports(), intent(), {RequestKind.VERSION: approvals})
         assert world.channel_digest() == str(request.target)
         assert progress.applied is not None
         assert (progress.changed, approvals.asked) == (True, [])
@@ -197,16 +205,16 @@ class TestTend:
     def test_a_yes_that_does_not_count_is_told_and_asked_for_again(self, world: World) -> None:
         found = NotCounted(wanted(world), "mallory may not write")
         approvals = PaperApprovals(found)
-        progress = update_and_ask(CHANNEL, world.ports(), intent(), approvals)
-        assert progress.refused == found
+        progress = update_and_ask(CHANNEL, world.ports(), intent(), {RequestKind.VERSION: approvals})
+        assert progress.refused == (found,)
         assert world.channel_digest() == str(found.request.base)
         assert len(approvals.asked) == 1
 
     def test_a_yes_that_cannot_be_done_any_more_is_told_and_the_rest_is_done(self, world: World) -> None:
         approvals = PaperApprovals(yes(replace(wanted(world), target=NOBODY)))
-        progress = update_and_ask(CHANNEL, world.ports(), intent(), approvals)
-        assert progress.refused is not None
-        assert str(NOBODY) in progress.refused.reason
+        progress = update_and_ask(CHANNEL, world.ports(), intent(), {RequestKind.VERSION: approvals})
+        (refused,) = progress.refused
+        assert str(NOBODY) in refused.reason
         assert len(approvals.asked) == 1
 
     @pytest.mark.parametrize("thorough", [True, False])
@@ -215,12 +223,12 @@ class TestTend:
     ) -> None:
         apply_granted(yes(wanted(world)), world.ports(), intent())
         approvals = PaperApprovals()
-        update_and_ask(CHANNEL, world.ports(), intent(), approvals, thorough=thorough)
+        update_and_ask(CHANNEL, world.ports(), intent(), {RequestKind.VERSION: approvals}, thorough=thorough)
         assert len(approvals.withdrawn) == thorough
 
     def test_with_nobody_to_ask_it_is_an_update(self, world: World) -> None:
-        progress = update_and_ask(CHANNEL, world.ports(), intent(), None)
-        assert progress.asked is None
+        progress = update_and_ask(CHANNEL, world.ports(), intent(), {})
+        assert progress.asked == {}
         assert version_of(world) == PATCH
 
 
@@ -229,16 +237,16 @@ class TestTakeUp:
         world = World()
         init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
         before = world.channel_digest()
-        assert apply_approved(CHANNEL, world.ports(), intent(), PaperApprovals()) == Progress()
+        assert apply_approved(CHANNEL, world.ports(), intent(), {RequestKind.VERSION: PaperApprovals()}) == Progress()
         assert world.channel_digest() == before
 
     def test_what_was_approved_is_published(self, world: World) -> None:
         request = wanted(world)
-        progress = apply_approved(CHANNEL, world.ports(), intent(), PaperApprovals(yes(request)))
+        progress = apply_approved(CHANNEL, world.ports(), intent(), {RequestKind.VERSION: PaperApprovals(yes(request))})
         assert progress.changed
         assert world.channel_digest() == str(request.target)
 
     def test_a_yes_that_does_not_count_is_an_error(self, world: World) -> None:
         approvals = PaperApprovals(NotCounted(wanted(world), "it comes from a fork"))
         with pytest.raises(ApprovalNotCounted, match="it comes from a fork"):
-            apply_approved(CHANNEL, world.ports(), intent(), approvals)
+            apply_approved(CHANNEL, world.ports(), intent(), {RequestKind.VERSION: approvals})

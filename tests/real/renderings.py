@@ -82,7 +82,7 @@ def _account(outcome: Outcome) -> Account:
         published=plan.steps[: outcome.done],
         waiting=outcome.waiting,
         plan=plan,
-        approval_url=PULL,
+        approval_urls={step.target: PULL for step in outcome.waiting},
         signed=True,
     )
 

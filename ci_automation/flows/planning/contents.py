@@ -9,7 +9,7 @@ from msgspec import Struct
 from ci_automation.artifact.archive import HiddenContent, read_archive
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, InvalidManifest
-from ci_automation.flux.artifact import stated_options_digest
+from ci_automation.flux.artifact import stated_options_digest, stated_overlay_digest
 from ci_automation.flux.components import unpin
 from ci_automation.flux.recover import recover
 
@@ -109,6 +109,17 @@ def read_contents(observed: Observed, ports: Ports, intent: Intent) -> Contents:
     if observed.version not in {None, recovered.version}:
         raise InvalidManifest(f"its annotation states {observed.version}, its components file {recovered.version}")
     return Contents(tree, path, text, plain, recovered, bool(pins))
+
+
+def content_differs(observed: Observed, ports: Ports, intent: Intent) -> bool:
+    """Return whether a channel has other content than wanted; what an artifact of ours states is not read again."""
+    same_overlay = intent.overlay is None or stated_overlay_digest(observed.manifest) == str(intent.overlay.digest())
+    if same_overlay and not intent.flags and intent.pin_images is None:
+        return False
+    found = read_contents(observed, ports, intent)
+    wanted = found.options.with_flags(intent.flags).digest, intent.pin_images in {None, found.pinned}
+    overlay = found.overlay if intent.overlay is None else intent.overlay
+    return wanted != (stated_options(observed, found), True) or overlay.digest() != found.overlay.digest()
 
 
 def stated_options(observed: Observed, contents: Contents) -> Digest:

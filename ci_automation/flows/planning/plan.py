@@ -93,8 +93,9 @@ def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
 
 def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
     """Return the plan that starts from what was observed; see `make_plan`."""
-    channel, base = observed.channel, None
-    if observed.version is None or _asks_for_content(intent):
+    channel, base, intent = observed.channel, None, ports.with_overlay(intent)
+    changes_content = _changes_content(observed, ports, intent)
+    if observed.version is None or changes_content:
         from ci_automation.flows.planning.base import read_base
 
         base = read_base(observed, ports, intent)
@@ -103,7 +104,7 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
     ports.say("looking for newer releases")
     releases = ports.releases.list(current)
     selection = select(intent.situation(current), releases)
-    if not selection.steps and not _asks_for_content(intent):
+    if not selection.steps and not changes_content:
         plan = Plan(channel, current, observed.digest, (), tuple(passed_over(selection)))
         return Planned(observed, plan, (), releases)
     # All that is imported from here on, a check that finds nothing spares.
@@ -122,7 +123,12 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
     return plan_steps(base, Found(placed, selection, releases), ports, intent)
 
 
-def _asks_for_content(intent: Intent) -> bool:
+def _changes_content(observed: Observed, ports: Ports, intent: Intent) -> bool:
+    """Return whether a plan may have to change the content; if it is apart, whether it is another one."""
+    if intent.content_apart and not intent.accept_edits:
+        from ci_automation.flows.planning.contents import content_differs
+
+        return content_differs(observed, ports, intent)
     asked = (intent.overlay, intent.pin_images)
     return bool(intent.flags) or asked != (None, None) or intent.accept_edits
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ci_automation.flows.files import beside_components
 from ci_automation.flows.planning.base import Base
 from ci_automation.flows.planning.findings import changed_files, changed_flags, impact_of
 from ci_automation.flows.planning.images import pinned_components
@@ -51,10 +52,21 @@ class Wanted(Struct, frozen=True):
     overlay: Tree
     pinned: bool
 
+    def differs_from(self, base: Base) -> bool:
+        """Return whether the content is another one than that of `base`."""
+        own = self.options, self.overlay.digest(), self.pinned
+        return own != (base.options, base.overlay.digest(), base.pinned)
 
-def wants_pins(base: Base, intent: Intent) -> bool:
-    """Return whether what comes after `base` gets digests behind its images: as somebody says, or else as it has."""
-    return base.pinned if intent.pin_images is None else intent.pin_images
+
+def wanted_content(base: Base, intent: Intent) -> Wanted:
+    """Return `base` with the content that the user wants.
+
+    Raises:
+        UnreadableOverlay: the overlay has a file where the components go.
+    """
+    overlay = base.overlay if intent.overlay is None else beside_components(intent.overlay, base.path)
+    pinned = base.pinned if intent.pin_images is None else intent.pin_images
+    return Wanted(base.version, base.options.with_flags(intent.flags), overlay, pinned)
 
 
 def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent, listed: Sequence[Release] = ()) -> Rendered:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ci_automation.flows.files import beside_components
 from ci_automation.flows.planning.images import ImageMissing
 from ci_automation.flows.planning.plan import Planned, passed_over
-from ci_automation.flows.planning.step import Wanted, render_automatic, render_step, wants_pins
+from ci_automation.flows.planning.step import Wanted, render_automatic, render_step, wanted_content
 from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.flux.text import TemplateMismatch
 from ci_automation.policy.decision import Decision
@@ -39,7 +40,10 @@ class Found(Struct, frozen=True):
 
 
 def plan_steps(base: Base, found: Found, ports: Ports, intent: Intent) -> Planned:
-    """Return the plan: what happens by itself first, then a change of content, then what is asked for on top of it."""
+    """Return the plan: what happens by itself first, then a change of content, then what is asked for on top of it.
+
+    If the content is apart, versions are asked for beside it instead: they carry the content that the channel has.
+    """
     start = base
     unmade: list[PassedOver] = []
     first = _largest_by_itself(base, found, ports, intent)
@@ -54,9 +58,10 @@ def plan_steps(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
             continue
         if step.step.target == step.step.base:  # the edits were dropped by the step before
             continue
-        if step.step.decision.is_actionable:
+        aside = intent.content_apart and step.step.kind == "content" and step.step.decision is not Decision.AUTO
+        if aside or step.step.decision.is_actionable:
             rendered.append(step)
-            base = step.after
+            base = base if aside else step.after
         else:
             blocked.append(step)
     # Of those that lead on from the last step the nearest is shown as a step, with all that is known of it.
@@ -74,10 +79,11 @@ def plan_steps(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
 def _largest_by_itself(base: Base, found: Found, ports: Ports, intent: Intent) -> Rendered | None:
     """Return the largest step that happens by itself, where that is more than the smallest that may.
 
-    What it does to the content says so. If a minor has to wait for a person, the patches of the present one do not.
+    What it does to the content says so. If a minor has to wait for a person, the patches of the present one do not. If
+    the content is apart, the smallest is tried here too: no content step may start from what a person has to approve.
     """
     automatic = [it for it in found.selection.steps if it.decision is Decision.AUTO]
-    for candidate in reversed(automatic[1:]):
+    for candidate in reversed(automatic[0 if intent.content_apart else 1 :]):
         with suppress(*_CANNOT_BE_MADE):
             step = render_automatic(base, _as_it_is(base, candidate), ports, intent, found.releases)
             if step is not None:
@@ -87,18 +93,19 @@ def _largest_by_itself(base: Base, found: Found, ports: Ports, intent: Intent) -
 
 def _sequence(base: Base, selection: Selection, intent: Intent, *, begun: bool) -> Iterator[Callable[[Base], Wanted]]:
     """Yield the steps to try, each told by the base that it will have; with one `begun` none happens before content."""
-    options = base.options.with_flags(intent.flags)
-    overlay = base.overlay if intent.overlay is None else beside_components(intent.overlay, base.path)
-    pinned = wants_pins(base, intent)
+    content = wanted_content(base, intent)
     candidates = [it for it in selection.steps if it.release.version > base.version]
-    if not begun and candidates and candidates[0].decision is Decision.AUTO:
+    if not (begun or intent.content_apart) and candidates and candidates[0].decision is Decision.AUTO:
         first = candidates.pop(0)
         yield lambda now: _as_it_is(now, first)
-    if (options, overlay.digest(), pinned) != (base.options, base.overlay.digest(), base.pinned) or base.edited:
-        yield lambda now: Wanted(now.version, options, overlay, pinned)
+    if content.differs_from(base) or base.edited:
+        yield lambda now: replace(content, version=now.version)
     for candidate in candidates:
-        wanted = Wanted(candidate.release.version, options, overlay, pinned)
-        yield lambda _, wanted=wanted: wanted  # type: ignore[misc]  # mypy infers no lambda with a default
+        if intent.content_apart:
+            yield partial(_as_it_is, candidate=candidate)
+        else:
+            wanted = replace(content, version=candidate.release.version)
+            yield lambda _, wanted=wanted: wanted  # type: ignore[misc]  # mypy infers no lambda with a default
 
 
 def _as_it_is(base: Base, candidate: Candidate) -> Wanted:

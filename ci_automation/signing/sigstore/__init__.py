@@ -1,3 +1,3 @@
-"""Sigstore: trusted roots, verification by certificate, and keyless signing."""
+"""Sigstore: whose certificates count, what they prove, and signing with one that lives for minutes."""
 
 __all__ = ["exchange", "fulcio", "instance", "keyless", "lookup", "oidc", "root"]

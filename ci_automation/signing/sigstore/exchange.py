@@ -1,7 +1,7 @@
-"""HTTP to the services that keyless signing needs.
+"""HTTP to the services that keyless signing needs, by what all services are asked by.
 
-The clients in sigstore have no time limit, do not retry, follow redirects and read `.netrc`. They send plain JSON, so
-this module sends it instead.
+The clients in sigstore know no time limit, repeat nothing, follow redirects and read `.netrc`; what they send is plain
+JSON, so it is sent from here.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ class RekorFailed(ServiceFailed):
 
 
 class TimestampFailed(ServiceFailed):
-    """The timestamp authority gives no timestamp."""
+    """The authority for timestamps gives none."""
 
     name = "the timestamp authority"
 
 
 class TokenServiceFailed(ServiceFailed):
-    """The identity token endpoint gives no token."""
+    """The place where identity tokens come from gives none."""
 
     name = "the identity token endpoint"
 
 
 class UnsafeService(SigningError):
-    """A service has an address that this program sends no secret to."""
+    """A service has an address that nothing secret may be sent to."""
 
     hint = "Correct the trust configuration: a service needs an https:// address, or http:// on this machine."
 
@@ -71,35 +71,35 @@ class UnsafeService(SigningError):
 
 
 class SigstoreExchange(services.Exchange, frozen=True):
-    """Client of the services of a Sigstore instance, over TLS except on this machine."""
+    """Whoever sends calls to the services of a Sigstore: over TLS alone, but for this machine."""
 
     def ask(self, call: Call, failed: type[ServiceFailed]) -> Answer:  # type: ignore[override]  # one kind of error
-        """Return the whole answer to `call`, whatever its status; wait and retry while the service is busy.
+        """Return the answer to `call`, read to its end, whatever its status but those that ask for patience.
 
         Raises:
-            UnsafeService: the call would be plain HTTP to another machine.
-            MissingCertificates: the environment names a file of certificates that does not exist.
-            ServiceFailed: of the kind `failed`; the service did not answer, or stayed busy.
+            UnsafeService: it would be plain HTTP to another machine.
+            MissingCertificates: the file of them that the environment names is not there.
+            ServiceFailed: of the kind `failed`; no answer came, or only busy ones.
         """
         checked_origin(call.url, failed.name)
         return services.Exchange.ask(self, call, failed)
 
 
 def require_done(answer: Answer, failed: type[ServiceFailed]) -> None:
-    """Check that an answer reports success.
+    """Check that a service did what it was asked for.
 
     Raises:
-        ServiceFailed: of the kind `failed`; the answer reports something else.
+        ServiceFailed: of the kind `failed`; it did not.
     """
     if answer.status not in _DONE:
         raise failed(answer.host, f"it answered {answer.complaint()}")
 
 
 def checked_origin(url: str, what: str) -> Origin:
-    """Return the origin of `url`.
+    """Return where `url` leads to.
 
     Raises:
-        UnsafeService: `url` is not an address of a web server, or plain HTTP to another machine.
+        UnsafeService: it is no address of a web server, or plain HTTP to another machine.
     """
     try:
         return Origin.secure(url)

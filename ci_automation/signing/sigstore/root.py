@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 
 
 class TrustRoot(Hiding, Struct, frozen=True):
-    """A Sigstore instance: the public one, or another that a file describes. It loads its roots on first use."""
+    """A Sigstore instance: the public one, or another that a file describes. Nothing is loaded before it is used."""
 
     hides = ("content", "network")
 
     where: str
     content: bytes | None = None  # None: the public instance
     offline: bool = False
-    folder: Path = Path()  # the cache of the public instance's roots
+    folder: Path = Path()  # where the public instance's roots are kept
     network: Network = field(default_factory=Network)
 
     @classmethod
     def public(cls, *, offline: bool = False, environment: Mapping[str, str] = os.environ) -> Self:
-        """Return the public instance; if `offline`, with the cached roots or those in the sigstore package."""
+        """Return the public instance; `offline`, by the roots that are cached or that sigstore was shipped with."""
         cache = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME") or "~").expanduser() / ".cache")
         folder = Path(cache) / "flux-manifests" / "sigstore"
         return cls("the public instance", None, offline, folder, Network.from_environment(environment))
 
     @classmethod
     def from_file(cls, path: Path | str) -> Self:
-        """Return the instance that a client trust configuration or a trusted_root.json describes.
+        """Return the instance that a client trust configuration, or the trusted_root.json of one, describes.
 
         Raises:
-            TrustConfigUnreadable: the file cannot be read, or is neither.
+            TrustConfigUnreadable: it cannot be read, or is neither.
         """
         try:
             with Path(path).open("rb") as file:
@@ -57,50 +57,50 @@ class TrustRoot(Hiding, Struct, frozen=True):
 
     @property
     def custom(self) -> bool:
-        """Return whether this is not the public instance, so that a cluster needs its roots."""
+        """Return whether this is another instance than the public one, so that a cluster has to be told its roots."""
         return self.content is not None
 
     @property
     def rekor_url(self) -> str:
-        """Return the address of the instance's log with the API's first version, to search for entries.
+        """Return where the instance's log of the API's first version is, to look entries up.
 
         Raises:
-            TrustConfigUnreadable, TrustRootUnavailable: the roots are not available.
+            TrustConfigUnreadable, TrustRootUnavailable: the roots cannot be had.
         """
         return _instance(self).rekor_url
 
     def services(self, rekor: int) -> Services:
-        """Return the services to sign with; `rekor` is the version of the log's API.
+        """Return where to sign; `rekor` is the version of the log's API.
 
         Raises:
-            NoSigningServices: the instance lacks a usable service.
-            TrustConfigUnreadable, TrustRootUnavailable: the roots are not available.
+            NoSigningServices: the instance has none that can be used.
+            TrustConfigUnreadable, TrustRootUnavailable: the roots cannot be had.
         """
         return _instance(self).services(rekor)
 
     def verify_bundle(self, raw: bytes) -> Certified:
-        """Verify a Sigstore bundle v0.3 with a certificate and a DSSE envelope.
+        """Return what a Sigstore bundle v0.3 with a certificate and a DSSE envelope proves.
 
         Raises:
-            Rejected: the bundle is invalid.
-            TrustConfigUnreadable, TrustRootUnavailable: the roots are not available.
+            Rejected: it proves nothing.
+            TrustConfigUnreadable, TrustRootUnavailable: the roots cannot be had.
         """
         instance = _instance(self)
         return _contained(lambda: instance.verify_bundle(raw))
 
     def verify_detached(self, message: bytes, signature: bytes, certificate_pem: str, entry_json: str) -> Certified:
-        """Verify a signature with its certificate and its `dev.sigstore.cosign/bundle`.
+        """Return what a signature, its certificate and its `dev.sigstore.cosign/bundle` prove.
 
         Raises:
-            Rejected: the signature is invalid.
-            TrustConfigUnreadable, TrustRootUnavailable: the roots are not available.
+            Rejected: they prove nothing.
+            TrustConfigUnreadable, TrustRootUnavailable: the roots cannot be had.
         """
         instance = _instance(self)
         return _contained(lambda: certified.verify_detached(instance, message, signature, certificate_pem, entry_json))
 
 
 def _contained(verify: Callable[[], Certified]) -> Certified:
-    """Return what `verify` returns; any error of a library means that the input is hostile."""
+    """Return what `verify` returns. What hostile input breaks, in whichever library, is the input's fault."""
     try:
         return verify()
     except Rejected:
@@ -123,7 +123,7 @@ def _public_config(root: TrustRoot) -> bytes:
     """Return the public instance's client trust configuration, by TUF.
 
     Raises:
-        TrustRootUnavailable: it is not available.
+        TrustRootUnavailable: it cannot be had.
     """
     from ci_automation.signing.sigstore.exchange import SigstoreExchange
     from ci_automation.signing.sigstore.instance import shipped

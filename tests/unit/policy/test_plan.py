@@ -19,7 +19,7 @@ from ci_automation.policy.plan import ImageChange, InvalidPlan, PassedOver, Plan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FIRST, SECOND, THIRD = (Digest.of(text) for text in (b"first", b"second", b"third"))
+FIRST, SECOND, THIRD, FOURTH = (Digest.of(text) for text in (b"first", b"second", b"third", b"fourth"))
 
 PATCH = PlannedStep(
     old_version=Version.parse("2.8.5"),
@@ -57,6 +57,42 @@ PLAN = Plan(
     (PATCH, MINOR),
     (PassedOver(Version.parse("3.0.0"), Decision.REFUSED, ("a major release is never published under this policy",)),),
 )
+
+
+BESIDE = replace(PATCH, old_version=MINOR.old_version, new_version=MINOR.old_version, base=SECOND, target=FOURTH)
+FORKED = replace(PLAN, steps=(PATCH, BESIDE, MINOR))
+
+
+def test_two_steps_can_start_from_the_same_digest() -> None:
+    assert Plan.parse(FORKED.to_text().encode()) == FORKED
+
+
+@pytest.mark.parametrize(
+    ("digest", "path"),
+    [(FIRST, ()), (SECOND, (PATCH,)), (THIRD, (PATCH, MINOR)), (FOURTH, (PATCH, BESIDE)), (Digest.of(b"other"), None)],
+)
+def test_the_steps_to_a_digest(digest: Digest, path: tuple[PlannedStep, ...] | None) -> None:
+    assert FORKED.path_to(digest) == path
+
+
+def test_a_circle_of_steps_leads_nowhere() -> None:
+    circle = replace(MINOR, base=THIRD)
+    assert replace(PLAN, steps=(circle,)).path_to(THIRD) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "steps"),
+    [
+        ((), (PATCH, BESIDE, MINOR)),
+        ((PATCH,), (PATCH, BESIDE, MINOR)),
+        ((PATCH, MINOR), (PATCH, MINOR)),
+        ((PATCH, BESIDE), (PATCH, BESIDE)),
+    ],
+)
+def test_what_starts_from_a_digest_that_was_left_is_left_out(
+    path: tuple[PlannedStep, ...], steps: tuple[PlannedStep, ...]
+) -> None:
+    assert FORKED.going(path).steps == steps
 
 
 def test_a_plan_reads_back_as_it_was_written() -> None:
@@ -143,5 +179,5 @@ def test_what_is_not_a_plan_is_refused(data: bytes, reason: str) -> None:
 
 def test_steps_that_do_not_follow_one_another_are_refused_even_with_a_fitting_digest() -> None:
     broken = replace(PLAN, steps=(PATCH, replace(MINOR, base=THIRD)))
-    with pytest.raises(InvalidPlan, match=r"the step to v2\.9\.4 does not start at the target of the step before"):
+    with pytest.raises(InvalidPlan, match=r"the step to v2\.9\.4 does not start at the target of a step before"):
         Plan.parse(json.dumps(with_digest(broken.to_json())).encode())

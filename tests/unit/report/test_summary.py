@@ -49,7 +49,7 @@ ASKED = replace(
 HELD = step(PATCH, MINOR, Decision.WAIT, "too young")
 PLAN = Plan(CHANNEL, OLD, BASE, (AUTO, ASKED), (PassedOver(MINOR, Decision.REFUSED, ("no majors",)),))
 NOTHING = Account("production", CHANNEL, Standing(OLD, BASE), signed=True, plan=Plan(CHANNEL, OLD, BASE, ()))
-BOTH = replace(NOTHING, published=(AUTO,), waiting=(ASKED,), plan=PLAN, approval_url=URL)
+BOTH = replace(NOTHING, published=(AUTO,), waiting=(ASKED,), plan=PLAN, approval_urls={ASKED.target: URL})
 TROUBLE = Trouble("it moved from `a` to |b|", "channel-moved", "Run @octocat again.", 12)
 
 
@@ -63,7 +63,7 @@ TROUBLE = Trouble("it moved from `a` to |b|", "channel-moved", "Run @octocat aga
             id="published, and asked",
         ),
         pytest.param(
-            replace(BOTH, approval_url=""),
+            replace(BOTH, approval_urls={}),
             "**production** is at Flux v2.8.8: published v2.8.8; v2.9.4 waits for approval",
             id="nowhere to ask",
         ),
@@ -121,7 +121,7 @@ def test_the_summary_says_what_was_done_what_waits_and_how_to_approve_it() -> No
 
 
 def test_without_a_place_to_ask_it_names_the_command() -> None:
-    said = summary([replace(BOTH, approval_url="")], None, LIMIT)
+    said = summary([replace(BOTH, approval_urls={})], None, LIMIT)
     assert f"give the plan of this run to `apply` with `--approve {NEW}`." in said
 
 

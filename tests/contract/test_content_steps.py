@@ -1,0 +1,186 @@
+"""Content of an artifact whose overlay is in Git: a step of its own, beside the versions and never with one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from ci_automation.approval.port import ApprovalRequest, GrantedApproval, RequestKind
+from ci_automation.flows.apply import ApprovedTwice, apply
+from ci_automation.flows.approved import ApprovalUsed, apply_granted
+from ci_automation.flows.init import init
+from ci_automation.flows.planning.plan import make_plan
+from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
+from ci_automation.flows.update import update
+from ci_automation.flows.update_and_ask import update_and_ask
+from ci_automation.impact.change import ChangeClass
+from ci_automation.policy.decision import Decision
+from ci_automation.policy.model import Policy
+from ci_automation.policy.plan import Plan
+from tests.contract.test_flows_approval import PaperApprovals, yes
+from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, made_once
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.tree import Tree
+    from ci_automation.flows.ports import Intent
+    from ci_automation.policy.plan import PlannedStep
+
+GIT = OVERLAY.replaced("flux-system/more.yaml", b"kind: ConfigMap\napiVersion: v1\nmetadata: {name: more}\n")
+
+
+@pytest.fixture
+@made_once
+def world() -> World:
+    """A channel at the newest patch, with a minor that waits."""
+    world = World()
+    init(CHANNEL, PATCH, world.ports(), intent(overlay=OVERLAY))
+    return world
+
+
+def apart(overlay: Tree = GIT, **changes: Any) -> Intent:
+    """Return what a run wants whose overlay is in Git."""
+    return intent(overlay=overlay, content_apart=True, **changes)
+
+
+def planned(world: World, **changes: Any) -> Plan:
+    return make_plan(CHANNEL, world.ports(), apart(**changes)).plan
+
+
+def of(world: World, kind: str, **changes: Any) -> PlannedStep:
+    (step,) = (step for step in planned(world, **changes).steps if step.kind == kind)
+    return step
+
+
+def approve(world: World, kind: str, **changes: Any) -> GrantedApproval:
+    plan = planned(world, **changes)
+    return yes(ApprovalRequest.of(plan, next(step for step in plan.steps if step.kind == kind)))
+
+
+class TestPlanning:
+    def test_the_same_content_is_no_step(self, world: World) -> None:
+        assert [step.kind for step in planned(world, overlay=OVERLAY).steps] == ["minor"]
+        assert [step.kind for step in planned(world, overlay=OVERLAY, flags={"log-level": "info"}).steps] == ["minor"]
+
+    def test_without_a_checkout_nothing_is_compared(self, world: World) -> None:
+        plan = make_plan(CHANNEL, world.ports(), intent(content_apart=True)).plan
+        assert [step.kind for step in plan.steps] == ["minor"]
+
+    def test_content_and_minor_start_from_the_present_digest(self, world: World) -> None:
+        content, minor = planned(world).steps
+        assert (content.kind, minor.kind) == ("content", "minor")
+        assert str(content.base) == str(minor.base) == world.channel_digest()
+        assert (content.old_version, content.new_version, minor.new_version) == (PATCH, PATCH, MINOR)
+        assert (content.overlay, minor.overlay) == (GIT.digest(), OVERLAY.digest())
+        assert (content.decision, minor.decision) == (Decision.APPROVAL, Decision.APPROVAL)
+
+    def test_options_are_content_and_a_version_step_keeps_those_of_the_channel(self, world: World) -> None:
+        content, minor = planned(world, overlay=OVERLAY, flags={"log-level": "debug"}).steps
+        assert (content.options.log_level, minor.options.log_level) == ("debug", "info")
+        assert content.base == minor.base
+
+    def test_a_patch_comes_first_and_both_start_from_it(self) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        patch, content, minor = planned(world).steps
+        assert (patch.kind, patch.decision, patch.overlay) == ("patch", Decision.AUTO, OVERLAY.digest())
+        assert content.base == minor.base == patch.target
+        assert update(CHANNEL, world.ports(), apart()).done == 1
+        assert world.channel_digest() == str(patch.target)
+
+    def test_content_does_not_wait_for_a_patch_that_needs_approval(self) -> None:
+        world = World()
+        init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+        policy = Policy(escalate=frozenset(ChangeClass))
+        content, patch, *_ = planned(world, policy=policy).steps
+        assert (content.kind, patch.kind, patch.decision) == ("content", "patch", Decision.APPROVAL)
+        assert str(content.base) == str(patch.base) == world.channel_digest()
+
+    @pytest.mark.parametrize(
+        ("changes", "decision"),
+        [
+            pytest.param({"paused": True}, Decision.WAIT, id="paused"),
+            pytest.param({"flags": {"components": ["source-controller"]}}, Decision.REFUSED, id="removal"),
+        ],
+    )
+    def test_content_that_may_not_be_published_is_shown(
+        self, world: World, changes: dict[str, Any], decision: Decision
+    ) -> None:
+        content = of(world, "content", **changes)
+        assert content.decision is decision
+        assert update(CHANNEL, world.ports(), apart(**changes)).done == 0
+
+
+class TestApproved:
+    def test_content_keeps_the_version_and_the_minor_is_asked_for_anew(self, world: World) -> None:
+        minor = of(world, "minor")
+        granted = approve(world, "content")
+        assert apply_granted(granted, world.ports(), apart()).done == 1
+        assert world.channel_digest() == str(granted.request.target)
+        (again,) = planned(world).steps
+        assert (again.kind, again.base, again.overlay) == ("minor", granted.request.target, GIT.digest())
+        assert again.target != minor.target
+
+    def test_a_version_carries_no_content_and_the_content_is_asked_for_anew(self, world: World) -> None:
+        granted = approve(world, "minor")
+        assert apply_granted(granted, world.ports(), apart()).done == 1
+        (again,) = planned(world).steps
+        assert (again.kind, again.base, again.new_version) == ("content", granted.request.target, MINOR)
+        assert make_plan(CHANNEL, world.ports(), apart(OVERLAY)).plan.steps == ()
+
+    def test_what_was_approved_and_rolled_back_is_not_published_again(self, world: World) -> None:
+        before, granted = world.channel_digest(), approve(world, "content")
+        apply_granted(granted, world.ports(), apart())
+        wish = Wish(str(before))
+        roll_back(propose_rollback(CHANNEL, wish, world.ports(), intent()), world.ports(), intent())
+        for hour in range(48):
+            now = replace(apart(), now=NOW + timedelta(hours=hour))
+            with pytest.raises(ApprovalUsed):
+                apply_granted(granted, world.ports(), now)
+            assert update(CHANNEL, world.ports(), now).done == 0
+        assert world.channel_digest() == before
+
+
+class TestPlanFile:
+    def test_a_person_chooses_one_of_two_steps_from_the_same_digest(self, world: World) -> None:
+        plan = Plan.parse(planned(world).to_text().encode())
+        content, minor = plan.steps
+        outcome = apply(plan, [minor.target], world.ports(), apart())
+        assert world.channel_digest() == str(minor.target)
+        assert (outcome.done, outcome.digest, outcome.plan.steps) == (1, minor.target, (minor,))
+        assert apply(plan, [], world.ports(), apart()).done == 1
+        assert content.target != minor.target
+
+    def test_the_content_can_be_the_one(self, world: World) -> None:
+        plan = planned(world)
+        content, minor = plan.steps
+        outcome = apply(plan, [content.target], world.ports(), apart())
+        assert (outcome.done, outcome.waiting) == (1, ())
+        assert world.channel_digest() == str(content.target) != str(minor.target)
+
+    def test_two_at_once_are_refused(self, world: World) -> None:
+        plan, before = planned(world), world.channel_digest()
+        with pytest.raises(ApprovedTwice, match="only one can be published"):
+            apply(plan, [step.target for step in plan.steps], world.ports(), apart())
+        assert world.channel_digest() == before
+
+
+class TestAsking:
+    def test_each_kind_is_asked_for_at_its_own_desk(self, world: World) -> None:
+        desks = {kind: PaperApprovals() for kind in RequestKind}
+        progress = update_and_ask(CHANNEL, world.ports(), apart(), desks)
+        asked = {kind: [question.step.kind for question in desk.asked] for kind, desk in desks.items()}
+        assert asked == {RequestKind.VERSION: ["minor"], RequestKind.CONTENT: ["content"]}
+        assert progress.asked.keys() == {question.step.target for desk in desks.values() for question in desk.asked}
+
+    def test_what_is_published_voids_the_other_and_withdraws_what_waits_no_more(self, world: World) -> None:
+        desks = {kind: PaperApprovals() for kind in RequestKind}
+        desks[RequestKind.CONTENT].answer = approve(world, "content")
+        desks[RequestKind.VERSION].answer = approve(world, "minor")
+        progress = update_and_ask(CHANNEL, world.ports(), apart(), desks)
+        assert progress.granted == desks[RequestKind.VERSION].answer
+        assert [question.step.kind for question in desks[RequestKind.CONTENT].asked] == ["content"]
+        assert len(desks[RequestKind.VERSION].withdrawn) == 1
+        assert desks[RequestKind.CONTENT].withdrawn == []
