@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from contextlib import closing
+import sys
+from contextlib import closing, contextmanager
 from http.cookiejar import DefaultCookiePolicy
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import requests
-import urllib3
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ci_automation.net.network import MissingCertificates, Origin
 from ci_automation.net.values import MAX_COMPLAINT_BYTES, MAX_HEADER_BYTES, TOO_LATE, Answer, NoAnswer, TooLong
@@ -26,6 +26,50 @@ if TYPE_CHECKING:
     from ci_automation.net.network import Network
     from ci_automation.net.values import Call
     from ci_automation.net.waiting import Deadline
+
+
+@contextmanager
+def imported_on_use(name: str, **known: object) -> Iterator[None]:
+    """Put off the import of a module, for modules that are imported here, until one of them uses it.
+
+    `known` is what they may have of it without that.
+    """
+    if name in sys.modules:
+        yield
+        return
+
+    def attribute(wanted: str) -> Any:  # noqa: ANN401  # whatever the module has
+        if wanted == "__path__":  # `from name import known` looks whether it is a package
+            raise AttributeError(wanted)
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name]
+        return getattr(import_module(name), wanted)
+
+    stand_in = sys.modules[name] = ModuleType(name)
+    stand_in.__dict__.update(known)
+    stand_in.__getattr__ = attribute  # type: ignore[method-assign]  # by PEP 562
+    try:
+        yield
+    finally:
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name]
+
+
+def _version(name: str) -> str:
+    """Return the version of an installed package."""
+    from importlib.metadata import version
+
+    return version(name)
+
+
+# requests could guess the encoding of texts, and convert names of hosts; urllib3 asks for a version for HTTP/2 alone.
+with (
+    imported_on_use("charset_normalizer", __version__="3.4.0"),
+    imported_on_use("idna"),
+    imported_on_use("importlib.metadata", version=_version),
+):
+    import requests
+    import urllib3
 
 CONNECT_SECONDS, READ_SECONDS = 5.0, 30.0
 _CHUNK = 64 << 10

@@ -11,16 +11,12 @@ rest of HTTP together, so it is imported when one of them is called after all.
 
 from __future__ import annotations
 
-import sys
-from contextlib import contextmanager
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ci_automation.net.network import Origin, UnsafeAddress
-from ci_automation.net.session import Session
+from ci_automation.net.session import Session, imported_on_use
 from ci_automation.net.values import Answer, NoAnswer, TooLong
 from ci_automation.net.waiting import Again, retry_after
 from ci_automation.registry.addresses import base_url, followed, registry_host
@@ -28,8 +24,6 @@ from ci_automation.registry.authorization import Authorization, Request
 from ci_automation.registry.port import AccessDenied, AnswerTooLong, UnexpectedAnswer, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ci_automation.net.network import Network
     from ci_automation.net.waiting import Clock, Deadline
     from ci_automation.registry.authorization import Scope
@@ -39,27 +33,6 @@ _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _TRANSIENT = frozenset({429, 502, 503, 504})
 _OK, _UNAUTHORIZED, _FORBIDDEN = 200, 401, 403
-
-
-@contextmanager
-def imported_on_use(name: str) -> Iterator[None]:
-    """Put off the import of a module, for modules that are imported here, until one of them uses it."""
-    if name in sys.modules:
-        yield
-        return
-
-    def attribute(wanted: str) -> Any:  # noqa: ANN401  # whatever the module has
-        if sys.modules.get(name) is stand_in:
-            del sys.modules[name]
-        return getattr(import_module(name), wanted)
-
-    stand_in = sys.modules[name] = ModuleType(name)
-    stand_in.__getattr__ = attribute  # type: ignore[method-assign]  # by PEP 562
-    try:
-        yield
-    finally:
-        if sys.modules.get(name) is stand_in:
-            del sys.modules[name]
 
 
 with imported_on_use("jsonschema"):

@@ -1,7 +1,7 @@
-"""Sigstore bundles v0.3 as referrers of what they sign, which Flux verifies since 2.8.
+"""Sigstore bundles v0.3, attached as referrers to the signed digest. Flux verifies them since 2.8.
 
-The layout is cosign 3's (`pkg/oci/remote/write.go`), the statement that of its `specs/BUNDLE_SPEC.md`; what counts as
-a bundle is what source-controller takes for one (cosign's `GetBundles`, sigstore-go's `bundle.UnmarshalJSON`).
+The layout is cosign 3's (`pkg/oci/remote/write.go`), and the statement that of its `specs/BUNDLE_SPEC.md`. A referrer
+counts as a bundle if source-controller takes it for one (cosign's `GetBundles`, sigstore-go's `bundle.UnmarshalJSON`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _MAX_SUBJECTS = 1024  # sigstore-go's limit
 
 
 def statement(digest: Digest, predicate_type: str = SIGNATURE_PREDICATE, predicate: object = None) -> bytes:
-    """Return the in-toto statement v1 about `digest`; without more it says that the artifact is signed."""
+    """Return an in-toto statement v1 about `digest`; by default it states that the artifact is signed."""
     value = {
         "_type": STATEMENT_TYPE,
         "subject": [{"digest": {"sha256": digest.hex}}],
@@ -90,7 +90,7 @@ def attach_bundle(registry: Registry, reference: Reference, digest: Digest, raw:
     """Attach a bundle to `digest` as its referrer, and return the digest of the referrer.
 
     Raises:
-        NotFound: `digest` is not there.
+        NotFound: the registry does not have `digest`.
     """
     subject = registry.manifest(reference.at_digest(digest))
     for blob in (EMPTY_BLOB, raw):
@@ -112,9 +112,9 @@ def attach_bundle(registry: Registry, reference: Reference, digest: Digest, raw:
 def read_bundles(registry: Registry, reference: Reference, digest: Digest) -> Iterator[Bundle]:
     """Yield the bundles that are attached to `digest`.
 
-    As source-controller does, every referrer is looked at, whatever its artifact type: one layer that says it is a
-    bundle makes it one, and what is none is passed over. What source-controller may take for one and is not read here
-    is one with a problem, since it may hide a good `.sig`.
+    Like source-controller, look at every referrer, whatever its artifact type: a referrer whose one layer has the media
+    type of bundles is a bundle, and all others are ignored. A referrer that source-controller may take for a bundle,
+    but that cannot be read here, is a bundle with a problem, because it may hide a valid `.sig`.
     """
     try:
         found = registry.referrers(reference, digest)
@@ -139,7 +139,7 @@ def _only_layer(registry: Registry, reference: Reference, manifest: Manifest) ->
     """Return the bundle in the only layer, as go-containerregistry finds it (`pkg/v1/partial`, `pkg/v1/remote`).
 
     Raises:
-        NotFound, ContentMismatch: it is not there for anybody.
+        NotFound, ContentMismatch: no client can read the layer.
     """
     (layer,) = manifest.layers
     if layer.digest == manifest.config.digest:  # it is looked up by digest, in the config first
@@ -163,17 +163,17 @@ def _unread(problem: str) -> Bundle:
 
 
 def examine_bundle(bundle: Bundle, digest: Digest, trusted: Trusted) -> Finding:
-    """Return what a bundle is worth to whoever trusts `trusted`.
+    """Check a bundle against the trusted signers.
 
-    Flux asks for an envelope, one valid signature on it, and the digest among the statement's subjects; it does not
-    ask what the statement says, so that an attestation counts as a signature there.
+    Flux wants an envelope with one valid signature, and the digest among the statement's subjects. It ignores the
+    statement's predicate, so Flux also counts an attestation as a signature.
     """
     if bundle.problem:
         return Finding(None, bundle.problem)
     if bundle.envelope is None:
         return Finding(None, "it holds no DSSE envelope")
     by, stated, problem = _who_said_what(bundle, bundle.envelope, trusted, PAYLOAD_TYPE)
-    # What nobody has proven is good enough for saying what it would be.
+    # An unproven statement is good enough to describe the bundle.
     subjects, predicate = _read_statement(bundle.envelope.payload if by is None else stated)
     if digest.hex not in subjects:
         by, problem = None, problem or "it was made for another digest"
@@ -189,7 +189,7 @@ def examine_bundle(bundle: Bundle, digest: Digest, trusted: Trusted) -> Finding:
 def proven(
     bundle: Bundle, trusted: Trusted, payload_type: str = PAYLOAD_TYPE
 ) -> tuple[Digest | Identity, bytes] | None:
-    """Return who signed a bundle and what, as its verifier has read it; None if no trusted signer signed that type."""
+    """Return the signer and the statement of a bundle as verified, or None if no trusted signer signed that type."""
     if bundle.envelope is None:
         return None
     by, stated, problem = _who_said_what(bundle, bundle.envelope, trusted, payload_type)
@@ -207,7 +207,7 @@ def _who_said_what(
 def _by_key(
     bundle: Bundle, envelope: Envelope, trusted: TrustedKeys, payload_type: str
 ) -> tuple[Digest | None, bytes, str | None]:
-    """Return whose key it was, what it signed, and why that does not count."""
+    """Return the fingerprint of the key, the statement that it signed, and why the signature does not count."""
     if bundle.has_certificate:
         return None, b"", "it was made with a certificate, not with a key"
     if len(envelope.signatures) == 1 and envelope.payload_type == payload_type:
@@ -220,7 +220,7 @@ def _by_key(
 def _by_identity(
     bundle: Bundle, trusted: TrustedIdentities, payload_type: str
 ) -> tuple[Identity | None, bytes, str | None]:
-    """Return who it was, what was signed as the verifier has read it, and why that does not count."""
+    """Return the identity, the statement as the verifier read it, and why the signature does not count."""
     if not bundle.has_certificate:
         return None, b"", "it was made with a key, and has no certificate"
     try:
@@ -233,7 +233,7 @@ def _by_identity(
 
 
 def _complete(raw: bytes) -> bytes:
-    """Return a bundle with what Protobuf's JSON leaves out and sigstore asks for: the 0 of the first entry of a log."""
+    """Return a bundle with the zeros that Protobuf's JSON leaves out and sigstore wants: the first entry of a log."""
     value = json.loads(raw.decode())
     for entry in member(member(value, "verificationMaterial"), "tlogEntries") or ():
         proof = member(entry, "inclusionProof")
@@ -245,7 +245,7 @@ def _complete(raw: bytes) -> bytes:
 
 
 def _read_statement(payload: bytes) -> tuple[frozenset[str], str]:
-    """Return the digests that an in-toto statement is about, and its predicate's type; nothing where it is none."""
+    """Return the digests and the predicate type of an in-toto statement, both empty for anything else."""
     try:
         value = json.loads(payload.decode(), object_pairs_hook=unique)
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
-"""What a Sigstore bundle v0.3 says, as Flux reads it: JSON by Protobuf's rules, an envelope, entries of logs.
+"""Sigstore bundles v0.3 as Flux reads them: JSON by Protobuf's rules, an envelope, entries of logs.
 
-Flux passes over what sigstore-go refuses to read (`bundle.UnmarshalJSON`), as if it were not there.
+Flux ignores a bundle that sigstore-go refuses to read (`bundle.UnmarshalJSON`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
-# Of the versions that cosign asks for (0.3 and later), sigstore-go reads no other.
+# sigstore-go reads only this one of the versions that cosign asks for (0.3 and later).
 _READ_BY_FLUX = re.compile(r"application/vnd\.dev\.sigstore\.bundle(\+json;version=0\.3|\.v0\.3(\.[0-9]+)?\+json)")
 _HASHED: Mapping[str, Any] = {"messageDigest": {"algorithm": {}, "digest": {}}, "signature": {}}
 _PROOF: Mapping[str, Any] = {
@@ -38,7 +38,7 @@ _ENTRY: Mapping[str, Any] = {
     "inclusionProof": _PROOF,
     "canonicalizedBody": {},
 }
-# All that a bundle may have (protobuf-specs, `sigstore_bundle.proto`).
+# All members that a bundle may have (protobuf-specs, `sigstore_bundle.proto`).
 _MEMBERS: Mapping[str, Any] = {
     "mediaType": {},
     "verificationMaterial": {
@@ -62,13 +62,13 @@ class Envelope(Struct, frozen=True):
 
     @property
     def message(self) -> bytes:
-        """Return what is signed: DSSE's pre-authentication encoding (`protocol.md`)."""
+        """Return the signed bytes: DSSE's pre-authentication encoding (`protocol.md`)."""
         kind = self.payload_type.encode()
         return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(self.payload), self.payload)
 
 
 class Bundle(Struct, frozen=True):
-    """One bundle as it was found; `problem` says why it could not be read although it counts as one."""
+    """One bundle; `problem` says why this program could not read a bundle that Flux may read."""
 
     raw: bytes
     envelope: Envelope | None = None
@@ -79,7 +79,7 @@ class Bundle(Struct, frozen=True):
 
     @classmethod
     def parse(cls, raw: bytes) -> Self | None:
-        """Return the bundle in `raw`, or None where it is none that Flux would take notice of."""
+        """Return the bundle in `raw`, or None if Flux would ignore it."""
         try:
             value = json.loads(raw.decode(), object_pairs_hook=unique)
         except (ValueError, RecursionError):
@@ -110,16 +110,16 @@ class Bundle(Struct, frozen=True):
 
 
 def member(value: object, name: str) -> Any:  # noqa: ANN401  # what JSON has
-    """Return a member of a JSON object, under either of the names that Protobuf's JSON may give it."""
+    """Return a member of a JSON object, in camelCase or snake_case, as Protobuf's JSON allows."""
     if not isinstance(value, dict):
         return None
     return value.get(name, value.get(_snake_case(name)))
 
 
 def _has_only(value: object, members: Any) -> bool:  # noqa: ANN401  # a shape of any depth
-    """Return whether nothing in `value` has a member twice, or one that `members` lacks: Protobuf's JSON refuses those.
+    """Return whether every member in `value` is known and there once; Protobuf's JSON refuses anything else.
 
-    It has no lists of lists either, so that this goes no deeper than `members`.
+    Protobuf's JSON has no lists of lists, so this goes no deeper than `members`.
     """
     if isinstance(value, list):
         return all(not isinstance(each, list) and _has_only(each, members) for each in value)
@@ -136,7 +136,7 @@ def _snake_case(name: str) -> str:
 
 
 def _is_envelope_of_rekor_2(entry: object) -> bool:
-    """Return whether a log of version 2 took the envelope itself: cosign 3 asks for that, and we for its hash."""
+    """Return whether a log of version 2 holds the envelope itself, as cosign 3 has it; this program logs its hash."""
     try:
         body = json.loads(base64.b64decode(member(entry, "canonicalizedBody")))
     except (TypeError, ValueError, RecursionError):

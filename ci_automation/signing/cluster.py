@@ -1,10 +1,10 @@
 """Acceptance of an artifact by clusters, for each version of Flux.
 
-What each version does is source-controller's `internal/oci/cosign/cosign.go` and what cosign's library makes of it:
-up to 1.7 (Flux 2.7) only `.sig`; from 1.8 bundles, if there is any, and only then `.sig`; 1.8.3 (Flux 2.8.6) is the
-first that can tell the time without Rekor 1; 1.9 (Flux 2.9) has `trustedRootSecretRef`, and passes over bundles that
-Rekor 2 has logged with their envelope, as cosign 3.0 has it done (sigstore-go 1.2, `pkg/tlog/entry.go`).
-tests/real/test_judge.py asks 1.7.3, 1.8.0 and 1.9.1 themselves.
+The source is source-controller's `internal/oci/cosign/cosign.go` and cosign's library. Versions up to 1.7 (Flux 2.7)
+read only `.sig`. From 1.8 on they read bundles, and `.sig` only if there is no bundle. 1.8.3 (Flux 2.8.6) is the first
+that knows the time without Rekor 1. 1.9 (Flux 2.9) has `trustedRootSecretRef`, and ignores bundles whose envelope is in
+Rekor 2, as cosign 3.0 writes them (sigstore-go 1.2, `pkg/tlog/entry.go`). tests/real/test_judge.py asks 1.7.3, 1.8.0
+and 1.9.1 themselves.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ClusterWouldRefuse(VerificationFailed):
     """An artifact is signed correctly, but clusters would refuse it, so the channel does not move."""
 
     hint = (
-        "Since Flux 2.8 a bundle of another identity hides the .sig: find out whose it is, and delete that referrer. "
+        "Since Flux 2.8 a bundle of another identity hides the .sig: find out who signed it, and delete that referrer. "
         "Clusters too old for bundles need --signature-format legacy; clusters too old for a Sigstore of your own "
         "need --signing key."
     )
@@ -53,7 +53,7 @@ class ClusterWouldRefuse(VerificationFailed):
 
 
 class Judgement(Struct, frozen=True):
-    """Acceptance of an artifact by Flux, with the reason; `strict` is our own, which checks more."""
+    """Acceptance of an artifact by Flux, with the reason; `strict` is the result of our stricter check."""
 
     accepted: bool
     strict: bool
@@ -61,22 +61,22 @@ class Judgement(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """Judgement of the clusters that run one of these versions of Flux."""
+    """Judgement of clusters that run one of these versions of Flux."""
 
     flux: str
     judgement: Judgement
 
 
 def cluster_table(evidence: Signatures, trusted: Trusted) -> tuple[Row, ...]:
-    """Return what clusters do that trust `trusted`, for every minor of Flux from 2.2 on."""
+    """Return whether clusters with these trusted signers accept the artifact, for every minor of Flux from 2.2 on."""
     findings = examine(evidence, trusted)
     return tuple(Row(name, judge_cluster(findings, trusted, Version.parse(first))) for name, first in _TABLE)
 
 
 def judge_cluster(findings: SignatureFindings, trusted: Trusted, flux: Version) -> Judgement:
-    """Return what a cluster with this version of Flux does.
+    """Return whether a cluster with this version of Flux accepts the artifact.
 
-    What is trusted is in its `OCIRepository`: all keys in one Secret, or the identities as `matchOIDCIdentity`.
+    Its `OCIRepository` names the trusted signers: all keys in one Secret, or the identities as `matchOIDCIdentity`.
     """
     bundles = tuple(each for each in findings.bundles if _is_read(each, flux))
     if isinstance(trusted, TrustedIdentities):
@@ -109,7 +109,7 @@ def _without_clock(finding: Finding) -> Finding:
 
 
 def _any_of(read: Sequence[Finding], kind: str, findings: SignatureFindings) -> Judgement:
-    """Return the judgement of a reader of `read` to whom one good signature is enough."""
+    """Return the judgement if one valid signature among `read` is enough."""
     taken = sorted((finding for finding in read if finding.problem is None), key=lambda finding: not finding.counts)
     if not taken:
         return _refused("; ".join(sorted({str(finding.problem) for finding in read})))
@@ -123,10 +123,10 @@ def _refused(reason: str) -> Judgement:
 
 
 def require_accepted(at: Reference, found: SignatureFindings, trusted: Trusted, versions: Iterable[Version]) -> None:
-    """Check that clusters with each of these versions accept an artifact with the signatures that were found.
+    """Check that clusters with each of these versions accept an artifact with these signatures.
 
     Raises:
-        ClusterWouldRefuse: they do not.
+        ClusterWouldRefuse: a version refuses it.
     """
     for flux in dict.fromkeys(versions):
         if not (judgement := judge_cluster(found, trusted, flux)).accepted:

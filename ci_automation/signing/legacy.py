@@ -1,7 +1,7 @@
 """Cosign's legacy signatures, which every version of Flux verifies: a manifest at the tag `sha256-<hex>.sig`.
 
-The format is cosign's `specs/SIGNATURE_SPEC.md`: one layer a signature, its blob the signed payload, the signature in
-an annotation, and beside it what proves a keyless one.
+The format is cosign's `specs/SIGNATURE_SPEC.md`: each signature is one layer. The layer's blob is the signed payload,
+and its annotations hold the signature and, for a keyless one, the certificate and the entry of the log.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NAMES = ("critical", "identity", "docker-reference", "image", "docker-manifest-
 
 
 class SignaturesUnreadable(VerificationFailed):
-    """There may be signatures of others that would be lost if ours were added."""
+    """The tag may have signatures of others that would be lost if this run added its own."""
 
     hint = "Find out who wrote it, and delete the tag if you do not need the signatures in it."
 
@@ -48,7 +48,7 @@ class SignaturesUnreadable(VerificationFailed):
 
 
 class Signature(Struct, frozen=True):
-    """One legacy signature as it was found: its annotations, and its payload, or why that could not be had."""
+    """One legacy signature: its annotations and its payload, or the problem with the payload."""
 
     annotations: Mapping[str, str]
     payload: bytes
@@ -56,12 +56,12 @@ class Signature(Struct, frozen=True):
 
 
 def signature_reference(reference: Reference, digest: Digest) -> Reference:
-    """Return where the signatures of `digest` are."""
+    """Return the tag that holds the signatures of `digest`."""
     return reference.at_tag(f"sha256-{digest.hex}.sig")
 
 
 def payload(reference: Reference, digest: Digest) -> bytes:
-    """Return what is signed for `digest` in the reference's repository, with cosign's bytes."""
+    """Return the payload to sign for `digest` in the reference's repository, byte for byte as cosign writes it."""
     repository = reference.repository
     # A layout has no host. Cosign parses this name but compares only the digest.
     name = f"{repository.host}/{repository.path}" if isinstance(repository, OciRepository) else "localhost/layout"
@@ -74,12 +74,12 @@ def payload(reference: Reference, digest: Digest) -> bytes:
 
 
 def signatures(registry: Registry, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
-    """Return the descriptors of all signatures of `digest`, nothing of them verified.
+    """Return the descriptors of all signatures of `digest`, not verified.
 
     Cosign and Flux take any layer that has a signature in its annotations, whatever its media type.
 
     Raises:
-        InvalidManifest: what is at the tag is no manifest, or Go reads something else in it.
+        InvalidManifest: the tag does not name a manifest, or Go would read the manifest differently.
     """
     try:
         manifest = registry.manifest(signature_reference(reference, digest))
@@ -105,13 +105,13 @@ def read_signatures(registry: Registry, reference: Reference, digest: Digest) ->
 def _with_payloads(
     registry: Registry, reference: Reference, digest: Digest, found: Iterable[Descriptor]
 ) -> Iterator[Signature]:
-    """Yield signatures with their payloads: first those whose payload need not be fetched."""
+    """Yield signatures with their payloads, first those whose payload is already known."""
     expected = payload(reference, digest)
     known = Digest.of(expected)
     for layer in sorted(found, key=lambda layer: layer.digest != known):
         if layer.digest == known:
             yield Signature(layer.annotations, expected)
-        # Not written for this repository: mirrored, or somebody else's payload.
+        # Not written for this repository: mirrored, or another signer's payload.
         elif layer.size > _MAX_PAYLOAD_BYTES:
             yield Signature(layer.annotations, b"", "its payload is too large")
         else:
@@ -122,10 +122,10 @@ def _with_payloads(
 
 
 def examine_signature(signature: Signature, digest: Digest, trusted: Trusted) -> Finding:
-    """Return what a signature is worth to whoever trusts `trusted`.
+    """Check a signature against the trusted signers.
 
-    Flux up to 2.9 takes any payload that was signed (source-controller sets no `ClaimVerifier`), so that what the
-    payload says is left out there.
+    Flux up to 2.9 takes any signed payload (source-controller sets no `ClaimVerifier`). So a payload about another
+    digest is something that Flux leaves out.
     """
     if signature.problem:
         return Finding(None, signature.problem)
@@ -171,10 +171,10 @@ def _signed_digest(message: bytes) -> str | None:
 
 
 def look(registry: Registry, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
-    """Return the signatures of `digest` that another one can be added to, nothing of them verified.
+    """Return the present signatures of `digest`, not verified, to add another one to them.
 
     Raises:
-        SignaturesUnreadable: what is there could not be kept.
+        SignaturesUnreadable: this run could not keep the present content of the tag.
     """
     try:
         return signatures(registry, reference, digest)
@@ -190,17 +190,17 @@ def add(
     unless: Trusted | None = None,
     there: tuple[Descriptor, ...] | None = None,
 ) -> bool:
-    """Add the signature in `annotations`, which is over `payload(reference, digest)`, to those that are there.
+    """Add the signature in `annotations`, which is over `payload(reference, digest)`, to the present ones.
 
-    `there` are those of a moment ago, if the caller has just looked.
+    `there` are the present signatures, if the caller has just read them.
 
-    If `unless` trusts the signer of one of those, nothing is written, and it returns False. Other signatures stay as
-    they are. Two signers at the same moment can lose one of the two signatures, since a registry cannot compare and
-    swap: read back what is there afterwards.
+    If `unless` trusts the signer of a present signature, return False and write nothing. Other signatures stay. A
+    registry cannot compare and swap, so one of two signatures that are written at the same moment can get lost: read
+    the tag back afterwards.
 
     Raises:
-        TagMoved: another signer was there between the look and the write.
-        SignaturesUnreadable: what is there could not be kept, or nobody would read one more.
+        TagMoved: another signer wrote between the read and the write.
+        SignaturesUnreadable: this run could not keep the present signatures, or Flux would not read one more.
     """
     at = signature_reference(reference, digest)
     message = payload(reference, digest)

@@ -32,23 +32,23 @@ class SignatureUnusable(SigningError):
 
 
 class Signer(Protocol):
-    """Whoever signs what is published. Nothing of it ever prints a secret."""
+    """Signer of published artifacts. It never prints a secret."""
 
     @property
     def who(self) -> Digest | Identity:
-        """Return who signs, as `Verified.by` names it: the fingerprint of the key, or the certificate's identity.
+        """Return the signer as `Verified.by` names it: the fingerprint of the key, or the certificate's identity.
 
         Raises:
-            SigningError: the identity cannot be found out.
+            SigningError: the signer cannot learn its identity.
         """
         ...
 
     @property
     def trusted(self) -> Trusted:
-        """Return what a cluster has to trust to accept what this signs: its one key, or its one identity, exactly.
+        """Return the one key or the one exact identity that a cluster must trust to accept this signer.
 
         Raises:
-            SigningError: the identity cannot be found out.
+            SigningError: the signer cannot learn its identity.
         """
         ...
 
@@ -56,30 +56,30 @@ class Signer(Protocol):
         """Return the annotations of a legacy signature over `payload` (cosign's `SIGNATURE_SPEC.md`).
 
         Raises:
-            SigningError: a service that signing needs refuses, or cannot be reached.
+            SigningError: a service that the signer needs refuses, or cannot be reached.
         """
         ...
 
     def sign_statement(self, statement: bytes, payload_type: str = PAYLOAD_TYPE) -> bytes:
         """Return a Sigstore bundle v0.3 as JSON: a DSSE envelope over `statement`, an in-toto statement as JSON.
 
-        Verifiers of artifacts take envelopes of the default type alone.
+        Verifiers of artifacts accept only envelopes of the default type.
 
         Raises:
-            SigningError: a service that signing needs refuses, or cannot be reached.
+            SigningError: a service that the signer needs refuses, or cannot be reached.
         """
         ...
 
 
 class LateSigner:
-    """A signer that is opened when something is first asked of it: what signs nothing needs no key."""
+    """A signer that opens its key on first use, so that a run that signs nothing needs no key."""
 
     def __init__(self, opens: Callable[[], Signer]) -> None:
         self._opens = opens
         self._opened: Signer | Error | None = None
 
     def prepare(self) -> None:
-        """Open it ahead of time; that it cannot be opened is told by whatever asks something of it."""
+        """Open the signer ahead of time. If that fails, the first use raises the error."""
         if self._opened is None:
             try:
                 self._opened = self._opens()
@@ -88,12 +88,12 @@ class LateSigner:
 
     @property
     def who(self) -> Digest | Identity:
-        """Return who signs."""
+        """Return the signer's key or identity."""
         return self._signer().who
 
     @property
     def trusted(self) -> Trusted:
-        """Return what a cluster has to trust."""
+        """Return the key or identity that a cluster must trust."""
         return self._signer().trusted
 
     def sign_payload(self, payload: bytes) -> Mapping[str, str]:
@@ -108,7 +108,7 @@ class LateSigner:
         """Return the signer itself.
 
         Raises:
-            UsageError, SigningError: its key is not there, or cannot be used.
+            UsageError, SigningError: the key is missing, or unusable.
         """
         self.prepare()
         if isinstance(self._opened, Error):
@@ -118,7 +118,7 @@ class LateSigner:
 
 
 class KeySigner(Struct, frozen=True):
-    """Signs with one key; nothing of it goes to a transparency log."""
+    """A signer with one key. It writes nothing to a transparency log."""
 
     key: PrivateKey
 
@@ -133,9 +133,9 @@ class KeySigner(Struct, frozen=True):
         return TrustedKeys((self.key.public,))
 
     def sign_payload(self, payload: bytes) -> Mapping[str, str]:
-        """Return the one annotation that a key's signature has."""
+        """Return the only annotation of a key's signature."""
         return {SIGNATURE_ANNOTATION: base64.b64encode(self.key.sign(payload)).decode()}
 
     def sign_statement(self, statement: bytes, payload_type: str = PAYLOAD_TYPE) -> bytes:
-        """Return the bundle, which names the key by the digest of its public half."""
+        """Return the bundle, which identifies the key by the digest of its public half."""
         return signed_with_key(statement, self.key, payload_type)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SPECIAL, _ESCAPED = re.compile(r"[\\.+*?()|\[\]{}^$]"), r"\\\g<0>"  # what Go's regexp.QuoteMeta quotes
 
-# As GitHub names a workflow in a token, and Fulcio in a certificate; a pull request's `refs/pull/7/merge` is nobody's.
+# The name of a workflow in GitHub's tokens and Fulcio's certificates; a pull request's `refs/pull/7/merge` is left out.
 _WORKFLOW = re.compile(
     r"(?P<owner>https://[^/\s]+/[A-Za-z0-9-]+)/[A-Za-z0-9._-]+/\.github/workflows/[^/@\s]+@refs/(?:heads|tags)/[!-~]+"
 )
@@ -27,7 +27,7 @@ NOBODY_NAMED = "no public key or identity is given"
 
 
 class NobodyTrusted(UsageError):
-    """Something is to be verified, and neither a key nor an identity is trusted."""
+    """A command has to verify a signature, but no key or identity is trusted."""
 
     hint = "Give --public-key FILE, or --identity with --issuer; or `verify` in the configuration."
 
@@ -42,7 +42,7 @@ class Identity(Struct, frozen=True):
     subject: str
 
     def shares_owner(self, other: Identity) -> bool:
-        """Return whether both are workflows on branches or tags of repositories of one owner, on one GitHub."""
+        """Return whether both are workflows on branches or tags in repositories of one owner, on the same GitHub."""
         mine, theirs = _WORKFLOW.fullmatch(self.subject), _WORKFLOW.fullmatch(other.subject)
         if mine is None or theirs is None:
             return False
@@ -56,7 +56,7 @@ class Identity(Struct, frozen=True):
 class IdentityMatch(Struct, frozen=True):
     """One entry of Flux's `matchOIDCIdentity`: two RE2 patterns, which match anywhere unless they are anchored.
 
-    Whoever takes patterns from a person requires that they are (`policy.patterns`).
+    Code that takes patterns from a person requires anchors (`policy.patterns`).
     """
 
     issuer: str
@@ -64,14 +64,14 @@ class IdentityMatch(Struct, frozen=True):
 
     @classmethod
     def exact(cls, identity: Identity) -> Self:
-        """Return the entry that only this identity matches."""
+        """Return the entry that matches only this identity."""
         return cls(*(f"^{_SPECIAL.sub(_ESCAPED, text)}$" for text in (identity.issuer, identity.subject)))
 
     def __post_init__(self) -> None:
         """Check the patterns.
 
         Raises:
-            InvalidPattern: one of them is empty, or not RE2's.
+            InvalidPattern: a pattern is empty, or not valid RE2.
         """
         for pattern in (self.issuer, self.subject):
             require_re2(pattern)
@@ -85,32 +85,32 @@ class IdentityMatch(Struct, frozen=True):
 
 
 class VerifyingKey(Protocol):
-    """The public half of a key pair (`keys`)."""
+    """Public half of a key pair (`keys`)."""
 
     @property
     def fingerprint(self) -> Digest:
-        """Return the digest of the key, by which two keys are told apart."""
+        """Return the digest that identifies the key."""
         ...
 
     def accepts(self, signature: bytes, message: bytes) -> bool:
-        """Return whether `signature` is this key's over `message`."""
+        """Return whether this key made `signature` over `message`."""
         ...
 
     def to_pem(self) -> str:
-        """Return the key as PEM, as a cluster's Secret wants it."""
+        """Return the key as PEM, for a cluster's Secret."""
         ...
 
 
 class PrivateKey(Protocol):
-    """The private half of a key pair: in memory, or in a KMS or HSM that signs for us (`keys`)."""
+    """Private half of a key pair: in memory, or in a KMS or HSM that signs for this program (`keys`)."""
 
     @property
     def public(self) -> VerifyingKey:
-        """Return the half that verifies."""
+        """Return the public half."""
         ...
 
     def sign(self, message: bytes) -> bytes:
-        """Return the signature over `message` that the public half accepts.
+        """Return a signature over `message` that the public half accepts.
 
         Raises:
             SigningError: the KMS refuses, or cannot be reached.
@@ -119,7 +119,7 @@ class PrivateKey(Protocol):
 
 
 class Rejected(VerificationFailed):
-    """A signature by certificate does not hold, whoever made it."""
+    """A signature by certificate is invalid, whoever its signer is."""
 
     hint = (
         "This run ignored it. If you expect it to be valid, check that --trust-config names the Sigstore instance "
@@ -132,7 +132,7 @@ class Rejected(VerificationFailed):
 
 
 class Certified(Struct, frozen=True):
-    """What somebody signed with a certificate of a Sigstore instance; whether they are trusted is judged elsewhere."""
+    """Proven signer and content of a signature by certificate. The caller decides whether the signer is trusted."""
 
     identity: Identity
     statement: bytes
@@ -142,27 +142,27 @@ class Certified(Struct, frozen=True):
 
 
 class CertificateRoot(Protocol):
-    """The roots of a Sigstore instance (`sigstore`), and what signatures prove by them.
+    """Roots of a Sigstore instance (`sigstore`), which verify signatures.
 
-    Its methods raise `Rejected` where a signature proves nothing.
+    Its methods raise `Rejected` for an invalid signature.
     """
 
     @property
     def custom(self) -> bool:
-        """Return whether this is another instance than the public one, so that a cluster has to be told its roots."""
+        """Return whether this is not the public instance, so that a cluster needs its roots."""
         ...
 
     def verify_bundle(self, raw: bytes) -> Certified:
-        """Return what a Sigstore bundle v0.3 with a certificate and a DSSE envelope proves."""
+        """Verify a Sigstore bundle v0.3 with a certificate and a DSSE envelope."""
         ...
 
     def verify_detached(self, message: bytes, signature: bytes, certificate_pem: str, entry_json: str) -> Certified:
-        """Return what a signature, its certificate and its `dev.sigstore.cosign/bundle` prove."""
+        """Verify a signature with its certificate and its `dev.sigstore.cosign/bundle`."""
         ...
 
 
 class TrustedKeys(Struct, frozen=True):
-    """Keys of which any one may have signed, as the `*.pub` entries of the Secret that `verify.secretRef` names."""
+    """Trusted keys, any of which may sign, like the `*.pub` entries of the Secret that `verify.secretRef` names."""
 
     keys: tuple[VerifyingKey, ...]
 
@@ -171,7 +171,7 @@ class TrustedKeys(Struct, frozen=True):
             raise NobodyTrusted
 
     def names(self, who: Digest | Identity) -> bool:
-        """Return whether `who` is among them."""
+        """Return whether `who` is one of these keys."""
         return any(key.fingerprint == who for key in self.keys)
 
     def __str__(self) -> str:
@@ -179,7 +179,7 @@ class TrustedKeys(Struct, frozen=True):
 
 
 class TrustedIdentities(Struct, frozen=True):
-    """Identities of which any one may have signed, and the Sigstore instance whose word for it counts."""
+    """Trusted identities, any of which may sign, and the Sigstore instance that certifies them."""
 
     matches: tuple[IdentityMatch, ...]
     root: CertificateRoot
@@ -189,7 +189,7 @@ class TrustedIdentities(Struct, frozen=True):
             raise NobodyTrusted
 
     def names(self, who: Digest | Identity) -> bool:
-        """Return whether `who` is among them; that a certificate really says so is proven elsewhere."""
+        """Return whether `who` matches; the caller has verified the certificate that names it."""
         return isinstance(who, Identity) and any(match.matches(who) for match in self.matches)
 
     def __str__(self) -> str:
@@ -200,7 +200,7 @@ Trusted = TrustedKeys | TrustedIdentities
 
 
 class Verified(Struct, frozen=True):
-    """A valid signature that was found: over which digest, whose (a key's fingerprint, or an identity)."""
+    """A valid signature: its digest, and its signer (a key's fingerprint, or an identity)."""
 
     digest: Digest
     by: Digest | Identity
@@ -209,9 +209,8 @@ class Verified(Struct, frozen=True):
 class Finding(Struct, frozen=True):
     """Result of the check of one signature against trusted keys or identities.
 
-    `by` is who has made it, proven but perhaps not trusted; `problem` is why Flux would not take it from somebody who
-    is trusted, None if it would; `left_out` is what is wrong with it and Flux does not look at. An attestation says
-    something else than that the artifact is signed.
+    `by` is the proven signer, perhaps not trusted. `problem` is why Flux would refuse the signature, None if Flux would
+    accept it. `left_out` is a fault that Flux does not check for. An attestation is a statement other than "signed".
     """
 
     by: Digest | Identity | None
@@ -223,12 +222,12 @@ class Finding(Struct, frozen=True):
 
     @property
     def counts(self) -> bool:
-        """Return whether somebody trusted has signed this very digest."""
+        """Return whether a trusted signer has signed exactly this digest."""
         return self.problem is None and self.left_out is None
 
 
 def distrust(trusted: TrustedIdentities, identity: Identity) -> str | None:
-    """Return why a signature that `identity` has made is not one of those who are trusted; None if it is."""
+    """Return why a signature by `identity` is not trusted, or None if it is."""
     if trusted.names(identity):
         return None
     return f"{identity} made it, which is not a trusted signer"

@@ -1,7 +1,7 @@
 """Proof that Flux's own release workflow wrote a release's checksums (flux2's `.goreleaser.yml` and `release.yaml`).
 
-Upstream signs the checksums file keyless, by `cosign sign-blob`: `.sig` has the signature, `.pem` the certificate, and
-the transparency log the time at which the certificate was used.
+Upstream signs the checksums file keyless, with `cosign sign-blob`: `.sig` has the signature, `.pem` the certificate,
+and the transparency log the time of signing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PEM = b"-----BEGIN CERTIFICATE-----"
 
 
 class UpstreamUnsigned(VerificationFailed):
-    """Something of a release is to be proven to be Flux's own, and no signature comes with it."""
+    """A file of a release has no signature, so nothing proves that Flux published it."""
 
     hint = (
         "Flux signs every release: use releases from GitHub, or from a directory that `mirror` filled. "
@@ -40,11 +40,11 @@ class UpstreamUnsigned(VerificationFailed):
 
 
 class UpstreamForged(VerificationFailed):
-    """Something of a release is signed, and not by Flux's release workflow of that very version."""
+    """A file of a release is signed, but not by Flux's release workflow of exactly that version."""
 
     hint = (
-        "This run used nothing of it. An attacker changed the source or a mirror, or it is not a source of Flux's "
-        "releases."
+        "This run used nothing of it. An attacker changed the source or a mirror, or the source does not have Flux's "
+        "own releases."
     )
 
     def __init__(self, version: Version, what: str, reason: str) -> None:
@@ -52,29 +52,29 @@ class UpstreamForged(VerificationFailed):
 
 
 class Vouched(Struct, frozen=True):
-    """Signer of a release's checksums, and the entry of the transparency log that proves when."""
+    """Signer of a release's checksums, and the entry of the transparency log that proves the time."""
 
     identity: Identity
     log_entry: bytes
 
 
 def upstream_identity(version: Version) -> Identity:
-    """Return the one identity that signs the release of `version`: its own tag's run of the release workflow."""
+    """Return the one identity that signs the release of `version`: the release workflow of its tag."""
     return Identity(ISSUER, f"{WORKFLOW}@refs/tags/{version}")
 
 
 def upstream_trust(version: Version, root: TrustRoot) -> TrustedIdentities:
-    """Return whom to trust for what upstream publishes of `version`."""
+    """Return the trusted signer for upstream's files of `version`."""
     return TrustedIdentities((IdentityMatch.exact(upstream_identity(version)),), root)
 
 
 def verify_upstream(version: Version, files: ReleaseFiles, root: TrustRoot, log: TransparencyLog) -> Vouched:
-    """Return who vouches for the checksums of a release; `log` is asked where its entry does not come with the files.
+    """Return the signer of a release's checksums; ask `log` for its entry if the files do not include it.
 
     Raises:
-        UpstreamUnsigned: neither signature nor certificate come with them.
-        UpstreamForged: the signature does not hold, or is of another workflow, repository, issuer or version.
-        RekorUnreachable: the log could not be asked.
+        UpstreamUnsigned: the files include neither a signature nor a certificate.
+        UpstreamForged: the signature is invalid, or from another workflow, repository, issuer or version.
+        RekorUnreachable: the log does not answer.
     """
     what = checksums_name(version)
     if not files.is_signed:
@@ -100,7 +100,7 @@ def verify_upstream(version: Version, files: ReleaseFiles, root: TrustRoot, log:
 
 
 def _decoded(data: bytes) -> bytes:
-    """Return what base64 says, or nothing where it is none."""
+    """Return decoded base64, or nothing if the data is not base64."""
     try:
         return base64.b64decode(b"".join(data.split()), validate=True)
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""Reading, judging and making the signatures of a digest."""
+"""Signatures of a digest: read, verified, and made if they are missing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Unsigned(VerificationFailed):
 
 
 class ForeignSignature(VerificationFailed):
-    """A digest is signed, but by nobody who is trusted here; `signers` has the identities that did sign it."""
+    """A digest is signed, but not by a trusted signer; `signers` has the identities that signed it."""
 
     hint = (
         "Find out who signed it. If you signed it, trust that key or identity: --public-key, or --identity with "
@@ -56,7 +56,7 @@ class ForeignSignature(VerificationFailed):
 
 
 class Signatures(Struct, frozen=True):
-    """All signatures of one digest, nothing of them believed yet."""
+    """All signatures of one digest, not yet verified."""
 
     digest: Digest
     signatures: tuple[legacy.Signature, ...] = ()
@@ -73,7 +73,7 @@ class SignatureFindings(Struct, frozen=True):
 def gather(
     registry: Registry, reference: Reference, digest: Digest, *, formats: SignatureFormat = SignatureFormat.BOTH
 ) -> Signatures:
-    """Return the signatures of `digest` in these formats, as far as they can be read."""
+    """Return the readable signatures of `digest` in these formats."""
     return Signatures(
         digest,
         tuple(legacy.read_signatures(registry, reference, digest)) if formats.has_legacy else (),
@@ -82,7 +82,7 @@ def gather(
 
 
 def examine(evidence: Signatures, trusted: Trusted) -> SignatureFindings:
-    """Return what each signature is worth to whoever trusts `trusted`; nothing is fetched for it."""
+    """Check each signature against the trusted signers, without a request."""
     return SignatureFindings(
         tuple(legacy.examine_signature(each, evidence.digest, trusted) for each in evidence.signatures),
         tuple(bundle.examine_bundle(each, evidence.digest, trusted) for each in evidence.bundles),
@@ -96,7 +96,7 @@ def find_signatures(
     trusted: Trusted,
     formats: SignatureFormat = SignatureFormat.BOTH,
 ) -> Iterator[Finding]:
-    """Yield what the signatures of `digest` are worth; each is read only when it is asked for, the cheapest first."""
+    """Yield the result for each signature of `digest`, the cheapest first; read each only when it is needed."""
     if formats.has_legacy:
         for signature in legacy.read_signatures(registry, reference, digest):
             yield legacy.examine_signature(signature, digest, trusted)
@@ -112,14 +112,15 @@ def verify(
     trusted: Trusted,
     formats: SignatureFormat = SignatureFormat.BOTH,
 ) -> Verified:
-    """Return a signature over this very `digest` by somebody who is trusted, in any of these formats.
+    """Return a signature over exactly this `digest` by a trusted signer, in any of these formats.
 
-    It is stricter than Flux: what a payload or a statement says is compared. And where Flux 2.8 takes no look at a good
-    `.sig` because of a bundle that does not match, the `.sig` counts here; `cluster.table` says so.
+    This check is stricter than Flux's: it also compares the content of a payload or a statement. One case is laxer: if
+    a bundle that does not match makes Flux 2.8 ignore a valid `.sig`, the `.sig` still counts here.
+    `cluster.cluster_table` shows that case.
 
     Raises:
-        Unsigned: there is no signature at all; an attestation is none.
-        ForeignSignature: there are signatures, and none counts.
+        Unsigned: the digest has no signature; an attestation is not a signature.
+        ForeignSignature: the digest has signatures, but none counts.
     """
     findings = []
     for finding in find_signatures(registry, reference, digest, trusted, formats):
@@ -130,7 +131,7 @@ def verify(
 
 
 def refusal(reference: Reference, trusted: Trusted, findings: Sequence[Finding]) -> Unsigned | ForeignSignature:
-    """Return what is to be said where no finding counts: that nobody signed, or who did; an attestation is neither."""
+    """Return the error if no finding counts: unsigned, or signed by others. Attestations are ignored."""
     found = [finding for finding in findings if not finding.attestation]
     return ForeignSignature(reference, trusted, found) if found else Unsigned(reference)
 
@@ -149,16 +150,16 @@ def ensure_signed(
     formats: SignatureFormat,
     there: tuple[Descriptor, ...] | None = None,
 ) -> Verified:
-    """Return the valid signature of `signer` over `digest`, made now in each format in which it is not there yet.
+    """Return the valid signature of `signer` over `digest`; sign now in each format that lacks one.
 
-    Others' signatures stay. What is written is read back and verified, format by format. `there` is what its `.sig` had
-    a moment ago, if the caller has just looked.
+    Signatures of others stay. The run reads each new signature back and verifies it. `there` is the content of the
+    `.sig` a moment ago, if the caller has just read it.
 
     Raises:
-        SigningError: it cannot be signed, or the new signature does not verify.
-        NotFound: `digest` is not there.
-        VerificationFailed: what was read back does not verify.
-        Conflict: others kept overwriting it.
+        SigningError: the signer failed, or the new signature does not verify.
+        NotFound: the registry does not have `digest`.
+        VerificationFailed: the signature that the registry returns does not verify.
+        Conflict: other writers kept overwriting the signature.
     """
     verified = None
     if formats.has_legacy:
@@ -175,10 +176,10 @@ def ensure_signed(
 def _ensure_legacy(
     registry: Registry, reference: Reference, digest: Digest, signer: Signer, there: tuple[Descriptor, ...] | None
 ) -> Verified:
-    """Return our signature, read back: made once, and written again where another signer's write has undone ours.
+    """Return our signature, read back. Sign once; write again if another signer overwrote ours.
 
-    A keyless signature stays in a public log, so that this looks before it makes one, and again before it writes, which
-    is seconds later. A key's leaves no trace, and takes no time: one look is enough.
+    A keyless signature stays in a public log, so the run looks for an existing one before it signs, and again seconds
+    later, before it writes. A signature with a key leaves no trace and takes no time, so one look is enough.
     """
     message, trusted = legacy.payload(reference, digest), signer.trusted
     if isinstance(trusted, TrustedIdentities):
@@ -209,6 +210,6 @@ def _write_bundle(registry: Registry, reference: Reference, digest: Digest, sign
 
 
 def _check(made: Finding) -> None:
-    """Look at our own signature before anybody else sees it: a bundle that does not match would hide a good `.sig`."""
+    """Check our own signature before it is written: a bundle that does not match would hide a valid `.sig`."""
     if not made.counts:
         raise SignatureUnusable(made.problem or str(made.left_out))

@@ -216,3 +216,31 @@ def test_ctrl_c_while_the_program_ends_changes_nothing() -> None:
         [sys.executable, "-c", _ENDING], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
     )
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+_LATE = """
+import atexit, sys
+sys.argv = ["flux-manifests", "--version"]
+atexit.register(lambda: sys.stdout.write("late"))
+from ci_automation.__main__ import main
+main()
+"""
+
+
+def test_the_end_runs_what_was_left_for_it_and_tells_that_its_output_was_lost() -> None:
+    command = [sys.executable, "-c", _LATE]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stdout[-5:], ran.stderr) == (0, "\nlate", "")
+    with Path("/dev/full").open("w") as full:
+        lost = subprocess.run(
+            [sys.executable, "-c", _LATE.replace("--version", "--nothing")],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONUNBUFFERED": ""},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert lost.returncode == 120  # Python's own, for output that is lost at the end
+    assert "No space left on device" in lost.stderr

@@ -1,3 +1,3 @@
-"""Keys: where they are, and what signs or verifies with them: PEM, cosign.key, KMS, HSM."""
+"""Keys that sign or verify: PEM, cosign.key, KMS, HSM."""
 
 __all__ = ["kms", "private", "public"]

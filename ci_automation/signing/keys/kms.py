@@ -1,4 +1,4 @@
-"""Keys that a KMS or HSM keeps: it signs, and the private half never comes here. Locations are written as cosign's."""
+"""Keys in a KMS or HSM, which signs and never hands out the private half. Locations have cosign's form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SILENT = logging.NullHandler()  # without one, Python prints what a library log
 
 
 class _Service(Struct, frozen=True):
-    """One kind of service: how its keys are written, what to look at when it says no, and how one is opened."""
+    """One kind of service: the form of its keys' locations, a hint for refusals, and the function that opens a key."""
 
     name: str
     form: str
@@ -39,16 +39,16 @@ class _Service(Struct, frozen=True):
 
 
 class KmsLocationInvalid(UsageError):
-    """The location of a key is none that the service can have."""
+    """The location of a key does not have the form of its service."""
 
     def __init__(self, service: _Service) -> None:
-        # It is not repeated: who writes one wrongly may have put a PIN or a password into it.
+        # The message does not repeat the location, because it may contain a PIN or a password.
         super().__init__(f"this is not the location of a key in {service.name}")
         self.hint = f"Write it as {service.form}."
 
 
 class KmsClientMissing(SigningError):
-    """The library that speaks to a service is not installed."""
+    """The client library of a service is not installed."""
 
     def __init__(self, service: _Service) -> None:
         super().__init__(f"{service.name} needs a client library that is not installed")
@@ -66,7 +66,7 @@ class KmsFailed(SigningError):
 
 
 class KmsKeyUnsuitable(SigningError):
-    """A service has the key, but what it would sign with it is not what Flux verifies."""
+    """A service has the key, but Flux cannot verify its signatures."""
 
     hint = "Make a key for signing with ECDSA on P-256, or RSA with PKCS #1 v1.5, and SHA-256: Flux verifies these."
 
@@ -75,7 +75,7 @@ class KmsKeyUnsuitable(SigningError):
 
 
 class KmsKey(Hiding, Struct, frozen=True):
-    """A private key that a service keeps and signs with."""
+    """A private key in a service that signs with it."""
 
     hides = ("public", "_service", "_sign", "_watch")
 
@@ -89,7 +89,7 @@ class KmsKey(Hiding, Struct, frozen=True):
         """Return the service's signature over `message`, once `public` accepts it.
 
         Raises:
-            KmsFailed: the service says no, cannot be reached, or signed with another key than it showed.
+            KmsFailed: the service refuses, cannot be reached, or signed with another key than it showed.
         """
         with _failures(self._service, self.location):
             signature = _awaited(lambda: self._sign(message), self._service, self._watch)
@@ -100,7 +100,7 @@ class KmsKey(Hiding, Struct, frozen=True):
 
 
 def is_kms(location: str) -> bool:
-    """Return whether `location` is one of a key in a KMS or HSM."""
+    """Return whether `location` names a key in a KMS or HSM."""
     return location.partition(":")[0] in _SERVICES
 
 
@@ -111,11 +111,11 @@ def open_kms(location: str, environment: Mapping[str, str]) -> KmsKey:
     their credentials by themselves.
 
     Raises:
-        KmsLocationInvalid: the service can have no such key.
-        KmsClientMissing: its client library is not installed.
-        KmsFailed: it says no, or cannot be reached.
-        KmsKeyUnsuitable: the key is there, but Flux would not verify what it signs.
-        UnsupportedKey: the key is there, but of a kind that nobody verifies with.
+        KmsLocationInvalid: the location does not have the form of its service.
+        KmsClientMissing: the service's client library is not installed.
+        KmsFailed: the service refuses, or cannot be reached.
+        KmsKeyUnsuitable: the key exists, but Flux would not verify its signatures.
+        UnsupportedKey: the key exists, but no version of cosign or Flux verifies its kind.
     """
     service = _SERVICES[location.partition(":")[0]]
     if not (found := service.pattern.fullmatch(location)):
@@ -127,7 +127,7 @@ def open_kms(location: str, environment: Mapping[str, str]) -> KmsKey:
 
 
 def _awaited(work: Callable[[], T], service: _Service, watch: Watch) -> T:
-    """Return what a service answers, within our time: each library has limits and attempts of its own."""
+    """Return a service's answer within our time limit, whatever limits and retries its library has."""
     try:
         return watched(
             work, watch.seconds, lambda: watch.say(f"still waiting for {service.name} after {TOLD_AFTER:.0f} s")
@@ -138,7 +138,7 @@ def _awaited(work: Callable[[], T], service: _Service, watch: Watch) -> T:
 
 @contextmanager
 def _failures(service: _Service, location: str) -> Iterator[None]:
-    """Turn whatever a client library raises into an error of ours, which repeats no text of the service."""
+    """Turn every error of a client library into one of our errors, without any text from the service."""
     for name in ("securesystemslib", "azure", "google"):
         logging.getLogger(name).addHandler(_SILENT)
     try:
@@ -161,7 +161,7 @@ def _failures(service: _Service, location: str) -> Iterator[None]:
 
 
 def _code(error: Exception) -> str:
-    """Return what a service calls an error. Its text may have anything in it, and stays out."""
+    """Return the service's name for an error, without the text, which may contain anything."""
     if isinstance(error, (LookupError, TypeError, ValueError)):
         return "its answer is not understood"
     response = getattr(error, "response", None)

@@ -1,4 +1,4 @@
-"""Keys where they are kept: PEM or an encrypted `cosign.key`, in a file or a variable; or a KMS or HSM that signs."""
+"""Private keys: PEM or an encrypted `cosign.key` in a file or a variable, or a key in a KMS or HSM."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class WrongPassword(SigningError):
 
 
 class SigningKey(Hiding, Struct, frozen=True):
-    """The private half of a key pair. It never prints itself."""
+    """Private half of a key pair, which never prints itself."""
 
     hides = ("key",)
 
@@ -62,12 +62,12 @@ class SigningKey(Hiding, Struct, frozen=True):
         """Return the private key in `data`: PEM (PKCS #8, SEC 1 or PKCS #1, encrypted or not), or a `cosign.key`.
 
         Raises:
-            KeyUnreadable: it is neither.
-            WrongPassword: it is encrypted, and `password` is missing or does not open it.
-            UnsupportedKey: it is of another kind than those in `KeyKind`.
+            KeyUnreadable: the data is neither.
+            WrongPassword: the key is encrypted, and `password` is missing or wrong.
+            UnsupportedKey: the key's kind is not in `KeyKind`.
         """
         cosign = _COSIGN_PEM.fullmatch(data)
-        # Opened before anything is loaded: this takes a fifth of a second in which others may load what they need.
+        # Decrypt before any import: this takes a fifth of a second, in which other threads may import.
         opened = _open_cosign_key(cosign["body"], password, where) if cosign else None
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -81,7 +81,7 @@ class SigningKey(Hiding, Struct, frozen=True):
         except UnsupportedAlgorithm:
             raise UnsupportedKey(where) from None
         except (ValueError, TypeError) as error:
-            if b"ENCRYPTED" in data and not cosign:  # cosign's tells a wrong password from all else
+            if b"ENCRYPTED" in data and not cosign:  # a cosign.key shows a wrong password earlier
                 raise WrongPassword(where, given=True) from None
             raise KeyUnreadable(where, str(error).split(",")[0]) from None
         match key:
@@ -92,11 +92,11 @@ class SigningKey(Hiding, Struct, frozen=True):
 
     @property
     def public(self) -> PublicKey:
-        """Return the half that verifies."""
+        """Return the public half."""
         return PublicKey(self.key.public_key())
 
     def sign(self, message: bytes) -> bytes:
-        """Return the signature over `message` that `PublicKey.accepts`, encoded as cosign's are."""
+        """Return a signature over `message` that `PublicKey.accepts`, in cosign's encoding."""
         from cryptography.hazmat.primitives.asymmetric import ec, rsa
         from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
         from cryptography.hazmat.primitives.hashes import SHA256
@@ -110,7 +110,7 @@ class SigningKey(Hiding, Struct, frozen=True):
 
 
 def _password_for(data: bytes, password: str | None, where: str) -> bytes | None:
-    """Return the password to hand to the PEM reader, which refuses one that is not needed."""
+    """Return the password for the PEM reader, which refuses an unneeded one."""
     if b"ENCRYPTED" not in data:
         return None
     if password is None:
@@ -165,7 +165,7 @@ def _cosign_envelope(body: bytes, where: str) -> dict[str, Any]:
 
 
 class KeyFileMissing(UsageError):
-    """The file or variable that should hold a key does not."""
+    """A file or variable with a key does not exist."""
 
     hint = "Give a file, or env://NAME for an environment variable with the key's text."
 
@@ -174,11 +174,11 @@ class KeyFileMissing(UsageError):
 
 
 def open_private_key(location: str, environment: Mapping[str, str], folder: Path) -> SigningKey | KmsKey:
-    """Return what signs at `location`: a file (relative to `folder`), `env://NAME`, or a key of a KMS or HSM.
+    """Return the private key at `location`: a file (relative to `folder`), `env://NAME`, or a key in a KMS or HSM.
 
     Raises:
-        UsageError: there is no such file or variable, or the location is none that a service can have.
-        SigningError: the key cannot be read, opened or used, or its service says no.
+        UsageError: the file or variable does not exist, or the location does not have the form of its service.
+        SigningError: the key cannot be read, opened or used, or its service refuses.
     """
     if is_kms(location):
         return open_kms(location, environment)
@@ -189,8 +189,8 @@ def load_signing_key(location: str, environment: Mapping[str, str], folder: Path
     """Return the private key at `location`, a file (relative to `folder`) or `env://NAME`.
 
     Raises:
-        KeyFileMissing: there is no such file or variable.
-        SigningError: it cannot be read, opened or used.
+        KeyFileMissing: the file or variable does not exist.
+        SigningError: the key cannot be read, opened or used.
     """
     return SigningKey.from_bytes(_read(location, environment, folder), environment.get(PASSWORD_VARIABLE), location)
 
@@ -199,8 +199,8 @@ def load_public_key(location: str, environment: Mapping[str, str], folder: Path)
     """Return the public key at `location`, a file (relative to `folder`) or `env://NAME`.
 
     Raises:
-        KeyFileMissing: there is no such file or variable.
-        SigningError: it cannot be read or used.
+        KeyFileMissing: the file or variable does not exist.
+        SigningError: the key cannot be read or used.
     """
     data = _read(location, environment, folder)
     if b"PRIVATE KEY-----" in data:
@@ -209,11 +209,11 @@ def load_public_key(location: str, environment: Mapping[str, str], folder: Path)
 
 
 def load_public_half(location: str, environment: Mapping[str, str], folder: Path) -> PublicKey:
-    """Return the public key at `location`, which may also be what signs: its public half.
+    """Return the public key at `location`, or the public half of the private key there.
 
     Raises:
-        UsageError: there is no such file or variable, or the location is none that a service can have.
-        SigningError: the key cannot be read, opened or used, or its service says no.
+        UsageError: the file or variable does not exist, or the location does not have the form of its service.
+        SigningError: the key cannot be read, opened or used, or its service refuses.
     """
     if not is_kms(location) and b"PUBLIC KEY-----" in _read(location, environment, folder):
         return load_public_key(location, environment, folder)
@@ -221,7 +221,7 @@ def load_public_half(location: str, environment: Mapping[str, str], folder: Path
 
 
 def _read(location: str, environment: Mapping[str, str], folder: Path) -> bytes:
-    if "-----" in location or not location.isprintable():  # whoever pastes a key must not find it in a log
+    if "-----" in location or not location.isprintable():  # a key that was pasted here must not get into a log
         raise KeyFileMissing("the place given", "it is not a file name but looks like a key itself")
     if location.startswith("env://"):
         if not (text := environment.get(location.removeprefix("env://"))):

@@ -1,4 +1,4 @@
-"""Public keys: what a cluster verifies with, of each kind that cosign takes, and which of them Flux cannot use."""
+"""Public keys of each kind that cosign takes, and the kinds that Flux cannot use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MIN_RSA_BITS = 2048
 
 
 class KeyKind(StrEnum):
-    """What a key is, and with it how it signs: always over SHA-256, but for Ed25519, which takes the message itself."""
+    """Kind of a key. All kinds sign the message's SHA-256, except Ed25519, which signs the message itself."""
 
     P256 = "EC P-256"
     P384 = "EC P-384"
@@ -32,8 +32,8 @@ class KeyKind(StrEnum):
     ED25519 = "Ed25519"
 
 
-# What cosign 2.6 and 3.0 say to each kind in both formats, in tests/real/test_keys.py; source-controller's verifier
-# (`internal/oci/cosign`), tried with 1.7.3 and 1.9.1, says the same.
+# tests/real/test_keys.py asks cosign 2.6 and 3.0 for each kind in both formats. source-controller's verifier
+# (`internal/oci/cosign`), tried with 1.7.3 and 1.9.1, agrees.
 WHERE_FLUX_CANNOT_VERIFY: Mapping[KeyKind, str] = MappingProxyType(
     {
         KeyKind.P384: (
@@ -58,7 +58,7 @@ class KeyUnreadable(SigningError):
 
 
 class UnsupportedKey(SigningError):
-    """A key is of a kind that we do not sign or verify with."""
+    """A key is of a kind that this program does not support."""
 
     hint = "Make one with `cosign generate-key-pair`, or `openssl ecparam -genkey -name prime256v1`."
 
@@ -68,16 +68,16 @@ class UnsupportedKey(SigningError):
 
 
 class PublicKey(Struct, frozen=True):
-    """The half of a key pair that clusters verify with."""
+    """Public half of a key pair, which clusters verify with."""
 
     key: AnyPublicKey
 
     @classmethod
     def of(cls, key: object, where: str) -> Self:
-        """Return any of cryptography's public keys, if it is of a kind that we know.
+        """Return one of cryptography's public keys, if this program supports its kind.
 
         Raises:
-            UnsupportedKey: it is not.
+            UnsupportedKey: its kind is not in `KeyKind`.
         """
         from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
@@ -93,8 +93,8 @@ class PublicKey(Struct, frozen=True):
         """Return the public key in `data`.
 
         Raises:
-            KeyUnreadable: it is not a PEM public key.
-            UnsupportedKey: it is of another kind than those in `KeyKind`.
+            KeyUnreadable: the data is not a PEM public key.
+            UnsupportedKey: its kind is not in `KeyKind`.
         """
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -109,7 +109,7 @@ class PublicKey(Struct, frozen=True):
 
     @property
     def kind(self) -> KeyKind:
-        """Return what the key is."""
+        """Return the kind of key."""
         from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
         match self.key:
@@ -123,27 +123,27 @@ class PublicKey(Struct, frozen=True):
 
     @property
     def limits(self) -> str | None:
-        """Return what Flux cannot do with a key of this kind, to be told to whoever chose it."""
+        """Return what Flux cannot do with a key of this kind, as a warning for the operator."""
         return WHERE_FLUX_CANNOT_VERIFY.get(self.kind)
 
     @property
     def fingerprint(self) -> Digest:
-        """Return the digest of the key's SubjectPublicKeyInfo, by which two keys are told apart."""
+        """Return the digest of the key's SubjectPublicKeyInfo, which identifies the key."""
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
         return Digest.of(self.key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
     def to_pem(self) -> str:
-        """Return the key as PEM, as a cluster's Secret wants it."""
+        """Return the key as PEM, for a cluster's Secret."""
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
         return self.key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
     def accepts(self, signature: bytes, message: bytes) -> bool:
-        """Return whether `signature` is this key's over `message`, in the one way that cosign and Flux verify a kind.
+        """Return whether this key made `signature` over `message`, in the way that cosign and Flux verify its kind.
 
-        They load every key with SHA-256, whatever the curve (cosign, `pkg/signature/keys.go`, `LoadPublicKey`), RSA
-        with PKCS #1 v1.5 and Ed25519 without hashing before (sigstore, `pkg/signature/verifier.go`, `LoadVerifier`).
+        They use SHA-256 for every curve (cosign, `pkg/signature/keys.go`, `LoadPublicKey`), PKCS #1 v1.5 for RSA, and
+        no hash for Ed25519 (sigstore, `pkg/signature/verifier.go`, `LoadVerifier`).
         """
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric import ec, rsa

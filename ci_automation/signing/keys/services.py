@@ -1,7 +1,7 @@
-"""How each KMS and HSM is asked for a public key and for signatures, in the one way that Flux verifies.
+"""Clients of each KMS and HSM: they fetch the public key, and sign in the way that Flux verifies.
 
-Google's, Azure's and PKCS #11's keys are used through securesystemslib. Its signer for AWS takes no endpoint and
-prefers RSA-PSS, and the one for Vault knows Ed25519 alone, so that these two are asked through their client libraries.
+Google's, Azure's and PKCS #11's keys go through securesystemslib. Its signer for AWS takes no endpoint and prefers
+RSA-PSS, and its signer for Vault knows only Ed25519, so AWS and Vault go through their own client libraries.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Unsuitable(Exception):
 
 
 class Refused(Exception):
-    """A service cannot be used; the text says why, and repeats nothing that the service said."""
+    """A service cannot be used; the text says why, without any text from the service."""
 
 
 def open_aws(place: Place, environment: Mapping[str, str]) -> Opened:
-    """Return a key of AWS KMS; only digests of what is signed are sent. A key's ARN says its region."""
+    """Return a key of AWS KMS, which gets only the digest of each message. A key's ARN names its region."""
     from boto3.session import Session
     from botocore.config import Config
     from cryptography.hazmat.primitives.serialization import load_der_public_key
@@ -68,7 +68,7 @@ def open_aws(place: Place, environment: Mapping[str, str]) -> Opened:
 
 
 def open_vault(place: Place, environment: Mapping[str, str]) -> Opened:
-    """Return the newest version of a key in Vault's transit engine, found as the `vault` command finds it."""
+    """Return the newest version of a key in Vault's transit engine, with the variables of the `vault` command."""
     from hvac import Client
 
     if not (address := environment.get("VAULT_ADDR")):
@@ -79,7 +79,7 @@ def open_vault(place: Place, environment: Mapping[str, str]) -> Opened:
         token=environment.get("VAULT_TOKEN"),  # else the file ~/.vault-token
         namespace=environment.get("VAULT_NAMESPACE"),
         timeout=_ANSWER_SECONDS,
-        allow_redirects=False,  # the token would go along to whatever host
+        allow_redirects=False,  # a redirect would send the token to any host
     )
     transit, name = client.secrets.transit, place["key"]
     mount = environment.get("TRANSIT_SECRET_ENGINE_PATH") or "transit"  # as cosign calls it
@@ -128,7 +128,7 @@ def open_google(place: Place, environment: Mapping[str, str]) -> Opened:
 
 
 def open_azure(place: Place, environment: Mapping[str, str]) -> Opened:
-    """Return the newest version of a key in Azure Key Vault, which has to be the one that is named, if one is."""
+    """Return the newest version of a key in Azure Key Vault; a version in the location must be the newest."""
     del environment  # DefaultAzureCredential
     from securesystemslib.signer import AzureSigner
 
@@ -173,7 +173,7 @@ def _through(key: SSlibKey, signer: Callable[[], Signer]) -> Opened:
 
 
 def _require_safe(address: str) -> None:
-    """Refuse an address where others could read the credentials that are sent to it."""
+    """Refuse an address that would send credentials without encryption."""
     try:
         origin = Origin.of(address)
     except UnsafeAddress as error:

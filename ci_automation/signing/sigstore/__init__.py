@@ -1,3 +1,3 @@
-"""Sigstore: whose certificates count, what they prove, and signing with one that lives for minutes."""
+"""Sigstore: trusted roots, verification by certificate, and keyless signing."""
 
 __all__ = ["exchange", "fulcio", "instance", "keyless", "lookup", "oidc", "root"]

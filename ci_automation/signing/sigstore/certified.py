@@ -1,7 +1,7 @@
-"""Certificates of Fulcio: the identity in one, and what was signed with it while it was valid.
+"""Certificates of Fulcio: the identity in a certificate, and signatures made while it was valid.
 
-A signature without a bundle (cosign's `.sig` manifests, `--output-signature` files) is verified as cosign does it in
-`pkg/cosign/verify.go`: the time comes from the log's promise, everything else is judged at that time.
+This module verifies a signature without a bundle (cosign's `.sig` manifests, `--output-signature` files) like cosign's
+`pkg/cosign/verify.go`: the time comes from the log's promise, and everything else is checked as of that time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _MAX_PEM_BYTES = 64 << 10
 
 
 class Authorities(Protocol):
-    """The roots of a Sigstore instance, each as it was at a given time."""
+    """Roots of a Sigstore instance at a given time."""
 
     def verify_certificate(self, certificate: Certificate, at: datetime) -> None:
-        """Check that a certificate is of this instance's Fulcio and in its certificate log.
+        """Check that this instance's Fulcio issued a certificate and logged it in its certificate log.
 
         Raises:
-            Rejected: it is not.
+            Rejected: Fulcio did not.
         """
         ...
 
@@ -38,7 +38,7 @@ class Authorities(Protocol):
         """Check that the log of this id, in hexadecimal, signed `data`.
 
         Raises:
-            Rejected: it did not, or there is no such log.
+            Rejected: the log did not, or the instance has no such log.
         """
         ...
 
@@ -46,10 +46,10 @@ class Authorities(Protocol):
 def verify_detached(
     authorities: Authorities, message: bytes, signature: bytes, certificate_pem: str, entry_json: str
 ) -> Certified:
-    """Return what `signature` over `message` proves, by its certificate and its entry in a log of Rekor v1.
+    """Verify `signature` over `message` with its certificate and its entry in a log of Rekor v1.
 
     Raises:
-        Rejected: it proves nothing.
+        Rejected: the signature is invalid.
     """
     certificate = certificate_of_pem(certificate_pem)
     try:
@@ -72,7 +72,7 @@ def certificate_of_pem(pem: str) -> Certificate:
     """Return the one certificate in `pem`.
 
     Raises:
-        Rejected: it is none, or several.
+        Rejected: the text is not exactly one certificate.
     """
     from cryptography.x509 import load_pem_x509_certificates
 
@@ -86,10 +86,10 @@ def certificate_of_pem(pem: str) -> Certificate:
 
 
 def identity_of(certificate: Certificate) -> Identity:
-    """Return who a certificate of Fulcio names (Fulcio's `docs/oid-info.md`; version 2 of the issuer before 1).
+    """Return the identity in a certificate of Fulcio (Fulcio's `docs/oid-info.md`; version 2 of the issuer before 1).
 
     Raises:
-        Rejected: it names nobody, or several.
+        Rejected: the certificate does not name exactly one identity.
     """
     from cryptography import x509
 
@@ -142,7 +142,7 @@ def require_code_signing(certificate: Certificate) -> None:
     """Check that a certificate is for signing code.
 
     Raises:
-        Rejected: it is for something else.
+        Rejected: the certificate has another purpose, or none.
     """
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -157,7 +157,7 @@ def require_code_signing(certificate: Certificate) -> None:
 
 
 def _require_bound(record: object, message: bytes, signature: bytes, certificate: Certificate) -> None:
-    """Check that an entry's body is about this signature, certificate and message, and no other (CVE-2022-36056)."""
+    """Check that an entry's body names exactly this signature, certificate and message (CVE-2022-36056)."""
     match record:
         case {
             "apiVersion": "0.0.1",
@@ -176,7 +176,7 @@ def _require_bound(record: object, message: bytes, signature: bytes, certificate
             if logged != signature:
                 raise Rejected("its entry in the log is about another signature")
             if owner != certificate:
-                raise Rejected("its entry of the log is about another certificate")
+                raise Rejected("its entry in the log is about another certificate")
             return
     raise Rejected("its entry in the log is not about a signature over a digest")
 
@@ -185,7 +185,7 @@ def require_signed(certificate: Certificate, signature: bytes, message: bytes) -
     """Check that a certificate's key signed `message`.
 
     Raises:
-        Rejected: it did not.
+        Rejected: the key did not sign it.
     """
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey

@@ -1,7 +1,7 @@
-"""HTTP to the services that keyless signing needs, by what all services are asked by.
+"""HTTP to the services that keyless signing needs.
 
-The clients in sigstore know no time limit, repeat nothing, follow redirects and read `.netrc`; what they send is plain
-JSON, so it is sent from here.
+The clients in sigstore have no time limit, do not retry, follow redirects and read `.netrc`. They send plain JSON, so
+this module sends it instead.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ class RekorFailed(ServiceFailed):
 
 
 class TimestampFailed(ServiceFailed):
-    """The authority for timestamps gives none."""
+    """The timestamp authority gives no timestamp."""
 
     name = "the timestamp authority"
 
 
 class TokenServiceFailed(ServiceFailed):
-    """The place where identity tokens come from gives none."""
+    """The identity token endpoint gives no token."""
 
     name = "the identity token endpoint"
 
 
 class UnsafeService(SigningError):
-    """A service has an address that nothing secret may be sent to."""
+    """A service has an address that this program sends no secret to."""
 
     hint = "Correct the trust configuration: a service needs an https:// address, or http:// on this machine."
 
@@ -71,35 +71,35 @@ class UnsafeService(SigningError):
 
 
 class SigstoreExchange(services.Exchange, frozen=True):
-    """Whoever sends calls to the services of a Sigstore: over TLS alone, but for this machine."""
+    """Client of the services of a Sigstore instance, over TLS except on this machine."""
 
     def ask(self, call: Call, failed: type[ServiceFailed]) -> Answer:  # type: ignore[override]  # one kind of error
-        """Return the answer to `call`, read to its end, whatever its status but those that ask for patience.
+        """Return the whole answer to `call`, whatever its status; wait and retry while the service is busy.
 
         Raises:
-            UnsafeService: it would be plain HTTP to another machine.
-            MissingCertificates: the file of them that the environment names is not there.
-            ServiceFailed: of the kind `failed`; no answer came, or only busy ones.
+            UnsafeService: the call would be plain HTTP to another machine.
+            MissingCertificates: the environment names a file of certificates that does not exist.
+            ServiceFailed: of the kind `failed`; the service did not answer, or stayed busy.
         """
         checked_origin(call.url, failed.name)
         return services.Exchange.ask(self, call, failed)
 
 
 def require_done(answer: Answer, failed: type[ServiceFailed]) -> None:
-    """Check that a service did what it was asked for.
+    """Check that an answer reports success.
 
     Raises:
-        ServiceFailed: of the kind `failed`; it did not.
+        ServiceFailed: of the kind `failed`; the answer reports something else.
     """
     if answer.status not in _DONE:
         raise failed(answer.host, f"it answered {answer.complaint()}")
 
 
 def checked_origin(url: str, what: str) -> Origin:
-    """Return where `url` leads to.
+    """Return the origin of `url`.
 
     Raises:
-        UnsafeService: it is no address of a web server, or plain HTTP to another machine.
+        UnsafeService: `url` is not an address of a web server, or plain HTTP to another machine.
     """
     try:
         return Origin.secure(url)

@@ -1,4 +1,4 @@
-"""Fulcio's certificates: a key that lives for minutes, and its word on whose it is."""
+"""Certificates from Fulcio: a key that lives for minutes, and the identity that Fulcio certifies for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOKEN_REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTT
 
 
 class TokenRefused(SigningError):
-    """Fulcio does not take the identity token."""
+    """Fulcio refuses the identity token."""
 
     hint = (
         "The token may have expired, or this Sigstore instance does not know its issuer: a GitHub Enterprise Server "
@@ -39,7 +39,7 @@ class TokenRefused(SigningError):
 
 
 class OtherIdentity(SigningError):
-    """A certificate names another than its token promised."""
+    """A certificate names another identity than the token."""
 
     hint = (
         "Nothing was signed. Verifiers have to trust the identity of the certificate, which differs from that of the "
@@ -51,7 +51,7 @@ class OtherIdentity(SigningError):
 
 
 class Certificate(Hiding, Struct, frozen=True):
-    """A key that lives for minutes, and Fulcio's word on whose it is; `chain` is PEM."""
+    """A key that lives for minutes, with its certificate from Fulcio; `chain` is PEM."""
 
     hides = ("key",)
 
@@ -83,12 +83,12 @@ class Certificate(Hiding, Struct, frozen=True):
 
 
 def issued(fulcio: str, token: Token, exchange: SigstoreExchange) -> Certificate:
-    """Return a new certificate for whom `token` names (Fulcio's `docs/certificate-issuance.md`, `fulcio.proto`).
+    """Return a new certificate for the identity in `token` (Fulcio's `docs/certificate-issuance.md`, `fulcio.proto`).
 
     Raises:
-        TokenRefused: Fulcio does not take the token.
-        OtherIdentity: the certificate names somebody else.
-        FulcioFailed: it fails, refuses, or answers no certificate that can be used.
+        TokenRefused: Fulcio refuses the token.
+        OtherIdentity: the certificate names another identity.
+        FulcioFailed: Fulcio fails, refuses, or answers without a usable certificate.
     """
     from cryptography.hazmat.primitives.asymmetric import ec
 

@@ -1,6 +1,6 @@
-"""One Sigstore instance with its roots loaded: the only module that imports sigstore, inner parts of it included.
+"""One Sigstore instance with its roots loaded. Only this module imports sigstore, including private parts of it.
 
-sigstore verifies bundles. On top comes what sigstore-go, and so cosign and Flux, check besides: that the authorities
+sigstore verifies bundles. This module adds a check that sigstore-go, and so cosign and Flux, make: that the authorities
 and logs were in service at that time.
 """
 
@@ -39,7 +39,7 @@ _MAX_BUNDLE_BYTES = 32 << 20
 
 
 class NoSigningServices(SigningError):
-    """A Sigstore instance is known by its roots alone, or has no service of the kind that is needed."""
+    """The trust configuration has only the roots of a Sigstore instance, or lacks a service that signing needs."""
 
     hint = (
         "Give a client trust configuration, whose signingConfig names Fulcio and Rekor; a trusted_root.json does not."
@@ -58,12 +58,12 @@ class Services(Struct, frozen=True):
 
 
 def shipped(name: str) -> bytes:
-    """Return a file that sigstore was shipped with: the public instance's roots at that time."""
+    """Return a file from the sigstore package: the public instance's roots at the time of its release."""
     return (resources.files("sigstore") / "_store" / quote(PUBLIC_TUF, safe="") / name).read_bytes()
 
 
 class Instance:
-    """A Sigstore instance's roots, and what they prove."""
+    """Roots of a Sigstore instance, and verification with them."""
 
     def __init__(self, content: bytes, where: str) -> None:
         from cryptography.x509 import load_der_x509_certificate
@@ -95,17 +95,17 @@ class Instance:
 
     @property
     def rekor_url(self) -> str:
-        """Return where the log of the API's first version is."""
+        """Return the address of the log with the API's first version."""
         try:
             return self.services(1).entries.removesuffix("/api/v1/log/entries")
         except NoSigningServices:
             return self._first_log.rstrip("/")
 
     def services(self, rekor: int) -> Services:
-        """Return where to sign; `rekor` is the version of the log's API.
+        """Return the services to sign with; `rekor` is the version of the log's API.
 
         Raises:
-            NoSigningServices: there is none that can be used.
+            NoSigningServices: the instance lacks a usable service.
         """
         from sigstore.errors import Error
 
@@ -121,10 +121,10 @@ class Instance:
             raise NoSigningServices(self._where, f"{error} (Rekor v{rekor})") from None
 
     def verify_bundle(self, raw: bytes) -> Certified:
-        """Return what a bundle proves.
+        """Return the proven signer and content of a bundle.
 
         Raises:
-            Rejected: it proves nothing. Other errors of the libraries mean the same.
+            Rejected: the bundle is invalid. Other errors of the libraries mean the same.
         """
         from sigstore.errors import CertValidationError, Error
         from sigstore.models import Bundle
@@ -139,7 +139,7 @@ class Instance:
             if kind == _DSSE_V2:
                 self._verify_dsse_v2(bundle, envelope, entry)
             else:
-                self._verifier.verify_dsse(bundle, _Anybody())
+                self._verifier.verify_dsse(bundle, _AnyIdentity())
         except CertValidationError:
             raise Rejected(_OTHER_INSTANCE) from None
         except Error as error:
@@ -156,14 +156,15 @@ class Instance:
         return Certified(identity, envelope.payload, version, logged_at, envelope.payload_type)
 
     def _verify_dsse_v2(self, bundle: Bundle, envelope: Envelope, entry: Mapping[str, Any]) -> None:
-        """Verify a bundle whose log entry is of the kind that cosign 3 makes in Rekor v2, and sigstore does not know.
+        """Verify a bundle with the kind of log entry that cosign 3 makes in Rekor v2, which sigstore does not know.
 
-        All but what binds the entry to the signature is sigstore's own. The rest is sigstore-go's `validateDsseV2`.
+        sigstore checks everything except that the entry is about the signature. That check follows sigstore-go's
+        `validateDsseV2`.
 
         Raises:
-            Rejected: the signature, or what the log says of it, does not hold.
+            Rejected: the signature is invalid, or the log's entry is about another one.
         """
-        self._verifier._verify_common_signing_cert(bundle, _Anybody())  # noqa: SLF001 - there is no other door
+        self._verifier._verify_common_signing_cert(bundle, _AnyIdentity())  # noqa: SLF001 - sigstore has no public way
         certificate = bundle.signing_certificate
         (signature,) = envelope.signatures
         certified.require_signed(certificate, signature, envelope.message)
@@ -184,10 +185,10 @@ class Instance:
         raise Rejected("its entry in the log is about another signature")
 
     def verify_certificate(self, certificate: Certificate, at: datetime) -> None:
-        """Check that a certificate is of this instance's Fulcio, as it was then, and in its certificate log.
+        """Check that this instance's Fulcio, in service at that time, issued a certificate and logged it.
 
         Raises:
-            Rejected: it is not.
+            Rejected: Fulcio did not.
         """
         from cryptography import x509
         from cryptography.x509 import verification as x509_verification
@@ -217,10 +218,10 @@ class Instance:
             raise Rejected(f"its certificate is not in the certificate log: {error}") from None
 
     def verify_promise(self, log_id: str, promise: bytes, data: bytes, at: datetime) -> None:
-        """Check that the log of this id, in service then, signed `data`.
+        """Check that the log with this id, in service at that time, signed `data`.
 
         Raises:
-            Rejected: it did not.
+            Rejected: the log did not.
         """
         from sigstore._utils import KeyID
         from sigstore.errors import VerificationError
@@ -243,8 +244,8 @@ def _chain(authority: Mapping[str, Any]) -> Iterable[bytes]:
     return (base64_decoded(each["rawBytes"]) for each in authority["certChain"]["certificates"])
 
 
-class _Anybody:
-    """sigstore's policy on who may have signed: that is judged by whoever asks, from the identity."""
+class _AnyIdentity:
+    """A policy for sigstore that accepts every identity; the caller compares the identity with the trusted ones."""
 
     def verify(self, cert: Certificate) -> None:
         certified.identity_of(cert)
@@ -262,10 +263,10 @@ def _der() -> Encoding:
 
 
 def _check_kind(raw: bytes) -> None:
-    """Refuse what is not a bundle of the kind that Flux verifies by certificate, before the libraries see it.
+    """Refuse anything but a bundle that Flux verifies by certificate, before the libraries read it.
 
     Raises:
-        Rejected: it is something else.
+        Rejected: the data is something else.
     """
     if len(raw) > _MAX_BUNDLE_BYTES:
         raise Rejected("it is too large")

@@ -1,8 +1,8 @@
-"""Keyless signatures: a key for minutes, Fulcio's certificate on whose it is, and the log's word on when it was used.
+"""Keyless signatures: a key for minutes, Fulcio's certificate with the identity, and the log's proof of the time.
 
-What is sent to the services is put together here, and what comes of it is verified as a cluster would before it is
-handed out. sigstore's own signer is not used: it wants a name in each subject of a statement, which cosign's have not,
-and it cannot be held to a time limit.
+This module builds the requests to the services, and verifies each new signature as a cluster would before it returns
+it. It does not use sigstore's own signer, which wants a name in each subject of a statement, unlike cosign, and takes
+no time limit.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ _STAMP = {"Content-Type": "application/timestamp-query", "Accept": "application/
 
 
 class KeylessSigner:
-    """Signs as whoever the tokens name, with one certificate as long as it lives; threads may share it.
+    """A signer with the identity in the tokens. It uses one certificate while it is valid; threads may share it.
 
-    `rekor` is the version of the log's API that bundles are logged by. Payloads go to version 1 always: a legacy
-    signature has no place for anything else.
+    `rekor` is the version of the log's API for bundles. Payloads always go to version 1, because a legacy signature has
+    no place for the entry of another version.
     """
 
     def __init__(
@@ -78,19 +78,19 @@ class KeylessSigner:
 
     @property
     def who(self) -> Identity:
-        """Return whom the certificates name.
+        """Return the identity that the certificates name.
 
         Raises:
-            SigningError: there is no token to tell it.
+            SigningError: no token names it.
         """
         return self._held.identity if self._held else self._tokens.token().identity
 
     @property
     def trusted(self) -> TrustedIdentities:
-        """Return the trust in exactly that identity, by this instance's roots.
+        """Return trust in exactly that identity, with this instance's roots.
 
         Raises:
-            SigningError: there is no token to tell it.
+            SigningError: no token names it.
         """
         return TrustedIdentities((IdentityMatch.exact(self.who),), self._root)
 
@@ -98,7 +98,7 @@ class KeylessSigner:
         """Return the annotations of a legacy signature over `payload` (cosign's `SIGNATURE_SPEC.md`).
 
         Raises:
-            SigningError: a service refuses, fails, or what comes of it does not verify.
+            SigningError: a service refuses or fails, or the new signature does not verify.
         """
         services = self._root.services(1)
         held = self._certificate(services)
@@ -118,7 +118,7 @@ class KeylessSigner:
         """Return a bundle v0.3 around `statement`, an in-toto statement as JSON, in an envelope of `payload_type`.
 
         Raises:
-            SigningError: a service refuses, fails, or what comes of it does not verify.
+            SigningError: a service refuses or fails, or the new bundle does not verify.
         """
         services = self._root.services(self._rekor)
         held = self._certificate(services)
@@ -146,7 +146,7 @@ class KeylessSigner:
         return raw
 
     def _certificate(self, services: Services) -> Certificate:
-        """Return the certificate that is held as long as it lives, else a new one."""
+        """Return the held certificate while it is valid, else a new one."""
         now = self._exchange.patience.clock.now()
         with self._lock:
             held = self._held
@@ -155,7 +155,7 @@ class KeylessSigner:
             return held
 
     def _logged(self, services: Services, proposal: bytes) -> Answer:
-        """Return the log's answer with the entry for `proposal`, also where an earlier attempt has left it there."""
+        """Return the log's answer with the entry for `proposal`, even if an earlier attempt logged it."""
         answer = self._exchange.ask(Call("POST", services.entries, JSON, proposal), RekorFailed)
         if answer.status == HTTPStatus.CONFLICT:
             uuid = answer.headers.get("location", "").rpartition("/")[2]
@@ -166,7 +166,7 @@ class KeylessSigner:
         return answer
 
     def _stamped(self, services: Services, signature: bytes) -> list[bytes]:
-        """Return a timestamp of each authority over a signature (RFC 3161), which a log of version 2 does not give."""
+        """Return each authority's timestamp over a signature (RFC 3161), because a log of version 2 gives no time."""
         from rfc3161_client import TimestampRequestBuilder, decode_timestamp_response
 
         if not services.timestamps:
@@ -185,10 +185,10 @@ class KeylessSigner:
 
 
 def _require_good(verify: Callable[[], Certified]) -> None:
-    """Check that what was made proves itself, before anybody gets it.
+    """Verify a new signature before the signer returns it.
 
     Raises:
-        SignatureUnusable: it does not.
+        SignatureUnusable: the signature does not verify.
     """
     try:
         verify()

@@ -1,8 +1,8 @@
-"""Looking up in Rekor, the transparency log, when something was signed (its API, version 1).
+"""Search for the entry of a signature in Rekor, the transparency log (version 1 of its API).
 
-The log is asked for the very entry that a signature must have, as cosign asks it (`FindTlogEntry`). A search by the
-file's digest would also find what anybody else logs about a public file, as much of it as they please. What the log
-says is not believed here: an entry is only found, and the trusted root proves it.
+Like cosign (`FindTlogEntry`), the search asks for exactly the entry that the signature must have. A search by the
+file's digest would also return any number of entries that others log about a public file. This module does not verify
+the entry; the trusted root does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _JSON = {"Accept": "application/json", "Content-Type": "application/json"}
 
 
 class RekorUnreachable(ReleaseSourceError):
-    """The transparency log could not be asked when a release was signed."""
+    """The transparency log does not say when a release was signed."""
 
     hint = (
         "Run again. A directory that `mirror` filled has the log's entries beside the signatures, and needs no Rekor."
@@ -37,16 +37,16 @@ class TransparencyLog(Protocol):
     """A transparency log that can be searched."""
 
     def find(self, message: bytes, signature: bytes, certificate: str) -> str | None:
-        """Return the entry of a signature, unproven, as `LogEntry` writes it; None where the log has none.
+        """Return the entry of a signature, not verified, as `LogEntry` writes it, or None if the log has no entry.
 
         Raises:
-            RekorUnreachable: it could not be asked.
+            RekorUnreachable: the log does not answer.
         """
         ...
 
 
 class RekorLog:
-    """A log that is searched over HTTP; where it is, `where` says, once somebody asks."""
+    """A log that is searched over HTTP; the first search asks `where` for its address."""
 
     def __init__(self, where: Callable[[], str], exchange: SigstoreExchange | None = None) -> None:
         self._where = where

@@ -1,4 +1,4 @@
-"""Identity tokens: GitHub's, which a job may ask for, or one that is handed over. No message and no `repr` has one."""
+"""Identity tokens: from GitHub for a job, or from a variable. Messages and `repr` never contain one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OK = 200
 
 
 class NoIdentityToken(SigningError):
-    """A keyless signature is wanted where nothing says who signs."""
+    """A keyless signature needs an identity, and the run has none."""
 
     hint = (
         f"Run it in GitHub Actions with `permissions: id-token: write`, or put an identity token for the audience "
@@ -47,7 +47,7 @@ class NoIdentityToken(SigningError):
 
 
 class NoTokenPermission(SigningError):
-    """A job in GitHub Actions may not ask for an identity token."""
+    """A job in GitHub Actions may not request an identity token."""
 
     hint = (
         "Add `id-token: write` under `permissions:` of the job, and of the job that calls a reusable workflow. A run "
@@ -59,7 +59,7 @@ class NoTokenPermission(SigningError):
 
 
 class TokenMalformed(SigningError):
-    """Something is not an identity token for Sigstore."""
+    """A text is not an identity token for Sigstore."""
 
     hint = f"Give an OpenID Connect token: a JWT with iss, sub, exp, and the audience {AUDIENCE}."
 
@@ -68,7 +68,7 @@ class TokenMalformed(SigningError):
 
 
 class TokenExpired(SigningError):
-    """A token that was handed over is not good any longer."""
+    """The identity token in the environment has expired."""
 
     hint = f"Such tokens live for minutes. Put a fresh one into {TOKEN_VARIABLE} right before the run."
 
@@ -78,7 +78,7 @@ class TokenExpired(SigningError):
 
 
 class Token(Hiding, Struct, frozen=True):
-    """An identity token, whom Fulcio's certificate will name for it, and when it expires."""
+    """An identity token, the identity that Fulcio's certificate will name, and the time of expiry."""
 
     hides = ("text",)
 
@@ -90,10 +90,10 @@ class Token(Hiding, Struct, frozen=True):
     def parse(cls, text: str, where: str, server: str | None = None) -> Token:
         """Return the token in `text`; `server` is the address of a GitHub that is not github.com.
 
-        Nobody's signature is checked: that is Fulcio's business, which is the only one who is shown the token.
+        This does not check the token's signature. Fulcio does, and no other service sees the token.
 
         Raises:
-            TokenMalformed: it is none, or for somebody else than Sigstore.
+            TokenMalformed: the text is not a token, or the token is not for Sigstore.
         """
         claims = _claims(text, where)
         match claims:
@@ -107,7 +107,7 @@ class Token(Hiding, Struct, frozen=True):
 
     @property
     def secrets(self) -> frozenset[str]:
-        """Return what nobody may read in a message: the token, and its parts."""
+        """Return the texts to keep out of messages: the token, and its parts."""
         return frozenset({self.text, *self.text.split(".")})
 
 
@@ -115,16 +115,16 @@ class Tokens(Protocol):
     """Source of identity tokens."""
 
     def token(self) -> Token:
-        """Return a token that is good for now.
+        """Return a valid token.
 
         Raises:
-            SigningError: there is none.
+            SigningError: no token is available.
         """
         ...
 
 
 class HandedToken(Struct, frozen=True):
-    """The one token that the environment has."""
+    """The one token in the environment."""
 
     held: Token
     clock: Clock
@@ -133,7 +133,7 @@ class HandedToken(Struct, frozen=True):
         """Return the token.
 
         Raises:
-            TokenExpired: its time is over.
+            TokenExpired: it has expired.
         """
         if self.held.expires <= self.clock.now():
             raise TokenExpired(self.held.expires)
@@ -141,7 +141,7 @@ class HandedToken(Struct, frozen=True):
 
 
 class GitHubTokens:
-    """Tokens of the job that this runs in (GitHub, "OpenID Connect reference"); asked for anew when one expires."""
+    """Tokens for the present job (GitHub, "OpenID Connect reference"), requested again when one expires."""
 
     def __init__(
         self, url: str, request_token: str, exchange: SigstoreExchange, server: str | None, mask: Mask
@@ -155,8 +155,8 @@ class GitHubTokens:
         """Return a token of this job.
 
         Raises:
-            TokenServiceFailed: GitHub gives none.
-            TokenMalformed: what it gives is none.
+            TokenServiceFailed: GitHub gives no token.
+            TokenMalformed: GitHub's answer is not a token.
         """
         if self._held is None or self._held.expires - self._exchange.patience.clock.now() < _SOON:
             self._held = self._asked()
@@ -174,19 +174,19 @@ class GitHubTokens:
 
 
 def _unmasked(_: str) -> None:
-    """Hide nothing: nobody keeps a log that could be told to."""
+    """Hide nothing, because no log is kept."""
 
 
 def ambient(environment: Mapping[str, str], exchange: SigstoreExchange | None = None, mask: Mask = _unmasked) -> Tokens:
-    """Return where tokens come from in this environment: `SIGSTORE_ID_TOKEN`, else GitHub Actions.
+    """Return the source of tokens in this environment: `SIGSTORE_ID_TOKEN`, else GitHub Actions.
 
-    `mask` is told each token before it is used, so that whoever keeps the log of the run hides it.
+    `mask` gets each token before its first use, so that the log of the run hides it.
 
     Raises:
-        NoIdentityToken: there is neither.
-        NoTokenPermission: the job in GitHub Actions may not ask.
-        TokenMalformed: what was handed over is no token.
-        UnsafeService: the address to ask is not one that a secret may be sent to.
+        NoIdentityToken: the environment has neither.
+        NoTokenPermission: the job in GitHub Actions may not request tokens.
+        TokenMalformed: the variable does not hold a token.
+        UnsafeService: GitHub's address for tokens is plain HTTP.
     """
     exchange = exchange or SigstoreExchange(Network.from_environment(environment))
     server = environment.get("GITHUB_SERVER_URL")
@@ -213,10 +213,10 @@ def _claims(text: str, where: str) -> dict[str, Any]:
 
 
 def _identity(claims: Mapping[str, Any], issuer: str, server: str | None) -> Identity:
-    """Return whom Fulcio will name (its `pkg/identity`: `github`, `email`, and the others' subject).
+    """Return the identity that Fulcio will name (its `pkg/identity`: `github`, `email`, and the subject of others).
 
-    GitHub's tokens do not say on which server the workflow is: for another issuer than github.com's it is the one that
-    runs the job. A federated issuer, as Sigstore's own login has, goes into the certificate in place of the token's.
+    GitHub's tokens do not name the server of the workflow: for an issuer other than github.com's, it is the server that
+    runs the job. A federated issuer, as in Sigstore's own login, replaces the token's issuer in the certificate.
     """
     match claims:
         case {"job_workflow_ref": str(workflow)} if issuer == GITHUB or server:

@@ -1,4 +1,4 @@
-"""Entries of Rekor, the transparency log: as its API takes and answers them, as bundles and annotations hold them.
+"""Entries of Rekor, the transparency log, in the forms of its API, of bundles and of annotations.
 
 Pure: this module parses and builds entries. `certified` verifies them.
 """
@@ -22,11 +22,11 @@ _Wanted = TypeVar("_Wanted")
 
 
 class UnreadableEntry(ValueError):
-    """Something is not an entry of the log; the text is the reason."""
+    """Data is not an entry of the log; the text is the reason."""
 
 
 class _Logged(Struct, frozen=True, rename="camel"):
-    """What the log signs when it takes something in."""
+    """The part of an entry that the log signs."""
 
     body: str
     integrated_time: Annotated[int, Meta(gt=0, lt=_MAX_TIME)]
@@ -149,10 +149,10 @@ def bundle_entry_of_answer(raw: bytes) -> dict[str, Any]:
 
 
 def bundle_entry_of_v2_answer(raw: bytes) -> dict[str, Any]:
-    """Return the entry in an answer of Rekor's v2 API, which has the form that bundles want.
+    """Return the entry in an answer of Rekor's v2 API, which already has the form of bundles.
 
     Raises:
-        UnreadableEntry: the answer has none.
+        UnreadableEntry: the answer has no entry.
     """
     entry = _parsed(raw, dict[str, Any])
     match entry:
@@ -162,7 +162,7 @@ def bundle_entry_of_v2_answer(raw: bytes) -> dict[str, Any]:
 
 
 def hashedrekord_proposal(digest: Digest, signature: bytes, certificate_pem: str) -> bytes:
-    """Return what is sent to Rekor v1 for a signature over something of this digest (rekor `hashedrekord` v0.0.1)."""
+    """Return the request to Rekor v1 for a signature over data with this digest (rekor `hashedrekord` v0.0.1)."""
     spec = {
         "data": {"hash": {"algorithm": "sha256", "value": digest.hex}},
         "signature": {
@@ -174,13 +174,13 @@ def hashedrekord_proposal(digest: Digest, signature: bytes, certificate_pem: str
 
 
 def dsse_proposal(envelope: str, certificate_pem: str) -> bytes:
-    """Return what is sent to Rekor v1 for a DSSE envelope (rekor `dsse` v0.0.1)."""
+    """Return the request to Rekor v1 for a DSSE envelope (rekor `dsse` v0.0.1)."""
     content = {"envelope": envelope, "verifiers": [base64_encoded(certificate_pem.encode())]}
     return compact({"apiVersion": "0.0.1", "kind": "dsse", "spec": {"proposedContent": content}}).encode()
 
 
 def v2_proposal(digest: Digest, signature: bytes, certificate_der: bytes) -> bytes:
-    """Return what is sent to Rekor v2 for a P-256 signature over something of this digest (rekor-tiles' API)."""
+    """Return the request to Rekor v2 for a P-256 signature over data with this digest (rekor-tiles' API)."""
     verifier = {
         "x509Certificate": {"rawBytes": base64_encoded(certificate_der)},
         "keyDetails": "PKIX_ECDSA_P256_SHA_256",
@@ -198,10 +198,10 @@ def base64_encoded(data: bytes) -> str:
 
 
 def base64_decoded(text: str) -> bytes:
-    """Return what a base64 text stands for.
+    """Return decoded base64.
 
     Raises:
-        UnreadableEntry: it is none.
+        UnreadableEntry: the text is not base64.
     """
     try:
         return base64.b64decode(text, validate=True)

@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 
 
 class TrustRoot(Hiding, Struct, frozen=True):
-    """A Sigstore instance: the public one, or another that a file describes. Nothing is loaded before it is used."""
+    """A Sigstore instance: the public one, or another that a file describes. It loads its roots on first use."""
 
     hides = ("content", "network")
 
     where: str
     content: bytes | None = None  # None: the public instance
     offline: bool = False
-    folder: Path = Path()  # where the public instance's roots are kept
+    folder: Path = Path()  # the cache of the public instance's roots
     network: Network = field(default_factory=Network)
 
     @classmethod
     def public(cls, *, offline: bool = False, environment: Mapping[str, str] = os.environ) -> Self:
-        """Return the public instance; `offline`, by the roots that are cached or that sigstore was shipped with."""
+        """Return the public instance; if `offline`, with the cached roots or those in the sigstore package."""
         cache = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME") or "~").expanduser() / ".cache")
         folder = Path(cache) / "flux-manifests" / "sigstore"
         return cls("the public instance", None, offline, folder, Network.from_environment(environment))
 
     @classmethod
     def from_file(cls, path: Path | str) -> Self:
-        """Return the instance that a client trust configuration, or the trusted_root.json of one, describes.
+        """Return the instance that a client trust configuration or a trusted_root.json describes.
 
         Raises:
-            TrustConfigUnreadable: it cannot be read, or is neither.
+            TrustConfigUnreadable: the file cannot be read, or is neither.
         """
         try:
             with Path(path).open("rb") as file:
@@ -57,50 +57,50 @@ class TrustRoot(Hiding, Struct, frozen=True):
 
     @property
     def custom(self) -> bool:
-        """Return whether this is another instance than the public one, so that a cluster has to be told its roots."""
+        """Return whether this is not the public instance, so that a cluster needs its roots."""
         return self.content is not None
 
     @property
     def rekor_url(self) -> str:
-        """Return where the instance's log of the API's first version is, to look entries up.
+        """Return the address of the instance's log with the API's first version, to search for entries.
 
         Raises:
-            TrustConfigUnreadable, TrustRootUnavailable: the roots cannot be had.
+            TrustConfigUnreadable, TrustRootUnavailable: the roots are not available.
         """
         return _instance(self).rekor_url
 
     def services(self, rekor: int) -> Services:
-        """Return where to sign; `rekor` is the version of the log's API.
+        """Return the services to sign with; `rekor` is the version of the log's API.
 
         Raises:
-            NoSigningServices: the instance has none that can be used.
-            TrustConfigUnreadable, TrustRootUnavailable: the roots cannot be had.
+            NoSigningServices: the instance lacks a usable service.
+            TrustConfigUnreadable, TrustRootUnavailable: the roots are not available.
         """
         return _instance(self).services(rekor)
 
     def verify_bundle(self, raw: bytes) -> Certified:
-        """Return what a Sigstore bundle v0.3 with a certificate and a DSSE envelope proves.
+        """Verify a Sigstore bundle v0.3 with a certificate and a DSSE envelope.
 
         Raises:
-            Rejected: it proves nothing.
-            TrustConfigUnreadable, TrustRootUnavailable: the roots cannot be had.
+            Rejected: the bundle is invalid.
+            TrustConfigUnreadable, TrustRootUnavailable: the roots are not available.
         """
         instance = _instance(self)
         return _contained(lambda: instance.verify_bundle(raw))
 
     def verify_detached(self, message: bytes, signature: bytes, certificate_pem: str, entry_json: str) -> Certified:
-        """Return what a signature, its certificate and its `dev.sigstore.cosign/bundle` prove.
+        """Verify a signature with its certificate and its `dev.sigstore.cosign/bundle`.
 
         Raises:
-            Rejected: they prove nothing.
-            TrustConfigUnreadable, TrustRootUnavailable: the roots cannot be had.
+            Rejected: the signature is invalid.
+            TrustConfigUnreadable, TrustRootUnavailable: the roots are not available.
         """
         instance = _instance(self)
         return _contained(lambda: certified.verify_detached(instance, message, signature, certificate_pem, entry_json))
 
 
 def _contained(verify: Callable[[], Certified]) -> Certified:
-    """Return what `verify` returns. What hostile input breaks, in whichever library, is the input's fault."""
+    """Return what `verify` returns; any error of a library means that the input is hostile."""
     try:
         return verify()
     except Rejected:
@@ -123,7 +123,7 @@ def _public_config(root: TrustRoot) -> bytes:
     """Return the public instance's client trust configuration, by TUF.
 
     Raises:
-        TrustRootUnavailable: it cannot be had.
+        TrustRootUnavailable: it is not available.
     """
     from ci_automation.signing.sigstore.exchange import SigstoreExchange
     from ci_automation.signing.sigstore.instance import shipped

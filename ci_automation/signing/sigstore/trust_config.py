@@ -1,4 +1,4 @@
-"""The files that describe a Sigstore instance: its roots, and where its services are (protobuf-specs, `trustroot`)."""
+"""Files that describe a Sigstore instance: its roots and its services' addresses (protobuf-specs, `trustroot`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_CONFIG_BYTES = 4 << 20
 
 
 class TrustConfigUnreadable(UsageError):
-    """A file does not say which Sigstore instance to trust."""
+    """A file does not describe a Sigstore instance."""
 
     hint = (
         "Give a client trust configuration (sigstore's clienttrustconfig.v0.1+json), or a trusted_root.json if you "
@@ -39,10 +39,10 @@ def config(trusted_root: object, signing_config: object) -> bytes:
 
 
 def roots_in(content: bytes, where: str) -> tuple[dict[str, Any], bool]:
-    """Return the trusted root in a file, and whether services to sign with stand beside it.
+    """Return the trusted root in a file, and whether the file also has services to sign with.
 
     Raises:
-        TrustConfigUnreadable: there is none.
+        TrustConfigUnreadable: the file has no trusted root.
     """
     if len(content) > MAX_CONFIG_BYTES:
         raise TrustConfigUnreadable(where, "it is too large")
@@ -59,23 +59,23 @@ def roots_in(content: bytes, where: str) -> tuple[dict[str, Any], bool]:
 
 
 class Term(Struct, frozen=True):
-    """Time in which something was in service."""
+    """Time of service of an authority or a log."""
 
     start: datetime
     end: datetime | None
 
     @classmethod
     def of(cls, valid_for: Mapping[str, str]) -> Self:
-        """Return what a `validFor` says; without a start or an end it is not limited there.
+        """Return the term in a `validFor`; a missing start or end means no limit.
 
         Raises:
-            ValueError: these are no times.
+            ValueError: a text is not a time.
         """
         start, end = valid_for.get("start"), valid_for.get("end")
         return cls(_time(start) if start else datetime.min.replace(tzinfo=UTC), _time(end) if end else None)
 
     def covers(self, at: datetime) -> bool:
-        """Return whether it was in service then."""
+        """Return whether the term includes that time."""
         return self.start <= at and (self.end is None or at <= self.end)
 
 

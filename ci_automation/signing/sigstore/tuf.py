@@ -1,6 +1,6 @@
-"""The public Sigstore instance's roots by TUF, asked for once a day; what is stored is verified each time it is read.
+"""The public Sigstore instance's roots by TUF, fetched once a day; every read verifies the stored files.
 
-sigstore's own client asks on every start, and without a network believes whatever is in its cache.
+sigstore's own client fetches on every start, and without a network it trusts its cache unverified.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOT_FOUND, _ERRORS = 404, 400
 
 
 class TufFailed(ServiceFailed):
-    """The server that Sigstore's roots come from does not answer."""
+    """Sigstore's server of roots does not answer."""
 
     name = "Sigstore's trust root"
 
@@ -50,7 +50,7 @@ class TrustRootUnavailable(SigningError):
 
 
 class TufRepository(Hiding, Struct, frozen=True):
-    """A TUF repository and where what came from it is kept; `root` is the one that the program was shipped with."""
+    """A TUF repository and the folder that caches it; `root` is the root of trust in the sigstore package."""
 
     hides = ("root",)
 
@@ -61,12 +61,12 @@ class TufRepository(Hiding, Struct, frozen=True):
     now: Callable[[], float] = time.time
 
     def targets(self, *, offline: bool = False) -> tuple[bytes, ...]:
-        """Return the files of `TARGETS`, verified: those in the folder if they are of today, else newer ones.
+        """Return the files of `TARGETS`, verified: from the folder if they are less than a day old, else downloaded.
 
-        A folder that cannot be used, in a container whose disk is read-only for example, only costs the downloads.
+        If the folder is unusable, for example on a read-only disk, each run downloads the files.
 
         Raises:
-            TrustRootUnavailable: neither can be had.
+            TrustRootUnavailable: neither the folder nor the network has valid files.
         """
         from filelock import FileLock, Timeout
 
@@ -90,7 +90,7 @@ class TufRepository(Hiding, Struct, frozen=True):
         try:
             found = self._updated(self._fetched)
         except TrustRootUnavailable:
-            with suppress(TrustRootUnavailable):  # Sigstore's own word, while it lasts, is better than none
+            with suppress(TrustRootUnavailable):  # cached roots are good until Sigstore's signatures expire
                 return self._updated(self._nothing)
             raise
         self._stamp.write_text(str(self.now()), encoding="ascii")
@@ -108,7 +108,7 @@ class TufRepository(Hiding, Struct, frozen=True):
         return 0 <= self.now() - asked < MAX_AGE_SECONDS
 
     def _updated(self, fetch: Callable[[str], bytes | None]) -> tuple[bytes, ...]:
-        """Return the targets as TUF's client has them after asking `fetch` for what is newer; None is "not there"."""
+        """Return the targets after TUF's client asked `fetch` for newer files; None from `fetch` is "not there"."""
         from tuf.api.exceptions import DownloadError, RepositoryError
         from tuf.ngclient.updater import Updater
 
@@ -148,7 +148,7 @@ class TufRepository(Hiding, Struct, frozen=True):
         return answer.body
 
     def _nothing(self, url: str) -> bytes | None:
-        """Return what is stored of what TUF's client always asks for: the timestamp, which says what is newest."""
+        """Return the stored timestamp, the one file that TUF's client always asks for, and None for other files."""
         name = url.rpartition("/")[2]
         return (self.folder / name).read_bytes() if name == "timestamp.json" else None
 

@@ -136,8 +136,7 @@ def test_a_command_that_cannot_be_imported_is_not_an_unknown_command(monkeypatch
 HELPED = ["--help", "--version", *(f"{name} --help" for name in ALL)]
 # One process that loads the command line once: a fork of it runs each command, and tells what it imported.
 IMPORTS = """\
-import json, os, sys
-from contextlib import suppress
+import atexit, json, os, sys
 
 import ci_automation.cli
 from ci_automation.__main__ import main
@@ -152,10 +151,8 @@ for name in sys.argv[1:]:
     if not os.fork():
         told, sys.stdout = sys.stdout, open(os.devnull, "w")
         sys.argv[1:] = name.split()
-        with suppress(SystemExit):
-            main()
-        tell(told, name)
-        os._exit(0)
+        atexit.register(tell, told, name)
+        main()
     os.wait()
 """
 
