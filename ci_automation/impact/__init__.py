@@ -1,3 +1,16 @@
 """Changes and hazards of a version step."""
 
-__all__ = ["assess", "change", "check", "checks", "compare", "crds", "hazard", "objects", "overlay", "plain", "reading"]
+__all__ = [
+    "assess",
+    "change",
+    "check",
+    "checks",
+    "compare",
+    "crds",
+    "hazard",
+    "objects",
+    "overlay",
+    "parts",
+    "plain",
+    "reading",
+]

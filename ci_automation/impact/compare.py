@@ -7,7 +7,8 @@ from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity
-from ci_automation.impact.objects import Entry, Text, entries, entries_of_both
+from ci_automation.impact.objects import Entry, entries, entries_of_both
+from ci_automation.impact.parts import Text
 from ci_automation.impact.permissions import Room
 from ci_automation.impact.reading import END, KEY
 from ci_automation.impact.rules import added, changed, removed
@@ -110,7 +111,11 @@ def compared(old: str, new: str, file: ObjectId, *, quick: bool = True) -> tuple
     if old == new:
         return ()
     before, after = Text.of(old), Text.of(new)
-    sides = entries_of_both(before, after) if quick else (tuple(entries(before)), tuple(entries(after)))
+    sides = (
+        entries_of_both(before, after)
+        if quick
+        else (tuple(entries(before, quick=False)), tuple(entries(after, quick=False)))
+    )
     found = chain(header_changes(before, after, file), object_changes(*sides), _order(*sides, file))
     return ordered(together(first(found, file, old, new), file) or [rewritten(file, old, new)])
 

@@ -7,6 +7,7 @@ file that one of them refers to otherwise than as a resource, is no file of obje
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.artifact.gojson import same_to_go
+from ci_automation.artifact.yaml import Unreadable
 from ci_automation.impact.change import ChangeKind, ObjectId, Severity
 from ci_automation.impact.compare import first, header_changes, object_changes, ordered, rewritten, together
-from ci_automation.impact.objects import Entry, Text, entries, is_called_list
-from ci_automation.impact.reading import UnreadableObjects, read
+from ci_automation.impact.objects import Entry, entries, is_called_list
+from ci_automation.impact.overlay.kustomization import read_kustomization
+from ci_automation.impact.parts import Text
 from ci_automation.impact.values import FILE, MISSING, Pair, mapping, words
 
 if TYPE_CHECKING:
@@ -87,13 +90,13 @@ def _digest(file: TreeFile | None) -> str:
 
 def _objects(tree: Tree, paths: list[str]) -> Mapping[str, _Objects]:
     """Return the files among `paths` that hold objects and nothing else."""
-    elsewhere = _referred_to(tree)
+    elsewhere = _referred_to(tree) if paths else ()
     found = {}
     for path in paths:
         if path in tree.by_path and path not in elsewhere and PurePosixPath(path).suffix in _SUFFIXES:
             text = _text(tree[path])
             parts = Text.of(text or "")
-            its = tuple(entries(parts, {}))
+            its = tuple(entries(parts))
             if text and its and all(map(_is_object, its)):
                 found[path] = _Objects(path, text, parts, its)
     return found
@@ -113,18 +116,15 @@ def _referred_to(tree: Tree) -> frozenset[str]:
         place = PurePosixPath(path)
         if place.name in _KUSTOMIZATIONS:
             found.add(path)
-            found |= {normpath(place.parent / text) for text in _texts_of(_text(tree[path]) or "")}
+            found |= {normpath(place.parent / text) for text in _texts_of(place, _text(tree[path]) or "")}
     return frozenset(found)
 
 
-def _texts_of(text: str) -> Iterator[str]:
+def _texts_of(place: PurePosixPath, text: str) -> Iterator[str]:
     """Yield every text in a kustomization that may be the path of a file that is no resource."""
-    try:
-        values = [document.value for document in read(text)]
-    except UnreadableObjects:
-        return
-    for value in values:
-        yield from _leaves([part for key, part in mapping(value).items() if same_to_go(key) not in _RESOURCES])
+    with suppress(Unreadable):
+        value = read_kustomization(text, str(place), str(place.parent)).value
+        yield from _leaves([part for key, part in value.items() if same_to_go(key) not in _RESOURCES])
 
 
 def _leaves(value: Any) -> Iterator[str]:  # noqa: ANN401 - a value of YAML

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -13,23 +11,16 @@ from msgspec.structs import replace
 
 from ci_automation.flux.text import SEPARATOR
 from ci_automation.impact.change import ObjectId
-from ci_automation.impact.plain import Line, NotPlain, read_plain
-from ci_automation.impact.reading import END, MAX_CHARACTERS, Document, UnreadableObjects, read
+from ci_automation.impact.parts import Text
+from ci_automation.impact.reading import Document, UnreadableObjects
 from ci_automation.impact.values import canonical, mapping, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
-_HEADER = re.compile(r"\A(?:---\n)?((?:#[^\n]*\n)*)")
-# Line breaks, and marks before a text, that only YAML knows.
-_BREAKS = "\r\x85\u2028\u2029\ufeff"
+    from ci_automation.impact.parts import Definition
+
 _MARKER = "---\n"
-_CRD = "\nkind: CustomResourceDefinition\n"
-_CRD_NAME = re.compile(r"^  name: (\S+)$", re.MULTILINE)
-_SCHEMA, _SERVED = "\n    schema:", "\n    served:"
-_NOT_WITHIN = re.compile(r"\n(?! {6}|\n)")  # a line that does not belong to a schema
-_VERSION_NAME = re.compile(r"(?: {4}|  - )name: (\S+)")
-_MAX_DOCUMENTS = 2_000  # reading each by itself takes its time
 _MAX_NAMES = 1_000  # what clusters take is shorter, all of it together; it is part of every change
 
 
@@ -40,33 +31,6 @@ class Object(Struct, frozen=True):
     api_version: str
     value: Mapping[str, Any]
     line: int
-
-
-class Text(Struct, frozen=True):
-    """A text cut into its comments at the top and its documents; `whole` where these cannot be cut without reading."""
-
-    header: str
-    documents: tuple[str, ...]
-    ended: bool  # by a newline
-    whole: bool
-    first_line: int  # of the first document
-
-    @classmethod
-    def of(cls, text: str) -> Text:
-        """Return the parts of a text; nothing is read yet."""
-        head = _HEADER.match(text)
-        start = head.end() if head else 0
-        line = text.count("\n", 0, start) + 1
-        ended, body = not text or text.endswith("\n"), text[start:].removesuffix("\n")
-        whole = len(text) > MAX_CHARACTERS or not _can_be_cut(f"\n{body}\n") or body.count(SEPARATOR) > _MAX_DOCUMENTS
-        return cls(head[1] if head else "", (body,) if whole else tuple(body.split(SEPARATOR)), ended, whole, line)
-
-
-def _can_be_cut(text: str) -> bool:
-    """Return whether a text's documents begin and end as kustomize writes it, and nowhere else."""
-    if any(sign in text for sign in _BREAKS) or "\n..." in text or "\n%" in text:
-        return False
-    return text.count("\n---") == text.count(SEPARATOR) + text.count("\n---\n---\n")
 
 
 class Entry(Struct, frozen=True):
@@ -91,27 +55,22 @@ def read_objects(text: str) -> tuple[Object, ...]:
     """
     return tuple(
         Object(found, words(value.get("apiVersion")), value, line)
-        for line, document in _with_lines(text)
-        for value in map(mapping, _parts(document.value))
+        for line, document in _with_lines(Text.of(text))
+        for value in map(mapping, parts_of(document.value))
         if not _is_listing(value) and (found := identity(value))
     )
 
 
-def _with_lines(text: str) -> Iterator[tuple[int, Document]]:
+def _with_lines(text: Text) -> Iterator[tuple[int, Document]]:
     """Yield the documents of a text with the lines that they begin at."""
-    parts = Text.of(text)
-    if parts.whole:
-        yield from ((document.line, document) for document in read(text))
-        return
-    line = parts.first_line
-    known: dict[str, Line] = {}
-    for part in parts.documents:
+    line = text.first_line
+    for part in text.parts:
         try:
-            found = _read(part, known)
+            found = part.documents()
         except UnreadableObjects as error:
             raise UnreadableObjects(error.reason, error.line and line + error.line - 1) from None
         yield from ((line + document.line - 1, document) for document in found)
-        line += part.count("\n") + SEPARATOR.count("\n")
+        line += part.text.count("\n") + SEPARATOR.count("\n")
 
 
 def identity(value: Any) -> ObjectId | None:  # noqa: ANN401 - a value of YAML
@@ -136,22 +95,21 @@ def is_called_list(value: Any) -> bool:  # noqa: ANN401 - a value of YAML
     return words(mapping(value).get("kind")).endswith("List")
 
 
-def _parts(value: Any) -> Iterator[Any]:  # noqa: ANN401 - values of YAML
+def parts_of(value: Any) -> Iterator[Any]:  # noqa: ANN401 - values of YAML
     """Yield a value, and all that clients take out of it."""
     yield value
     if _is_listing(value):
         for each in value["items"]:
-            yield from _parts(each)
+            yield from parts_of(each)
 
 
 def entries_of_both(old: Text, new: Text) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
     """Return the documents of two texts; the schema that a CRD's version has in both is not read, and is empty."""
-    known: dict[str, Line] = {}
-    short_old, short_new = _without_same_schemas(old, new)
-    sides = tuple(entries(old, known, short_old)), tuple(entries(new, known, short_new))
+    same_old, same_new = _same_schemas(old, new)
+    sides = tuple(entries(old, same_old)), tuple(entries(new, same_new))
     if _shortened(sides[0]) == _shortened(sides[1]):
         return sides
-    return tuple(entries(old, known)), tuple(entries(new, known))
+    return tuple(entries(old)), tuple(entries(new))
 
 
 def _shortened(found: tuple[Entry, ...]) -> dict[ObjectId, int]:
@@ -160,73 +118,46 @@ def _shortened(found: tuple[Entry, ...]) -> dict[ObjectId, int]:
     return {entry.id: names[entry.id] for entry in found if entry.short}
 
 
-def _without_same_schemas(old: Text, new: Text) -> tuple[dict[int, str], dict[int, str]]:
-    """Return what to read instead of documents, by their number: the same schemas are taken out on both sides."""
-    short: tuple[dict[int, str], dict[int, str]] = ({}, {})
+def _same_schemas(old: Text, new: Text) -> tuple[dict[int, frozenset[str]], dict[int, frozenset[str]]]:
+    """Return the versions whose schemas are the same in both texts, by the numbers of their documents."""
+    same: tuple[dict[int, frozenset[str]], dict[int, frozenset[str]]] = ({}, {})
     before, after = _definitions(old), _definitions(new)
     for name in before.keys() & after.keys():
-        documents = old.documents[before[name]], new.documents[after[name]]
-        schemas = tuple(map(_schemas, documents))
-        same = {version for version, schema in schemas[0].items() if schemas[1].get(version) == schema}
-        if same and not any(_NOT_WITHIN.search(schemas[0][version]) for version in same):
-            for each, number, document, own in zip(short, (before[name], after[name]), documents, schemas, strict=True):
-                each[number] = _without(document, [version in same for version in own])
-    return short
+        (was, first), (now, then) = before[name], after[name]
+        found = frozenset(version for version, text in first.schemas.items() if then.schemas.get(version) == text)
+        if found and first.is_plain_without(found) and then.is_plain_without(found):
+            same[0][was] = same[1][now] = found
+    return same
 
 
-def _definitions(text: Text) -> dict[str, int]:
-    """Return the number of each CRD's document by its name; the documents tell it as kustomize writes it."""
-    found: dict[str, int] = {}
-    for number, part in enumerate(() if text.whole else text.documents):
-        names = _CRD_NAME.findall(part, 0, part.find("\nspec:\n") + 1) if _CRD in part else []
-        if len(names) == 1:
-            found.setdefault(names[0], number)
-    return found
-
-
-def _schemas(definition: str) -> dict[str, str]:
-    """Return the text of each schema in a definition by the name of its version; none if one is told otherwise."""
-    found: dict[str, str] = {}
-    pieces = definition.split(_SCHEMA)
-    for before, after in pairwise(pieces):
-        schema, served, _ = after.partition(_SERVED)
-        name = _VERSION_NAME.fullmatch(before, before.rfind("\n") + 1)
-        if not name or not served or name[1] in found:
-            return {}
-        found[name[1]] = schema
-    return found
-
-
-def _without(definition: str, same: list[bool]) -> str:
-    """Return a definition with an empty schema in each version that is the same on both sides."""
-    text, *versions = definition.split(_SCHEMA)
-    for version, is_same in zip(versions, same, strict=True):
-        text += _SCHEMA + (f" {{}}{_SERVED}{version.partition(_SERVED)[2]}" if is_same else version)
-    return text
+def _definitions(text: Text) -> dict[ObjectId | None, tuple[int, Definition]]:
+    """Return each CRD in kustomize's form with the number of its document."""
+    known = ((number, part.definition) for number, part in enumerate(text.parts))
+    found = [(identity(of.rest.value), (number, of)) for number, of in known if of]
+    return dict(reversed(found))
 
 
 def entries(
-    text: Text, known: dict[str, Line] | None = None, short: Mapping[int, str] = MappingProxyType({})
+    text: Text, same: Mapping[int, Collection[str]] = MappingProxyType({}), *, quick: bool = True
 ) -> Iterator[Entry]:
     """Yield the documents of a text; one that cannot be read, and one without a name, has its number.
 
-    Without `known`, the lines that were read before, the quick reader is not used. `short` is what is read instead of
-    some documents.
+    `same` are the versions of CRDs whose schemas are left out. For `quick` see `Part.documents`.
     """
     nameless = 0
-    for number, part in enumerate(text.documents):
+    for number, part in enumerate(text.parts):
         try:
-            found = _read(short.get(number, part), None if text.whole else known)
+            found = part.documents(same.get(number, ()), quick=quick)
         except UnreadableObjects as error:
             nameless += 1
-            yield Entry(_numbered(nameless), part, None, str(error))
+            yield Entry(_numbered(nameless), part.text, None, str(error))
             continue
         for document in found:
-            own = _trimmed(part if len(found) == 1 else part[document.start : document.end])
-            for value in _parts(document.value):
+            own = _trimmed(part.text if len(found) == 1 else part.text[document.start : document.end])
+            for value in parts_of(document.value):
                 name = identity(value)
                 nameless += name is None
-                yield _entry(name or _numbered(nameless), value, document, own, short=number in short)
+                yield _entry(name or _numbered(nameless), value, document, own, short=number in same)
 
 
 def _entry(name: ObjectId, value: Any, document: Document, text: str, *, short: bool) -> Entry:  # noqa: ANN401 - a value of YAML
@@ -238,22 +169,6 @@ def _entry(name: ObjectId, value: Any, document: Document, text: str, *, short: 
         return Entry(name, canonical(own), Document(document.line, 0, value=own), holds=holds)
     known = text if own is value else canonical(own)
     return Entry(name, known, replace(document, value=own), holds=holds, short=short)
-
-
-def _read(text: str, known: dict[str, Line] | None) -> list[Document]:
-    """Return the documents of a text.
-
-    Raises:
-        UnreadableObjects: they cannot be read.
-    """
-    if known is not None:
-        try:
-            return [read_plain(text, known)]
-        except NotPlain:
-            pass
-    found = read(text)
-    # Comments alone are no document to YAML, and yet something that a file says.
-    return found or ([Document(1, 0, len(text), odd={END: text})] if text.strip() else [])
 
 
 def _trimmed(text: str) -> str:

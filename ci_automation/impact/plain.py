@@ -2,13 +2,15 @@
 
 Comparing two neighbouring releases takes 17 ms with it and 40 ms without it (half a million characters each, 20 ms are
 allowed): libyaml's events alone take longer than everything else that is done with them. In text of which every line is
-of the few forms below, indentation says what belongs to what. Anything else, be it good YAML, is left to
-`reading.read`, which says the same of what is read here: tests hold the two together.
+of the few forms below, indentation says what belongs to what. `reading.read` reads anything else, be it good YAML, and
+says the same of what is read here: tests hold the two together.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.impact.reading import MAX_DEPTH, Document, UnreadableObjects, is_form_of, read, scalar_value
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     from ci_automation.impact.reading import Path
 
 _STEP = 2
+_TO_LIST, _IN_ITEM = 1, 3  # between the levels of a key and the list below it, and of a list and the keys of an item
 _MAX_LINES = 100_000
+_MAX_KNOWN = 1 << 15  # two neighbouring releases have a fifth of them
 _CONTROL = [chr(code) for code in (*range(0x0A), *range(0x0B, 0x20), 0x7F)]
 _PLAIN = r"(?:[A-Za-z0-9_.$^(\\/+~;<=]|-(?![ ]))[^\n]*"
 _LINE = re.compile(
@@ -35,7 +39,7 @@ class NotPlain(Exception):
 
 
 class Line:
-    """What a line without its indentation and its dash is; the same line is often there, and looked at once."""
+    """The meaning of a line without its indentation and its dash."""
 
     __slots__ = ("has_form", "is_empty", "key", "next", "text", "value")
 
@@ -109,18 +113,33 @@ class _Frame:
         self.key: Any = ""  # the last one, or the last index
 
 
-def read_plain(text: str, known: dict[str, Line] | None = None) -> Document:
-    """Return the document that a text is; `known` are lines of others, which need no second look.
+_line = lru_cache(maxsize=_MAX_KNOWN)(Line)  # the same line is often there
+
+
+def read_plain(text: str) -> Document:
+    """Return the document that a text is.
 
     Raises:
         NotPlain: a line is not of the few forms that kustomize writes; it may be YAML all the same.
     """
+    return _read(text, Document(1, 0, len(text), {}), ())
+
+
+def read_below(text: str, *path: str | int) -> Document:
+    """Return a document of which the text is the part below the keys and list items of `path`, as kustomize indents it.
+
+    Raises:
+        NotPlain: as `read_plain`.
+    """
+    return _read(text, Document(1, 0, len(text), {}), path)
+
+
+def _read(text: str, document: Document, path: Path) -> Document:
     lines = text.split("\n")
     if len(lines) > _MAX_LINES or not _is_printable(text):
         raise NotPlain
-    reader = _Reader(len(text), {} if known is None else known)
-    reader.read(lines)
-    return reader.document
+    _Reader(document, path).read(lines)
+    return document
 
 
 def _is_printable(text: str) -> bool:
@@ -131,16 +150,21 @@ def _is_printable(text: str) -> bool:
 
 
 class _Reader:
-    def __init__(self, size: int, known: dict[str, Line]) -> None:
-        self._known = known
-        self.document = Document(1, 0, size, {})
+    def __init__(self, document: Document, path: Path) -> None:
+        self.document = document
         self._open = [_Frame(0, self.document.value)]
         self._text = ""  # the first line of a text
         self._more: list[str] = []  # the others
+        for part, below in zip_longest(path, path[1:]):
+            frame = self._open[-1]
+            frame.key, frame.value[part] = part, {}
+            # The dashes of a list are in the column of its key.
+            level = _IN_ITEM if isinstance(part, int) else _TO_LIST if isinstance(below, int) else 2 * _STEP
+            self._open.append(_Frame(frame.level + level, frame.value[part]))
 
     def read(self, lines: list[str]) -> None:  # noqa: C901 - see below
         """Read all lines: one loop, since a call for each would take as long as all that it does."""
-        after, column, more, frames, known = _NOTHING, 0, self._more, self._open, self._known
+        after, column, more, frames = _NOTHING, 0, self._more, self._open
         for line in lines:
             rest = line.lstrip(" ")
             indent = len(line) - len(rest)
@@ -159,9 +183,7 @@ class _Reader:
             if dash:
                 rest = rest[_STEP:]
                 indent += _STEP
-            found = known.get(rest)
-            if found is None:
-                found = known[rest] = Line(rest)
+            found = _line(rest)
             if dash:
                 self._item(found, indent)
             self._put(found)

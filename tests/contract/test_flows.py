@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import InvalidManifest
@@ -34,9 +36,11 @@ from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool
 from ci_automation.flux.release import ReleaseNotFound
 from ci_automation.flux.version import Bump, Version
+from ci_automation.impact import plain
 from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.check import Check, Seen
 from ci_automation.impact.hazard import Certainty, Hazard
+from ci_automation.impact.overlay import objects
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import Action, MinorStep, Policy
 from ci_automation.records.ledger import ImmutableTagMoved
@@ -105,6 +109,26 @@ def minor_target(world: World) -> set[Digest]:
 
 
 class TestPlan:
+    def test_no_text_is_read_twice(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The differ, the check of CRDs and the check of the overlay share what one of them has read."""
+        read: Counter[tuple[str, str]] = Counter()
+        for module, reader in ((yaml, "parse"), (plain, "_read")):
+            real = getattr(module, reader)
+
+            def reading(text: str, *rest: object, _key: str = reader, _real: Any = real, **more: object) -> object:
+                read[_key, text] += 1
+                return _real(text, *rest, **more)
+
+            monkeypatch.setattr(module, reader, reading)
+        monkeypatch.setattr(objects, "LARGE", 100)  # what is large of a real release is not of the samples
+        files = OVERLAY.replaced("a/kustomization.yaml", b"resources: [pod.yaml]\n").replaced(
+            "a/pod.yaml", b"a: &b 1\n"
+        )
+        steps = make_plan(CHANNEL, world.ports(), intent(overlay=files)).plan.steps
+        assert all(step.changes for step in steps)
+        assert [k for k, v in read.items() if v > 1] == []
+        assert not [text for _, text in read if "\n---\n" in text]
+
     def test_the_minor_is_asked_for_on_top_of_the_patch(self, world: World) -> None:
         plan = make_plan(CHANNEL, world.ports(), intent()).plan
         patch, minor = plan.steps

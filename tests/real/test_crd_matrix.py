@@ -6,21 +6,23 @@ that objects are stored in. All are served.
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise, permutations
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from ci_automation.artifact.tree import Tree
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import render
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
+from ci_automation.impact import parts
 from ci_automation.impact.change import ChangeKind
 from ci_automation.impact.check import Clusters
 from ci_automation.impact.checks.crds import guard
 from ci_automation.impact.compare import changes
-from ci_automation.impact.crds import versions
 from ci_automation.impact.crds.remedies import MINORS, Served, served, stopovers
 from ci_automation.impact.crds.versions import Crd, crds
 from ci_automation.impact.hazard import Certainty
@@ -126,14 +128,15 @@ def test_the_quick_reading_is_what_a_parser_finds(
     texts: Mapping[Version, str], definitions: Mapping[Version, Mapping[str, Crd]]
 ) -> None:
     for version, text in texts.items():
-        assert {crd.name: crd for crd in versions._parse(text)} == definitions[version]
+        parsed = {"kind": "List", "items": list(yaml.load_all(text, Loader=yaml.CSafeLoader))}
+        assert crds(json.dumps(parsed)) == definitions[version]
 
 
 def test_no_real_release_needs_the_parser(texts: Mapping[Version, str], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(part: str) -> None:
         pytest.fail(f"it was parsed: {part[:200]}")
 
-    monkeypatch.setattr(versions, "_parse", refuse)
+    monkeypatch.setattr(parts, "read", refuse)
     for text in texts.values():
         crds(text)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -48,6 +49,7 @@ class Use(Struct, frozen=True):
     how: How
 
 
+@lru_cache(maxsize=64)  # a step keeps most files
 def uses(data: bytes, file: str) -> tuple[Use, ...]:
     """Return what a file uses of Flux's custom resources, in the order of its lines; nothing of what is no text.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -225,6 +226,16 @@ def kustomization(tree: Tree, folder: str, effort: Effort) -> Kustomization | No
         return None
     written = text_of(tree[files[0]])
     effort.spend(to_read(written))
+    return read_kustomization(written, files[0], folder)
+
+
+@lru_cache(maxsize=64)  # folders are looked at from several sides, before and after a step
+def read_kustomization(written: str, file: str, folder: str) -> Kustomization:
+    """Return the kustomization that a file is.
+
+    Raises:
+        Unreadable: it is not what kustomize takes.
+    """
     roots = nodes(written)
     if len(roots) != 1 or not is_a(roots[0], "mapping"):
         raise Unreadable("it is not one kustomization")
@@ -234,7 +245,7 @@ def kustomization(tree: Tree, folder: str, effort: Effort) -> Kustomization | No
     value = plain(roots[0])
     if not value.keys() - {"apiVersion", "kind"}:
         raise Unreadable("it is empty")
-    return Kustomization(files[0], folder, roots[0], value)
+    return Kustomization(file, folder, roots[0], value)
 
 
 def fields_within(node: yaml.Node) -> yaml.Node:

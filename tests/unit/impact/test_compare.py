@@ -195,7 +195,7 @@ def test_a_file_that_cannot_be_cut_and_not_be_read_is_a_danger() -> None:
 
 
 def test_more_than_the_limit_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("objects", "reading"):
+    for module in ("parts", "reading"):
         monkeypatch.setattr(f"ci_automation.impact.{module}.MAX_CHARACTERS", 1_000)
     found = changes("a: 1\n", "a: " + "1" * 1_000 + "\n")
     assert "it has more than 1000 characters" in found[0].sentence

@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ci_automation.impact.change import ObjectId
-from ci_automation.impact.objects import Text, read_objects
+from ci_automation.impact.objects import read_objects
+from ci_automation.impact.parts import Text
 from ci_automation.impact.plain import NotPlain, read_plain
 from ci_automation.impact.reading import UnreadableObjects, read, scalar_value
 from tests.unit.impact.sample import ALL, HEADER, TEXT
@@ -160,6 +161,6 @@ def test_what_is_no_yaml_says_its_line(text: str, line: int) -> None:
 
 def test_documents_are_cut_only_where_nothing_else_may_be_meant() -> None:
     assert not Text.of(TEXT).whole
-    assert len(Text.of(TEXT).documents) == len(ALL)
+    assert len(Text.of(TEXT).parts) == len(ALL)
     for odd in ("--- x\n", "...\n", "%TAG ! x\n", "\ufeff"):
         assert Text.of(f"a: 1\n{odd}b: 1\n").whole
