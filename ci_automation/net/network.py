@@ -1,4 +1,4 @@
-"""Addresses of hosts, and the way to them: proxy, trusted certificates, and time limits."""
+"""Addresses of hosts, and the network settings: proxy, trusted certificates, and time limits."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _PORTS = {"https": 443, "http": 80}
 
 
 class UnsafeAddress(ValueError):
-    """An address is not one to send requests to; the text is the reason."""
+    """An address is unsafe to send requests to; the text is the reason."""
 
 
 class InvalidTimeout(UsageError):
-    """The environment's time limit is no number of seconds."""
+    """The environment's time limit is not a number of seconds."""
 
     hint = (
         f"Set {TIMEOUT_VARIABLE} to whole seconds, such as 120, or unset it: the limit is then {Watch().seconds:.0f}."
@@ -37,7 +37,7 @@ class InvalidTimeout(UsageError):
 
 
 class MissingCertificates(UsageError):
-    """The certificates that the environment names are not there."""
+    """The environment names a file of certificates that does not exist."""
 
     hint = "Correct REQUESTS_CA_BUNDLE or SSL_CERT_FILE, or unset it to trust the default authorities."
 
@@ -46,7 +46,7 @@ class MissingCertificates(UsageError):
 
 
 class Origin(NamedTuple):
-    """Scheme, host name and port, which a credential is bound to."""
+    """Scheme, host name and port. A credential belongs to one origin."""
 
     scheme: str
     name: str
@@ -54,7 +54,7 @@ class Origin(NamedTuple):
 
     @property
     def host(self) -> str:
-        """Return name and port as they are written, the scheme's own port left out."""
+        """Return name and port as in a URL, without the scheme's default port."""
         name = f"[{self.name}]" if ":" in self.name else self.name
         return name if self.port == _PORTS[self.scheme] else f"{name}:{self.port}"
 
@@ -63,7 +63,7 @@ class Origin(NamedTuple):
         """Return the origin of `url`.
 
         Raises:
-            UnsafeAddress: it is no HTTP URL, has a user name in it, or its port is none.
+            UnsafeAddress: `url` is not an HTTP URL, contains a user name, or has an invalid port.
         """
         try:
             parts = urlsplit(url)
@@ -78,10 +78,10 @@ class Origin(NamedTuple):
 
     @classmethod
     def secure(cls, url: str) -> Self:
-        """Return the origin of `url`, which secrets may be sent to.
+        """Return the origin of `url`, if it is safe for secrets.
 
         Raises:
-            UnsafeAddress: as `of`; or it is plain HTTP to another machine.
+            UnsafeAddress: as `of`; or `url` is plain HTTP to another machine.
         """
         origin = cls.of(url)
         if origin.scheme != "https" and not origin.is_loopback:
@@ -90,7 +90,7 @@ class Origin(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Return whether it is on this machine: only there plain HTTP is spoken."""
+        """Return whether the host is this machine, the only one that may use plain HTTP."""
         try:
             return self.name == "localhost" or ipaddress.ip_address(self.name).is_loopback
         except ValueError:
@@ -98,14 +98,14 @@ class Origin(NamedTuple):
 
 
 class Network(Hiding, Struct, frozen=True):
-    """Way to hosts: the proxy, the certificates that are trusted besides the usual, and the time limits."""
+    """Network settings: the proxy, additional trusted certificates, and the time limits."""
 
     hides = ("https_proxy",)
 
     https_proxy: str | None = None  # it may hold a password
     no_proxy: tuple[str, ...] = ()
     ca_bundle: str | None = None
-    watch: Watch = field(default_factory=Watch)  # it makes no difference between two of them
+    watch: Watch = field(default_factory=Watch)  # not compared
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Network) and self._compared == other._compared
@@ -119,12 +119,12 @@ class Network(Hiding, Struct, frozen=True):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Return what the usual variables say, and our own; long waits are told on standard error.
+        """Return the settings in the usual variables and our own; report long waits on standard error.
 
-        `.netrc` is never read: it would replace a registry's own token.
+        This never reads `.netrc`, which would replace a registry's own token.
 
         Raises:
-            InvalidTimeout: the time limit is no number of seconds.
+            InvalidTimeout: the time limit is not a number of seconds.
         """
 
         def first(*names: str) -> str | None:
@@ -138,7 +138,7 @@ class Network(Hiding, Struct, frozen=True):
         )
 
     def proxy_for(self, origin: Origin) -> str | None:
-        """Return the proxy to reach `origin` through, or None; loopback is always reached directly."""
+        """Return the proxy for `origin`, or None; loopback never has a proxy."""
         if self.https_proxy is None or origin.scheme != "https" or origin.is_loopback:
             return None
         return None if any(_excepts(part, origin) for part in self.no_proxy) else self.https_proxy

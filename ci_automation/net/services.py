@@ -1,7 +1,8 @@
-"""Calls to services that are no registry and not GitHub's API: repeated a few times, redirected nowhere."""
+"""Calls to services other than registries and GitHub's API, with a few retries and without redirects."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -13,8 +14,6 @@ from ci_automation.net.values import Call, NoAnswer
 from ci_automation.net.waiting import Again, Patience, retry_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ci_automation.errors import Error
     from ci_automation.net.session import Session
     from ci_automation.net.values import Answer
@@ -22,24 +21,29 @@ if TYPE_CHECKING:
 
     Failed = Callable[[str, str, int], Error]  # host, problem, attempts
 
-ANSWERED = "it answered"  # how the reason begins where an answer said to come again
+ANSWERED = "it answered"  # the beginning of the reason if the service answered that it is busy
 URL_VARIABLE, REQUEST_VARIABLE = "ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
 _MAX_TOKEN_BYTES = 64 << 10
+Mask = Callable[[str], None]
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
+def unmasked(_: str) -> None:
+    """Hide no secret, because no log is kept."""
+
+
 class Exchange(Struct, frozen=True):
-    """The sender of calls: through which proxy, and with how much patience. It checks no address: the caller has."""
+    """Sender of calls, with its proxy and its patience. The caller checks the address."""
 
     network: Network = field(default_factory=Network)
     patience: Patience = field(default_factory=Patience)
 
     def ask(self, call: Call, failed: Failed) -> Answer:
-        """Return the answer to `call`, read to its end, whatever its status but those that ask for patience.
+        """Return the whole answer to `call`, whatever its status; wait and retry while the service is busy.
 
         Raises:
-            MissingCertificates: the file of them that the environment names is not there.
-            Error: what `failed` makes of it; no answer came, or only busy ones.
+            MissingCertificates: the environment names a file of certificates that does not exist.
+            Error: the one from `failed`; the service did not answer, or stayed busy.
         """
         host = Origin.of(call.url).host
         session = _session(self.network)
@@ -69,7 +73,7 @@ def _session(network: Network) -> Session:
 
 
 def token_call(url: str, request_token: str, audience: str) -> Call:
-    """Return the request for an identity token of this job that is meant for `audience`; its answer has it as `value`.
+    """Return the request for an identity token of this job for `audience`; the answer has the token as `value`.
 
     See GitHub, "OpenID Connect reference".
     """

@@ -1,7 +1,7 @@
-"""The one session that every request goes through: capped, timed, redirected nowhere, and without a memory.
+"""The one session for every request, with caps and time limits, and without redirects and cookies.
 
-oras and PyGithub send through it too. Of itself, requests follows redirects with credentials, reads `.netrc`, keeps
-cookies, has no limit for the length of an answer, and its time limits are for each read.
+oras and PyGithub send through it too. By default, requests follows redirects with credentials, reads `.netrc`, keeps
+cookies, does not limit the length of an answer, and applies its time limits to each read.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def imported_on_use(name: str, **known: object) -> Iterator[None]:
-    """Put off the import of a module, for modules that are imported here, until one of them uses it.
+    """Put off the import of a module until its first use; this applies to imports within the context.
 
-    `known` is what they may have of it without that.
+    `known` has the members that need no import.
     """
     if name in sys.modules:
         yield
@@ -62,7 +62,7 @@ def _version(name: str) -> str:
     return version(name)
 
 
-# requests could guess the encoding of texts, and convert names of hosts; urllib3 asks for a version for HTTP/2 alone.
+# requests needs these only to guess encodings and to convert host names, and urllib3 to check a version for HTTP/2.
 with (
     imported_on_use("charset_normalizer", __version__="3.4.0"),
     imported_on_use("idna"),
@@ -77,20 +77,20 @@ logging.getLogger("urllib3").setLevel(logging.WARNING)  # at DEBUG it prints the
 _HEADERS = {
     "User-Agent": "flux-manifests",
     "Accept": "*/*",
-    "Accept-Encoding": "identity",  # what is hashed and counted is what is sent
+    "Accept-Encoding": "identity",  # the bytes to hash and count are the bytes on the wire
     "Connection": "keep-alive",
 }
 _MULTIPLE_CHOICES, _BAD_REQUEST = 300, 400
 _FAILURES = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError)
-# How OpenSSL says that what came back is no TLS: HTTP, usually.
+# OpenSSL's words for an answer without TLS, usually plain HTTP.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
 
 
 class Session(requests.Session):
-    """Connections that are kept open for further requests. Threads may share it.
+    """Connections that stay open for further requests. Threads may share it.
 
     Raises:
-        MissingCertificates: the network's certificates are not there.
+        MissingCertificates: the network's file of certificates does not exist.
     """
 
     def __init__(self, network: Network) -> None:
@@ -98,17 +98,17 @@ class Session(requests.Session):
         if network.ca_bundle is not None and not Path(network.ca_bundle).exists():
             raise MissingCertificates(network.ca_bundle)
         self._network = network
-        self.trust_env = False  # neither .netrc nor a proxy that nobody passed in
+        self.trust_env = False  # no .netrc, and no proxy except the network's
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         self.headers.clear()
         self.headers.update(_HEADERS)
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """Return nothing: even to say where a redirect leads, requests would read all of its body."""
+        """Return nothing, because requests would read the whole body to find the target of a redirect."""
         del resp
 
     def answer(self, call: Call, deadline: Deadline) -> Answer:
-        """Return the answer to `call`, read to its end.
+        """Return the whole answer to `call`.
 
         Raises:
             NoAnswer, TooLong: as `opened` and `read`.
@@ -119,7 +119,7 @@ class Session(requests.Session):
         """Return the response to `call`, its body unread.
 
         Raises:
-            NoAnswer: none came.
+            NoAnswer: no response came.
         """
         if (left := deadline.left) <= 0:
             raise NoAnswer(TOO_LATE, hopeless=True, unsent=True)
@@ -137,15 +137,15 @@ class Session(requests.Session):
                 proxies={"https": proxy} if proxy else {},
             )
         except _FAILURES as error:
-            # Not chained: these texts have URLs with queries in them, and a proxy's password.
+            # Not chained, because these texts contain URLs with queries, and a proxy's password.
             raise failure(error) from None
 
     def read(self, response: requests.Response, call: Call, deadline: Deadline) -> Answer:
-        """Return a response as a value, its connection free for the next request; of complaints the beginning.
+        """Return a response as a value, and free its connection; cut complaints at their cap.
 
         Raises:
-            TooLong: it has more bytes than `call` allows, or than headers may have.
-            NoAnswer: it does not come to its end.
+            TooLong: the response exceeds the cap of `call`, or of headers.
+            NoAnswer: the response ends too early or too late.
         """
         with closing(response):
             if sum(map(len, (*response.headers, *response.headers.values()))) > MAX_HEADER_BYTES:
@@ -154,7 +154,7 @@ class Session(requests.Session):
             body = bytearray()
             unpacked = "gzip" in call.headers.get("Accept-Encoding", "")
             try:
-                # Not iter_content: it waits for a full chunk, so that a drip of single bytes never meets a time limit.
+                # Not iter_content: it waits for a full chunk, so single bytes in a drip would evade the time limit.
                 while piece := response.raw.read1(_CHUNK, decode_content=unpacked):
                     body += piece
                     if len(body) > cap:
@@ -171,14 +171,14 @@ class Session(requests.Session):
 
 
 def failure(error: BaseException) -> NoAnswer:
-    """Return what a failure of the network means, in words of ours."""
+    """Return a failure of the network in words for people."""
     causes = list(_causes(error))
     reason, hopeless = next(filter(None, map(_in_words, causes)), ("the connection broke", False))
     return NoAnswer(reason, hopeless=hopeless, unsent=any(map(_is_unsent, causes)))
 
 
 def _in_words(cause: BaseException) -> tuple[str, bool] | None:  # noqa: PLR0911 - one for each case
-    """Return what one cause means, and whether it is there to stay; None if it means nothing in particular."""
+    """Return the words for one cause, and whether it is permanent, or None if the cause says nothing specific."""
     match cause:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted: {cause.verify_message}", True
@@ -189,7 +189,7 @@ def _in_words(cause: BaseException) -> tuple[str, bool] | None:  # noqa: PLR0911
         case requests.exceptions.ProxyError() | urllib3.exceptions.ProxyError():
             return "the proxy on the way to it fails", False
         case urllib3.exceptions.NewConnectionError():
-            return None  # which is a time-out only by its class
+            return None  # a time-out only by its class
         case requests.exceptions.Timeout() | urllib3.exceptions.TimeoutError():
             return "it does not answer in time", False
         case ConnectionRefusedError():
@@ -202,7 +202,7 @@ def _in_words(cause: BaseException) -> tuple[str, bool] | None:  # noqa: PLR0911
 
 
 def _is_unsent(cause: BaseException) -> bool:
-    """Return whether no connection came about. TLS can end later too, and that has the same class."""
+    """Return whether there was no connection. TLS may also fail later, with an error of the same class."""
     match cause:
         case urllib3.exceptions.NewConnectionError() | urllib3.exceptions.ConnectTimeoutError():
             return True
@@ -214,7 +214,7 @@ def _is_unsent(cause: BaseException) -> bool:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all that it says it came from: requests and urllib3 wrap them in several ways."""
+    """Yield an error and all its causes, which requests and urllib3 wrap in several ways."""
     pending, seen = [error], set[int]()
     while pending:
         cause = pending.pop()

@@ -1,4 +1,4 @@
-"""Requests and answers as values, what an answer complains of, and why there was none."""
+"""Requests, answers and complaints as values, and the errors for a missing answer."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class NoAnswer(Exception):
-    """No answer came, or none that could be read. The text is the reason, without any address.
+    """No answer came, or no readable one. The text is the reason, without any address.
 
-    `hopeless` says that another attempt would fail too, `unsent` that the request surely never left.
+    `hopeless` says that another attempt would fail too, `unsent` that the request certainly never left.
     """
 
     def __init__(self, reason: str, *, hopeless: bool = False, unsent: bool = False) -> None:
@@ -36,7 +36,7 @@ class NoAnswer(Exception):
 
 
 class TooLong(NoAnswer):
-    """An answer is longer than what is read of it: `begun` is its beginning, None if its headers are too long."""
+    """An answer exceeds its cap: `begun` is its beginning, None if its headers are too long."""
 
     def __init__(self, limit: int, begun: Answer | None) -> None:
         what = "its answer has" if begun else "its headers have"
@@ -46,9 +46,9 @@ class TooLong(NoAnswer):
 
 
 class Complaint(Struct, frozen=True):
-    """Refusal or failure in a service's words: safe to print, and without what it was asked with.
+    """Refusal or failure in a service's words, safe to print, and without the secrets of the request.
 
-    `code` is of the OCI distribution spec, *Error Codes*; it and `message` are empty where the answer has none.
+    `code` is one of the OCI distribution spec, *Error Codes*; `code` and `message` are empty if the answer lacks them.
     """
 
     host: str
@@ -62,7 +62,7 @@ class Complaint(Struct, frozen=True):
 
 
 class Call(Hiding, Struct, frozen=True):
-    """One request; `cap` is how many bytes its answer may have, `secrets` what the other side is shown."""
+    """One request; `cap` limits the bytes of its answer, and `secrets` has the secrets that the request contains."""
 
     hides = ("headers", "body", "secrets")
 
@@ -79,7 +79,7 @@ class Call(Hiding, Struct, frozen=True):
         return urlsplit(self.url).path
 
     def accepting(self, *media_types: str) -> Self:
-        """Return the request with the kinds of content that may answer it."""
+        """Return the request with the accepted media types."""
         return replace(self, headers={"Accept": ", ".join(media_types)})
 
     def carrying(self, body: bytes, media_type: str) -> Self:
@@ -88,9 +88,9 @@ class Call(Hiding, Struct, frozen=True):
 
 
 class Answer(Hiding, Struct, frozen=True):
-    """One answer, read to its end; the names of its headers in lower case. `url` is where it came from in the end.
+    """One complete answer, with lower-case names of headers. `url` is the address that answered.
 
-    `secrets` are what the other side was shown, and may quote.
+    `secrets` has the secrets that the request contained, which the answer may quote.
     """
 
     hides = ("body", "url", "secrets")
@@ -103,7 +103,7 @@ class Answer(Hiding, Struct, frozen=True):
 
     @property
     def host(self) -> str:
-        """Return who answered."""
+        """Return the host that answered."""
         return urlsplit(self.url).netloc
 
     @property
@@ -113,17 +113,17 @@ class Answer(Hiding, Struct, frozen=True):
 
     @property
     def is_web_page(self) -> bool:
-        """Return whether this is what a proxy, a login page or a web server says, and no registry."""
+        """Return whether this is a page of a proxy, a login or a web server instead of an answer of a registry."""
         return self.media_type in {"text/html", "application/xhtml+xml"} or self.body[:64].lstrip()[:1] == b"<"
 
     def complaint(self) -> Complaint:
-        """Return what the answer complains of (OCI distribution spec, *Error Codes*; token servers vary)."""
+        """Return the complaint in the answer (OCI distribution spec, *Error Codes*; token servers vary)."""
         code, message = _code_and_message(parsed_json(self.body))
         code, message = self._redacted(code), self._redacted(message)
         return Complaint(self.host, self.status, printable(code, 60), printable(message))
 
     def described(self) -> str:
-        """Return what kind of answer it is and how it begins, for messages about what nobody expected."""
+        """Return the answer's status, media type and beginning, for messages about unexpected answers."""
         start = printable(self._redacted(self.body[:MAX_COMPLAINT_BYTES].decode(errors="replace")), 100)
         kind = printable(self.media_type, 60) or "no media type"
         return f"{self.status} with {kind}: {start}" if start else f"{self.status} with {kind}"
@@ -135,13 +135,13 @@ class Answer(Hiding, Struct, frozen=True):
 
 
 def printable(text: str, limit: int = _MAX_TEXT) -> str:
-    """Return a foreign text without control characters, line ends and overrides of direction, and not too long."""
+    """Return a foreign text without control characters, line ends and overrides of direction, cut to `limit`."""
     clean = " ".join("".join(character if character.isprintable() else " " for character in text).split())
     return clean if len(clean) <= limit else f"{clean[: limit - 1]}…"
 
 
 def parsed_json(body: bytes) -> Any:  # noqa: ANN401 - it is JSON, and looked at by match
-    """Return the value in `body`, or None where it is not JSON."""
+    """Return the value in `body`, or None if it is not JSON."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Waiting for other machines: clocks, deadlines, further attempts, and long waits that are told and end."""
+"""Waits for other machines: clocks, deadlines, retries, and reports of long waits."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from ci_automation.errors import Error
     from ci_automation.net.values import Answer
 
-    Wait = Callable[[threading.Event, float], bool]  # for an event, for so many seconds; whether it came
+    Wait = Callable[[threading.Event, float], bool]  # for an event, with a limit in seconds; whether it came
 
 T = TypeVar("T")
 
 TOLD_AFTER = 5.0  # seconds
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 30.0
-_GRACE = 1.0  # second, in which an attempt that knows its deadline says itself what was missing
+_GRACE = 1.0  # second for an attempt to report by itself that its deadline has passed
 _MAX_DATE = 64
 
 
 class Overdue(Exception):
-    """Something takes longer than it may."""
+    """Work exceeds its time limit."""
 
 
 def aloud(text: str) -> None:
-    """Print a line on standard error, over a line of progress on a terminal."""
+    """Print a line on standard error; on a terminal, replace the line of progress."""
     print(f"\r\x1b[K{text}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -42,14 +42,14 @@ def _silent(_: str) -> None:
 
 
 class Watch(Struct, frozen=True):
-    """Limit in seconds for one operation with all its attempts, and the listener to long waits."""
+    """Limit in seconds for one operation with all its attempts, and the function that reports long waits."""
 
     seconds: float = 60.0
     say: Callable[[str], None] = _silent
 
 
 class Background(Generic[T]):
-    """Work in a thread of its own, which the end of the program does not wait for."""
+    """Work in its own thread, which does not delay the end of the program."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.ended = threading.Event()
@@ -60,12 +60,12 @@ class Background(Generic[T]):
     def _run(self, work: Callable[[], T]) -> None:
         try:
             self._results.append(work())
-        except BaseException as failure:  # noqa: BLE001  # it is raised where the work is waited for
+        except BaseException as failure:  # noqa: BLE001  # `result` raises it
             self._failures.append(failure)
         self.ended.set()
 
     def result(self) -> T:
-        """Wait for the work, and return what it returned, or raise what it raised."""
+        """Wait for the work, and return its result, or raise its error."""
         self.ended.wait()
         if self._failures:
             raise self._failures.pop()  # the list would keep itself alive by the traceback
@@ -73,9 +73,9 @@ class Background(Generic[T]):
 
 
 def at_once(first: Callable[[], Any], *others: Callable[[], Any]) -> list[Any]:
-    """Call all of them at the same time, and return the results, or raise the first error in this order, once all end.
+    """Call all functions in parallel; after all have ended, return the results or raise the first error in this order.
 
-    `first` has no thread of its own: Ctrl-C ends it where it is, so that it cleans up. Nobody waits for `others` then.
+    `first` runs in the present thread, so Ctrl-C interrupts it and it can clean up. Ctrl-C does not wait for `others`.
     """
     begun = [Background(each) for each in others]
     try:
@@ -93,13 +93,13 @@ def _wait_for(begun: Iterable[Background[Any]]) -> None:
 
 
 def watched(work: Callable[[], T], seconds: float, tell: Callable[[], None], wait: Wait = threading.Event.wait) -> T:
-    """Return what `work` returns, and call `tell` once if it takes longer than 5 seconds.
+    """Return the result of `work`, and call `tell` once if it takes longer than 5 seconds.
 
-    The limits of a socket are for each read. Name resolution, or headers that come byte by byte, never meet them: the
-    work has a thread of its own, which is left behind when its time is over.
+    A socket's limits apply to each read, so name resolution or a drip of single bytes evades them. The work therefore
+    has its own thread, which is abandoned at the time limit.
 
     Raises:
-        Overdue: it takes longer than `seconds`.
+        Overdue: the work takes longer than `seconds`.
     """
     begun = Background(work)
     untold = min(TOLD_AFTER, seconds)
@@ -115,7 +115,7 @@ _UNTOLD = Watch()
 
 
 class Clock(Struct, frozen=True):
-    """Time, as it is given to whoever must wait: seconds that only grow, the time of day, and ways to let it pass."""
+    """Source of time: monotonic seconds, the time of day, and functions that wait."""
 
     monotonic: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
@@ -124,19 +124,19 @@ class Clock(Struct, frozen=True):
 
 
 class Deadline(Struct, frozen=True):
-    """A point in time that an operation must not outlive."""
+    """Latest end of an operation."""
 
     at: float
     clock: Clock
 
     @property
     def left(self) -> float:
-        """Return how many seconds remain; negative when it has passed."""
+        """Return the remaining seconds, negative after the deadline."""
         return self.at - self.clock.monotonic()
 
 
 class Again(Exception):
-    """An attempt failed as another may not: `error` is for when there is none, `wait` what the other side asks for."""
+    """An attempt failed, but another may succeed: `error` ends the last attempt, and the other side asks for `wait`."""
 
     def __init__(self, error: Error, wait: float | None = None) -> None:
         super().__init__(str(error))
@@ -145,7 +145,7 @@ class Again(Exception):
 
 
 class Patience(Struct, frozen=True):
-    """Number of attempts of an operation, and its limit in seconds if that is not left to the watch."""
+    """Number of attempts of an operation, and its limit in seconds if it differs from the watch's."""
 
     attempts: int = 4
     seconds: float | None = None
@@ -154,12 +154,12 @@ class Patience(Struct, frozen=True):
     def run(
         self, attempt: Callable[[Deadline], T], host: str, late: Callable[[str], Error], watch: Watch = _UNTOLD
     ) -> T:
-        """Return what `attempt` returns, which is called anew as long as it raises `Again`.
+        """Return the result of `attempt`; call it again while it raises `Again`.
 
-        Long waits for `host` and further attempts are told.
+        The watch reports long waits for `host`, and retries.
 
         Raises:
-            Error: what the last attempt said, or `late` says of one that did not come back.
+            Error: the error of the last attempt, or the one from `late` if the attempt does not return in time.
         """
         seconds = watch.seconds if self.seconds is None else self.seconds
         deadline = Deadline(self.clock.monotonic() + seconds, self.clock)
@@ -182,18 +182,18 @@ class Patience(Struct, frozen=True):
 
 
 def retry_after(answer: Answer, clock: Clock) -> float | None:
-    """Return how many seconds an answer asks to wait, or None where it does not say (RFC 9110, *Retry-After*)."""
+    """Return the seconds that an answer asks to wait, or None if it does not say (RFC 9110, *Retry-After*)."""
     text = answer.headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])
     if (then := http_time(text)) is None:
         return None
-    today = http_time(answer.headers.get("date", ""))  # the other side's clock, where it shows it
+    today = http_time(answer.headers.get("date", ""))  # by the other side's clock, if known
     return max(0.0, then.timestamp() - (today.timestamp() if today else clock.now()))
 
 
 def http_time(date: str) -> datetime | None:
-    """Return the moment that a header states, in UTC, or None where it states none."""
+    """Return the time in a header, in UTC, or None without a valid one."""
     from email.utils import parsedate_to_datetime  # takes a while to import
 
     try:

@@ -1,4 +1,4 @@
-"""Which addresses belong to a registry, and where it may send its clients and their credentials. Opens none.
+"""Addresses of a registry, and rules for the hosts that it may redirect clients and credentials to.
 
 The rules follow go-containerregistry's `pkg/v1/remote/transport/bearer.go`, and are stricter about plain HTTP.
 """
@@ -13,7 +13,7 @@ from ci_automation.net.network import Origin, UnsafeAddress
 
 _DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 
-# Registries whose credentials are meant for the token server of another host.
+# Registries whose token server is on another host.
 _TOKEN_HOSTS = {
     "registry-1.docker.io": "auth.docker.io",
     "registry.digitalocean.com": "api.digitalocean.com",
@@ -46,10 +46,10 @@ def base_url(host: str) -> str:
 
 
 def followed(url: str, location: str, registry: Origin) -> str:
-    """Return the URL that a `Location` or `Link` of an answer from `url` leads to.
+    """Return the URL in a `Location` or `Link` of an answer from `url`.
 
     Raises:
-        UnsafeAddress: it leads off TLS, into a private network, or is no URL.
+        UnsafeAddress: the URL is malformed, leads into a private network, or has no TLS.
     """
     try:
         target = urljoin(url, location)
@@ -60,11 +60,11 @@ def followed(url: str, location: str, registry: Origin) -> str:
 
 
 def check_address(url: str, registry: Origin) -> None:
-    """Refuse an address that a registry has no business to send its clients to.
+    """Refuse an address that a registry must not redirect its clients to.
 
     Raises:
-        UnsafeAddress: it is plain HTTP, and not from a loopback registry to loopback; or the bare address of a machine
-            in a private network, and not the registry.
+        UnsafeAddress: the address is plain HTTP, except from a loopback registry to loopback; or it is the IP address
+            of a machine in a private network other than the registry.
     """
     origin = Origin.of(url)
     if origin.scheme == "http" and not (registry.is_loopback and origin.is_loopback):
@@ -74,7 +74,7 @@ def check_address(url: str, registry: Origin) -> None:
 
 
 def shares_credentials(registry: Origin, realm: Origin, token_host: str | None) -> bool:
-    """Return whether a token server may see a registry's credentials: it is the same host, known, or `token_host`."""
+    """Return whether a token server may see a registry's credentials: the same host, a known one, or `token_host`."""
     if realm.name == registry.name or (realm.is_loopback and registry.is_loopback):
         return True
     return realm.host in {_TOKEN_HOSTS.get(registry.host), token_host}

@@ -1,4 +1,4 @@
-"""Authorization at one registry: its challenges, tokens for each repository and right, and secrets kept out of texts.
+"""Authorization at one registry: challenges, tokens for each repository and right, and secrets to keep out of texts.
 
 Specifications: RFC 9110 section 11, https://distribution.github.io/distribution/spec/auth/token/, and .../oauth/ for
 identity tokens.
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 CLIENT_ID = "flux-manifests"
 _MAX_TOKEN_ANSWER_BYTES = 1 << 20
-_DEFAULT_LIFETIME = 60  # of a token that does not say, by the token specification
+_DEFAULT_LIFETIME = 60  # of a token without a stated lifetime, by the token specification
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _REFUSED = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
-_BYTES_OF_A_SECRET = 4  # anything shorter is in every text
+_BYTES_OF_A_SECRET = 4  # a shorter text is part of every message
 
-# Parameters may be quoted or not: both are seen. A word without `=` begins the next challenge.
+# Registries write parameters with and without quotes. A word without `=` begins the next challenge.
 _CHALLENGE_PART = re.compile(
     r'[\s,]*(?:(?P<name>[\w-]+)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s,"]*))|(?P<scheme>[A-Za-z][\w-]*))'
 )
@@ -42,7 +42,7 @@ _MAX_CHALLENGE = 8192
 
 
 class Challenge(Struct, frozen=True):
-    """One challenge: `bearer`, with a realm to get tokens from and the service to name there; or `basic`."""
+    """One challenge: `basic`, or `bearer` with the token server (realm) and the service to name there."""
 
     scheme: str
     realm: str = ""
@@ -50,7 +50,7 @@ class Challenge(Struct, frozen=True):
 
     @classmethod
     def parse(cls, header: str) -> Self | None:
-        """Return the challenge in a `WWW-Authenticate` header that we can meet, tokens first, or None."""
+        """Return the first supported challenge in a `WWW-Authenticate` header, tokens before `basic`, or None."""
         found: list[tuple[str, dict[str, str]]] = []
         text, position = header[:_MAX_CHALLENGE], 0
         while match := _CHALLENGE_PART.match(text, position):
@@ -67,9 +67,9 @@ class Challenge(Struct, frozen=True):
 
 
 class Scope(Struct, frozen=True):
-    """Right that a request needs: to read a repository, or to write to it; `source` is one to read besides.
+    """Right that a request needs: to read a repository, or to write to it; `source` is a second one to read.
 
-    `delete` is a right of its own in the token specification, and whoever may write need not have it.
+    `delete` is a separate right in the token specification, which users with the right to write may lack.
     """
 
     repository: str
@@ -91,7 +91,7 @@ class _Key(NamedTuple):
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """What a token is asked for (token specification, *Requesting a Token*: there may be several scopes)."""
+        """Return the scopes to request a token for (token specification, *Requesting a Token*)."""
         other = (f"repository:{self.source}:pull",) if self.source else ()
         return (f"repository:{self.repository}:{self.actions}", *other)
 
@@ -102,7 +102,7 @@ class _Token(Struct, frozen=True):
 
 
 class Authorization:
-    """Values of the header `Authorization` for one registry; `fetch` asks its token server. Threads may share it."""
+    """Values of the header `Authorization` for one registry; `fetch` asks the token server. Threads may share it."""
 
     def __init__(
         self,
@@ -124,21 +124,21 @@ class Authorization:
         self._secrets: frozenset[str] = frozenset()
 
     def header(self, scope: Scope, deadline: Deadline) -> str | None:
-        """Return what to send for `scope`, or None as long as the registry has not asked for anything.
+        """Return the header for `scope`, or None until the registry asks for authorization.
 
         Raises:
             AccessDenied: the token server refuses.
-            Again: it may not, the next time.
+            Again: the token server failed; another attempt may succeed.
         """
         with self._lock:
             return self._header(scope, deadline)
 
     def renewed(self, scope: Scope, answer: Answer, sent: str | None, deadline: Deadline) -> bool:
-        """Return whether, after the 401 in `answer` to a request that had `sent`, there is another header to try.
+        """Return whether another header is worth a try, after the 401 in `answer` to a request with `sent`.
 
         Raises:
-            AccessDenied: the token server refuses, or is nowhere that credentials may go.
-            Again: it may not, the next time.
+            AccessDenied: the token server refuses, or must not see the credentials.
+            Again: the token server failed; another attempt may succeed.
         """
         with self._lock:
             challenge = Challenge.parse(answer.headers.get("www-authenticate", ""))
@@ -149,17 +149,17 @@ class Authorization:
                 self._tokens.clear()
             key = self._key(scope)
             if (token := self._tokens.get(key)) is not None and token.header == sent:
-                del self._tokens[key]  # and not where another thread has renewed it meanwhile
+                del self._tokens[key]  # unless another thread has renewed it meanwhile
             return self._header(scope, deadline) not in {None, sent}
 
     @property
     def secrets(self) -> frozenset[str]:
-        """Return everything that may have been shown, and must be in no text."""
+        """Return every secret that a server may have seen, to keep it out of texts."""
         return self._secrets
 
     @property
     def is_anonymous(self) -> bool:
-        """Return whether there were no credentials to show."""
+        """Return whether the registry has no credentials."""
         found = self._credentials
         return found is None or (found.pull is None and found.push is None)
 
@@ -179,12 +179,12 @@ class Authorization:
             except AccessDenied:
                 if scope.push or key.actions == "pull" or not self._will_write:
                     raise
-                self._will_write = False  # a user who may only read still can
+                self._will_write = False  # a user without the right to write can still read
                 return self._header(scope, deadline)
         return token.header
 
     def _key(self, scope: Scope) -> _Key:
-        """Return which token serves `scope`: one for reads and writes where one user does both."""
+        """Return the key of the token for `scope`: one for reads and writes if the same user does both."""
         if scope.push:
             self._written.add(scope.repository)
         known = self._known()
@@ -206,7 +206,7 @@ class Authorization:
         return known.pull if key.actions == "pull" else known.push
 
     def _basic(self, credential: Credential | None) -> str | None:
-        if credential is None or credential.identity_token:  # an identity token buys tokens, and is no password
+        if credential is None or credential.identity_token:  # an identity token gets tokens, and is not a password
             return None
         encoded = base64.b64encode(f"{credential.username}:{credential.password}".encode()).decode()
         self._keep_secret(encoded)
@@ -259,7 +259,7 @@ class Authorization:
 
 
 def _lifetime(stated: object) -> float:
-    """Return for how many seconds a token is used: a little less than it lasts."""
+    """Return the number of seconds to use a token, a little less than its lifetime."""
     if isinstance(stated, bool) or not isinstance(stated, int | float) or not stated >= 0:
         return _DEFAULT_LIFETIME * 0.9
     return min(stated, 86400) * 0.9

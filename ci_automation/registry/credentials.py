@@ -1,4 +1,4 @@
-"""Credentials of registries: their values, the port of their sources, and the variables that a user names."""
+"""Credentials of registries, the port of their sources, and environment variables as a source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _IDENTITY_TOKEN_USER = "<token>"  # noqa: S105 - what docker's helpers call the 
 
 
 class MissingVariable(UsageError):
-    """A variable that should hold a part of the credentials is not set."""
+    """A variable for credentials is not set."""
 
     hint = "Set the variable, or remove its name from the configuration to use no credentials."
 
@@ -28,7 +28,7 @@ class MissingVariable(UsageError):
 
 
 class Credential(Hiding, Struct, frozen=True):
-    """A user of one registry: name and password, or an identity token, which buys tokens (docker's OAuth2 form)."""
+    """User of one registry: name and password, or an identity token, which gets tokens (docker's OAuth2 form)."""
 
     hides = ("password", "identity_token")
 
@@ -38,15 +38,15 @@ class Credential(Hiding, Struct, frozen=True):
 
     @classmethod
     def of(cls, username: str, secret: str) -> Self:
-        """Return the credential that docker's helpers and files mean by a name and a secret."""
+        """Return the credential for a name and a secret as docker's helpers and files write them."""
         return cls("", "", secret) if username == _IDENTITY_TOKEN_USER else cls(username, secret)
 
 
 class Credentials(Struct, frozen=True):
-    """Credentials to read from a registry and to write to it; None is to do so without.
+    """Credentials to read from a registry and to write to it; None means without credentials.
 
-    `token_host` is another host whose token server they may be shown to. `writes` says that this run writes, so that
-    one token is asked for, for reads and writes.
+    `token_host` is another host whose token server may see them. `writes` says that this run writes, so it requests one
+    token for reads and writes.
     """
 
     pull: Credential | None = None
@@ -56,27 +56,27 @@ class Credentials(Struct, frozen=True):
 
     @classmethod
     def both(cls, pull: Credential | None, push: Credential | None = None) -> Self:
-        """Return the credentials where who reads also writes, unless somebody else is named for that."""
+        """Return credentials with one user for reads and writes, or with a second user for writes."""
         return cls(pull, pull if push is None else push)
 
 
 class CredentialSource(Protocol):
-    """A place to look up credentials in."""
+    """Source of credentials."""
 
     def for_host(self, host: str) -> Credentials:
-        """Return the credentials for the registry at `host`, which must be shown to no other.
+        """Return the credentials for the registry at `host`, which no other host may see.
 
         Raises:
-            UsageError: the place is damaged, or a helper fails.
+            UsageError: the source is damaged, or a helper fails.
         """
         ...
 
 
 class Anonymous(Struct, frozen=True):
-    """No credentials for anybody."""
+    """Source without credentials."""
 
     def for_host(self, host: str) -> Credentials:  # noqa: ARG002 - the port's
-        """Return none."""
+        """Return empty credentials."""
         return Credentials()
 
 
@@ -91,16 +91,16 @@ class Writing(Struct, frozen=True):
 
 
 class Variables(Struct, frozen=True):
-    """The names of the two variables that hold one user's name and password."""
+    """Names of two variables with one user's name and password."""
 
     username: str
     password: str
 
     def read(self, environment: Mapping[str, str]) -> Credential:
-        """Return the credential that they hold.
+        """Return the credential in the variables.
 
         Raises:
-            MissingVariable: one of them is not set.
+            MissingVariable: a variable is not set.
         """
         for name in (self.username, self.password):
             if not environment.get(name):
@@ -109,7 +109,7 @@ class Variables(Struct, frozen=True):
 
 
 class NamedVariables(Hiding, Struct, frozen=True):
-    """Credentials of one host in the variables that the configuration names; `otherwise` is asked for all else."""
+    """Credentials of one host in variables that the configuration names; `otherwise` has those of other hosts."""
 
     hides = ("environment",)
 
@@ -121,7 +121,7 @@ class NamedVariables(Hiding, Struct, frozen=True):
     token_host: str | None = None
 
     def for_host(self, host: str) -> Credentials:
-        """Return what the variables hold, if they are for `host`."""
+        """Return the credentials in the variables if they are for `host`, else those of the other source."""
         if host != self.host:
             return self.otherwise.for_host(host)
         pull = self.pull.read(self.environment) if self.pull else self.otherwise.for_host(host).pull

@@ -24,7 +24,7 @@ _DOCKER_HUB_KEY = "https://index.docker.io/v1/"
 _MAX_CONFIG_BYTES = 1 << 20
 _HELPER_SECONDS = 30
 _HELPER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-# A helper gets what those in use need to find their own secrets, and none of ours.
+# Variables that common helpers need to find their secrets. A helper gets no secret of this program.
 _HELPER_VARIABLES = re.compile(
     r"PATH|HOME|USER|LOGNAME|LANG|TMPDIR|GNUPGHOME|PASSWORD_STORE_DIR|DBUS_SESSION_BUS_ADDRESS|DISPLAY|XDG_.*"
     r"|AWS_.*|AZURE_.*|CLOUDSDK_.*|GOOGLE_.*|(?:HTTPS?|NO)_PROXY|(?:https?|no)_proxy|SSL_CERT_(?:FILE|DIR)"
@@ -33,7 +33,7 @@ _NOT_FOUND = "credentials not found"
 
 
 class InvalidRegistryConfig(UsageError):
-    """The file with the credentials of registries cannot be used."""
+    """The file with registry credentials cannot be used."""
 
     hint = (
         "Check the file: it must be a config.json as `docker login` writes it. Or name another file with "
@@ -45,7 +45,7 @@ class InvalidRegistryConfig(UsageError):
 
 
 class CredentialHelperFailed(UsageError):
-    """A credential helper that the configuration names could not be asked."""
+    """A credential helper that the configuration names is missing or fails."""
 
     hint = "Run the helper yourself to see its answer: echo HOST | docker-credential-NAME get"
 
@@ -54,29 +54,29 @@ class CredentialHelperFailed(UsageError):
 
 
 class DockerConfig(Hiding, Struct, frozen=True):
-    """Docker's configuration file (`man docker-config-json`), read when the first registry asks, or its `text`."""
+    """Docker's configuration file (`man docker-config-json`), read on first use, or its `text`."""
 
     hides = ("environment", "text")
 
     path: Path
     environment: Mapping[str, str]
     must_exist: bool = False
-    text: str | None = None  # in place of the file's, which `path` names in messages then
+    text: str | None = None  # replaces the file; messages still name `path`
 
     @classmethod
     def find(cls, environment: Mapping[str, str], home: Path, explicit: Path | None = None) -> Self:
-        """Return the file that is meant: `explicit`, or $DOCKER_CONFIG/config.json, or ~/.docker/config.json."""
+        """Return the file to use: `explicit`, or $DOCKER_CONFIG/config.json, or ~/.docker/config.json."""
         if explicit is not None:
             return cls(explicit, environment, must_exist=True)
         folder = environment.get("DOCKER_CONFIG")
         return cls((Path(folder) if folder else home / ".docker") / "config.json", environment)
 
     def for_host(self, host: str) -> Credentials:
-        """Return what the file or its helpers know of `host`: the same to read and to write.
+        """Return the credentials for `host` from the file or its helpers, the same to read and to write.
 
         Raises:
-            InvalidRegistryConfig: the file cannot be read or is not what docker writes.
-            CredentialHelperFailed: a helper is absent or fails.
+            InvalidRegistryConfig: the file cannot be read, or does not have docker's form.
+            CredentialHelperFailed: a helper is missing or fails.
         """
         config = self._read()
         names = names_of(host)
@@ -138,11 +138,11 @@ class DockerConfig(Hiding, Struct, frozen=True):
             case {"username": str(username), "password": str(password)} if username:
                 return Credential.of(username, password)
             case dict():
-                return None  # as docker leaves it where a helper keeps the secret
+                return None  # docker's form if a helper keeps the secret
         raise InvalidRegistryConfig(self.path, "an entry of `auths` is not an object")
 
     def _ask(self, name: object, host: str) -> Credential | None:
-        """Return what a helper knows (docker/docker-credential-helpers); it hears the host on standard input."""
+        """Ask a helper (docker/docker-credential-helpers), which reads the host from standard input."""
         if not isinstance(name, str) or not _HELPER_NAME.fullmatch(name):
             raise CredentialHelperFailed(self.path, str(name), "is not the name of a helper")
         program = shutil.which(f"docker-credential-{name}", path=self.environment.get("PATH", ""))
@@ -186,7 +186,7 @@ def _section(path: Path, config: Mapping[str, Any], name: str) -> list[tuple[str
 
 
 def _names(key: str) -> str:
-    """Return the host that a key is about, or nothing if it is about a part of one: docker knows hosts only."""
+    """Return the host in a key, or nothing for a path on a host, because docker knows only hosts."""
     rest = re.sub(r"^https?://", "", key)
     host, _, path = rest.partition("/")
     return host if path.strip("/") in {"", "v1", "v2"} else ""

@@ -1,4 +1,4 @@
-"""A registry over HTTP (OCI distribution spec v1.1): what is asked, and what is made sure of in the answers."""
+"""Registry over HTTP (OCI distribution spec v1.1): requests, and checks of the answers."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ class HttpRegistry:
         self._merging: dict[Reference, threading.Lock] = {}
 
     def at_once(self, *work: Callable[[], Any]) -> list[Any]:
-        """Do things that do not depend on each other at the same time, and return the results once all have ended."""
+        """Run independent work in parallel, and return the results after all has ended."""
         return at_once(*work)
 
     def close(self) -> None:
-        """Close the connections that are kept; later requests open new ones."""
+        """Close open connections; later requests open new ones."""
         self._wire.close()
 
     def identity(self, reference: Reference) -> str:
@@ -79,7 +79,7 @@ class HttpRegistry:
         """Do nothing: the address is the identity."""
 
     def resolve(self, reference: Reference) -> Digest | None:
-        """Return the digest of the manifest that `reference` names, or None where there is none."""
+        """Return the digest of the manifest that `reference` names, or None if it does not exist."""
         return self._manifests.resolve(reference)
 
     def manifest(self, reference: Reference) -> Manifest:
@@ -113,10 +113,10 @@ class HttpRegistry:
         return answer.body
 
     def put_blob(self, reference: Reference, data: bytes) -> Digest:
-        """Store `data` in the reference's repository, unless it is known to be there, and return its digest.
+        """Store `data` in the reference's repository, unless it is already known there, and return its digest.
 
-        Nobody is asked whether it is there: most of what is put is new, and what a manifest of the repository names,
-        or this has put before, is there.
+        This does not ask the registry whether it has the blob: most blobs are new, and the others are known from a
+        manifest of the repository or an earlier put.
         """
         digest = Digest.of(data)
         blob = reference.at_digest(digest)
@@ -126,9 +126,9 @@ class HttpRegistry:
         return digest
 
     def mount_blob(self, reference: Reference, descriptor: Descriptor, source: Reference) -> bool:
-        """Have a blob of the source's repository in the reference's too, and return whether it is.
+        """Mount a blob from the source's repository in the reference's, and return whether the blob is there now.
 
-        A registry that does not mount begins an upload, which `put_blob` goes on with.
+        A registry that does not mount begins an upload, which `put_blob` continues.
         """
         blob = reference.at_digest(descriptor.digest)
         if blob not in self._there and self._uploads.mount(blob, source):
@@ -138,8 +138,8 @@ class HttpRegistry:
     def put_manifest(self, reference: Reference, manifest: Manifest) -> Digest:
         """Store the bytes of `manifest` under the reference's digest or tag, and return their digest.
 
-        After a failure a tag is looked at before it is written again: the write may have been done, and somebody else
-        may have moved the tag since.
+        After a failure this reads a tag before it writes it again: the first write may have succeeded, and another
+        writer may have moved the tag since.
         """
         if reference.digest not in {None, manifest.digest}:
             raise ContentMismatch(f"the manifest for {reference}", reference.digest, manifest.digest)
@@ -147,19 +147,19 @@ class HttpRegistry:
         return manifest.digest
 
     def delete_manifest(self, reference: Reference) -> None:
-        """Delete the manifest of the reference's digest, where it is there."""
+        """Delete the manifest with the reference's digest, if it exists."""
         if reference.digest is None:
             raise InvalidReference(str(reference), "only a digest can be deleted, because a tag may move")
         request = self._wire.request("DELETE", reference, f"manifests/{reference.digest}", push=True)
         answer = self._wire.ask(replace(request, scope=replace(request.scope, delete=True)))
         refused = answer.status not in STORED
         self._manifests.forget(reference.at_digest(reference.digest))
-        # Registries without deletion say 404 too; that it is gone is no failure.
+        # Registries without deletion answer 404 too; a manifest that is gone is not a failure.
         if refused and (answer.status != _NOT_FOUND or self.resolve(reference) is not None):
             raise DeletionRefused(reference, answer.complaint())
 
     def tags(self, reference: Reference) -> tuple[str, ...]:
-        """Return all tags of the reference's repository, sorted; none where there is no such repository."""
+        """Return all tags of the reference's repository, sorted; an empty tuple if the repository does not exist."""
         found: set[str] = set()
         what = f"the tags of {reference.repository}"
         for answer in self._wire.pages(self._wire.request("GET", reference, "tags/list"), what):
@@ -171,18 +171,19 @@ class HttpRegistry:
         return tuple(sorted(found))
 
     def referrers(self, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
-        """Return what in the reference's repository says it refers to `digest`.
+        """Return the referrers of `digest` in the reference's repository.
 
-        It costs one request; two where there is no API, until that is certain.
+        This costs one request, or two until it is certain that the registry has no API for it.
         """
         found = None if self._has_no_referrers else self._listed_referrers(reference.at_digest(digest))
         return self.read_index(referrers_tag(reference, digest)).manifests if found is None else found
 
     def put_referrer(self, reference: Reference, manifest: Manifest) -> Digest:
-        """Store a manifest that has a subject by its digest, see that it is listed, and return the digest.
+        """Store a manifest with a subject by its digest, make sure that it is listed, and return the digest.
 
-        It costs one request where the registry lists it by itself. Elsewhere there are three more, a look, a write and
-        a look back, two more for each time that somebody else overwrote it, and just the look where it is listed.
+        This costs one request if the registry lists it by itself. Elsewhere it costs three more, to read, write and
+        read back the index, two more for each time that another writer overwrote it, and only the first read if the
+        index lists it already.
         """
         subject, entry = manifest.referral
         tag = referrers_tag(reference, subject)
@@ -200,7 +201,7 @@ class HttpRegistry:
         return manifest.digest
 
     def read_index(self, tag: Reference) -> Index:
-        """Return the index of referrers under a tag, an empty one where there is none."""
+        """Return the index of referrers under a tag, empty if the tag does not exist."""
         answer = self._manifests.read(tag)
         if answer.status == _NOT_FOUND:
             return Index.build()
@@ -214,13 +215,13 @@ class HttpRegistry:
         self._manifests.write(tag, index)
 
     def _listed_referrers(self, subject: Reference) -> tuple[Descriptor, ...] | None:
-        """Return what the referrers API lists, or None where there is none."""
+        """Return the list of the referrers API, or None if the registry has no such API."""
         found: list[Descriptor] = []
         what = f"the referrers of {subject}"
         request = self._wire.request("GET", subject, f"referrers/{subject.digest}").accepting(OCI_INDEX)
         for number, answer in enumerate(self._wire.pages(request, what)):
             if number == 0 and is_no_api(answer):
-                # Some that have the API say 404 for a digest that they do not know.
+                # Some registries with the API answer 404 for a digest that they do not know.
                 self._has_no_referrers = answer.status != _NOT_FOUND or subject in self._there
                 return None
             found += referrers_in(answer, what)

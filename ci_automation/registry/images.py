@@ -1,4 +1,4 @@
-"""The registries that container images come from, asked for the digests that image names have; nothing is pulled."""
+"""Registries of container images, to look up the digests of image names. This module pulls no image."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ci_automation.registry.http import HttpRegistry
 
 _DOCKER_HUB = "docker.io"
-# What makes the first part of a name a host (distribution's `reference/normalize.go`, which containerd goes by).
+# The first part of a name with one of these is a host (distribution's `reference/normalize.go`, as in containerd).
 _MARKS_OF_A_HOST = re.compile(r"[.:A-Z]")
 _ATTEMPTS, _SECONDS = 3, 30.0  # for an answer without which a person can still decide
 
 
 class InvalidImage(UsageError):
-    """A text is not the name of an image, so that no cluster could pull it."""
+    """A text is not the name of an image, so no cluster can pull it."""
 
     hint = "Correct --registry, or `registry` under `flags` in the configuration."
 
@@ -33,12 +33,12 @@ class InvalidImage(UsageError):
 
 
 def parse_image(image: str) -> Reference:
-    """Return the reference that the name of an image stands for, as containerd reads it.
+    """Return the reference for the name of an image, as containerd reads it.
 
-    Without a host it is Docker Hub's; beside a digest the tag is for people, and left out.
+    A name without a host belongs to Docker Hub. This leaves out a tag beside a digest, which is only for people.
 
     Raises:
-        InvalidImage: it is no name, or has neither tag nor digest.
+        InvalidImage: the text is not a name, or has neither tag nor digest.
     """
     first, slash, _ = image.partition("/")
     named = image if slash and (first == "localhost" or _MARKS_OF_A_HOST.search(first)) else f"{_DOCKER_HUB}/{image}"
@@ -54,9 +54,9 @@ def parse_image(image: str) -> Reference:
 
 
 class ImageRegistries:
-    """All registries, by the names of the images in them. Threads may share it; in one run nothing is asked twice.
+    """Registries by the names of their images. Threads may share it; it looks up each image once.
 
-    Whoever only looks asks for the right to read alone.
+    It only asks for the right to read.
     """
 
     def __init__(self, credentials: CredentialSource, network: Network, patience: Patience | None = None) -> None:
@@ -68,11 +68,11 @@ class ImageRegistries:
         self._known: dict[Reference, Digest | None] = {}
 
     def digest(self, image: str) -> Digest | None:
-        """Return the digest that `image` has, that of the index where it is for several platforms; None: not there.
+        """Return the digest of `image`, or of its index for several platforms, or None if it does not exist.
 
         Raises:
-            InvalidImage: it is not the name of an image.
-            RegistryError: nobody can tell: the registry cannot be reached, or does not let us look.
+            InvalidImage: the text is not the name of an image.
+            RegistryError: the registry cannot be reached, or refuses to answer.
         """
         reference = parse_image(image)
         if reference not in self._known:
@@ -91,7 +91,7 @@ class ImageRegistries:
 
     def _registry(self, host: str) -> HttpRegistry:
         from ci_automation.net.waiting import Patience
-        from ci_automation.registry.http import HttpRegistry  # nothing is loaded before somebody asks
+        from ci_automation.registry.http import HttpRegistry  # loaded on the first lookup
 
         with self._lock:
             if host not in self._registries:

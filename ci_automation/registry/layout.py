@@ -1,7 +1,7 @@
-"""A registry in a directory: an OCI image layout (OCI image spec v1.1, *Image Layout*), as crane and oras read it.
+"""Registry in a directory: an OCI image layout (OCI image spec v1.1, *Image Layout*), as crane and oras read it.
 
-The directory is one repository. A manifest is what `index.json` lists, its tag the annotation beside it; a manifest
-whose tag moves on stays in the list without one, as it would stay in a registry.
+The directory is one repository. `index.json` lists its manifests, with their tags as annotations. A manifest whose tag
+moves on stays in the list without a tag, as it would stay in a registry.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _IDENTITY = re.compile(rb"[0-9a-f]{32}\n")
 
 
 class NotALayout(UsageError):
-    """A directory has other things in it than an image layout."""
+    """A directory has other files than those of an image layout."""
 
     hint = "Name a new or empty directory, or an image layout."
 
@@ -71,11 +71,11 @@ class LayoutRegistry:
         self._path = Path(directory.path)
 
     def at_once(self, *work: Callable[[], Any]) -> list[Any]:
-        """Do one thing after the other, and return the results: a directory has no round trips."""
+        """Run the work in turn, because a directory has no round trips, and return the results."""
         return [each() for each in work]
 
     def identity(self, reference: Reference) -> str | None:
-        """Return the directory's own identity, or None if it was given none."""
+        """Return the directory's identity, or None if it has none."""
         self._check(reference)
         raw = self._read(self._path / IDENTITY, _IDENTITY_BYTES)
         return f"layout:{raw.decode().strip()}" if raw is not None and _IDENTITY.fullmatch(raw) else None
@@ -88,7 +88,7 @@ class LayoutRegistry:
                 write_whole(self._path / IDENTITY, f"{secrets.token_hex(16)}\n".encode())
 
     def resolve(self, reference: Reference) -> Digest | None:
-        """Return the digest of the manifest that `reference` names, or None where there is none."""
+        """Return the digest of the manifest that `reference` names, or None if it does not exist."""
         self._check(reference)
         name = reference.name
         entries = self._index()["manifests"]
@@ -128,7 +128,7 @@ class LayoutRegistry:
         return digest
 
     def mount_blob(self, reference: Reference, descriptor: Descriptor, source: Reference) -> bool:
-        """Return whether a blob is there: the directory has but one repository."""
+        """Return whether the blob exists; the directory has only one repository."""
         self._check(reference)
         self._check(source)
         data = self._read(self._blob_path(descriptor.digest), descriptor.size)
@@ -142,7 +142,7 @@ class LayoutRegistry:
         return self._put(reference, manifest, Descriptor.of(manifest.media_type, manifest.raw, annotations).to_json())
 
     def delete_manifest(self, reference: Reference) -> None:
-        """Delete the manifest of the reference's digest, where it is there; its blobs stay."""
+        """Delete the manifest with the reference's digest, if it exists; its blobs stay."""
         self._check(reference)
         if (digest := reference.digest) is None:
             raise InvalidReference(str(reference), "only a digest can be deleted, because a tag may move")
@@ -159,7 +159,7 @@ class LayoutRegistry:
         return tuple(sorted({tag for entry in self._index()["manifests"] if (tag := tag_of(entry)) is not None}))
 
     def referrers(self, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
-        """Return what the index lists and refers to `digest`, whatever the index says of it; as oras, by reading it."""
+        """Return the manifests in the index that refer to `digest`; like oras, read each one instead of its entry."""
         self._check(reference)
         found = {}
         for entry in self._index()["manifests"]:
@@ -171,12 +171,12 @@ class LayoutRegistry:
         return tuple(found.values())
 
     def put_referrer(self, reference: Reference, manifest: Manifest) -> Digest:
-        """Store a manifest that has a subject by its digest, list it as oras does, and return the digest."""
+        """Store a manifest with a subject by its digest, list it as oras does, and return the digest."""
         _, entry = manifest.referral
         return self._put(reference, manifest, untagged(entry.to_json()))
 
     def _put(self, reference: Reference, manifest: Manifest, entry: dict[str, Any]) -> Digest:
-        """Store a manifest whose blobs are there, with its entry in the index, and return its digest."""
+        """Store a manifest whose blobs exist, with its entry in the index, and return its digest."""
         self._check(reference)
         for descriptor in (manifest.config, *manifest.layers):
             if not self._blob_path(descriptor.digest).is_file():
@@ -194,7 +194,7 @@ class LayoutRegistry:
             raise OtherRegistry(str(self.directory), reference)
 
     def _index(self) -> dict[str, Any]:
-        """Return the index, its `manifests` made sure to be objects with a digest each."""
+        """Return the index, after a check that each of its `manifests` is an object with a digest."""
         path = self._path / INDEX
         raw = self._read(path, MAX_MANIFEST_BYTES)
         if raw is None:
@@ -216,7 +216,7 @@ class LayoutRegistry:
         return self._path / "blobs" / "sha256" / digest.hex
 
     def _read_manifest(self, digest: Digest) -> bytes | None:
-        """Return the bytes of a manifest, or None where they are gone."""
+        """Return the bytes of a manifest, or None if they are gone."""
         raw = self._read(self._blob_path(digest), MAX_MANIFEST_BYTES)
         if raw is not None and (found := Digest.of(raw)) != digest:
             raise ContentMismatch(f"manifest {digest} of {self.directory}", digest, found)
@@ -228,9 +228,9 @@ class LayoutRegistry:
             write_whole(path, data)
 
     def _read(self, path: Path, cap: int) -> bytes | None:
-        """Return the bytes of a file, one more than `cap` at most, or None where there is none."""
+        """Return the bytes of a file, at most one more than `cap`, or None if it does not exist."""
         try:
-            # A named pipe must not keep us waiting.
+            # A named pipe must not block this run.
             with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - of a descriptor
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise LayoutUnusable(path, "it is not a file")
@@ -242,7 +242,7 @@ class LayoutRegistry:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Make the directory an image layout if it is new, and say in words of ours what goes wrong in it."""
+        """Make a new directory an image layout, and turn errors of the file system into `LayoutUnusable`."""
         try:
             if not (self._path / MARKER).is_file():
                 self._path.mkdir(parents=True, exist_ok=True)
@@ -269,7 +269,7 @@ class LayoutRegistry:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that at any moment, also after a crash, the old one or the new one is there, and whole."""
+    """Write a file so that at any moment, even after a crash, either the old or the new file is there, complete."""
     unfinished = path.with_name(f"{_UNFINISHED}{secrets.token_hex(8)}")
     try:
         with unfinished.open("xb") as file:

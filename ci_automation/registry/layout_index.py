@@ -1,4 +1,4 @@
-"""The entries of an image layout's index: which digest has which tag, and what a new one takes it from."""
+"""Entries of an image layout's index: their tags and digests, and the move of a tag to a new entry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TAG_ANNOTATION = "org.opencontainers.image.ref.name"
 def with_entry(entries: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the entries of an index with `new` among them.
 
-    Its tag is taken from whatever had it. What has no tag any more stays in the list, once, as it would in a registry.
+    The tag moves to `new`. An entry that loses its tag stays in the list, once, as it would in a registry.
     """
     tag, digest = tag_of(new), new["digest"]
     if any(tag_of(entry) == tag and entry["digest"] == digest for entry in entries):
@@ -27,7 +27,7 @@ def with_entry(entries: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[
 
 
 def tag_of(entry: dict[str, Any]) -> str | None:
-    """Return the tag of an entry, or None where it has none."""
+    """Return the tag of an entry, or None if it has none."""
     annotations = entry.get("annotations")
     tag = annotations.get(TAG_ANNOTATION) if isinstance(annotations, dict) else None
     return tag if isinstance(tag, str) else None
@@ -41,7 +41,7 @@ def untagged(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def digest_of(entry: object) -> Digest | None:
-    """Return the digest of what an entry lists, or None where it is no entry."""
+    """Return the digest in an entry, or None without a valid one."""
     match entry:
         case {"digest": str(text)}:
             with suppress(InvalidDigest):

@@ -1,4 +1,4 @@
-"""Manifests and indexes of one registry: resolved, read and written, with what is known of each tag."""
+"""Manifests and indexes of one registry: resolve, read and write them, and remember each tag's digest."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _UNKNOWN_BLOB = "MANIFEST_BLOB_UNKNOWN"
 
 
 class StoredManifests:
-    """The manifests and indexes of one registry. Threads may share it.
+    """Manifests and indexes of one registry. Threads may share it.
 
-    `there` are manifests and blobs that the registry has for certain.
+    `there` has the manifests and blobs that are certain to exist in the registry.
     """
 
     def __init__(self, wire: Wire) -> None:
@@ -33,19 +33,19 @@ class StoredManifests:
         self.there: set[Reference] = set()
 
     def resolve(self, reference: Reference) -> Digest | None:
-        """Return the digest of the manifest that `reference` names, or None where there is none."""
+        """Return the digest of the manifest that `reference` names, or None if it does not exist."""
         digest = self._wire.run(lambda deadline: self._resolve(reference, deadline))
         self._note(reference, digest)
         return digest
 
     def read(self, reference: Reference) -> Answer:
-        """Return the answer with a manifest whose bytes are those asked for, or with the status 404."""
+        """Return the answer with a manifest whose bytes match the reference, or an answer with the status 404."""
         answer = self._wire.run(lambda deadline: self._get(reference, deadline))
         self._note(reference, None if answer.status == _NOT_FOUND else Digest.of(answer.body))
         return answer
 
     def write(self, reference: Reference, content: Manifest | Index) -> Answer | None:
-        """Store a manifest or an index, and return the answer; None where an earlier attempt had done it."""
+        """Store a manifest or an index, and return the answer, or None if an earlier attempt had succeeded."""
         tried = False
 
         def attempt(deadline: Deadline) -> Answer | None:
@@ -60,12 +60,12 @@ class StoredManifests:
         return answer
 
     def forget(self, deleted: Reference) -> None:
-        """Forget a manifest that was deleted by its digest, and all tags: those that named it are gone too."""
+        """Forget a manifest that was deleted by its digest, and all tags, because its tags are gone too."""
         self._seen.clear()
         self.there.discard(deleted)
 
     def _note(self, reference: Reference, digest: Digest | None) -> None:
-        """Remember what a reference named when it was last looked at, or written."""
+        """Remember the digest that a reference named at the last read or write."""
         self._seen[reference] = digest
         if digest is not None:
             self.there.add(reference.at_digest(digest))
@@ -108,13 +108,13 @@ class StoredManifests:
         return answer
 
     def _is_written(self, reference: Reference, digest: Digest, deadline: Deadline) -> bool:
-        """Return whether a write that seemed to fail was done after all.
+        """Return whether a write that seemed to fail has succeeded.
 
         Raises:
-            TagMoved: the tag is neither what was written nor what it was before.
+            TagMoved: the tag names neither the written nor the previous digest.
         """
         if reference.digest is not None or (before := self._seen.get(reference, digest)) == digest:
-            return False  # a digest cannot be moved, and nobody looked at the tag before
+            return False  # a digest cannot move, and the tag's previous digest is unknown
         found = self._resolve(reference, deadline)
         if found not in {digest, before}:
             raise TagMoved(reference, before, found)

@@ -1,4 +1,4 @@
-"""The port to a registry, and what can go wrong behind it."""
+"""Port to a registry, and its errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AccessDenied(RegistryError):
 
 
 class UnknownTokenHost(AccessDenied):
-    """A registry sends its clients for tokens to a host that its credentials are not known to be meant for."""
+    """A registry names a token server on another host, which may not be meant to see the registry's credentials."""
 
     hint = (
         "Nothing was sent to that host. If the registry's documentation names it, set it as `tokenHost` under the "
@@ -54,7 +54,7 @@ class UnknownTokenHost(AccessDenied):
 
 
 class Unreachable(RegistryError):
-    """A registry could not be spoken to: its name, its certificate, the network, or a time-out."""
+    """A registry cannot be reached, because of its name, its certificate, the network or a time-out."""
 
     hint = "Check the address and the network. This program uses TLS for every registry that is not on this machine."
 
@@ -65,7 +65,7 @@ class Unreachable(RegistryError):
 
 
 class UnexpectedAnswer(RegistryError):
-    """A registry answered what the distribution spec does not provide for."""
+    """A registry gave an answer that is not in the distribution spec."""
 
     hint = "Check that the address is a registry. If it is, see its log, and run again."
 
@@ -75,14 +75,14 @@ class UnexpectedAnswer(RegistryError):
 
 
 class AnswerTooLong(UnexpectedAnswer):
-    """A registry sends more than what was asked for can have; reading stopped there."""
+    """A registry sent an answer above the size limit; reading stopped there."""
 
     def __init__(self, host: str, cap: int, what: str = "this") -> None:
         super().__init__(f"{host} answered with more than the {cap} bytes that this program reads of {what}")
 
 
 class ContentMismatch(RegistryError):
-    """A registry handed out other bytes than those asked for, or stored others than it was given."""
+    """A registry returned or stored other bytes than the expected ones."""
 
     hint = "The registry or a proxy sent damaged or forged content. This run used nothing of it."
 
@@ -91,7 +91,7 @@ class ContentMismatch(RegistryError):
 
 
 class TagMoved(Conflict):
-    """A tag was moved by somebody else while it was being written, so that the write was not repeated."""
+    """Another writer moved a tag during a write, so this run did not repeat the write."""
 
     hint = "Another writer moved the tag. Run the same command again; it starts from the present digest."
 
@@ -102,7 +102,7 @@ class TagMoved(Conflict):
 
 
 class ReferrerLost(Conflict):
-    """A referrer was stored, but others keep overwriting the tag that should list it."""
+    """This run stored a referrer, but other writers keep overwriting the tag that should list it."""
 
     hint = "Another writer is signing or attesting the same artifact. Run the same command again when it is done."
 
@@ -111,7 +111,7 @@ class ReferrerLost(Conflict):
 
 
 class NotAnIndex(RegistryError):
-    """The tag that should list the referrers of a digest names something else."""
+    """The tag for the index of a digest's referrers names something else."""
 
     hint = "This program never overwrites it. Delete the tag if you do not need its content."
 
@@ -120,7 +120,7 @@ class NotAnIndex(RegistryError):
 
 
 class DeletionRefused(RegistryError):
-    """A registry does not let manifests be deleted."""
+    """A registry refuses to delete manifests."""
 
     hint = (
         "Nothing else was deleted. Many registries have their own retention rules, or need you to switch deletion on."
@@ -132,7 +132,7 @@ class DeletionRefused(RegistryError):
 
 
 class OtherRegistry(RegistryError):
-    """A registry was asked for something in another one: a registry's credentials are for that registry alone."""
+    """A reference does not belong to the registry of this connection, whose credentials are only for that registry."""
 
     hint = "This is a mistake in the program. Please report it."
 
@@ -143,42 +143,42 @@ class OtherRegistry(RegistryError):
 class Registry(Protocol):
     """A place that stores manifests and blobs by digest and names them by tag.
 
-    Every adapter verifies what it returns: bytes handed out match the digest and size asked for, and no answer is
-    longer than the caps above, or an error is raised. Any method may raise `AccessDenied`, `Unreachable` or
+    Every adapter verifies its results: returned bytes match the requested digest and size, and no answer exceeds the
+    caps above; otherwise the method raises an error. Any method may raise `AccessDenied`, `Unreachable` or
     `UnexpectedAnswer`.
     """
 
     def at_once(self, *work: Callable[[], Any]) -> list[Any]:
-        """Do things that do not depend on each other, at the same time if requests take time, and return the results.
+        """Run independent work, in parallel if requests take time, and return the results.
 
-        If some fail, the error of the first of them in this order is raised, and nothing goes on afterwards. Only the
-        first may start a program or make a folder: Ctrl-C lets it clean up, and not the others.
+        If some of it fails, raise the first error in this order after all work has ended. Only the first piece of work
+        may start a program or make a folder, because Ctrl-C lets only that one clean up.
         """
         ...
 
     def identity(self, reference: Reference) -> str | None:
-        """Return what signed statements call the reference's repository; None if it has no identity.
+        """Return the name of the reference's repository in signed statements, or None if it has no identity.
 
-        Of a registry it is the address. A layout directory may be moved about and copied, so it has a random one of its
-        own, if its first channel was made by `give_identity`.
+        The identity in a registry is the address. A layout directory may be moved or copied, so its identity is random,
+        made by `give_identity` with the first channel.
         """
         ...
 
     def give_identity(self, reference: Reference) -> None:
-        """Give the reference's repository an identity, if it is one without any and holds nothing yet."""
+        """Give the reference's repository an identity, if it is empty and has none."""
         ...
 
     def resolve(self, reference: Reference) -> Digest | None:
-        """Return the digest of the manifest that `reference` names, or None where there is none."""
+        """Return the digest of the manifest that `reference` names, or None if it does not exist."""
         ...
 
     def manifest(self, reference: Reference) -> Manifest:
         """Return the manifest that `reference` names; its bytes match the digest, if the reference has one.
 
         Raises:
-            NotFound: there is none.
-            InvalidManifest: it is an index, or not a manifest.
-            ContentMismatch: its bytes are not what was asked for.
+            NotFound: the manifest does not exist.
+            InvalidManifest: the reference names an index, or something else.
+            ContentMismatch: the bytes do not match the digest.
         """
         ...
 
@@ -186,19 +186,19 @@ class Registry(Protocol):
         """Return the bytes of a blob of the reference's repository.
 
         Raises:
-            NotFound: there is none.
-            ContentMismatch: its bytes or their number are not the descriptor's.
+            NotFound: the blob does not exist.
+            ContentMismatch: the bytes do not match the descriptor's digest and size.
         """
         ...
 
     def put_blob(self, reference: Reference, data: bytes) -> Digest:
-        """Store `data` in the reference's repository, unless it is known to be there, and return its digest."""
+        """Store `data` in the reference's repository, unless it is already known there, and return its digest."""
         ...
 
     def mount_blob(self, reference: Reference, descriptor: Descriptor, source: Reference) -> bool:
-        """Have a blob of the source's repository, in this registry, in the reference's too, and return whether it is.
+        """Mount a blob from the source's repository in the reference's, and return whether the blob is there now.
 
-        Where it is not, whatever the reason, its bytes have to be put (OCI distribution spec, *Mounting a blob from
+        If not, for whatever reason, the caller has to put the bytes (OCI distribution spec, *Mounting a blob from
         another repository*: a registry is free not to mount).
 
         Raises:
@@ -211,33 +211,33 @@ class Registry(Protocol):
 
         Raises:
             ContentMismatch: the reference has another digest, or the registry answered with another.
-            NotFound: a blob of the manifest is not there. Not every registry looks.
-            TagMoved: while the tag was written, somebody else moved it.
+            NotFound: the registry lacks a blob of the manifest. Not every registry checks.
+            TagMoved: another writer moved the tag during the write.
         """
         ...
 
     def delete_manifest(self, reference: Reference) -> None:
-        """Delete the manifest of the reference's digest, where it is there, and with it every tag that names it.
+        """Delete the manifest with the reference's digest, if it exists, and with it every tag that names it.
 
-        There are registries whose tags stay, and keep it. Its blobs are the registry's to collect (OCI distribution
-        spec v1.1, *Deleting Manifests*; not every registry allows it).
+        In some registries the tags stay, and keep the manifest. The registry collects the blobs (OCI distribution spec
+        v1.1, *Deleting Manifests*; not every registry allows it).
 
         Raises:
             InvalidReference: the reference has no digest.
-            DeletionRefused: the registry does not do that.
+            DeletionRefused: the registry refuses to delete manifests.
         """
         ...
 
     def tags(self, reference: Reference) -> tuple[str, ...]:
-        """Return all tags of the reference's repository, sorted; none where there is no such repository."""
+        """Return all tags of the reference's repository, sorted; an empty tuple if the repository does not exist."""
         ...
 
     def referrers(self, reference: Reference, digest: Digest) -> tuple[Descriptor, ...]:
-        """Return what in the reference's repository says it refers to `digest`, each with its kind and annotations.
+        """Return the referrers of `digest` in the reference's repository, each with its kind and annotations.
 
-        It is only listed: nothing of it is believed, nor that what it names is there. Where there is no API (OCI
-        distribution spec v1.1, *Listing Referrers*; 404, 400 or 406, or no index by its media type, as
-        go-containerregistry has it) the index under the tag `sha256-<hex>` is the list (*Referrers Tag Schema*).
+        The list is not verified, and its entries may not exist. Without an API (OCI distribution spec v1.1, *Listing
+        Referrers*; 404, 400 or 406, or an answer without the media type of an index, as in go-containerregistry) the
+        index under the tag `sha256-<hex>` is the list (*Referrers Tag Schema*).
 
         Raises:
             NotAnIndex: that tag names something else.
@@ -245,16 +245,16 @@ class Registry(Protocol):
         ...
 
     def put_referrer(self, reference: Reference, manifest: Manifest) -> Digest:
-        """Store a manifest that has a subject by its digest, see that it is listed, and return the digest.
+        """Store a manifest with a subject by its digest, make sure that it is listed, and return the digest.
 
-        A registry that lists it by itself says so (OCI distribution spec v1.1, *Pushing Manifests with Subject*). Where
-        it does not, it is added to the index under the tag `sha256-<hex>` (*Referrers Tag Schema*), beside all that
-        others put there.
+        A registry that lists it by itself says so (OCI distribution spec v1.1, *Pushing Manifests with Subject*). In
+        other registries this adds it to the index under the tag `sha256-<hex>` (*Referrers Tag Schema*), beside the
+        entries of others.
 
         Raises:
-            InvalidManifest: it has no subject.
-            NotFound: a blob of the manifest is not there. Not every registry looks.
+            InvalidManifest: the manifest has no subject.
+            NotFound: the registry lacks a blob of the manifest. Not every registry checks.
             NotAnIndex: that tag names something else, which stays.
-            ReferrerLost: others kept overwriting the index.
+            ReferrerLost: other writers kept overwriting the index.
         """
         ...

@@ -1,7 +1,7 @@
-"""Referrers where a registry has no API for them: an index under a tag, which the writers keep between them.
+"""Referrers in a registry without an API for them: an index under a tag, which all writers maintain.
 
-OCI distribution spec v1.1, *Referrers Tag Schema*. A registry cannot compare and swap, so that two writers at once can
-each overwrite what the other wrote: what was written is read back, and merged again while it is missing.
+OCI distribution spec v1.1, *Referrers Tag Schema*. A registry cannot compare and swap, so two writers at the same time
+can overwrite each other's entries: each reads the index back, and merges again while its entry is missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_MERGES = 5
 _OK = 200
-_NO_API = frozenset({404, 400, 406})  # as go-containerregistry, and so Flux and cosign, take it
+_NO_API = frozenset({404, 400, 406})  # as in go-containerregistry, and so in Flux and cosign
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 
 
@@ -32,7 +32,7 @@ class IndexStore(Protocol):
     """Store of the indexes of referrers."""
 
     def read_index(self, tag: Reference) -> Index:
-        """Return the index under a tag, an empty one where there is none."""
+        """Return the index under a tag, empty if the tag does not exist."""
         ...
 
     def write_index(self, tag: Reference, index: Index) -> None:
@@ -46,15 +46,15 @@ def referrers_tag(reference: Reference, digest: Digest) -> Reference:
 
 
 def is_no_api(answer: Answer) -> bool:
-    """Return whether Flux and cosign would read the tag after this answer of the referrers API to them."""
+    """Return whether Flux and cosign would read the tag after this answer of the referrers API."""
     return answer.status in _NO_API or (answer.status == _OK and answer.headers.get("content-type") != OCI_INDEX)
 
 
 def referrers_in(answer: Answer, what: str) -> tuple[Descriptor, ...]:
-    """Return the referrers that an answer of the API lists.
+    """Return the referrers in an answer of the API.
 
     Raises:
-        UnexpectedAnswer: it is no such list.
+        UnexpectedAnswer: the answer is not a list of referrers.
     """
     if answer.status == _OK:
         with suppress(InvalidIndex):
@@ -65,13 +65,14 @@ def referrers_in(answer: Answer, what: str) -> tuple[Descriptor, ...]:
 def merge(
     store: IndexStore, tag: Reference, entry: Descriptor, clock: Clock, look: Callable[[], Index] | None = None
 ) -> None:
-    """Have the index under `tag` list `entry`, beside all that it lists already; `look` is how it is read first.
+    """Add `entry` to the index under `tag`, beside its other entries; `look` does the first read.
 
-    Before the look back goes twice the time that our own look and write took: who looked before we wrote, and is not
-    far slower than we are, has overwritten ours by then, and it is seen. Whoever looks later finds it, and keeps it.
+    The run reads back after twice the time of its own read and write. By then, another writer that read before our
+    write, and is not far slower, has overwritten our entry, and the run notices. A writer that reads later sees our
+    entry, and keeps it.
 
     Raises:
-        ReferrerLost: others overwrote it each time.
+        ReferrerLost: other writers overwrote the entry each time.
     """
     for merges in range(MAX_MERGES + 1):
         began = clock.monotonic()

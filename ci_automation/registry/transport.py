@@ -1,12 +1,12 @@
-"""The one place where a request to a registry leaves this program: oras' client, with its choke point replaced.
+"""The one place where a request to a registry leaves this program: oras' client, with its central method replaced.
 
-Of oras (0.2.43) the client is used as the holder of the session. Its `do_request` shows tokens to whatever host an
-answer names, keeps one token for all repositories, knows no time-out and retries what cannot succeed: it is overridden.
-The other methods verify nothing, and `Container` takes the first part of some repository names for a host: they are not
-called (ADR 0010).
+oras' client (0.2.43) holds the session. This module overrides its `do_request`, which shows tokens to any host that an
+answer names, keeps one token for all repositories, has no time-out and retries requests that cannot succeed. The
+program does not call the other methods: they verify nothing, and `Container` takes the first part of some repository
+names for a host (ADR 0010).
 
-oras checks manifests with jsonschema in methods that nobody calls here. jsonschema takes longer to import than all the
-rest of HTTP together, so it is imported when one of them is called after all.
+Some of these methods check manifests with jsonschema. Its import takes longer than all the rest of HTTP together, so
+this module puts it off until one of them is called.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ with imported_on_use("jsonschema"):
 
 
 class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
-    """One registry, spoken to over HTTP: the only host that is shown its credentials. Threads may share it."""
+    """HTTP connection to one registry. Only the registry's host sees its credentials. Threads may share it."""
 
     session: Session
 
@@ -55,17 +55,17 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
         self._authorization = Authorization(self.origin, lambda: source.for_host(host), self._token_answer, clock)
 
     def do_request(self, request: Request, deadline: Deadline) -> Answer:
-        """Return the answer to `request`, read to its end, whatever its status but those that are errors below.
+        """Return the whole answer to `request`, whatever its status, except for the errors below.
 
-        What authorizes it is renewed at most once, and a few redirects of reads are followed. No host but the registry
-        itself is shown credentials.
+        This renews the authorization at most once, and follows a few redirects of reads. Only the registry itself sees
+        credentials.
 
         Raises:
-            AccessDenied: 401 or 403, with the credentials that there are.
+            AccessDenied: 401 or 403 with the present credentials.
             Again: the connection failed, or the registry is busy; another attempt may succeed.
-            Unreachable: no attempt would.
-            AnswerTooLong: it has more bytes than the request's cap, or than headers may have.
-            UnexpectedAnswer: it leads to where nobody should go.
+            Unreachable: no attempt can succeed.
+            AnswerTooLong: the answer exceeds the request's cap, or the cap of headers.
+            UnexpectedAnswer: the answer redirects to an unsafe address.
         """
         hops, renewed = 0, False
         while True:
@@ -85,10 +85,10 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
                 return _patient(answer, request, deadline)
 
     def followed(self, answer: Answer, location: str) -> str:
-        """Return the URL that an answer leads to by its `Location` or `Link`.
+        """Return the URL in an answer's `Location` or `Link`.
 
         Raises:
-            UnexpectedAnswer: it says nothing, or what must not be followed.
+            UnexpectedAnswer: the answer has no address, or an unsafe one.
         """
         if not location:
             raise UnexpectedAnswer(f"{answer.host} answered {answer.status} without saying where to continue")
@@ -100,7 +100,7 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
             ) from None
 
     def close(self) -> None:
-        """Close the connections that are kept for further requests."""
+        """Close open connections."""
         self.session.close()
 
     def _sent(self, request: Request, deadline: Deadline, authorization: str | None = None) -> Answer:
@@ -132,7 +132,7 @@ class Transport(OrasRegistry):  # type: ignore[misc]  # oras ships no types
 
 
 def _patient(answer: Answer, request: Request, deadline: Deadline) -> Answer:
-    """Return `answer` unless it asks for patience."""
+    """Return `answer` unless the registry is busy."""
     if answer.status not in _TRANSIENT:
         return answer
     complaint = answer.complaint()

@@ -1,4 +1,4 @@
-"""Uploads of blobs to a repository in one piece, and mounts from another one of the same registry."""
+"""Uploads of blobs to a repository in one piece, and mounts from another repository of the same registry."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _CREATED, _ACCEPTED, _NOT_FOUND = 201, 202, 404
 
 
 class Uploads:
-    """The uploads to one registry; a blob is a reference with its digest. Threads may share it."""
+    """Uploads to one registry; a blob is a reference with its digest. Threads may share it."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        self._begun: dict[Reference, str] = {}  # where an upload goes on that a registry began in place of a mount
+        self._begun: dict[Reference, str] = {}  # addresses of uploads that a registry began in place of a mount
 
     def put(self, blob: Reference, data: bytes) -> None:
-        """Upload a blob; one that broke off is begun again, for the registry forgets what was sent of it."""
+        """Upload a blob; start again after an interruption, because the registry forgets the sent part."""
         self._wire.run(lambda deadline: self._upload(blob, data, deadline))
 
     def mount(self, blob: Reference, source: Reference) -> bool:
         """Mount a blob from the source's repository, and return whether the registry did.
 
-        A registry that does not mount begins an upload, which `put` goes on with.
+        A registry that does not mount begins an upload, which `put` continues.
         """
         assert blob.digest is not None  # noqa: S101  # for the type checker: that is what a blob's reference has
         try:
             answer = self._wire.ask(self._wire.mounting(blob, blob.digest, source))
-        except AccessDenied:  # who may write here need not be able to read there
+        except AccessDenied:  # the user may lack the right to read the source
             return False
         if answer.status == _CREATED:
             check_stored(answer, _named(blob), blob.digest)
@@ -58,7 +58,7 @@ class Uploads:
         check_stored(answer, _named(blob), blob.digest)
 
     def _begin(self, blob: Reference, begin: Request, deadline: Deadline) -> str:
-        """Return where an upload goes on."""
+        """Begin an upload, and return the address to continue at."""
         answer = self._wire.exchange(begin, deadline)
         if answer.status == _NOT_FOUND:
             raise NotFound(str(blob.repository), answer.complaint())

@@ -1,4 +1,4 @@
-"""One registry's requests: how they are addressed, repeated and continued, and what is wrong with an answer."""
+"""Requests to one registry: their addresses, repetitions and pages, and the errors of wrong answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Wire:
-    """The way to the registry at one host."""
+    """Requests to the registry at one host."""
 
     def __init__(
         self, host: str, credentials: CredentialSource, network: Network | None, patience: Patience | None
@@ -51,11 +51,11 @@ class Wire:
 
     @property
     def clock(self) -> Clock:
-        """Return the time that this registry is spoken to in."""
+        """Return the clock for this registry."""
         return self._patience.clock
 
     def close(self) -> None:
-        """Close the connections that are kept."""
+        """Close open connections."""
         self._transport.close()
 
     def request(self, method: str, reference: Reference, path: str, *, push: bool = False) -> Request:
@@ -82,30 +82,30 @@ class Wire:
         return replace(request, url=url, scope=replace(request.scope, source=origin), body=b"")
 
     def run(self, attempt: Callable[[Deadline], T]) -> T:
-        """Return what `attempt` returns, which is called anew as long as another attempt may succeed."""
+        """Return the result of `attempt`; call it again while another attempt may succeed."""
         return self._patience.run(attempt, self.host, partial(Unreachable, self.host), self._network.watch)
 
     def exchange(self, request: Request, deadline: Deadline) -> Answer:
-        """Return the answer to `request`, asked once."""
+        """Return the answer to `request`, sent once."""
         return self._transport.do_request(request, deadline)
 
     def ask(self, request: Request) -> Answer:
-        """Return the answer to `request`, asked as often as it takes."""
+        """Return the answer to `request`, sent again while another attempt may succeed."""
         return self.run(lambda deadline: self.exchange(request, deadline))
 
     def followed(self, answer: Answer) -> str:
-        """Return the URL that an answer leads to by its `Location`.
+        """Return the URL in an answer's `Location`.
 
         Raises:
-            UnexpectedAnswer: it leads nowhere, or to where nobody should go.
+            UnexpectedAnswer: the answer has no `Location`, or an unsafe one.
         """
         return self._transport.followed(answer, answer.headers.get("location", ""))
 
     def pages(self, request: Request, what: str) -> Iterator[Answer]:
-        """Yield the answers to a request for a list, page by page as their `Link` says (RFC 8288).
+        """Yield the answers to a request for a list, page by page along their `Link` (RFC 8288).
 
         Raises:
-            UnexpectedAnswer: there is no end to it, or it goes on at another host.
+            UnexpectedAnswer: the list does not end, or continues at another host.
         """
         for _ in range(MAX_PAGES):
             answer = self.ask(request)
@@ -120,7 +120,7 @@ class Wire:
         raise self.endless(what)
 
     def endless(self, what: str) -> UnexpectedAnswer:
-        """Return the error of a list that is longer than anybody's."""
+        """Return the error for a list without an end."""
         return UnexpectedAnswer(f"{self.host} never ends its list of {what}")
 
 
@@ -136,7 +136,7 @@ def next_link(header: str) -> str | None:
 
 
 def stated_digest(answer: Answer) -> Digest | None:
-    """Return the digest that the registry says the content has, or None if it says none of ours."""
+    """Return the digest that the registry states for the content, or None without a valid one."""
     try:
         return Digest.parse(answer.headers.get("docker-content-digest", ""))
     except InvalidDigest:
@@ -144,11 +144,11 @@ def stated_digest(answer: Answer) -> Digest | None:
 
 
 def check_stored(answer: Answer, what: str, digest: Digest) -> None:
-    """Check that the registry has stored what it was sent, and under its digest.
+    """Check that the registry has stored the content under its digest.
 
     Raises:
-        UnexpectedAnswer: it says something else.
-        ContentMismatch: it names another digest.
+        UnexpectedAnswer: the registry answered something else.
+        ContentMismatch: the registry states another digest.
     """
     if answer.status not in STORED:
         raise unexpected(answer, what)
@@ -157,5 +157,5 @@ def check_stored(answer: Answer, what: str, digest: Digest) -> None:
 
 
 def unexpected(answer: Answer, what: str) -> UnexpectedAnswer:
-    """Return the error of an answer that the distribution spec does not provide for."""
+    """Return the error for an answer that is not in the distribution spec."""
     return UnexpectedAnswer(f"{what}: {answer.host} answered {answer.described()}", answer.complaint())

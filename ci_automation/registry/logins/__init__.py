@@ -1,6 +1,6 @@
 """Logins to the registries of clouds, from the job's identity token or from credentials in the environment.
 
-Which host is whose follows Flux's `--provider` (fluxcd/pkg, `auth`): ECR, ACR, Artifact Registry. The clouds' own
+The hosts of each provider follow Flux's `--provider` (fluxcd/pkg, `auth`): ECR, ACR, Artifact Registry. The clouds' own
 libraries are not needed: each login is one to four plain requests.
 """
 
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_automation.registry.logins.cloud import Cloud, NotOfProvider, Provider, https, unmasked
+from ci_automation.net.services import Exchange, unmasked
+from ci_automation.registry.logins.cloud import Cloud, NotOfProvider, Provider, https
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ci_automation.net.services import Exchange
+    from ci_automation.net.services import Mask
     from ci_automation.registry.credentials import Credential
-    from ci_automation.registry.logins.cloud import Mask
 
 
 def login(
@@ -27,18 +27,17 @@ def login(
     exchange: Exchange | None = None,
     where: Callable[[str], str] = https,
 ) -> Credential:
-    """Return a credential for the registry at `host`, fresh from the provider: aws, azure or gcp.
+    """Return a new credential for the registry at `host` from the provider: aws, azure or gcp.
 
-    `mask` is told each secret before it is used, so that whoever keeps the log of the run hides it. The credential is
-    good for an hour at least, or as long as the machine's own account says, and is not renewed.
+    `mask` gets each secret before its first use, so that the log of the run hides it. The credential lasts at least an
+    hour, or as long as the machine's own account allows, and is not renewed.
 
     Raises:
         NotOfProvider: the host is not one of the provider's registries.
-        NoCloudIdentity: the environment does not say who this is; the hint says what to set.
-        CloudLoginFailed: a service on the way refuses, fails, or cannot be reached.
+        NoCloudIdentity: the environment has no usable identity; the hint says what to set.
+        CloudLoginFailed: a service that the login needs refuses, fails, or cannot be reached.
     """
     from ci_automation.net.network import Network
-    from ci_automation.net.services import Exchange
     from ci_automation.registry.logins import aws, azure, google
 
     named = Provider(provider)

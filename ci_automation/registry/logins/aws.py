@@ -1,7 +1,7 @@
 """ECR: a role that is assumed with an identity token, or keys in the environment; then ECR's own token.
 
 References: AWS, "AssumeRoleWithWebIdentity", "GetAuthorizationToken", "Container credential provider", and "Create a
-signed AWS API request" (Signature Version 4). The order in which credentials are looked for is that of AWS' SDKs.
+signed AWS API request" (Signature Version 4). The order of the sources of credentials is that of AWS' SDKs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CONTAINER_HOST = "169.254.170.2"
 
 
 class Keys(Hiding, Struct, frozen=True):
-    """Keys that requests to AWS are signed with."""
+    """Keys to sign requests to AWS with."""
 
     hides = ("secret", "session")
 
@@ -46,10 +46,10 @@ class Keys(Hiding, Struct, frozen=True):
 
 
 def ecr_login(cloud: Cloud, registry: re.Match[str]) -> Credential:
-    """Return the credential that ECR gives for a registry, which is good for twelve hours.
+    """Return a credential for a registry of ECR, which lasts twelve hours.
 
     Raises:
-        NoCloudIdentity: there are no keys, and no role to assume.
+        NoCloudIdentity: the environment has neither keys nor a role to assume.
         CloudLoginFailed: STS or ECR refuses.
     """
     region, domain = registry["region"], registry["domain"]
@@ -103,7 +103,7 @@ def _assumed(cloud: Cloud, role: str, token: str, sts: str) -> Keys:
 
 
 def _of_container(cloud: Cloud, url: str) -> Keys:
-    """Return the keys that ECS or EKS gives to its own containers, by the SDKs' rules."""
+    """Return the keys that ECS or EKS gives to its containers, by the rules of the SDKs."""
     file, variable = "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN"
     token = cloud.file(file) if cloud.value(file) else cloud.value(variable)
     headers = {"Authorization": token} if token else {}
@@ -115,7 +115,7 @@ def _of_container(cloud: Cloud, url: str) -> Keys:
 
 
 def _element(text: str, name: str) -> str:
-    """Return the text of the one element of that name: STS speaks XML, flat enough to need no parser."""
+    """Return the text of the one element of that name; STS answers XML that is flat enough to need no parser."""
     found = re.findall(rf"<{name}>([\x21-\x3b\x3d-\x7e]+)</{name}>", text)
     return found[0] if len(found) == 1 else ""
 

@@ -32,10 +32,10 @@ _AUDIENCES = {
 
 
 def acr_login(cloud: Cloud, registry: re.Match[str]) -> Credential:
-    """Return the refresh token of ACR for a registry, as an identity token, which is good for three hours.
+    """Return the refresh token of ACR for a registry, as an identity token, which lasts three hours.
 
     Raises:
-        NoCloudIdentity: the application or its tenant is not named, or has nothing to show.
+        NoCloudIdentity: the application or its tenant is not named, or has neither a token nor a secret.
         CloudLoginFailed: Entra ID or the registry refuses.
     """
     host, tenant = registry[0], cloud.value("AZURE_TENANT_ID")
@@ -52,7 +52,7 @@ def acr_login(cloud: Cloud, registry: re.Match[str]) -> Credential:
 
 
 def audience(domain: str = "io") -> str:
-    """Return whom an identity token has to be for, in the cloud whose registries end in `domain`."""
+    """Return the audience of identity tokens for the cloud whose registries end in `domain`."""
     return _AUDIENCES[domain]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,23 +18,22 @@ from ci_automation.net.services import REQUEST_VARIABLE, URL_VARIABLE, token_cal
 from ci_automation.net.values import Call, parsed_json, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from ci_automation.net.services import Exchange
+    from ci_automation.net.services import Exchange, Mask
     from ci_automation.net.values import Answer
 
-Mask = Callable[[str], None]
 _MAX_FILE_BYTES = 64 << 10
 _XML_ERROR = re.compile(r"<Code>([^<]{1,100})</Code>\s*<Message>([^<]{1,1000})</Message>")
-_SECRET = re.compile(r"[\x21-\x7e]+")  # fit for a header, and for one line of a log that is to hide it
-# The services that a cloud has for its own machines: at addresses that no router forwards, without TLS.
+_SECRET = re.compile(r"[\x21-\x7e]+")  # fit for a header, and for one line of a log that hides it
+# Services of a cloud for its own machines, without TLS, at addresses that no router forwards.
 _OF_THE_MACHINE = frozenset(
     {"169.254.170.2", "169.254.170.23", "fd00:ec2::23", "169.254.169.254", "metadata.google.internal"}
 )
 
 
 class Provider(enum.StrEnum):
-    """Whose registry it is, as Flux's `--provider` has it."""
+    """Provider of a registry, with the names of Flux's `--provider`."""
 
     AWS = "aws"
     AZURE = "azure"
@@ -43,7 +41,7 @@ class Provider(enum.StrEnum):
 
 
 class About(NamedTuple):
-    """What messages say about a provider: how its registries are named, and what a job needs to log in."""
+    """Words for messages about a provider: the form of its registries' names, and what a job needs to log in."""
 
     registries: str
     needs: str
@@ -71,7 +69,7 @@ _ABOUT = {
 
 
 class NotOfProvider(UsageError):
-    """The registry is not one of the provider that the login was asked of."""
+    """The registry does not belong to the provider of the login."""
 
     def __init__(self, provider: Provider, host: str) -> None:
         super().__init__(f"{host} is not a registry of the provider {provider}")
@@ -82,7 +80,7 @@ class NotOfProvider(UsageError):
 
 
 class NoCloudIdentity(UsageError):
-    """The environment does not say who logs in to a cloud, or says it in a way that cannot be used."""
+    """The environment has no usable identity for a cloud."""
 
     def __init__(self, provider: Provider, reason: str) -> None:
         super().__init__(f"no credentials to log in to {provider}: {reason}")
@@ -90,7 +88,7 @@ class NoCloudIdentity(UsageError):
 
 
 class CloudLoginFailed(RegistryError):
-    """A service that a login to a cloud needs refuses, fails, or cannot be reached."""
+    """A service that the login to a cloud needs refuses, fails, or cannot be reached."""
 
     def __init__(self, provider: Provider, service: str, host: str, problem: str, attempts: int = 1) -> None:
         tried = f", the last of {attempts} attempts" if attempts > 1 else ""
@@ -101,17 +99,13 @@ class CloudLoginFailed(RegistryError):
         )
 
 
-def unmasked(_: str) -> None:
-    """Hide nothing: nobody keeps a log that could be told to."""
-
-
 def https(host: str) -> str:
-    """Return where the services of a cloud are."""
+    """Return the address of a service at `host`."""
     return f"https://{host}"
 
 
 class Cloud(Hiding, Struct, frozen=True):
-    """One provider, seen from this environment; `where` is there for tests, whose services are on loopback."""
+    """One provider in this environment; `where` lets tests put its services on loopback."""
 
     hides = ("environment",)
 
@@ -122,22 +116,22 @@ class Cloud(Hiding, Struct, frozen=True):
     where: Callable[[str], str] = https
 
     def value(self, name: str) -> str:
-        """Return a variable's text without blanks around it; nothing where it is not set."""
+        """Return a variable's text without blanks around it, empty if it is not set."""
         return self.environment.get(name, "").strip()
 
     def missing(self, reason: str) -> NoCloudIdentity:
-        """Return the error that this environment does not say who logs in."""
+        """Return the error for an environment without a usable identity."""
         return NoCloudIdentity(self.provider, reason)
 
     def failed(self, service: str, host: str, problem: str) -> CloudLoginFailed:
-        """Return the error that a service does not do its part."""
+        """Return the error for a service that failed."""
         return CloudLoginFailed(self.provider, service, host, problem)
 
     def secret(self, text: str, service: str, host: str) -> str:
-        """Return a secret that a service gave, now masked.
+        """Return a secret from a service, after masking it.
 
         Raises:
-            CloudLoginFailed: it is none that could be shown to anybody.
+            CloudLoginFailed: the text is not usable as a secret.
         """
         if not _SECRET.fullmatch(text):
             raise self.failed(service, host, "its answer has no valid secret")
@@ -148,8 +142,8 @@ class Cloud(Hiding, Struct, frozen=True):
         """Return the answer of a service, whatever its status.
 
         Raises:
-            NoCloudIdentity: the address is not one that a secret may be sent to.
-            CloudLoginFailed: no answer came.
+            NoCloudIdentity: the address of the service is unsafe for a secret.
+            CloudLoginFailed: the service did not answer.
         """
         try:
             origin = Origin.of(call.url)
@@ -164,18 +158,18 @@ class Cloud(Hiding, Struct, frozen=True):
         return self.exchange.ask(call, failed)
 
     def json(self, service: str, call: Call) -> Any:  # noqa: ANN401  # it is JSON, and looked at by match
-        """Return the JSON of a service's answer.
+        """Return the JSON of a service's answer, or None if the answer is not JSON.
 
         Raises:
-            CloudLoginFailed: it refuses, or answers something else.
+            CloudLoginFailed: the service refuses.
         """
         return parsed_json(self.body(service, call))
 
     def body(self, service: str, call: Call) -> bytes:
-        """Return what a service answers.
+        """Return the body of a service's answer.
 
         Raises:
-            CloudLoginFailed: it refuses.
+            CloudLoginFailed: the service refuses.
         """
         answer = self.ask(service, call)
         if answer.status != HTTPStatus.OK:
@@ -183,10 +177,10 @@ class Cloud(Hiding, Struct, frozen=True):
         return answer.body
 
     def token(self, service: str, call: Call, name: str) -> str:
-        """Return the secret that a service's answer has under `name`, now masked.
+        """Return the secret under `name` in a service's answer, after masking it.
 
         Raises:
-            CloudLoginFailed: it refuses, or answers something else.
+            CloudLoginFailed: the service refuses, or its answer has no such secret.
         """
         host = urlsplit(call.url).netloc
         match self.json(service, call):
@@ -198,15 +192,15 @@ class Cloud(Hiding, Struct, frozen=True):
         """Return the text of the file that a variable names.
 
         Raises:
-            NoCloudIdentity: it cannot be read.
+            NoCloudIdentity: the file cannot be read.
         """
         return self.text_of(self.value(variable), variable)
 
     def text_of(self, path: str, variable: str) -> str:
-        """Return the text of a file that `variable` led to.
+        """Return the text of a file; `variable` is the one that led to it.
 
         Raises:
-            NoCloudIdentity: it cannot be read.
+            NoCloudIdentity: the file cannot be read.
         """
         try:
             with Path(path).open("rb") as file:
@@ -223,8 +217,8 @@ class Cloud(Hiding, Struct, frozen=True):
         """Return an identity token of this job for `audience` (GitHub, "OpenID Connect reference").
 
         Raises:
-            NoCloudIdentity: the job may not ask for one.
-            CloudLoginFailed: it asks, and gets none.
+            NoCloudIdentity: the job lacks the permission to request tokens.
+            CloudLoginFailed: GitHub gives no token.
         """
         if not (self.value(URL_VARIABLE) and self.value(REQUEST_VARIABLE)):
             raise self.missing("the job gets no identity token, for it lacks the permission id-token: write")
@@ -233,7 +227,7 @@ class Cloud(Hiding, Struct, frozen=True):
 
 
 def complaint(answer: Answer) -> str:
-    """Return what a service complains of, as registries do, or as Google does, or as AWS STS does, in XML."""
+    """Return a service's complaint: in the form of registries, of Google, or of AWS STS, which answers XML."""
     text = answer.body.decode(errors="replace")
     match parsed_json(answer.body):
         case {"error": {"status": str(code), "message": str(message)}}:

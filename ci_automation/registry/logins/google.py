@@ -40,17 +40,17 @@ _LIFETIME = 3600
 
 
 class Federation(Struct, frozen=True):
-    """A pool that knows tokens of others, and the service account to become, if any."""
+    """A workload identity pool, and the service account to act as, if any."""
 
     audience: str
     account: str = ""
 
 
 def artifact_registry_login(cloud: Cloud, registry: re.Match[str]) -> Credential:
-    """Return the credential for any registry of Google's, which is good for an hour.
+    """Return a credential for all of Google's registries, which lasts an hour.
 
     Raises:
-        NoCloudIdentity: nothing says who this is.
+        NoCloudIdentity: the environment has no usable identity.
         CloudLoginFailed: Google refuses.
     """
     del registry  # one token serves them all
@@ -68,7 +68,7 @@ def federated(cloud: Cloud, pool: str) -> Federation:
     """Return the federation that the variables name.
 
     Raises:
-        NoCloudIdentity: they name none.
+        NoCloudIdentity: a variable has another form.
     """
     account = cloud.value("GOOGLE_SERVICE_ACCOUNT")
     if not _POOL.fullmatch(pool):
@@ -79,7 +79,7 @@ def federated(cloud: Cloud, pool: str) -> Federation:
 
 
 def credentials_file(federation: Federation, token_file: str) -> dict[str, object]:
-    """Return what a credentials file says (AIP-4117) of a federation whose tokens are in a file."""
+    """Return the content of a credentials file (AIP-4117) for a federation with its tokens in a file."""
     text: dict[str, object] = {
         "type": "external_account",
         "audience": federation.audience,
@@ -124,7 +124,7 @@ def _by_file(cloud: Cloud) -> str:
 
 
 def _of_file(cloud: Cloud, audience: str, rest: Mapping[Any, Any]) -> Federation:
-    """Return the federation of a file; it may name no other services than Google's own."""
+    """Return the federation in a file, which may only name Google's own services."""
     if rest.get("subject_token_type") != _JWT or rest.get("token_url") != f"https://{_STS_HOST}/v1/token":
         raise cloud.missing(f"the file that {_FILE} names is for another kind of token, or for another service")
     if (url := rest.get("service_account_impersonation_url")) is None:
@@ -136,7 +136,7 @@ def _of_file(cloud: Cloud, audience: str, rest: Mapping[Any, Any]) -> Federation
 
 
 def _subject(cloud: Cloud, source: Mapping[Any, Any]) -> str:
-    """Return the token that the file says where to find (AIP-4117, "File-sourced", "URL-sourced")."""
+    """Return the token from the source that the file names (AIP-4117, "File-sourced", "URL-sourced")."""
     match source:
         case {"url": str(url)}:
             headers = source.get("headers") or {}
@@ -157,7 +157,7 @@ def _subject(cloud: Cloud, source: Mapping[Any, Any]) -> str:
 
 
 def _by_key(cloud: Cloud, email: str, key: str) -> str:
-    """Return a token for a service account's own key: a JWT that it signs (RFC 7523)."""
+    """Return a token for a service account's own key, which signs a JWT (RFC 7523)."""
     from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -180,7 +180,7 @@ def _by_key(cloud: Cloud, email: str, key: str) -> str:
 
 
 def _of_machine(cloud: Cloud) -> str:
-    """Return the token of the machine's own account, on a runner in Google's cloud; elsewhere nobody answers."""
+    """Return the token of the machine's own account on a runner in Google's cloud."""
     host = cloud.value("GCE_METADATA_HOST") or _METADATA_HOST
     path = "computeMetadata/v1/instance/service-accounts/default/token"
     url = f"{cloud.where(host).replace('https://', 'http://', 1)}/{path}"

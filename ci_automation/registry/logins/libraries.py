@@ -1,4 +1,4 @@
-"""The same identity for the clouds' own libraries, which know files of tokens: for keys in a cloud's KMS."""
+"""The job's identity for the clouds' own libraries, in files of tokens: for keys in a cloud's KMS."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from ci_automation.net.services import REQUEST_VARIABLE
+from ci_automation.net.services import REQUEST_VARIABLE, unmasked
 from ci_automation.registry.logins import aws, azure, google
-from ci_automation.registry.logins.cloud import Cloud, Provider, unmasked
+from ci_automation.registry.logins.cloud import Cloud, Provider
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ci_automation.net.services import Exchange
-    from ci_automation.registry.logins.cloud import Mask
+    from ci_automation.net.services import Exchange, Mask
 
 
 def variables(
@@ -23,11 +22,11 @@ def variables(
 ) -> dict[str, str]:
     """Return the variables by which boto3, azure-identity and google-auth log in as this job.
 
-    They name files in `folder` with a fresh identity token for each cloud whose role, application or provider is named.
-    What is set already stays, and where the job may not ask for tokens there is nothing to add.
+    They name files in `folder` with a new identity token for each cloud whose role, application or provider is set.
+    Variables that are set already stay. Without the permission to request tokens, the result is empty.
 
     Raises:
-        NoCloudIdentity: a name is none.
+        NoCloudIdentity: a variable has an invalid name of a provider or account.
         CloudLoginFailed: GitHub gives no token.
     """
     if not environment.get(REQUEST_VARIABLE):

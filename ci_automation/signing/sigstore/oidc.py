@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,7 +12,7 @@ from msgspec import Struct
 from ci_automation.errors import SigningError
 from ci_automation.hiding import Hiding
 from ci_automation.net.network import Network
-from ci_automation.net.services import REQUEST_VARIABLE, URL_VARIABLE, token_call
+from ci_automation.net.services import REQUEST_VARIABLE, URL_VARIABLE, Mask, token_call, unmasked
 from ci_automation.net.values import parsed_json
 from ci_automation.signing.sigstore.exchange import SigstoreExchange, TokenServiceFailed, checked_origin
 from ci_automation.signing.trust import Identity
@@ -29,7 +28,6 @@ AUDIENCE = "sigstore"
 GITHUB, GITHUB_SERVER = "https://token.actions.githubusercontent.com", "https://github.com"
 _MAX_TOKEN_BYTES = 64 << 10
 _MAX_TIME = 1 << 37  # the year 6325; later ones have no `datetime`
-Mask = Callable[[str], None]
 _SOON = 10.0  # seconds that a token must still be good for
 _OK = 200
 
@@ -173,11 +171,7 @@ class GitHubTokens:
         raise TokenServiceFailed(answer.host, "its answer has no token")  # and is not shown: it may have one after all
 
 
-def _unmasked(_: str) -> None:
-    """Hide nothing, because no log is kept."""
-
-
-def ambient(environment: Mapping[str, str], exchange: SigstoreExchange | None = None, mask: Mask = _unmasked) -> Tokens:
+def ambient(environment: Mapping[str, str], exchange: SigstoreExchange | None = None, mask: Mask = unmasked) -> Tokens:
     """Return the source of tokens in this environment: `SIGSTORE_ID_TOKEN`, else GitHub Actions.
 
     `mask` gets each token before its first use, so that the log of the run hides it.
