@@ -28,4 +28,5 @@ __all__ = [
     "verify",
     "watch",
     "waves",
+    "workspace",
 ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ci_automation.errors import Error
 
-_MAX_OVERLAY_BYTES = 50 << 20
+MAX_OVERLAY_BYTES = 50 << 20
 _OPENED = {Path("/dev/fd"), Path("/proc/self/fd")}
 # What `flux push artifact` leaves out by default and every checkout has.
 _LEFT_OUT = frozenset({".git", ".gitignore", ".gitmodules", ".gitattributes"})
@@ -81,8 +81,8 @@ def read_folder(folder: Path, refused: type[UsageError] = UnreadableFolder) -> T
         for entry in below(folder, _LEFT_OUT):
             files.append(_file(entry, folder, refused))
             total += len(files[-1].content)
-            if total > _MAX_OVERLAY_BYTES:
-                raise refused(f"{folder} holds more than {_MAX_OVERLAY_BYTES >> 20} MiB")
+            if total > MAX_OVERLAY_BYTES:
+                raise refused(f"{folder} holds more than {MAX_OVERLAY_BYTES >> 20} MiB")
     except OSError as error:
         raise refused(f"{error.filename or folder} cannot be read: {error.strerror or error}") from None
     return Tree(tuple(files))
@@ -105,7 +105,7 @@ def _file(entry: os.DirEntry[str], folder: Path, refused: type[UsageError]) -> T
         raise refused(f"{path} is a symbolic link, and clusters do not unpack links")
     if not entry.is_file():
         raise refused(f"{path} is neither a regular file nor a folder")
-    content = read_file(path, _MAX_OVERLAY_BYTES, lambda reason: refused(f"{path}: {reason}"))
+    content = read_file(path, MAX_OVERLAY_BYTES, lambda reason: refused(f"{path}: {reason}"))
     return TreeFile(path.relative_to(folder).as_posix(), content, bool(entry.stat().st_mode & 0o100))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from ci_automation.github.activity import branch_updates
@@ -18,22 +19,7 @@ if TYPE_CHECKING:
     from ci_automation.github.client import GitHub
     from ci_automation.github.model import BranchUpdate
 
-_ASKED = "query($owner: String!, $name: String!, $folder: String!, $config: String!)"
-_CONTENT = """
-fragment Content on Commit {
-  oid
-  overlay: file(path: $folder) { type oid }
-  file(path: $config) { object { ... on Blob { text isTruncated } } }
-}
-"""
-_HEAD = (
-    _CONTENT + _ASKED + "{ repository(owner: $owner, name: $name) { defaultBranchRef { name target { ...Content } } } }"
-)
-_MERGED = (
-    _CONTENT
-    + MAKING
-    + PULL
-    + """
+_MERGED = """
 fragment Merged on Commit {
   oid
   associatedPullRequests(first: 10) {
@@ -41,7 +27,7 @@ fragment Merged on Commit {
   }
 }
 """
-)
+_ATTRIBUTES = ".gitattributes"
 
 
 class ContentHistory:
@@ -62,7 +48,8 @@ class ContentHistory:
             UnexpectedGitHubAnswer: the answer has no time; and as it says.
             ReleaseSourceError: as `GitHub.graphql`.
         """
-        branch = self._asked(_HEAD, folder, config).fields("repository").maybe("defaultBranchRef")
+        asked = "defaultBranchRef { name target { ...Content } }"
+        branch = self._asked("", asked, folder, config).fields("repository").maybe("defaultBranchRef")
         if branch is None:
             raise EmptyRepository(self.name)
         if (now := self._client.time) is None:
@@ -85,8 +72,7 @@ class ContentHistory:
         """
         wanted = tuple(dict.fromkeys(commits))
         if unknown := [commit for commit in wanted if (commit, folder, config) not in self._known]:
-            query = _CONTENT + _ASKED + _commits(unknown, "Content")
-            for node in _nodes(self._asked(query, folder, config), unknown):
+            for node in _nodes(self._asked("", _commits(unknown, "Content"), folder, config), unknown):
                 self._learned(node, folder, config)
         found = ((commit, self._known.get((commit, folder, config))) for commit in wanted)
         return {commit: content for commit, content in found if content}
@@ -105,7 +91,8 @@ class ContentHistory:
         found: dict[str, tuple[ContentMerge, ...]] = dict.fromkeys(befores, ())
         if not befores:
             return found
-        data = self._asked(_MERGED + _ASKED + _commits(list(befores), "Merged"), folder, config)
+        asked = f"defaultBranchRef {{ name }} {_commits(list(befores), 'Merged')}"
+        data = self._asked(_MERGED + MAKING + PULL, asked, folder, config)
         default, viewer = data.fields("repository").fields("defaultBranchRef").text("name"), data.actor("viewer")
         if viewer is None:
             raise UnexpectedGitHubAnswer(f"{self._what} was answered without saying who asks")
@@ -131,14 +118,23 @@ class ContentHistory:
     def _what(self) -> str:
         return f"a GraphQL query for {self.name} to {self._client.host}"
 
-    def _asked(self, query: str, folder: str, config: str) -> Fields:
-        """Return what a query is answered with.
+    def _asked(self, fragments: str, asked: str, folder: str, config: str) -> Fields:
+        """Return the answer to what is asked of the repository; `...Content` asks for the content of a commit.
 
         Raises:
             NotOnGitHub: there is no such repository, or the token may not see it.
         """
         owner, _, name = self.name.partition("/")
-        variables = {"owner": owner, "name": name, "folder": folder, "config": config}
+        paths = {f"a{place}": path for place, path in enumerate(_attribute_files(folder))}
+        variables = {"owner": owner, "name": name, "folder": folder, "config": config, **paths}
+        text = "object { ... on Blob { text isTruncated } }"
+        content = " ".join(f"{name}: file(path: ${name}) {{ {text} }}" for name in paths)
+        query = (
+            f"query({', '.join(f'${name}: String!' for name in variables)}) {{ viewer {{ login }} "
+            f"repository(owner: $owner, name: $name) {{ {asked} }} }} {fragments} "
+            f"fragment Content on Commit {{ oid overlay: file(path: $folder) {{ type oid }} "
+            f"config: file(path: $config) {{ {text} }} {content} }}"
+        )
         data = Fields(self._client.graphql(query, variables), self._what)
         if not data.has("repository"):
             raise NotOnGitHub(f"the repository {self.name} on {self._client.host}")
@@ -148,7 +144,9 @@ class ContentHistory:
         """Return the content of a commit, which does not change any more."""
         overlay = commit.maybe("overlay")
         tree = overlay.oid("oid") if overlay and overlay.text("type") == "tree" else None
-        content = ContentAt(commit.oid("oid"), tree, read_text(commit))
+        files = {path: commit.maybe(f"a{place}") for place, path in enumerate(_attribute_files(folder))}
+        attributes = {path: read_text(file) for path, file in files.items() if file}
+        content = ContentAt(commit.oid("oid"), tree, read_text(commit.maybe("config")), attributes)
         self._known[content.commit, folder, config] = content
         return content
 
@@ -161,10 +159,13 @@ class ContentHistory:
 
 
 def _commits(oids: list[str], fragment: str) -> str:
-    """Return what selects commits, each by a name of its own, beside the viewer and the default branch."""
-    lines = (f'c{place}: object(oid: "{oid}") {{ ...{fragment} }}' for place, oid in enumerate(oids))
-    where = "repository(owner: $owner, name: $name)"
-    return f"{{ viewer {{ login }} {where} {{ defaultBranchRef {{ name }} {' '.join(lines)} }} }}"
+    """Return what asks for commits, each by a name of its own."""
+    return " ".join(f'c{place}: object(oid: "{oid}") {{ ...{fragment} }}' for place, oid in enumerate(oids))
+
+
+def _attribute_files(folder: str) -> list[str]:
+    """Return the paths of the `.gitattributes` above a folder."""
+    return [str(parent / _ATTRIBUTES) for parent in PurePosixPath(folder).parents]
 
 
 def _nodes(data: Fields, oids: list[str]) -> list[Fields]:

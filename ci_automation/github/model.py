@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
 
@@ -110,11 +111,15 @@ class BranchUpdate(Struct, frozen=True):
 
 
 class ContentAt(Struct, frozen=True):
-    """Content of a repository at one commit: its overlay folder and its configuration."""
+    """Content of a repository at one commit: its overlay folder and its configuration.
+
+    `attributes` has the texts of the `.gitattributes` above the folder, by their paths.
+    """
 
     commit: str
     overlay: str | None  # the tree id of the folder; None: there is no such folder
     config: str | None  # the text of the configuration file; None: there is none that GitHub shows whole
+    attributes: Mapping[str, str | None] = {}  # None: it is there, and GitHub does not show it whole
 
 
 class ContentMerge(Struct, frozen=True):

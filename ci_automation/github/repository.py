@@ -90,7 +90,7 @@ class Repository:
         tip = default.fields("target")
         if viewer is None:
             raise UnexpectedGitHubAnswer(f"{what} was answered without saying who asks")
-        text = read_text(tip)
+        text = read_text(tip.maybe("file"))
         if text is None and tip.has("file"):
             raise UnexpectedGitHubAnswer(f"{file} in {self.name} is not a text, or larger than GitHub shows")
         base = default.text("name")
@@ -161,9 +161,8 @@ class Repository:
             return False
 
 
-def read_text(commit: Fields) -> str | None:
-    """Return the text of the file at a commit, or None where there is none, or none that can be read."""
-    entry = commit.maybe("file")
+def read_text(entry: Fields | None) -> str | None:
+    """Return the text of a file of a commit, or None where there is no file, or none that can be read."""
     blob = entry.maybe("object") if entry else None
     if blob is None or not blob.has("text") or blob.flag("isTruncated"):
         return None
@@ -181,7 +180,7 @@ def _branch(name: str, ref: Fields | None, compared: Fields | None, what: str) -
         commits = commits[::-1]
     if commits and commits[0].oid != head:
         raise UnexpectedGitHubAnswer(f"{what} was answered with commits of {name} that do not lead to its tip")
-    return Branch(name, head, read_text(tip), commits)
+    return Branch(name, head, read_text(tip.maybe("file")), commits)
 
 
 def _committer(commit: Fields) -> Actor | None:
@@ -218,7 +217,7 @@ def read_pull(node: Fields) -> PullRequest:
         merged_by=node.actor("mergedBy"),
         merged_at=node.time("mergedAt") if node.has("mergedAt") else None,
         merge_commit=merge.oid("oid") if merge else None,
-        merged_file=read_text(merge) if merge else None,
+        merged_file=read_text(merge.maybe("file")) if merge else None,
         reviews=tuple(_reviews(node)),
         auto_merge=node.has("autoMergeRequest"),
     )

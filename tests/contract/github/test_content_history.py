@@ -60,6 +60,14 @@ def test_the_head_has_the_folder_as_git_names_it_the_configuration_and_the_time(
     assert content == ContentAt(fleet.head, tree_of(fleet, fleet.head), "version: 1\n")
 
 
+def test_the_attributes_above_the_folder_come_along(fleet: Repository, history: ContentHistory) -> None:
+    fleet.push(
+        "main", {".gitattributes": b"* -diff\n", "clusters/.gitattributes": b"\xff", "x/.gitattributes": b""}, "bob"
+    )
+    attributes = history.head(FOLDER, CONFIG)[1].attributes
+    assert attributes == {".gitattributes": "* -diff\n", "clusters/.gitattributes": None}
+
+
 def test_what_is_no_folder_and_no_file_is_not_there(fleet: Repository, history: ContentHistory) -> None:
     assert history.head(PATCH, FOLDER)[1] == ContentAt(fleet.head, None, None)
 
