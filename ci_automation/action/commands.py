@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.action.announcement import announced
 from ci_automation.action.github import Hub, desks_of, now, settings_of
+from ci_automation.action.preview import preview
 from ci_automation.action.run import goals, promotions, trouble_of
 from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.artifact.digest import Digest
@@ -141,8 +142,7 @@ def _promote(inputs: Inputs, run: ActionRun) -> int:
             run.tell("notice", f"{goal.name}: {remark}")
         had = Standing(found.old_version, found.before.digest) if found.before and found.old_version else None
         now_at, left = (Standing(found.version, found.digest), None) if done.done else (None, found.decision)
-        told = tuple(remarks)
-        return Account(goal.name, goal.channel, before=had, promoted=now_at, left=left, signed=True, remarks=told)
+        return Account(goal.name, goal.channel, had, promoted=now_at, left=left, signed=True, remarks=tuple(remarks))
 
     return _each(tuple(it.goal for it in planned.values()), flow, inputs, run)
 
@@ -225,6 +225,7 @@ ACTION_COMMANDS: dict[str, Callable[[Inputs, ActionRun], int]] = {
     "consumers": _consumers,
     "watch": _watch,
     "matrix": _matrix,
+    "preview": preview,
 }
 
 
@@ -239,8 +240,7 @@ def _for_each(flow: Callable[[Target], Account], inputs: Inputs, run: ActionRun,
 
 def _each(found: tuple[Target, ...], flow: Callable[[Target], Account], inputs: Inputs, run: ActionRun) -> int:
     """Run a flow on each artifact, and return the highest code."""
-    code = run.each(found, flow)
-    return max([code, *(code_of(None, it.left, wanted=inputs.exit_code) for it in run.accounts)])
+    return max([run.each(found, flow), *(code_of(None, it.left, wanted=inputs.exit_code) for it in run.accounts)])
 
 
 def _account(goal: Target, progress: Progress, run: ActionRun) -> Account:

@@ -57,6 +57,8 @@ class Inputs(Hiding, Struct, frozen=True):
     request_key: str
     workflow: str
     max_age_days: int
+    path: tuple[str, ...]
+    fail_on: str
     exit_code: bool
     given: Arguments  # the inputs that are options of the command line, too; not checked beside each other
 
@@ -149,7 +151,7 @@ def _contradictions(values: Mapping[str, object]) -> Iterator[str]:
     if values["command"] == "approve":
         needed = ("artifact", "base", "target", "version")
     else:
-        needed = ("workflow",) if values["command"] == "watch" else ()
+        needed = {"watch": ("workflow",), "preview": ("path",)}.get(str(values["command"]), ())
     yield from (f"{name}: {values['command']} needs it" for name in needed if not values[name])
 
 

@@ -20,6 +20,7 @@ from ci_automation.cli.promotions import all_waves
 from ci_automation.cli.wiring import NothingNamed, targets
 from ci_automation.errors import Error, UsageError
 from ci_automation.report.account import Account, Trouble, outputs
+from ci_automation.report.preview import MAX_COMMENT, preview_markdown
 from ci_automation.report.summary import summary
 from ci_automation.report.text import plain_text
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig, Config
     from ci_automation.report.adoption import Adoption
+    from ci_automation.report.preview import PreviewPage
 
 PLANS = "flux-manifests-plans"
 _OPTION = re.compile(r"--([a-z](?:[a-z-]*[a-z])?)")
@@ -57,6 +59,7 @@ class ActionRun(Struct):
     log: Log
     accounts: list[Account] = field(default_factory=list)
     matrix: str = ""
+    page: PreviewPage | None = None
     more: list[str] = field(default_factory=list)  # sections of the summary, in Markdown
     plan_files: dict[str, str] = field(default_factory=dict)
     ended_by: Trouble | None = None  # what ended the whole run
@@ -108,10 +111,13 @@ class ActionRun(Struct):
         self._write_plans()
         values = dict.fromkeys((each.name for each in OUTPUTS), "")
         values |= outputs(tuple(self.accounts), self.plan_files, limit=_MAX_VALUE) | {"matrix": self.matrix}
-        append(self.job.output, output_text(values))
-        if self.accounts or self.ended_by:
-            room = room_for_summary(self.job.summary)
+        room = room_for_summary(self.job.summary)
+        if self.page:
+            values["preview"] = preview_markdown(self.page, MAX_COMMENT)
+            append(self.job.summary, preview_markdown(self.page, room))
+        elif self.accounts or self.ended_by:
             append(self.job.summary, summary(self.accounts, self.ended_by, room, self.more))
+        append(self.job.output, output_text(values))
 
     def _write_plans(self) -> None:
         """Write each plan into the workspace: the one folder whose path is the same inside of the container and out."""

@@ -10,12 +10,11 @@ import click
 from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.output import print_json, print_parts, print_text, progress
 from ci_automation.cli.parameters import CLUSTERS, COMMON, TRUST, takes
-from ci_automation.cli.places import clusters, kustomize, release_source, upstream
+from ci_automation.cli.places import clusters, kustomize, release_ports
 from ci_automation.cli.wiring import reading, reading_files
 from ci_automation.config.model import UnknownArtifact
 from ci_automation.errors import UsageError
 from ci_automation.flows.diff import Difference, Side, compare, of_artifact, of_file, of_folder, of_release
-from ci_automation.flows.ports import Ports
 from ci_automation.flux.options import Options
 from ci_automation.flux.release import read_version
 from ci_automation.report.changes import difference_markdown, text_parts
@@ -73,7 +72,11 @@ def _side(text: str, config: Config | None, given: Arguments) -> Side:
     if text.startswith(("oci://", "layout:")):
         return of_artifact(text, *reading(text, given), given.components_file)
     if (version := read_version(f"v{text.removeprefix('v')}")) is not None:
-        return of_release(version, Options().with_flags(given.flags), _for_releases(config, given))
+        return of_release(
+            version,
+            Options().with_flags(given.flags),
+            release_ports(given, config, progress(verbose=given.verbose, text=given.output == "text")),
+        )
     if (path := Path(text)).is_dir():
         return of_folder(path, given.components_file)
     if path.exists():
@@ -89,13 +92,6 @@ def _follow(old: str, config: Config | None) -> ClustersConfig | None:
         return config.find(old).clusters if config else None
     except UnknownArtifact:
         return None
-
-
-def _for_releases(config: Config | None, given: Arguments) -> Ports:
-    proof = upstream(given, config)
-    assert proof.registry is not None  # noqa: S101  # for the type checker: the command line always names a place
-    say = progress(verbose=given.verbose, text=given.output == "text")
-    return Ports(proof.registry, release_source(given, config), find_upstream=lambda: proof, say=say)
 
 
 def _remarks(found: Difference) -> list[str]:

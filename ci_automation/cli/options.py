@@ -55,7 +55,7 @@ class Option(NamedTuple):
         return f"INPUT_{self.name.upper()}"
 
 
-ACTION_NAMES = ("update", "apply", "approve", "promote", "consumers", "watch", "matrix")
+ACTION_NAMES = ("update", "apply", "approve", "promote", "consumers", "watch", "matrix", "preview")
 
 OPTIONS = (
     Option(
@@ -63,7 +63,8 @@ OPTIONS = (
         input="What to do: update publishes what the policy allows and asks for approval of the rest; apply publishes "
         "merged approvals; approve publishes the step that reviewers approved in a protected environment; promote "
         "moves channels to the digests of others, as the configuration says; consumers opens pull requests in "
-        "repositories that pin the artifact; watch checks that the schedule still runs; matrix lists the artifacts",
+        "repositories that pin the artifact; watch checks that the schedule still runs; matrix lists the artifacts; "
+        "preview shows what a pull request changes and can break",
         default="update",
         choices=ACTION_NAMES,
     ),
@@ -221,12 +222,21 @@ OPTIONS = (
     Option("base", input="For approve: the base digest of the approved step"),
     Option("target", input="For approve: the approved digest"),
     Option("version", input="For approve: the approved version of Flux"),
-    Option(
-        "request-key",
-        input="For approve: the key in the title of the run, which must belong to the approved step",
-    ),
+    Option("request-key", input="For approve: the key in the title of the run, which must belong to the approved step"),
     Option("workflow", input="For watch: the file name of the workflow that must have succeeded, such as flux.yaml"),
     Option("max-age-days", input="For watch: how many days may pass without a success", default="7", kind=Kind.NUMBER),
+    Option(
+        "path",
+        input="For preview: the components files to review, one pattern per line, such as "
+        "clusters/*/flux-system/gotk-components.yaml; ** is any number of folders",
+        kind=Kind.LIST,
+    ),
+    Option(
+        "fail-on",
+        input="For preview: exit with 11 if something will break (certain), or a change is dangerous (danger), or the "
+        "policy would ask for an approval (approval); each includes those before it",
+        choices=("certain", "danger", "approval"),
+    ),
     Option(
         "cluster-snapshot",
         "output of `kubectl get crd -o json` of a cluster, a file or an artifact; repeatable",
@@ -243,10 +253,7 @@ OPTIONS = (
     ),
     Option("kubernetes", "the clusters' Kubernetes, such as 1.34, or 1.34-1.36", "RANGE", repeat=Repeat.EACH),
     Option(
-        "pin-images",
-        "add digests to the controllers' images, or remove them",
-        kind=Kind.EITHER,
-        repeat=Repeat.EACH,
+        "pin-images", "add digests to the controllers' images, or remove them", kind=Kind.EITHER, repeat=Repeat.EACH
     ),
     # What was published in this run is signed and unedited: nothing is left to adopt or to accept.
     Option(
@@ -257,10 +264,7 @@ OPTIONS = (
     ),
     Option("yes", "adopt without asking, for jobs", kind=Kind.SWITCH),
     Option(
-        "accept-edits",
-        "drop hand edits of the components file",
-        kind=Kind.SWITCH,
-        repeat=Repeat.EACH_UNTIL_PUBLISHED,
+        "accept-edits", "drop hand edits of the components file", kind=Kind.SWITCH, repeat=Repeat.EACH_UNTIL_PUBLISHED
     ),
     Option(
         "allow-removal",

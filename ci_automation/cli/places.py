@@ -6,7 +6,7 @@ Each is found, and what it needs is imported, when it is asked for the first tim
 from __future__ import annotations
 
 import os
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
     from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import ArtifactConfig, ClustersConfig, Config
-    from ci_automation.flows.ports import Upstream
+    from ci_automation.flows.ports import Ports, Upstream
     from ci_automation.flux.release import FetchedRelease, Release, ReleaseSource
     from ci_automation.flux.version import Version
     from ci_automation.github.client import GitHub
@@ -141,6 +141,21 @@ def upstream(given: Arguments, config: Config | None) -> Upstream:
         return Upstream(root, verify == "required", place, registry(place, None, given))
     place = place or Reference.parse(_FLUX_MANIFESTS)
     return Upstream(root, verify != "if-available", place, registry(place, None, given))
+
+
+def release_ports(given: Arguments, config: Config | None, say: Callable[[str], None]) -> Ports:
+    """Return the ports of a flow that only renders and compares releases: no artifact, nobody who signs."""
+    from ci_automation.flows.ports import Ports
+
+    proof = upstream(given, config)
+    assert proof.registry is not None  # noqa: S101  # for the type checker: it always names a place
+    return Ports(
+        proof.registry,
+        release_source(given, config),
+        find_upstream=lambda: proof,
+        find_kustomize=cache(kustomize),
+        say=say,
+    )
 
 
 def clusters(configured: ClustersConfig | None, given: Arguments, open_artifact: Callable[[str], Tree]) -> Clusters:

@@ -15,6 +15,7 @@ __all__ = [
     "observe",
     "planning",
     "ports",
+    "preview",
     "programs",
     "promote",
     "prune",

@@ -108,6 +108,10 @@ class Options(Struct, frozen=True):
         defaults = Options().flags()
         return {flag: value for flag, value in self.flags().items() if value != defaults[flag]}
 
+    def to_arguments(self) -> tuple[str, ...]:
+        """Return each flag that differs from Flux's default as `flux install` takes it."""
+        return tuple(f"--{flag}={_written(value)}" for flag, value in self.differing().items())
+
     @property
     def digest(self) -> Digest:
         """Return the digest of the options as the artifact's annotation has it (design section 5.1)."""
@@ -140,6 +144,12 @@ class Options(Struct, frozen=True):
         else:  # repeating a component that is there already would be an error in Flux, and is what people do
             changes["components"] = self.components + tuple(name for name in added if name not in self.components)
         return replace(self, **changes)
+
+
+def _written(value: object) -> object:
+    if isinstance(value, list):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _check_components(components: tuple[str, ...]) -> None:

@@ -1,9 +1,9 @@
 """The contents of a repository on GitHub, as values: nothing in here asks, and nothing in here is a mapping.
 
 Seven small doors ask for them, each made with a client and a name, `Commits(client, "acme/fleet")`:
-`Repository` (snapshot, making, tag_commit, permission, is_member), `Files` (listed, contents, blob), `Commits`
-(create_branch, delete_branch, commit, rebase_commit), `Pulls` (open_pull, edit_pull, comment, comments, dress,
-request_review, enable_auto_merge), `Runs` (dispatch_workflow, runs, run, cancel, run_approvals, environment,
+`Repository` (snapshot, making, tag_commit, merge_base, permission, is_member), `Files` (listed, contents, blob),
+`Commits` (create_branch, delete_branch, commit, rebase_commit), `Pulls` (open_pull, edit_pull, comment, comments,
+dress, request_review, enable_auto_merge), `Runs` (dispatch_workflow, runs, run, cancel, run_approvals, environment,
 dispatch_event, workflow_state, enable_workflow), `Issues` (open_issue, issues, close_issue) and `ContentHistory` (head,
 updates, contents, merges).
 """

@@ -132,6 +132,16 @@ class Repository:
             path = f"/repos/{self.name}/git/tags/{sha}"
         raise UnexpectedGitHubAnswer(f"the tag {tag} of {self.name} is a tag of a tag of a tag without end")
 
+    def merge_base(self, base: str, head: str) -> str:
+        """Return the commit where `head` left `base`, from which the page of a pull request shows its changes.
+
+        Raises:
+            NotOnGitHub: there is no such commit, or the two have none in common.
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        found = object_at(self._client, f"/repos/{self.name}/compare/{segment(base)}...{segment(head)}")
+        return found.fields("merge_base_commit").oid("sha")
+
     def permission(self, login: str) -> str:
         """Return what somebody may do: `admin`, `write`, `read` or `none` (`maintain` is `write`, `triage` is `read`).
 

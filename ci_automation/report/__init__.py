@@ -8,6 +8,7 @@ __all__ = [
     "findings",
     "markdown",
     "notes",
+    "preview",
     "promotion",
     "request",
     "rollback",

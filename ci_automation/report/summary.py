@@ -33,7 +33,7 @@ def summary(accounts: Sequence[Account], trouble: Trouble | None, limit: int, mo
     if trouble:
         parts.append("\n\n".join(_trouble(trouble)) + "\n")
     parts += [*(_details(account) for account in accounts), *more]
-    return _fitting(parts, limit)
+    return fitting(parts, limit)
 
 
 def _headline(accounts: Sequence[Account]) -> str:
@@ -145,15 +145,15 @@ def _changes(account: Account) -> Iterator[str]:
             yield folded("To acknowledge instead, add to the artifact's configuration", known)
 
 
-def _fitting(parts: Sequence[str], limit: int) -> str:
-    """Return as many whole parts as fit, each ended by a line feed."""
+def fitting(parts: Sequence[str], limit: int, cut: str = _CUT) -> str:
+    """Return as many whole parts as fit in `limit` bytes, each ended by a line feed; `cut` ends what was cut."""
     text: list[str] = []
     used = 0
-    room = limit - len(_CUT.encode()) - 2
+    room = limit - len(cut.encode()) - 2
     for number, part in enumerate(parts):
         used += len(part.encode(errors="replace")) + 1
         if used > (limit if number == len(parts) - 1 else room):
-            cut = f"\n{_CUT}\n"
-            return "\n".join([*text, cut]) if len(cut) <= limit else ""
+            last = f"\n{cut}\n"
+            return "\n".join([*text, last]) if len(last) <= limit else ""
         text.append(part)
     return "\n".join([*text, ""])

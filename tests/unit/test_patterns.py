@@ -69,6 +69,7 @@ USES = {
     "report.markdown._APART": "search",
     "report.markdown._SIMPLE": "fullmatch",
     "report.markdown._TYPED": "fullmatch",
+    "report.preview._DECIDES": "fullmatch",
     "signing.keys.kms._SERVICES": "fullmatch",
 }
 # Patterns that may cost more than so many steps a character, and how many characters the code lets through.

@@ -68,7 +68,7 @@ def rederive(reference: Reference, ports: Ports, intent: Intent) -> Derivation:
         ("artifact", f"{reference.repository} has {observed.digest}"),
         ("release", f"{base.version}, its manifests {release.bundle.digest}, commit {release.commit}"),
         ("upstream", release.vouched or "nothing proves the release: its checksums are not signed"),
-        ("options", " ".join(_flag(*option) for option in base.options.differing().items()) or "Flux's own"),
+        ("options", " ".join(base.options.to_arguments()) or "Flux's own"),
         (
             "rendering",
             (f"{base.path} is byte for byte what the release renders to with these options ({rendered.proof})"),
@@ -84,9 +84,3 @@ def _pinned(base: Base) -> tuple[tuple[str, str], ...]:
     """Return the input that nothing proves: which digests the images had."""
     number = len(base.pins)
     return (("images", f"it pins {number} images, to digests that this run did not look up"),) if number else ()
-
-
-def _flag(name: str, value: object) -> str:
-    """Return a flag as `flux install` takes it."""
-    text = ",".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else value
-    return f"--{name}={text}"

@@ -322,3 +322,13 @@ class TestAnswersThatAreNone:
         forge.faults.append(times(1, Fault(200, {"data": data})))
         with pytest.raises(UnexpectedGitHubAnswer, match=why):
             snapshot(repository)
+
+
+def test_the_merge_base_is_where_a_branch_left_the_other(fleet: double.Repository, repository: Repository) -> None:
+    start = fleet.head
+    head = fleet.push(BRANCH, {"apps/a.yaml": b"a: 2\n"}, "ada")
+    base = fleet.push("main", {"apps/b.yaml": b"b: 1\n"}, "ada")
+    assert repository.merge_base(base, head) == start
+    assert repository.merge_base(head, head) == head
+    with pytest.raises(NotOnGitHub):
+        repository.merge_base(base, "0" * 40)

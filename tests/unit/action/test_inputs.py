@@ -63,7 +63,7 @@ def test_any_other_word_is_no_switch(text: str) -> None:
     [
         (
             {"command": "destroy"},
-            "command: it is one of update, apply, .*, matrix, not 'destroy'",
+            "command: it is one of update, apply, .*, preview, not 'destroy'",
         ),
         ({"artifact": "a\nb"}, r"artifact: it holds what nobody can see: 'a\\nb'"),
         ({"artifact": "a\u202eb"}, r"artifact: it holds what nobody can see: 'a\\u202eb'"),
@@ -77,6 +77,8 @@ def test_any_other_word_is_no_switch(text: str) -> None:
         ({"app_id": "7"}, "app-private-key: it goes together with app-id"),
         ({"provider": "aws", "docker_config": "{}"}, "provider: it and docker-config exclude each other"),
         ({**APPROVE, "target": " "}, "target: approve needs it"),
+        ({"command": "preview"}, "path: preview needs it"),
+        ({"command": "preview", "path": "x", "fail_on": "any"}, "fail-on: it is one of certain, danger, approval, not"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

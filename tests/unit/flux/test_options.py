@@ -269,3 +269,13 @@ def test_what_differs_gives_the_options_again(
 ) -> None:
     options = Options(tuple(components), network_policy=policy, log_level=level, toleration_keys=tuple(keys))
     assert Options().with_flags(options.differing()) == options
+
+
+def test_options_are_written_as_flux_install_takes_them() -> None:
+    options = Options(components=("source-controller", "helm-controller"), network_policy=False, log_level="debug")
+    assert options.to_arguments() == (
+        "--components=source-controller,helm-controller",
+        "--log-level=debug",
+        "--network-policy=false",
+    )
+    assert Options().to_arguments() == ()

@@ -1,0 +1,162 @@
+"""The command `preview`: what a pull request changes and can break, read from GitHub with read rights alone.
+
+The files of both commits come from GitHub's API, not from a checkout: `actions/checkout` has the base in no form, and
+writes files through filters that the request itself can set (`.gitattributes`). So the job needs no checkout.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
+
+from ci_automation.action.github import Hub, now
+from ci_automation.cli.places import release_ports
+from ci_automation.errors import PolicyRefused, UsageError
+from ci_automation.flows.ports import Intent
+from ci_automation.flows.preview import FolderState, Reviewer, changed_between, grouped, matching
+from ci_automation.report.preview import FailOn, PreviewPage, fails
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ci_automation.action.inputs import Inputs
+    from ci_automation.action.job import Job
+    from ci_automation.action.run import ActionRun
+    from ci_automation.github.files import Files
+
+_OID = re.compile(r"[0-9a-f]{40}")
+_MOST_REVIEWS, _MOST_BESIDE, _MOST_FILES = 200, 100, 2_000
+_NOT_ALL = f"Only the first {_MOST_REVIEWS} files were reviewed."
+
+
+class NotOnPullRequest(UsageError):
+    """A preview in a run that another event than `pull_request` started."""
+
+    hint = (
+        "Run preview `on: pull_request` alone. Other events run with the rights and secrets of the default branch: "
+        "a request must not reach those."
+    )
+
+    def __init__(self, event: str) -> None:
+        super().__init__(f"preview does not run on {event or 'no event'}")
+
+
+class BrokenPullRequest(UsageError):
+    """An event without the facts of a pull request into this repository."""
+
+    hint = "The runner writes the event. Run it again; leave GITHUB_EVENT_PATH alone."
+
+    def __init__(self) -> None:
+        super().__init__("the event does not name the commits of a pull request into this repository")
+
+
+class TooGrave(PolicyRefused):
+    """A pull request with findings that the input `fail-on` names."""
+
+    hint = "The summary of this run lists them. To only read them, leave out fail-on."
+
+    def __init__(self, limit: FailOn) -> None:
+        super().__init__(f"the preview found what it is to fail on: {limit}")
+
+
+class PreviewedPull(Struct, frozen=True):
+    """The pull request that started the run: its number, the tip of its base branch, and its head."""
+
+    number: int
+    base: str
+    head: str
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """Return the pull request that started a run.
+
+        Raises:
+            NotOnPullRequest: another event did.
+            BrokenPullRequest: the event says too little of it.
+            UnreadableEvent: there is no event.
+        """
+        if job.event != "pull_request":
+            raise NotOnPullRequest(job.event)
+        match job.payload():
+            case {
+                "pull_request": {
+                    "number": int(number),
+                    "base": {"sha": str(base), "repo": {"full_name": str(name)}},
+                    "head": {"sha": str(head)},
+                }
+            } if name == job.repository and _OID.fullmatch(base) and _OID.fullmatch(head):
+                return cls(number, base, head)
+        raise BrokenPullRequest
+
+
+class _Commit(Struct, frozen=True):
+    """The files of one commit, each with its blob."""
+
+    oid: str
+    blobs: Mapping[str, str]
+
+    def folder(self, path: str) -> dict[str, str]:
+        """Return the files in the folder of a file, and below, each with its blob."""
+        folder = path.rpartition("/")[0]
+        return {it: blob for it, blob in self.blobs.items() if it.startswith(f"{folder}/" if folder else "")}
+
+    def around(self, path: str) -> dict[str, str]:
+        """Return a file, if it is there, and the files in its folder; of too many, the file alone."""
+        if path not in self.blobs:
+            return {}
+        found = self.folder(path)
+        return found if len(found) <= _MOST_BESIDE else {path: self.blobs[path]}
+
+    def state(self, path: str, contents: Mapping[str, bytes | None]) -> FolderState | None:
+        """Return a components file with those around it; `contents` has what was read, by blob, None for the rest."""
+        if path not in self.blobs:
+            return None
+        folder = path.removesuffix(path.rpartition("/")[2])
+        read = {it.removeprefix(folder): contents.get(blob) for it, blob in self.around(path).items() if it != path}
+        beside = tuple((name, data) for name, data in read.items() if data is not None)
+        whole = len(beside) + 1 == len(self.folder(path))
+        return FolderState(path.removeprefix(folder), contents.get(self.blobs[path]), beside if whole else None)
+
+
+def preview(inputs: Inputs, run: ActionRun) -> int:
+    """Show what the pull request that started the run changes, and what that can break.
+
+    Raises:
+        NotOnPullRequest: another event started it.
+        TooGrave: it is as grave as the input `fail-on` says.
+    """
+    pull = PreviewedPull.of(run.job)
+    from ci_automation.github.files import Files
+    from ci_automation.github.repository import Repository
+
+    hub = Hub(inputs, run.job, run.say, run.hide)
+    client = hub.client(contents="read")
+    base = Repository(client, hub.repository).merge_base(pull.base, pull.head)
+    files = Files(client, hub.repository)
+    before, after = (_Commit(oid, dict(files.listed(oid))) for oid in (base, pull.head))
+    reviewer = Reviewer(release_ports(inputs.given, None, run.say), Intent(now=now()))
+    states = _states(inputs.path, before, after, files)
+    reviews = [(path, reviewer.review(*pair)) for path, pair in states.items()]
+    remarks = (_NOT_ALL,) if len(states) == _MOST_REVIEWS else ()
+    run.page = PreviewPage(base, pull.head, changed_between(before.blobs, after.blobs), grouped(reviews), remarks)
+    run.say(f"{len(reviews)} components files or their folders change from {base} to {pull.head}")
+    if inputs.fail_on and any(fails(each.found, FailOn(inputs.fail_on)) for _, each in reviews):
+        raise TooGrave(FailOn(inputs.fail_on))
+    return 0
+
+
+def _states(
+    patterns: tuple[str, ...], before: _Commit, after: _Commit, files: Files
+) -> dict[str, tuple[FolderState | None, FolderState | None]]:
+    """Return both states of each file that a pattern matches, and that differs, or has a file beside it that does."""
+    both = matching(patterns, before.blobs.keys() | after.blobs.keys())
+    paths = [path for path in both if before.around(path) != after.around(path)][:_MOST_REVIEWS]
+    contents: dict[str, bytes | None] = {}
+    for commit in (before, after):
+        first = {commit.blobs[path]: path for path in paths if path in commit.blobs}  # before what is around them
+        needed = first | {blob: each for path in paths for each, blob in commit.around(path).items()}
+        wanted = [(path, blob) for blob, path in needed.items() if blob not in contents]
+        contents |= files.contents(commit.oid, wanted[:_MOST_FILES])
+    return {path: (before.state(path, contents), after.state(path, contents)) for path in paths}

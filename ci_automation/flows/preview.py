@@ -1,0 +1,189 @@
+"""Review of components files that a pull request changes: how each was made, what changes, and what can break."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from ci_automation.artifact.tree import Tree, TreeFile
+from ci_automation.errors import Error, UsageError
+from ci_automation.flows.planning.contents import Contents
+from ci_automation.flows.planning.findings import findings, first_findings
+from ci_automation.flows.render import render_release
+from ci_automation.flux.components import inventory, unpin
+from ci_automation.flux.proof import Proof
+from ci_automation.flux.recover import EditedByHand, MadeByAnotherTool, prove_options, recover
+from ci_automation.impact.hazard import Certainty, Hazard, some_of
+from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.policy.gates import Situation, version_verdicts
+from ci_automation.report.findings import Findings
+from ci_automation.report.preview import ComponentsOrigin, FileReview, RenderedBy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flows.rendering.proof import Rendering
+    from ci_automation.flux.options import Options
+    from ci_automation.flux.version import Version
+
+GATE = "components"
+_EVERY = "**"
+_ALONE = "The files beside it were not read: there are too many."
+
+
+class FolderState(Struct, frozen=True):
+    """A components file at one commit, and the files beside it by their path there; None is what was not read."""
+
+    name: str
+    content: bytes | None
+    beside: tuple[tuple[str, bytes], ...] | None = None
+
+
+class _Side(Struct, frozen=True):
+    """A components file as it was read; without contents it is none that can be compared."""
+
+    origin: ComponentsOrigin
+    contents: Contents | None
+
+
+class Reviewer(Struct, frozen=True):
+    """Reviews files; each release is fetched and rendered once for each set of options."""
+
+    ports: Ports
+    intent: Intent
+    _rendered: dict[tuple[Version, Options], Rendering | Error] = field(default_factory=dict)
+
+    def review(self, before: FolderState | None, after: FolderState | None) -> FileReview:
+        """Return what becomes of a components file and the files beside it; None: it is not there."""
+        whole = all(state is None or state.beside is not None for state in (before, after))
+        old, new = (self._side(state, whole=whole) if state else None for state in (before, after))
+        origins = old.origin if old else None, new.origin if new else None
+        try:
+            found = self._findings(old, new)
+        except Error as error:
+            found = _unchecked(str(error))
+        return FileReview(*origins, found, () if whole else (_ALONE,))
+
+    def _side(self, state: FolderState, *, whole: bool) -> _Side:
+        if state.content is None:
+            return _Side(ComponentsOrigin(RenderedBy.NOT_PROVEN, detail="it is too large to be read"), None)
+        try:
+            text = state.content.decode()
+            plain, pins = unpin(text)
+            recovered = recover(plain)
+            overlay = tuple(TreeFile(*file) for file in (state.beside or () if whole else ()))
+            tree = Tree((*overlay, TreeFile(state.name, state.content)))
+        except (UnicodeDecodeError, UsageError) as error:
+            reason = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
+            return _Side(ComponentsOrigin(RenderedBy.NOT_PROVEN, detail=reason), None)
+        contents = Contents(tree, state.name, text, plain, recovered, bool(pins))
+        return _Side(self._origin(contents, len(pins)), contents)
+
+    def _origin(self, contents: Contents, pins: int) -> ComponentsOrigin:
+        """Return how a file was made, by rendering its own release again."""
+        recovered = contents.recovered
+        known = ComponentsOrigin(RenderedBy.NOT_PROVEN, recovered.version, recovered.options, pins)
+        rendered = self._rendering(recovered.version, recovered.options)
+        if isinstance(rendered, Error):
+            return replace(known, detail=str(rendered))
+        try:
+            prove_options(contents.plain, recovered, rendered.text)
+        except EditedByHand as edited:
+            return replace(known, by=RenderedBy.EDITED, edits=edited.diff)
+        except MadeByAnotherTool as other:
+            return replace(known, by=RenderedBy.ANOTHER_TOOL, detail=str(other))
+        if rendered.proof is Proof.NONE:
+            return replace(known, detail=f"nothing proves that Flux renders it the same way: {rendered.detail}")
+        return replace(known, by=RenderedBy.FLUX)
+
+    def _rendering(self, version: Version, options: Options) -> Rendering | Error:
+        key = (version, options)
+        if key not in self._rendered:
+            try:
+                self._rendered[key] = render_release(version, options, self.ports)
+            except Error as error:
+                self._rendered[key] = error
+        return self._rendered[key]
+
+    def _findings(self, old: _Side | None, new: _Side | None) -> Findings:
+        if new is None:
+            return _removed(old)
+        if new.contents is None or (old and old.contents is None):
+            return _unchecked("a file that cannot be read has nothing to compare")
+        after = new.contents
+        if old is None or old.contents is None:
+            found = first_findings(after, self.ports, self.intent)
+            verdicts: tuple[Verdict, ...] = ()
+        else:
+            found = findings(old.contents, after, self.ports, self.intent)
+            situation = Situation(old.contents.version, self.intent.policy, self.intent.now)
+            verdicts = version_verdicts(after.version, situation)
+        gates = (*verdicts, *map(_without_flag, found.gates), _provenance(old.origin if old else None, new.origin))
+        return replace(found, gates=gates)
+
+
+def _provenance(old: ComponentsOrigin | None, new: ComponentsOrigin) -> Verdict:
+    """Return what is to be said of how a file was made; edits, also lost ones, are a person's to judge."""
+    if new.by is RenderedBy.FLUX:
+        if old and old.by is RenderedBy.EDITED:
+            return Verdict(GATE, Decision.APPROVAL, "the request drops the hand edits that the file has", "both files")
+        return Verdict(GATE, Decision.AUTO, "Flux renders the same file", "the file and its release")
+    edited = new.by is RenderedBy.EDITED
+    reason = "the file was edited by hand" if edited else f"the file was written by {new.by}: {new.detail}"
+    return Verdict(GATE, Decision.APPROVAL, reason, "the file and its release")
+
+
+def _without_flag(verdict: Verdict) -> Verdict:
+    """Return a verdict without the flag that would allow it: nothing is published here."""
+    return replace(verdict, reason=verdict.reason.partition("; --")[0])
+
+
+def _removed(old: _Side | None) -> Findings:
+    names = sorted(inventory(old.contents.components)) if old and old.contents else []
+    words = f": {some_of(names)}" if names else ""
+    sentence = f"the file is removed: a cluster that prunes deletes what is in it{words}"
+    hazard = Hazard(GATE, Certainty.POSSIBLE, "the file is removed", sentence)
+    verdict = Verdict(GATE, Decision.APPROVAL, sentence, str(Certainty.POSSIBLE))
+    return Findings(hazards=(hazard,), pruned=tuple(name.replace("/", " ", 1) for name in names), gates=(verdict,))
+
+
+def _unchecked(reason: str) -> Findings:
+    sentence = f"the files were not compared: {reason}"
+    hazard = Hazard(GATE, Certainty.UNCHECKED, reason, sentence)
+    return Findings(hazards=(hazard,), gates=(Verdict(GATE, Decision.APPROVAL, sentence, str(Certainty.UNCHECKED)),))
+
+
+def grouped(reviews: Iterable[tuple[str, FileReview]]) -> tuple[tuple[FileReview, tuple[str, ...]], ...]:
+    """Return each review once, with all the files that it holds for."""
+    found: dict[FileReview, list[str]] = {}
+    for path, review in reviews:
+        found.setdefault(review, []).append(path)
+    return tuple((review, tuple(paths)) for review, paths in found.items())
+
+
+def matching(patterns: Sequence[str], paths: Iterable[str]) -> list[str]:
+    """Return the paths that a pattern matches, sorted: `*` is any part of a name, `**` any number of folders."""
+    split = [[*_merged(pattern.removeprefix("./").split("/"))] for pattern in patterns]
+    return sorted(path for path in paths if any(_matches(path.split("/"), parts) for parts in split))
+
+
+def _merged(parts: Sequence[str]) -> Iterable[str]:
+    """Yield the parts of a pattern, of several `**` in a row one."""
+    return (part for number, part in enumerate(parts) if part != _EVERY or parts[number - 1 : number] != [_EVERY])
+
+
+def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    if not pattern:
+        return not path
+    if pattern[0] == _EVERY:
+        return any(_matches(path[start:], pattern[1:]) for start in range(len(path) + 1))
+    return bool(path) and fnmatchcase(path[0], pattern[0]) and _matches(path[1:], pattern[1:])
+
+
+def changed_between(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the paths whose blob differs between two commits, sorted."""
+    return tuple(sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path)))

@@ -1,0 +1,37 @@
+"""A repository as `flux bootstrap` leaves it, and what GitHub tells a run of a pull request into it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.fakes.forge.repository import Repository
+
+NAME = "acme/fleet"
+FOLDERS = ("clusters/production/flux-system", "clusters/staging/flux-system")
+PATTERN = "clusters/*/flux-system/gotk-components.yaml"
+PRODUCTION, STAGING = (f"{folder}/gotk-components.yaml" for folder in FOLDERS)
+KUSTOMIZATION = b"""\
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+- gotk-components.yaml
+- gotk-sync.yaml
+"""
+READS = {"contents": "read"}  # all rights that the job has: GitHub refuses it every write
+
+
+def sync(folder: str) -> bytes:
+    """Return the objects by which a cluster follows its folder."""
+    return (
+        "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n"
+        f"metadata: {{name: flux-system, namespace: flux-system}}\nspec: {{path: ./{folder}, prune: true}}\n"
+    ).encode()
+
+
+def event(fleet: Repository, number: int) -> dict[str, Any]:
+    """Return what GitHub says of a pull request to the run that it starts."""
+    pull = fleet.pull(number)
+    base = {"ref": pull.base, "sha": fleet.branches[pull.base], "repo": {"full_name": fleet.full_name}}
+    head = {"ref": pull.branch, "sha": pull.head, "repo": {"full_name": pull.source}}
+    return {"action": "synchronize", "number": number, "pull_request": {"number": number, "base": base, "head": head}}
