@@ -61,7 +61,7 @@ class CheckSilent(PolicyRefused):
 
 def _update(inputs: Inputs, run: ActionRun) -> int:
     """Take up what was approved, publish what happens by itself, and ask for what waits."""
-    hub = _hub(inputs, run)
+    hub = Hub.of(inputs, run)
 
     def flow(goal: Target) -> Account:
         # A re-run finishes what the attempt before had no time for; to look each hour would cost a request.
@@ -74,7 +74,7 @@ def _update(inputs: Inputs, run: ActionRun) -> int:
 
 def _apply(inputs: Inputs, run: ActionRun) -> int:
     """Take up what was approved, and do nothing else."""
-    hub = _hub(inputs, run)
+    hub = Hub.of(inputs, run)
 
     def flow(goal: Target) -> Account:
         progress = apply_approved(goal.channel, goal.ports, goal.intent, desks_of(goal, hub))
@@ -85,22 +85,16 @@ def _apply(inputs: Inputs, run: ActionRun) -> int:
 
 def _approve(inputs: Inputs, run: ActionRun) -> int:
     """Publish what the inputs name, if the run that this job is in was approved."""
-    hub = _hub(inputs, run)
+    hub = Hub.of(inputs, run)
 
     def flow(goal: Target) -> Account:
-        from ci_automation.approval.approved_run import JobFacts, approved_run
+        from ci_automation.action.dispatched import reviewed_run
+        from ci_automation.approval.approved_run import judge_run
         from ci_automation.approval.port import NotCounted
-        from ci_automation.github.repository import Repository
-        from ci_automation.github.runs import Runs
 
         version, base, target = Version.parse(inputs.version), Digest.parse(inputs.base), Digest.parse(inputs.target)
         request = ApprovalRequest(goal.channel, version, base, target, RequestKind.of_key(inputs.request_key))
-        job = JobFacts(int(run.job.run_id or 0), run.job.event, run.job.ref, hub.default_branch())
-        settings = settings_of(goal)
-        rights = {"actions": "read"} | ({"members": "read"} if settings.team else {})
-        client = hub.client(**rights)
-        runs, repository = Runs(client, hub.repository), Repository(client, hub.repository)
-        found = approved_run(request, inputs.request_key, job, runs, repository, settings, now())
+        found = judge_run(request, inputs.request_key, reviewed_run(goal, hub), settings_of(goal), now())
         if isinstance(found, NotCounted):
             raise ApprovalNotCounted(found)
         done = apply_granted(found, goal.ports, goal.intent)
@@ -153,7 +147,7 @@ def _consumers(inputs: Inputs, run: ActionRun) -> int:
     from ci_automation.flows.consumers import update_consumers
     from ci_automation.report.consumers import consumers_summary
 
-    hub = _hub(inputs, run)
+    hub = Hub.of(inputs, run)
     codes = [0]
 
     def connect(name: str) -> GitHub:
@@ -189,7 +183,7 @@ def _watch(inputs: Inputs, run: ActionRun) -> int:
     from ci_automation.github.issues import Issues
     from ci_automation.github.runs import Runs
 
-    hub = _hub(inputs, run)
+    hub = Hub.of(inputs, run)
     client = hub.client(actions="write", issues="write")
     runs, issues = Runs(client, hub.repository), Issues(client, hub.repository)
     watched = look(runs, issues, inputs.workflow, hub.default_branch(), timedelta(days=inputs.max_age_days), now())
@@ -217,20 +211,25 @@ def _matrix(inputs: Inputs, run: ActionRun) -> int:
     return 0
 
 
+def _operate(inputs: Inputs, run: ActionRun) -> int:
+    """Show what an operation would do, or do what was shown."""
+    from ci_automation.action.dispatched import do_operation, show_operation
+
+    return (show_operation if inputs.command == "show" else do_operation)(inputs, run)
+
+
 ACTION_COMMANDS: dict[str, Callable[[Inputs, ActionRun], int]] = {
     "update": _update,
     "apply": _apply,
     "approve": _approve,
     "promote": _promote,
+    "show": _operate,
+    "do": _operate,
     "consumers": _consumers,
     "watch": _watch,
     "matrix": _matrix,
     "preview": preview,
 }
-
-
-def _hub(inputs: Inputs, run: ActionRun) -> Hub:
-    return Hub(inputs, run.job, run.say, run.hide)
 
 
 def _for_each(flow: Callable[[Target], Account], inputs: Inputs, run: ActionRun, *, publishes: bool = True) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
     from ci_automation.action.inputs import Inputs
     from ci_automation.action.job import Job
+    from ci_automation.action.run import ActionRun
     from ci_automation.approval.dispatch import Sender
     from ci_automation.approval.port import Approvals
     from ci_automation.cli.target import Target
     from ci_automation.github.app import AppTokens
     from ci_automation.github.client import GitHub
+    from ci_automation.github.content_history import ContentHistory
     from ci_automation.github.waiting import Spent
 
 
@@ -70,6 +72,11 @@ class Hub(Hiding, Struct):
     _branch: str = ""
     _spent: Spent | None = None
 
+    @classmethod
+    def of(cls, inputs: Inputs, run: ActionRun) -> Self:
+        """Return the GitHub of a run."""
+        return cls(inputs, run.job, run.say, run.hide)
+
     @property
     def repository(self) -> str:
         """Return the repository that the job runs in.
@@ -108,6 +115,12 @@ class Hub(Hiding, Struct):
 
         self._spent = self._spent or Spent()
         return GitHub(token, self.job.api, token_name=name, say=self.say, spent=self._spent)
+
+    def content(self) -> ContentHistory:
+        """Return the history of the content of this repository."""
+        from ci_automation.github.content_history import ContentHistory
+
+        return ContentHistory(self.client(contents="read"), self.repository)
 
     @property
     def sender(self) -> Sender:

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 TRUE, FALSE = frozenset({"true", "True", "TRUE"}), frozenset({"false", "False", "FALSE"})
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _SHOWN = 80
+_NEEDED = {
+    "approve": ("artifact", "base", "target", "version"),
+    "show": ("operation",),
+    "do": ("operation",),
+    "watch": ("workflow",),
+    "preview": ("path",),
+}
 
 
 class InvalidInput(UsageError):
@@ -55,6 +62,10 @@ class Inputs(Hiding, Struct, frozen=True):
     target: str
     version: str
     request_key: str
+    operation: str
+    to: str
+    reason: str
+    shown: str
     workflow: str
     max_age_days: int
     path: tuple[str, ...]
@@ -147,11 +158,7 @@ def _contradictions(values: Mapping[str, object]) -> Iterator[str]:
     ways = [name for name in ("registry_password", "docker_config", "provider") if values[name]]
     if len(ways) > 1:
         yield f"{_dashed(ways[1])}: it and {_dashed(ways[0])} exclude each other"
-    needed: tuple[str, ...]
-    if values["command"] == "approve":
-        needed = ("artifact", "base", "target", "version")
-    else:
-        needed = {"watch": ("workflow",), "preview": ("path",)}.get(str(values["command"]), ())
+    needed = _NEEDED.get(str(values["command"]), ())
     yield from (f"{name}: {values['command']} needs it" for name in needed if not values[name])
 
 

@@ -69,6 +69,11 @@ class Job(Struct, frozen=True):
         )
 
     @property
+    def subject(self) -> str:
+        """Return the subject of certificates for jobs that are written in the started workflow itself."""
+        return f"{self.server}/{self.workflow_ref}"
+
+    @property
     def url(self) -> str:
         """Return the address of the run, or nothing outside of one."""
         if not (self.repository and self.run_id):

@@ -60,6 +60,7 @@ class ActionRun(Struct):
     accounts: list[Account] = field(default_factory=list)
     matrix: str = ""
     page: PreviewPage | None = None
+    handover: str = ""  # from the job `show` to the job `do`
     more: list[str] = field(default_factory=list)  # sections of the summary, in Markdown
     plan_files: dict[str, str] = field(default_factory=dict)
     ended_by: Trouble | None = None  # what ended the whole run
@@ -110,7 +111,8 @@ class ActionRun(Struct):
         """
         self._write_plans()
         values = dict.fromkeys((each.name for each in OUTPUTS), "")
-        values |= outputs(tuple(self.accounts), self.plan_files, limit=_MAX_VALUE) | {"matrix": self.matrix}
+        made = outputs(tuple(self.accounts), self.plan_files, limit=_MAX_VALUE)
+        values |= made | {"matrix": self.matrix, "shown": self.handover}
         room = room_for_summary(self.job.summary)
         if self.page:
             values["preview"] = preview_markdown(self.page, MAX_COMMENT)

@@ -38,5 +38,5 @@ def require_own_subject(subject: str, job: Job) -> None:
     """
     if not subject.startswith(f"{job.server}/") or _WORKFLOWS not in subject:
         return  # somebody's own identity, which was handed over
-    if subject != f"{job.server}/{job.workflow_ref}":
+    if subject != job.subject:
         raise SharedSubject(subject, job.workflow_ref)

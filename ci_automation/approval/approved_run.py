@@ -57,30 +57,43 @@ class RunFacts(Struct, frozen=True):
 def judge_run(
     request: ApprovalRequest, key: str, facts: RunFacts, settings: ApprovalConfig, now: datetime
 ) -> GrantedApproval | NotCounted:
-    """Return the approval of `request` in a run whose inputs are the request and `key`.
+    """Return the approval of `request` in a run whose inputs are the request and `key`."""
+    if key and key != request.key:
+        return NotCounted(request, "the key belongs to another request")
+    found = judge_reviews(facts, settings, now, by_check=bool(key))
+    return GrantedApproval(request, found) if isinstance(found, Approval) else NotCounted(request, found)
+
+
+def judge_reviews(
+    facts: RunFacts, settings: ApprovalConfig, now: datetime, *, by_check: bool = False
+) -> Approval | str:
+    """Return the approval that the reviewers of a run gave, or why none counts; `by_check`: a check started the run.
 
     GitHub keeps what people said by run, not by attempt, and without a time. So a yes to an earlier attempt counts for
     a later one: the inputs of a run never change, and a yes is used up once it was published, which is found by `how`
     having the run's address. A no to any attempt makes the whole run count for nothing, since it may be the last word.
     """
-    if reason := _why_none(request, key, facts, settings):
-        return NotCounted(request, reason)
+    if reason := _why_none(facts, settings):
+        return reason
     reasons = []
     for actor in _approvers(facts.said, settings.environment):
-        if not (reason := _why_not(actor, key, facts, settings)):
-            return GrantedApproval(request, Approval(actor.login, f"run {facts.run.url}", now))
+        if not (reason := _why_not(actor, facts, settings, by_check=by_check)):
+            return Approval(actor.login, how_approved(facts.run.url), now)
         reasons.append(reason)
     nobody = (
         f"no reviewer approved this run in the environment {settings.environment}; it may have passed without a review"
     )
-    return NotCounted(request, "; ".join(reasons) or nobody)
+    return "; ".join(reasons) or nobody
 
 
-def _why_none(request: ApprovalRequest, key: str, facts: RunFacts, settings: ApprovalConfig) -> str:
+def how_approved(url: str) -> str:
+    """Return how the run at `url` was approved, as records have it: an approval counts once."""
+    return f"run {url}"
+
+
+def _why_none(facts: RunFacts, settings: ApprovalConfig) -> str:
     """Return why no approval in the run can count, or nothing."""
     name = settings.environment
-    if key and key != request.key:
-        return "the key belongs to another request"
     if facts.event != _EVENT or facts.run.event != _EVENT:
         return f"the run was started by {facts.event}, not by a workflow_dispatch"
     if facts.ref != f"refs/heads/{facts.branch}" or facts.run.branch != facts.branch:
@@ -92,13 +105,16 @@ def _why_none(request: ApprovalRequest, key: str, facts: RunFacts, settings: App
     return ""
 
 
-def _why_not(actor: Actor, key: str, facts: RunFacts, settings: ApprovalConfig) -> str:
+def _why_not(actor: Actor, facts: RunFacts, settings: ApprovalConfig, *, by_check: bool) -> str:
     """Return why the yes of one account does not count, or nothing."""
     if actor.is_bot:
         return f"{actor.login} approved it, and is not a person"
-    # A run with a key was started by a check, with whose token ever: a machine's account looks like a person's.
-    if key and facts.run.actor is not None and facts.run.actor.login == actor.login:
+    # A check starts its run with any token: a machine's account looks like a person's.
+    if by_check and facts.run.actor is not None and facts.run.actor.login == actor.login:
         return f"{actor.login} approved it and also started it; a run started by hand has no key"
+    starters = {it.login for it in (facts.run.actor, facts.run.triggering_actor) if it}
+    if settings.approvals and actor.login in starters:
+        return f"{actor.login} approved it and also started it, and the configuration asks for approvals of others"
     lacking = facts.people.lacking(actor.login, settings.team)
     return f"{actor.login} approved it, but {lacking}" if lacking else ""
 
@@ -122,16 +138,8 @@ class JobFacts(Struct, frozen=True):
     branch: str  # the default branch
 
 
-def approved_run(
-    request: ApprovalRequest,
-    key: str,
-    job: JobFacts,
-    runs: Runs,
-    repository: Repository,
-    settings: ApprovalConfig,
-    now: datetime,
-) -> GrantedApproval | NotCounted:
-    """Return whether the run of this job has an approval of `request` that counts now.
+def run_facts(job: JobFacts, runs: Runs, repository: Repository, settings: ApprovalConfig) -> RunFacts:
+    """Return what GitHub says of the run of this job now.
 
     Raises:
         ReleaseSourceError: GitHub failed or refused.
@@ -140,5 +148,4 @@ def approved_run(
     persons = (actor.login for actor in _approvers(said, settings.environment) if not actor.is_bot)
     people = People.of(persons, settings.team, repository)
     environment = runs.environment(settings.environment)
-    facts = RunFacts(job.event, job.ref, job.branch, runs.run(job.run), environment, said, people)
-    return judge_run(request, key, facts, settings, now)
+    return RunFacts(job.event, job.ref, job.branch, runs.run(job.run), environment, said, people)

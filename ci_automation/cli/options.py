@@ -55,16 +55,18 @@ class Option(NamedTuple):
         return f"INPUT_{self.name.upper()}"
 
 
-ACTION_NAMES = ("update", "apply", "approve", "promote", "consumers", "watch", "matrix", "preview")
+ACTION_NAMES = ("update", "apply", "approve", "promote", "show", "do", "consumers", "watch", "matrix", "preview")
+OPERATION_NAMES = ("rollback", "lift-hold")
 
 OPTIONS = (
     Option(
         "command",
         input="What to do: update publishes what the policy allows and asks for approval of the rest; apply publishes "
         "merged approvals; approve publishes the step that reviewers approved in a protected environment; promote "
-        "moves channels to the digests of others, as the configuration says; consumers opens pull requests in "
-        "repositories that pin the artifact; watch checks that the schedule still runs; matrix lists the artifacts; "
-        "preview shows what a pull request changes and can break",
+        "moves channels to the digests of others, as the configuration says; show says what an operation would do, do "
+        "does it once reviewers approved the run; consumers opens pull requests in repositories that pin the artifact; "
+        "watch checks that the schedule still runs; matrix lists the artifacts; preview shows what a pull request "
+        "changes and can break",
         default="update",
         choices=ACTION_NAMES,
     ),
@@ -223,6 +225,10 @@ OPTIONS = (
     Option("target", input="For approve: the approved digest"),
     Option("version", input="For approve: the approved version of Flux"),
     Option("request-key", input="For approve: the key in the title of the run, which must belong to the approved step"),
+    Option("operation", input="For show and do: what a person started by dispatch", choices=OPERATION_NAMES),
+    Option("to", input="For show and do: a version, an immutable tag or a digest; for lift-hold the digest of a hold"),
+    Option("reason", input="For show and do: why, in one line of at most 200 characters; a hold keeps it"),
+    Option("shown", input="For do: the output shown of the job that ran show"),
     Option("workflow", input="For watch: the file name of the workflow that must have succeeded, such as flux.yaml"),
     Option("max-age-days", input="For watch: how many days may pass without a success", default="7", kind=Kind.NUMBER),
     Option(

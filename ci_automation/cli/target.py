@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.artifact.reference import Reference
+    from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import ArtifactConfig
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.report.adoption import Adoption
@@ -55,6 +56,15 @@ class Target(Struct, frozen=True):
         if isinstance(self.prepared, Error):
             raise self.prepared
         return self.prepared
+
+    def previewing(self, given: Arguments, subject: str) -> Target:
+        """Return the same for a job that only shows what a later job of its workflow, with this subject, would do."""
+        from ci_automation.cli.trust import previewed
+
+        if isinstance(self.prepared, Error):
+            return self
+        ports = previewed(self.prepared.ports, self.configured, given, subject)
+        return replace(self, prepared=replace(self.prepared, ports=ports))
 
     def speaking(self, say: Callable[[str], None], confirm: Callable[[Adoption], bool]) -> Target:
         """Return the same with another ear, and another one to ask."""

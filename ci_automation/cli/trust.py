@@ -7,6 +7,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ci_automation.config.model import (
     SigningConfig,
     SigningMode,
@@ -18,6 +20,7 @@ from ci_automation.signing.trust import NOBODY_NAMED
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import ArtifactConfig
+    from ci_automation.flows.ports import Ports
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.sigstore.root import TrustRoot
     from ci_automation.signing.trust import Trusted
@@ -160,6 +163,29 @@ def _signs_as(artifact: ArtifactConfig | None, given: Arguments) -> Trusted | No
     if is_kms(location := _key(artifact, given)):
         _log_in_as_the_job()
     return TrustedKeys((load_public_half(location, os.environ, Path()),))
+
+
+def previewed(ports: Ports, artifact: ArtifactConfig | None, given: Arguments, subject: str) -> Ports:
+    """Return the ports of a job that has no key and no token, with the signer that a later job of its workflow has.
+
+    That is the key that is trusted, or else, keyless, the `subject` of the workflow: whoever trusts another one is
+    told before anybody is asked. Nothing can be signed with it.
+    """
+    from ci_automation.signing.signer import AbsentSigner
+    from ci_automation.signing.sigstore.oidc import GITHUB, GITHUB_SERVER
+    from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities, TrustedKeys
+
+    match signing_mode(artifact, given):
+        case SigningMode.UNSAFE_UNSIGNED:
+            return ports
+        case SigningMode.KEY | SigningMode.KMS:
+            if not isinstance(ports.trusted, TrustedKeys):
+                return ports
+            return replace(ports, signer=AbsentSigner(ports.trusted.keys[0].fingerprint, ports.trusted))
+    server = subject.partition("/.github/")[0].rsplit("/", 2)[0]
+    identity = Identity(GITHUB if server == GITHUB_SERVER else f"{server}/_services/token", subject)
+    own = TrustedIdentities((IdentityMatch.exact(identity),), trust_root(artifact, given))
+    return replace(ports, signer=AbsentSigner(identity, own), trusted=ports.trusted or own)
 
 
 def trust_root(artifact: ArtifactConfig | None, given: Arguments) -> TrustRoot:

@@ -21,6 +21,8 @@ _RIGHTS = {  # of a job that runs the command; `update` has those of its approva
     "apply": {"contents": "read", "pull-requests": "read"},
     "approve": {"contents": "read", "actions": "read"},
     "promote": {"contents": "read"},
+    "show": {"contents": "read"},
+    "do": {"contents": "read", "actions": "read"},
     "consumers": {"contents": "read"},
     "matrix": {"contents": "read"},
     "watch": {"actions": "write", "issues": "write"},

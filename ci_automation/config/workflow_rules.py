@@ -186,7 +186,7 @@ def _wrong_environment(use: ActionUse, config: Config) -> Iterator[Problem]:
     if name and "matrix.artifact" in use.inputs.get("artifact", "") and "matrix." not in name:
         what = "gives the jobs of all artifacts one environment, and with it the same secrets. Use "
         yield use.problem(f"{what}flux-manifests-${{{{ matrix.name }}}}", "environment")
-    if use.command != "approve":
+    if use.command not in {"approve", "do"}:
         return
     gates = {it.approval.environment for it in use.artifacts(config)} or {ApprovalConfig().environment}
     waiting = {job: values for job, values in use.workflow.jobs.items() if environment_of(values) in gates}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ACTION = re.compile(r"[\w.-]+/(?:ci-automation|flux-manifests)(?:/\.github/workflows/(?P<called>[\w.-]+)\.ya?ml)?")
 _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 PUBLISHING = frozenset({"update", "apply", "approve", "fleet"})  # they render, sign, and move a channel
-SIGNING = PUBLISHING | {"promote", "init", "adopt", "rollback", "lift-hold"}
+SIGNING = PUBLISHING | {"promote", "do"}
 
 
 class GitHubPlace(Struct, frozen=True):

@@ -33,8 +33,10 @@ class Lifted(Struct, frozen=True):
     holds: tuple[Hold, ...]
 
 
-def lift(channel: Reference, reason: str, ports: Ports, intent: Intent) -> Lifted:
-    """End the holds on what `channel` has now, and return them; where none is on, nothing is written.
+def lift(channel: Reference, reason: str, ports: Ports, intent: Intent, only: Digest | None = None) -> Lifted:
+    """End the holds on what `channel` has now, or the one whose statement has the digest `only`; return what ended.
+
+    If none is on, nothing is written.
 
     Raises:
         NoSigner, IdentityChange: the end could not be signed by a trusted signer.
@@ -48,19 +50,20 @@ def lift(channel: Reference, reason: str, ports: Ports, intent: Intent) -> Lifte
     if (ledger := ports.ledger(channel)) is None:
         raise NobodyTrusted
     observed = look_at(channel, ports)
-    on = [hold for hold in ledger.holds(observed.digest) if hold.is_on(intent.now)]
-    ended = tuple(_ended(hold, reason, ports.clock(), intent.now) for hold in on)
+    on = [hold for each, hold in ledger.named_holds(observed.digest) if hold.is_on(intent.now) and only in {None, each}]
+    ended = tuple(ended_hold(hold, reason, ports.clock(), intent.now) for hold in on)
     if ended:
         ports.registry.put_blob(channel, CONFIG_BLOB)  # what another tool published may lack it
         ports.writer(channel, ports.signer, intent.run).keep(observed.manifest, ended)
-        if any(hold.is_on(intent.now) for hold in ledger.holds(observed.digest)):
+        refused = {hold.digest for hold in ended}
+        if any(hold.is_on(intent.now) and hold.digest in refused for hold in ledger.holds(observed.digest)):
             raise HoldNotKept(channel.at_digest(observed.digest))
         if (found := ports.registry.resolve(channel)) != observed.digest:
             raise ChannelMoved(channel, observed.digest, found)
     return Lifted(channel, observed.digest, ended)
 
 
-def _ended(hold: Hold, reason: str, at: datetime, now: datetime) -> Hold:
+def ended_hold(hold: Hold, reason: str, at: datetime, now: datetime) -> Hold:
     """Return the later word that a hold is over since it began, whatever the clocks of other machines show."""
     at, until = max(at, hold.at + _LATER), min(now, hold.since)
     return replace(hold, at=at, until=until, reason=reason or hold.reason, moved=hold.since)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ci_automation.impact.overlay.builder import Kustomize
     from ci_automation.policy.hold import Hold
     from ci_automation.records.ledger import Ledger
+    from ci_automation.records.notes import Approval
     from ci_automation.records.writer import RecordWriter
     from ci_automation.registry.port import Registry
     from ci_automation.report.adoption import Adoption
@@ -151,6 +152,7 @@ class Intent(Struct, frozen=True):
     pin_images: bool | None = None  # None: as the artifact has it
     config_digest: Digest | None = None
     run: Run = Run()
+    approval: Approval | None = None  # of the reviewer who let this run go on, for the records of what it does
 
     def situation(self, current: Version, held: tuple[Hold, ...] = ()) -> Situation:
         """Return what the gates on releases look at besides the release."""

@@ -106,7 +106,9 @@ def promote(promotion: Promotion, approved: Collection[Digest] = ()) -> Promoted
 
 
 def _approval(promotion: Promotion) -> Approval:
-    return Approval(promotion.intent.run.actor or "command line", "--approve", promotion.ports.clock())
+    return promotion.intent.approval or Approval(
+        promotion.intent.run.actor or "command line", "--approve", promotion.ports.clock()
+    )
 
 
 def _carry_out(considered: Considered, signer: Signer, approval: Approval | None) -> None:

@@ -292,5 +292,6 @@ def _record(proposal: RollbackProposal, signer: Signer, ports: Ports, intent: In
         proof=None,
         options=proposal.options,
         run=intent.run.url or None,
+        approval=intent.approval,
         rolled_back=True,
     )

@@ -11,6 +11,7 @@ __all__ = [
     "app",
     "client",
     "commits",
+    "content_history",
     "errors",
     "files",
     "issues",

@@ -208,6 +208,7 @@ class WorkflowRun(Struct, frozen=True):
     title: str  # what `run-name` made
     created_at: datetime
     actor: Actor | None
+    triggering_actor: Actor | None = None  # of the present attempt
 
 
 class StartedRun(Struct, frozen=True):

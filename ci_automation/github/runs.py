@@ -178,4 +178,5 @@ def _run(found: Fields) -> WorkflowRun:
         title=found.text("display_title"),
         created_at=found.time("created_at"),
         actor=found.actor("actor"),
+        triggering_actor=found.actor("triggering_actor"),
     )

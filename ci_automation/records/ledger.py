@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ci_automation.artifact.digest import Digest
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.artifact import immutable_version
 from ci_automation.policy.hold import Hold
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from datetime import datetime
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
     from ci_automation.records.attached import Said
@@ -81,6 +81,11 @@ class Ledger(Struct, frozen=True):
     def holds(self, digest: Digest) -> tuple[Hold, ...]:
         """Return the holds of this channel on `digest`, the oldest first; see `holds_on`."""
         return holds_on(self.said(digest, HOLD), self.name)
+
+    def named_holds(self, digest: Digest) -> tuple[tuple[Digest, Hold], ...]:
+        """Return the holds of this channel on `digest`, each after the digest of its statement, the oldest first."""
+        found = _newest_holds(self.said(digest, HOLD), self.name)
+        return tuple((Digest.of(it.to_statement("").to_bytes()), _hold(it)) for it in found)
 
     def newest(self) -> Record | None:
         """Return the record of the channel's last move; reads the records of all digests with immutable tags.
@@ -160,12 +165,17 @@ def holds_on(said: Iterable[Said], channel: str) -> tuple[Hold, ...]:
 
     Of several about the same refused digest the newest counts. Holds whose date has passed are among them.
     """
+    return tuple(map(_hold, _newest_holds(said, channel)))
+
+
+def _newest_holds(said: Iterable[Said], channel: str) -> tuple[HoldStatement, ...]:
     found = [it for it in holds_in(said) if it.channel == channel and it.digest != it.refused.digest]
     newest = {it.refused.digest: it for it in found}
-    holds = (
-        Hold(it.refused.version, it.refused.digest, it.at, it.until, it.reason, it.moved) for it in newest.values()
-    )
-    return tuple(sorted(holds, key=lambda hold: hold.at))
+    return tuple(sorted(newest.values(), key=lambda it: it.at))
+
+
+def _hold(it: HoldStatement) -> Hold:
+    return Hold(it.refused.version, it.refused.digest, it.at, it.until, it.reason, it.moved)
 
 
 def left_at(said: Iterable[Said], channel: str) -> datetime | None:

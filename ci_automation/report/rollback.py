@@ -87,10 +87,10 @@ def hold_json(hold: Hold) -> dict[str, Any]:
     }
 
 
-def rollback_parts(rollback: Rollback, lifting: Sequence[str], *, every: bool = False) -> Iterator[Part]:
+def rollback_parts(rollback: Rollback, lifting: Sequence[str] | None, *, every: bool = False) -> Iterator[Part]:
     """Yield what a person should know before saying yes; `every` change on request.
 
-    `lifting` are the options that the command which lifts the hold has to repeat.
+    `lifting` are the options that the command which lifts the hold has to repeat; None where people use the workflow.
     """
     if rollback.is_there:
         yield MarkedLine(f"{rollback.channel} is already at {rollback.target_version}, {rollback.target}.")
@@ -113,7 +113,7 @@ def _without_approvals(found: Findings) -> Findings:
     return replace(found, gates=gates)
 
 
-def _hold_lines(rollback: Rollback, lifting: Sequence[str]) -> Iterator[MarkedLine]:
+def _hold_lines(rollback: Rollback, lifting: Sequence[str] | None) -> Iterator[MarkedLine]:
     hold = rollback.hold
     if hold and hold.has_ended:
         yield MarkedLine(
@@ -124,5 +124,8 @@ def _hold_lines(rollback: Rollback, lifting: Sequence[str]) -> Iterator[MarkedLi
         verb = "is" if rollback.is_there else "will be"
         what = f"{hold.version} {verb} on hold {hold.end}{because}"
         yield MarkedLine(plain_text(f"{what}: no scheduled run and no old approval publishes it."))
+        if lifting is None:
+            yield MarkedLine("To lift the hold, start this workflow with the command lift-hold.")
+            return
         lift = ("flux-manifests", "rollback", str(rollback.channel), "--lift", *lifting)
         yield MarkedLine(plain_text(f"To lift the hold:\n{shlex.join(lift)}"))

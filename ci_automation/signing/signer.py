@@ -139,3 +139,37 @@ class KeySigner(Struct, frozen=True):
     def sign_statement(self, statement: bytes, payload_type: str = PAYLOAD_TYPE) -> bytes:
         """Return the bundle, which identifies the key by the digest of its public half."""
         return signed_with_key(statement, self.key, payload_type)
+
+
+class SignsLater(SigningError):
+    """A job that only shows what another one would do was asked for a signature."""
+
+    hint = "Report this as a bug: nothing is signed before the reviewers have answered."
+
+    def __init__(self) -> None:
+        super().__init__("this job only shows what a later job would do, and signs nothing")
+
+
+class AbsentSigner(Struct, frozen=True):
+    """The signer of a later job: a plan can name it, and nothing can be signed with it."""
+
+    who: Digest | Identity
+    trusted: Trusted
+
+    def sign_payload(self, payload: bytes) -> Mapping[str, str]:
+        """Sign nothing.
+
+        Raises:
+            SignsLater: always.
+        """
+        del payload
+        raise SignsLater
+
+    def sign_statement(self, statement: bytes, payload_type: str = PAYLOAD_TYPE) -> bytes:
+        """Sign nothing.
+
+        Raises:
+            SignsLater: always.
+        """
+        del statement, payload_type
+        raise SignsLater

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from ci_automation.approval.approved_run import JobFacts, approved_run
+from ci_automation.approval.approved_run import JobFacts, judge_run, run_facts
 from ci_automation.approval.port import (
     ApprovalRequest,
     Approvals,
@@ -88,9 +88,8 @@ class Scene:
         github = client(self.forge, {"actions": "read", "contents": "read", "members": "read"}, FLEET)
         job = JobFacts(run.id, run.event, f"refs/heads/{run.branch}", "main")
         request = request or request_of(question())
-        return approved_run(
-            request, run.inputs.get("key", ""), job, Runs(github, FLEET), Repository(github, FLEET), settings, NOW
-        )
+        facts = run_facts(job, Runs(github, FLEET), Repository(github, FLEET), settings)
+        return judge_run(request, run.inputs.get("key", ""), facts, settings, NOW)
 
     def shape(self) -> list[tuple[str, str, str | None]]:
         """Return what runs there are, and what became of them."""

@@ -18,7 +18,7 @@ from ci_automation.approval.port import ApprovalRequest
 from ci_automation.approval.workflow_run import inputs, run_title
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.cli.options import ACTION_NAMES, INPUTS
+from ci_automation.cli.options import ACTION_NAMES, INPUTS, OPERATION_NAMES
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.flux.version import Version
 from tests.real.peers import peer
@@ -38,6 +38,7 @@ ALL = [*USERS, *OWN]
 ACTION = "acme/ci-automation"
 PIN = re.compile(rf"{ACTION}[^ @]*@([0-9a-f]{{40}})")
 PUBLISHING = {"update", "apply", "approve"}
+SIGNS_AS_ITSELF = {"schedule", "workflow_dispatch", "push", "repository_dispatch"}
 # What a job may write to, and nothing else: the registry, what asks, and the proof of who signs.
 GRANTS = {
     "actions": {"read", "write"},
@@ -157,6 +158,13 @@ class TestRights:
             triggers(workflow(path))
         )
 
+    @pytest.mark.parametrize("path", COPIED, ids=named)
+    def test_a_workflow_that_signs_as_itself_is_started_by_nobody_else(self, path: Path) -> None:
+        read = workflow(path)
+        assert set(triggers(read)) <= SIGNS_AS_ITSELF
+        if "push" in triggers(read):
+            assert triggers(read)["push"]["branches"] == ["main"]
+
     @each
     def test_secrets_are_passed_by_name(self, path: Path) -> None:
         assert all(isinstance(job.get("secrets", {}), dict) for _, job in jobs(path))
@@ -229,7 +237,7 @@ class TestConcurrency:
     @each_of_users
     def test_what_waits_for_a_person_or_only_reads_holds_no_group(self, path: Path) -> None:
         for name, job in jobs(path):
-            if name in {"gate", "list"} or "uses" in job:
+            if name in {"gate", "list", "show"} or "uses" in job:
                 assert "concurrency" not in job, name
 
     def test_each_way_to_publish_an_artifact_is_in_the_same_group(self) -> None:
@@ -251,6 +259,30 @@ class TestConcurrency:
         assert "secrets" not in str(parts["gate"])
         assert parts["publish"]["needs"] == "gate"
         assert "if" not in parts["publish"]
+
+    def test_what_a_person_dispatches_is_shown_without_rights_and_done_after_the_gate(self) -> None:
+        path = ROOT / "workflows/flux.yaml"
+        parts = dict(jobs(path))
+        assert set(parts["show"]["permissions"].values()) == {"read"}
+        assert parts["gate"]["permissions"] == {}
+        assert parts["gate"]["environment"] == ApprovalConfig().environment
+        assert parts["do"]["needs"] == ["show", "gate"]
+        assert {"environment", "if"}.isdisjoint(parts["do"])
+        assert {"environment", "concurrency"}.isdisjoint(parts["show"])
+        assert "secrets." not in str(parts["show"]) + str(parts["gate"])
+        assert "github.run_id" in parts["do"]["concurrency"]["group"]  # GitHub never drops it
+        assert "always()" not in path.read_text()
+
+    def test_what_is_shown_and_what_is_done_have_the_same_inputs(self) -> None:
+        path = ROOT / "workflows/flux.yaml"
+        shown, done = ({**step["with"]} for name, _, step in steps(path) if name in {"show", "do"} and "with" in step
+                       and "command" in step["with"])  # fmt: skip
+        assert (shown.pop("command"), done.pop("command")) == ("show", "do")
+        assert done.pop("shown") == "${{ needs.show.outputs.shown }}"
+        assert shown == done
+        asked = triggers(workflow(path))["workflow_dispatch"]["inputs"]
+        assert {f"${{{{ inputs.{name} }}}}" for name in asked} == set(shown.values())
+        assert set(asked["command"]["options"]) == {"update", *OPERATION_NAMES}
 
     def test_the_jobs_of_a_fleet_have_the_secrets_of_their_own_artifact_alone(self) -> None:
         for path in (CALLED[3], ROOT / "workflows/fleet.yaml"):

@@ -112,7 +112,8 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
     from ci_automation.flows.publication.placement import in_place, place
 
     base, placed = ports.registry.at_once(
-        lambda: base or read_base(observed, ports, intent), lambda: place(observed, ports)
+        lambda: base or read_base(observed, ports, intent),
+        lambda: observed if isinstance(observed, Placed) else place(observed, ports),
     )
     placed = in_place(placed, base.version, ports, intent)
     base = replace(base, holds=placed.holds)

@@ -107,7 +107,7 @@ def record_adoption(observed: Observed, contents: Contents, signer: Signer, port
         proof=None,
         options=contents.options.digest,
         run=writer.run,
-        approval=Approval(intent.run.actor or "command line", "--adopt", now),
+        approval=intent.approval or Approval(intent.run.actor or "command line", "--adopt", now),
         adopted=True,
     )
     writer.write(observed.manifest, made)

@@ -153,3 +153,20 @@ def test_another_environment_is_asked_for_by_its_name() -> None:
     assert judged(facts(), settings=settings) == NotCounted(
         REQUEST, "no reviewer approved this run in the environment release; it may have passed without a review"
     )
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param(replace(RUN, actor=ALICE), id="who started it"),
+        pytest.param(replace(RUN, actor=BOB, triggering_actor=ALICE), id="who ran it again"),
+    ],
+)
+def test_where_approvals_are_wanted_a_starter_is_no_approver(run: WorkflowRun) -> None:
+    settings = ApprovalConfig(approvals=1)
+    verdict = judged(facts(run=run), "", settings)
+    assert isinstance(verdict, NotCounted)
+    assert "alice approved it and also started it" in verdict.reason
+    both = facts(run=run, said=(said(), said(BOB)), people=People({"alice": "write", "bob": "write"}))
+    second = judged(both, "", settings)
+    assert isinstance(second, GrantedApproval) is (run.actor != BOB)

@@ -89,7 +89,7 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "flux.yaml",
         GROUP,
         "",
-        "flux.yaml:20:3: jobs.flux: publishes in no concurrency group",
+        "flux.yaml:39:3: jobs.flux: publishes in no concurrency group",
         id="no group",
     ),
     pytest.param(
@@ -197,7 +197,7 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "flux.yaml",
         "  workflow_dispatch:\n",
         "  pull_request_target:\n",
-        "flux.yaml:12:3: on.pull_request_target: starts the job flux, which signs, on pull_request_target",
+        "flux.yaml:16:3: on.pull_request_target: starts the job flux, which signs, on pull_request_target",
         id="an event of others",
     ),
     pytest.param(
@@ -288,7 +288,7 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "flux.yaml",
         "artifact: oci://ghcr.io/acme/flux-manifests:production",
         "artifact: oci://ghcr.io/acme/flux-manifest:production",
-        "flux.yaml:45:11: jobs.flux.steps[1].with.artifact: the configuration has no artifact",
+        "flux.yaml:65:11: jobs.flux.steps[1].with.artifact: the configuration has no artifact",
         id="an artifact that is not configured",
     ),
     pytest.param(
@@ -441,7 +441,7 @@ class TestCommand:
         (tmp_path / "config.yaml").write_text(ONE)
         arguments = ["config", "validate", "--workflows", str(tmp_path), "--config", str(tmp_path / "config.yaml")]
         assert run(arguments) == 2
-        assert f"{tmp_path}/flux.yaml:42:9: jobs.flux.steps[1].uses: uses acme" in capsys.readouterr().err
+        assert f"{tmp_path}/flux.yaml:62:9: jobs.flux.steps[1].uses: uses acme" in capsys.readouterr().err
         (tmp_path / "flux.yaml").write_text(SHIPPED["flux.yaml"].read_text())
         assert run(arguments) == 0
         captured = capsys.readouterr()

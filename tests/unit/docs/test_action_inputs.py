@@ -71,7 +71,7 @@ def test_no_option_is_parsed_by_anybody_else() -> None:
 
 
 def test_the_outputs_written_are_those_described() -> None:
-    written = outputs((Account("a", CHANNEL),), {}, limit=100) | {"matrix": "", "preview": ""}
+    written = outputs((Account("a", CHANNEL),), {}, limit=100) | {"matrix": "", "shown": "", "preview": ""}
     assert set(written) == {each.name for each in OUTPUTS}
 
 

@@ -125,3 +125,9 @@ def test_programs_read_the_same() -> None:
     assert [hazard["fingerprint"] for hazard in value["hazards"]] == [CERTAIN.fingerprint]
     assert replace(SHOWN, hold=None).to_json()["hold"] is None
     assert replace(SHOWN, hold=Hold(NEW, BASE, AT, AT)).to_json()["hold"]["until"] == "2026-11-21T00:00:00+00:00"
+
+
+def test_where_people_use_the_workflow_it_names_that() -> None:
+    *_, last = rollback_parts(SHOWN, None)
+    assert isinstance(last, MarkedLine)
+    assert last.text == "To lift the hold, start this workflow with the command lift-hold."

@@ -281,3 +281,7 @@ def test_what_is_asked_goes_before_what_is_held() -> None:
     assert replace(NOTHING, waiting=(HELD, ASKED)).pending is ASKED
     assert replace(NOTHING, waiting=(HELD,)).pending is HELD
     assert NOTHING.pending is None
+
+
+def test_an_operation_is_told_in_its_words() -> None:
+    assert "rolled back to v2.8.7" in verdict(replace(BOTH, done="rolled back to v2.8.7"))

@@ -1,0 +1,280 @@
+"""Operations by dispatch: `show` prints what would happen, and `do` does exactly that once reviewers approved the run.
+
+Neither believes the other: `do` computes everything anew, and compares it with what `show` handed over.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ci_automation.action.github import Hub, now, settings_of
+from ci_automation.action.operations import OPERATIONS, OperationInputs
+from ci_automation.action.run import goals
+from ci_automation.approval.approved_run import JobFacts, how_approved, judge_reviews, run_facts
+from ci_automation.approval.handover import NOTHING, Handover, HandoverVoid
+from ci_automation.artifact.digest import Digest
+from ci_automation.cli.arguments import configuration
+from ci_automation.cli.output import print_parts
+from ci_automation.config import DEFAULT_PATH
+from ci_automation.errors import Conflict, PolicyRefused, UsageError
+from ci_automation.records.notes import Approval
+from ci_automation.report.account import Account
+from ci_automation.report.markdown import code, inline, markdown_table, quote
+from ci_automation.report.text import MarkedLine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ci_automation.action.inputs import Inputs
+    from ci_automation.action.operations import Operation
+    from ci_automation.action.run import ActionRun
+    from ci_automation.approval.approved_run import RunFacts
+    from ci_automation.cli.target import Target
+    from ci_automation.config.model import ArtifactConfig, Config
+
+_MAX_REASON = 200
+_MAX_PAGE = 600 << 10  # characters of a page in the summary, which GitHub limits to 1 MiB
+_TRIES = 3  # after a conflict
+
+
+class NotConfigured(UsageError):
+    """An operation is dispatched, and there is no configuration that names its artifact."""
+
+    hint = f"Write {DEFAULT_PATH}; the input artifact is a name in it, or an address."
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+
+
+class WrongDispatch(UsageError):
+    """The run of an operation was started in a way that does not count."""
+
+    hint = "In the repository, under Actions, choose the workflow, the default branch, and 'Run workflow'."
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+
+
+class OldCheckout(Conflict):
+    """The checkout of this job has another configuration than the default branch has now."""
+
+    hint = "Nothing was changed. Start a new run."
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} in this checkout is not what the default branch has now")
+
+
+class ReviewNotCounted(PolicyRefused):
+    """The run of an operation has no approval that counts."""
+
+    hint = "Nothing was changed. Start a new run, and have an allowed person approve it in the environment."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"this run is not approved: {reason}")
+
+
+class RunUsed(PolicyRefused):
+    """The approval of this run led to a publication before."""
+
+    hint = "Nothing was changed. An approval counts once: start a new run."
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"the approval of the run {url} was used before")
+
+
+def show_operation(inputs: Inputs, run: ActionRun) -> int:
+    """Print what an operation would do, and hand it over; nothing is written or signed."""
+    if run.job.attempt != 1:
+        raise WrongDispatch("this is a re-run, and an approval of an earlier attempt would count for it")
+    hub = Hub.of(inputs, run)
+    artifact, config = _checked(inputs, hub)
+
+    def flow(goal: Target) -> Account:
+        goal = goal.previewing(inputs.given, run.job.subject)
+        operation, handover = _computed(goal, artifact, config, inputs, hub)
+        print_parts(operation.page)
+        run.handover = "" if operation.idle else handover.to_text()
+        run.more.append(_page(goal, operation, handover, inputs))
+        remarks = (f"nothing to do: {goal.name} is there already",) if operation.idle else ()
+        return Account(goal.name, goal.channel, before=operation.before, remarks=remarks)
+
+    return run.each(goals(replace(inputs, artifact=artifact.name), run, signs=False), flow)
+
+
+def do_operation(inputs: Inputs, run: ActionRun) -> int:
+    """Do exactly what was shown, if reviewers approved this run and nothing has changed since."""
+    shown = Handover.parse(inputs.shown)
+    hub = Hub.of(inputs, run)
+    artifact, config = _checked(inputs, hub)
+
+    def flow(goal: Target) -> Account:
+        approval = _approval(goal, hub)
+
+        def attempt() -> Operation:
+            operation, handover = _computed(goal, artifact, config, inputs, hub)
+            _require_shown(shown, handover, operation)
+            _require_unused(goal, operation, approval)
+            operation.act(replace(goal.intent, approval=approval))
+            return operation
+
+        operation = _with_patience(attempt, run)
+        moved = operation.after if operation.before != operation.after else None
+        return Account(
+            goal.name,
+            goal.channel,
+            before=operation.before,
+            promoted=moved,
+            done=operation.done,
+            approved_by=approval.by,
+            approved_how=approval.how,
+            signed=True,
+        )
+
+    return run.each(goals(replace(inputs, artifact=artifact.name), run), flow)
+
+
+def _with_patience(attempt: Callable[[], Operation], run: ActionRun) -> Operation:
+    """Return what an attempt does; after a conflict it is made again, and what was shown is void if the base moved.
+
+    Raises:
+        Conflict: the last attempt had one, too.
+    """
+    for _ in range(_TRIES):
+        try:
+            return attempt()
+        except HandoverVoid:
+            raise
+        except Conflict as error:
+            run.say(f"trying again: {error}")
+    return attempt()
+
+
+def _checked(inputs: Inputs, hub: Hub) -> tuple[ArtifactConfig, Config]:
+    """Return the artifact that the inputs name in the configuration, if the run was started as it has to be.
+
+    Raises:
+        UsageError: it was not, or the inputs cannot be used.
+    """
+    job = hub.job
+    if job.event != "workflow_dispatch":
+        raise WrongDispatch(f"the run was started by {job.event or 'nothing'}, not by a workflow_dispatch")
+    if job.ref != f"refs/heads/{hub.default_branch()}":
+        raise WrongDispatch(f"the run is on {job.ref}, not on the default branch {hub.default_branch()}")
+    if len(inputs.reason) > _MAX_REASON:
+        raise WrongDispatch(f"the reason is longer than {_MAX_REASON} characters")
+    config = configuration(inputs.given.checked())
+    if config is None:
+        raise NotConfigured(f"{inputs.operation} needs a configuration, and there is none")
+    if not inputs.artifact and len(config.artifacts) > 1:
+        names = ", ".join(it.name for it in config.artifacts)
+        raise NotConfigured(f"the input artifact is empty, and the configuration has several: {names}")
+    return config.find(inputs.artifact) if inputs.artifact else config.artifacts[0], config
+
+
+def _computed(
+    goal: Target, artifact: ArtifactConfig, config: Config, inputs: Inputs, hub: Hub
+) -> tuple[Operation, Handover]:
+    """Return what the operation would do now, by the default branch's configuration now.
+
+    Raises:
+        OldCheckout: the checkout has another configuration.
+    """
+    path = inputs.given.config or str(DEFAULT_PATH)
+    _, there, at = hub.content().head(artifact.overlay or "", path)
+    if there.config is None or config.digest != Digest.of(there.config.encode()):
+        raise OldCheckout(path)
+    operation = OPERATIONS[inputs.operation](goal, OperationInputs(inputs.to, inputs.reason))
+    ledger = goal.ports.ledger(goal.channel)
+    named = ledger.named_holds(operation.before.digest) if ledger and operation.before else ()
+    facts = {
+        "facts": operation.facts,
+        "holds": [str(name) for name, _ in named],
+        "inputs": [inputs.operation, artifact.name, inputs.to, inputs.reason],
+    }
+    plan = Digest.of(json.dumps(facts, sort_keys=True, default=str).encode())
+    return operation, Handover(
+        command=inputs.operation,
+        artifact=str(goal.channel),
+        base=str(operation.before.digest) if operation.before else NOTHING,
+        target=str(operation.target),
+        content=operation.content,
+        rules=str(config.digest),
+        head=there.commit,
+        plan=str(plan),
+        attempt=hub.job.attempt,
+        at=at,
+    )
+
+
+def _require_shown(shown: Handover, anew: Handover, operation: Operation) -> None:
+    """Check that the operation is the one that was shown, or that an earlier attempt of this job has done it.
+
+    Raises:
+        HandoverVoid: it is another.
+    """
+    if shown.base != shown.target == anew.base and operation.after.digest == operation.target:
+        anew = replace(anew, base=shown.base, plan=shown.plan)  # what is left is to write the record
+    shown.require_same(anew)
+
+
+def _approval(goal: Target, hub: Hub) -> Approval:
+    """Return the approval of this run.
+
+    Raises:
+        ReviewNotCounted: there is none that counts.
+    """
+    found = judge_reviews(reviewed_run(goal, hub), settings_of(goal), now())
+    if isinstance(found, Approval):
+        return found
+    raise ReviewNotCounted(found)
+
+
+def reviewed_run(goal: Target, hub: Hub) -> RunFacts:
+    """Return what GitHub says of the run that this job is in.
+
+    Raises:
+        ReleaseSourceError: GitHub failed or refused.
+    """
+    from ci_automation.github.repository import Repository
+    from ci_automation.github.runs import Runs
+
+    settings = settings_of(goal)
+    rights = {"actions": "read"} | ({"members": "read"} if settings.team else {})
+    client = hub.client(**rights)
+    job = JobFacts(int(hub.job.run_id or 0), hub.job.event, hub.job.ref, hub.default_branch())
+    return run_facts(job, Runs(client, hub.repository), Repository(client, hub.repository), settings)
+
+
+def _require_unused(goal: Target, operation: Operation, approval: Approval) -> None:
+    """Check that the approval has not led to a publication that the channel has left since.
+
+    Raises:
+        RunUsed: it has.
+    """
+    ledger = goal.ports.ledger(goal.channel)
+    if ledger is None or operation.before == operation.after:
+        return
+    for record in ledger.records(operation.after.digest):
+        if record.approval is not None and record.approval.how == approval.how:
+            raise RunUsed(approval.how.removeprefix(how_approved("")))
+
+
+def _page(goal: Target, operation: Operation, handover: Handover, inputs: Inputs) -> str:
+    """Return what reviewers see on the page of the run: what would happen, with every digest."""
+    rows = [("command", code(inputs.operation)), ("artifact", f"{inline(goal.name)} {code(str(goal.channel))}")]
+    for word, at in (("from", operation.before), ("to", operation.after)):
+        rows.append((word, f"{at.version} {code(str(at.digest))}" if at else "nothing"))
+    if handover.target != str(operation.after.digest):
+        rows.append(("about", code(handover.target)))
+    rows += [("reason", inline(inputs.reason)), ("default branch", code(handover.head))]
+    rows += [("configuration", code(handover.rules)), ("plan", code(handover.plan))]
+    text = "\n".join(part.text if isinstance(part, MarkedLine) else part.to_text() for part in operation.page)
+    last = (
+        "Nothing would change, so no approval is needed."
+        if operation.idle
+        else "An approval of this run in the environment counts for exactly this, and for seven days."
+    )
+    return "\n\n".join((markdown_table(("", ""), rows), quote(text, _MAX_PAGE), last)) + "\n"

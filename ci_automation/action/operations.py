@@ -1,0 +1,141 @@
+"""The operations that a person starts by dispatch: what each would do now, for the page, and the way to do it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ci_automation.errors import PolicyRefused, UsageError
+from ci_automation.policy.decision import Decision
+from ci_automation.report.account import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.cli.target import Target
+    from ci_automation.flows.ports import Intent
+    from ci_automation.policy.hold import Hold
+    from ci_automation.report.text import Part
+
+
+class OperationRefused(PolicyRefused):
+    """An operation that a gate refuses, so that no reviewer is asked."""
+
+    def __init__(self, what: str, reasons: tuple[str, ...], fingerprints: tuple[str, ...] = ()) -> None:
+        super().__init__(f"{what} is refused: {'; '.join(reasons)}")
+        known = f"To accept that, put {', '.join(fingerprints)} into `acknowledge` of the artifact's configuration"
+        self.hint = (
+            f"Nothing was changed. {known if fingerprints else 'Change what the message names'}, and start again."
+        )
+
+
+class NoSuchHold(UsageError):
+    """The hold to lift is not there, or not clear."""
+
+    def __init__(self, goal: Target, to: str, on: tuple[tuple[Digest, Hold], ...]) -> None:
+        found = "; ".join(f"{name} holds {hold.version} {hold.end}" for name, hold in on)
+        wanted = f"no hold with the digest {to}" if to else "several holds"
+        super().__init__(f"{goal.channel} has {wanted if on else 'no hold now'}{': ' if found else ''}{found}")
+        self.hint = "Give the digest of one of these holds as `to`." if on else "There is nothing to lift."
+
+
+class Operation(Struct, frozen=True):
+    """What an operation would do now: from `before` to `after`, and `facts`, everything that reviewers agree to.
+
+    `target` is what the approval is for, and `content` names overlay and options. `act` does it; it does nothing where
+    the channel is there already, except for finishing what an interrupted run began.
+    """
+
+    before: Standing | None
+    after: Standing
+    target: Digest
+    content: str
+    facts: Mapping[str, Any]
+    page: tuple[Part, ...]
+    done: str
+    act: Callable[[Intent], object]
+    idle: bool = False  # nothing would change
+
+
+class OperationInputs(Struct, frozen=True):
+    """The inputs of a dispatch besides the artifact."""
+
+    to: str = ""
+    reason: str = ""
+
+
+def _rollback(goal: Target, wanted: OperationInputs) -> Operation:
+    """Return what moving the channel back would do."""
+    from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
+    from ci_automation.report.rollback import rollback_parts
+
+    ports = goal.ports
+    proposal = propose_rollback(goal.channel, Wish(wanted.to, reason=wanted.reason), ports, goal.intent)
+    shown = proposal.shown
+    if shown.decision is Decision.REFUSED:
+        raise OperationRefused(f"the rollback to {shown.target_version}", shown.obstacles, shown.breaks)
+    facts = shown.to_json()
+    facts["hold"] = facts["hold"] and {**facts["hold"], "at": None}  # the new one's is the moment of the run
+    return Operation(
+        before=Standing(shown.base_version, shown.base),
+        after=Standing(shown.target_version, shown.target),
+        target=shown.target,
+        content=str(proposal.options),
+        facts=facts,
+        page=tuple(rollback_parts(shown, None, every=True)),
+        done=f"rolled back to {shown.target_version}",
+        act=lambda intent: roll_back(proposal, ports, intent),
+        idle=shown.is_there and not proposal.holds,
+    )
+
+
+def _lift_hold(goal: Target, wanted: OperationInputs) -> Operation:
+    """Return what lifting one hold would do, and what the schedule would take next."""
+    from ci_automation.flows.lift import ended_hold, lift
+    from ci_automation.flows.observe import observe
+    from ci_automation.flows.planning.contents import present_version
+    from ci_automation.flows.planning.plan import plan_on
+    from ci_automation.flows.publication.placement import place
+    from ci_automation.report.changes import step_parts
+    from ci_automation.report.rollback import hold_json
+    from ci_automation.report.text import MarkedLine, plain_text
+    from ci_automation.signing.trust import NobodyTrusted
+
+    ports, intent = goal.ports, goal.intent
+    if (ledger := ports.ledger(goal.channel)) is None:
+        raise NobodyTrusted(ports.why_nobody)
+    placed = place(observe(goal.channel, ports), ports)
+    on = tuple(it for it in ledger.named_holds(placed.digest) if it[1].is_on(intent.now))
+    named = [it for it in on if wanted.to in {"", str(it[0])}]
+    if len(named) != 1:
+        raise NoSuchHold(goal, wanted.to, on)
+    ((name, hold),) = named
+    ended = ended_hold(hold, wanted.reason, intent.now, intent.now)
+    holds = tuple(ended if it.digest == hold.digest else it for it in placed.holds)
+    plan = plan_on(replace(placed, holds=holds), ports, intent).plan
+    lines = [f"The hold {name} on {hold.version} ({hold.digest}) ends now. It counted {hold.end}."]
+    lines += [f"Its reason was: {hold.reason}"] if hold.reason else []
+    lines += [] if plan.steps else ["The next scheduled run finds nothing to take."]
+    for step in plan.steps:
+        verb = "publishes" if step.decision is Decision.AUTO else f"leaves waiting ({step.decision})"
+        lines.append(f"The next scheduled run {verb} {step.new_version}: {step.target}")
+    at = Standing(present_version(placed, ports, intent), placed.digest)
+    return Operation(
+        before=at,
+        after=at,
+        target=name,
+        content="none",
+        facts={"lifted": hold_json(hold), "next": [[str(it.target), str(it.decision)] for it in plan.steps]},
+        page=(*(MarkedLine(plain_text(it)) for it in lines), *(it for step in plan.steps for it in step_parts(step))),
+        done=f"lifted the hold on {hold.version}",
+        act=lambda granted: lift(goal.channel, wanted.reason, ports, granted, only=name),
+    )
+
+
+OPERATIONS: dict[str, Callable[[Target, OperationInputs], Operation]] = {
+    "rollback": _rollback,
+    "lift-hold": _lift_hold,
+}

@@ -1,0 +1,289 @@
+"""Attacks on operations by dispatch, by their numbers in the review: none of them moves a channel."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from ci_automation.flows.observe import ChannelMoved
+from ci_automation.flows.publication.publish import move
+from tests.contract.operating import CONFIG, PAYLOAD, WORKFLOW, configure, dispatch, push
+from tests.contract.scene import FIRST, MINOR, PATCH
+
+if TYPE_CHECKING:
+    from tests.contract.operating import Dispatched
+    from tests.contract.scene import Scene
+    from tests.fakes.runner import Ran
+
+WRONG = 2
+REFUSED = 11
+VOID = 12
+JOBS = yaml.safe_load(WORKFLOW)["jobs"]
+
+
+@pytest.fixture
+def scene(scene: Scene) -> Scene:
+    """Return a fleet whose channel has the patch, and whose configuration GitHub has too."""
+    configure(scene)
+    scene.offer(FIRST, PATCH)
+    ran = scene.run(approval="none")
+    assert (ran.code, ran.outputs["target-version"]) == (0, PATCH), ran
+    return scene
+
+
+@pytest.fixture
+def asked(scene: Scene) -> Dispatched:
+    """Return a rollback that somebody has dispatched."""
+    return dispatch(scene, "rollback", to=FIRST, reason="webhooks time out")
+
+
+def shown_by(asked: Dispatched) -> str:
+    """Return what the job `show` hands over."""
+    ran = asked.show()
+    assert ran.code == 0, ran
+    return ran.outputs["shown"]
+
+
+def approved(asked: Dispatched) -> str:
+    """Return what the job `show` hands over, after a reviewer approved the run."""
+    shown = shown_by(asked)
+    asked.approve()
+    return shown
+
+
+def schedule(scene: Scene, *releases: str) -> Ran:
+    """Run the scheduled job, which publishes minors by itself here, once these releases are there, too."""
+    scene.offer(FIRST, PATCH, *releases)
+    scene.runner.variables["GITHUB_EVENT_NAME"] = "schedule"
+    before = (scene.runner.workspace / CONFIG).read_bytes()
+    configure(scene, more=", policy: {minor: auto, escalate: []}", pushes=False)
+    ran = scene.run(approval="none")
+    (scene.runner.workspace / CONFIG).write_bytes(before)
+    assert ran.code == 0, ran
+    return ran
+
+
+def refused(ran: Ran, code: int, said: str, scene: Scene, before: dict[str, str]) -> None:
+    """Check that a job ended so, and changed nothing."""
+    assert (ran.code, ran.outputs["changed"]) in {(code, "false"), (code, "")}, ran
+    assert said in " ".join(ran.said("error")), ran
+    assert scene.tags == before
+
+
+@pytest.mark.parametrize("ref", ["refs/heads/feature", "refs/tags/main", "main", ""])
+def test_c1_another_branch_or_a_tag_shows_and_does_nothing(scene: Scene, asked: Dispatched, ref: str) -> None:
+    shown, before = approved(asked), scene.tags
+    scene.runner.variables["GITHUB_REF"] = ref
+    for ran in (asked.show(), asked.do(shown)):
+        refused(ran, WRONG, "not on the default branch main", scene, before)
+
+
+def test_c2_an_attempt_that_shows_anew_is_refused(scene: Scene, asked: Dispatched) -> None:
+    shown, before = approved(asked), scene.tags
+    scene.fleet.complete(asked.run.id, "failure")
+    scene.fleet.rerun(asked.run.id, "ada")
+    refused(asked.show(), WRONG, "this is a re-run", scene, before)
+    later = json.dumps({**json.loads(shown), "attempt": 2})
+    refused(asked.do(later), VOID, "attempt 2 of the run showed it", scene, before)
+
+
+def test_c2_the_last_job_alone_can_be_run_again(scene: Scene, asked: Dispatched) -> None:
+    shown = approved(asked)
+    scene.fleet.complete(asked.run.id, "failure")
+    asked.run.attempt += 1
+    ran = asked.do(shown)
+    assert (ran.code, ran.outputs["target-version"]) == (0, FIRST), ran
+
+
+def test_c3_what_was_shown_a_week_ago_is_void(scene: Scene, asked: Dispatched) -> None:
+    shown, before = json.loads(approved(asked)), scene.tags
+    then = datetime.fromisoformat(shown["at"]) - timedelta(days=7, minutes=1)
+    refused(asked.do(json.dumps({**shown, "at": then.isoformat()})), VOID, "counts for 7 days", scene, before)
+
+
+def test_c3_the_last_job_after_another_rollback_and_the_way_forward_does_nothing(
+    scene: Scene, asked: Dispatched
+) -> None:
+    shown = approved(asked)
+    assert asked.do(shown).code == 0
+    lifting = dispatch(scene, "lift-hold")
+    assert lifting.through().code == 0
+    assert schedule(scene).outputs["target-version"] == PATCH
+    before = scene.tags
+    refused(asked.do(shown), REFUSED, "was used before", scene, before)
+
+
+@pytest.mark.parametrize("lost", ["", "   ", "{}", "null", "[]", "***", "x" * 9000])
+def test_c4_an_output_that_was_dropped_or_masked_does_nothing(scene: Scene, asked: Dispatched, lost: str) -> None:
+    approved(asked)
+    refused(asked.do(lost), WRONG, "what the job `show` handed over cannot be used", scene, scene.tags)
+
+
+NAMES = ["command", "artifact", "base", "target", "content", "rules", "head", "plan", "attempt", "at"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", ["", None, "x", "sha256:" + "a" * 64])
+def test_c4_each_value_that_was_altered_or_lost_does_nothing(
+    scene: Scene, asked: Dispatched, name: str, value: str | None
+) -> None:
+    shown, before = json.loads(approved(asked)), scene.tags
+    assert list(shown) == NAMES
+    ran = asked.do(json.dumps({**shown, name: value}))
+    assert ran.code in {WRONG, VOID}, ran
+    assert scene.tags == before
+
+
+def test_c5_an_environment_without_reviewers_approves_nothing(scene: Scene, asked: Dispatched) -> None:
+    shown, before = approved(asked), scene.tags
+    scene.fleet.environment("flux-manifests", [])
+    refused(asked.do(shown), REFUSED, "has no required reviewers", scene, before)
+
+
+def test_c5_the_environment_that_waits_is_a_literal_name() -> None:
+    assert JOBS["gate"]["environment"] == "flux-manifests"
+    assert {name for name, job in JOBS.items() if "environment" in job} == {"gate"}
+
+
+def test_c6_the_job_that_waits_holds_no_group_and_has_no_rights_so_the_schedule_publishes(scene: Scene) -> None:
+    assert "concurrency" not in JOBS["show"] | JOBS["gate"]
+    assert JOBS["gate"]["permissions"] == {}
+    assert set(JOBS["show"]["permissions"].values()) == {"read"}
+    shown_by(dispatch(scene, "rollback", to=FIRST))
+    assert schedule(scene, MINOR).outputs["target-version"] == MINOR
+
+
+def test_c7_each_rollback_has_a_group_of_its_own_which_github_never_drops() -> None:
+    group = JOBS["do"]["concurrency"]
+    assert "github.run_id" in group["group"]
+    assert group["cancel-in-progress"] is False
+
+
+def test_c7_a_hundred_dispatches_around_a_rollback_leave_it_be(scene: Scene, asked: Dispatched) -> None:
+    shown = approved(asked)
+    for _ in range(50):
+        dispatch(scene, "rollback", to=PATCH, by="ben")
+    assert asked.do(shown).code == 0
+    at = scene.channel
+    later = dispatch(scene, "rollback", to=FIRST)
+    assert later.show().outputs["shown"] == ""
+    assert scene.channel == at
+
+
+def test_c7_a_publication_meanwhile_voids_the_rollback(scene: Scene, asked: Dispatched) -> None:
+    shown = approved(asked)
+    schedule(scene, MINOR)
+    refused(asked.do(shown), VOID, "base was", scene, scene.tags)
+
+
+@pytest.mark.parametrize("times", [1, 3, 4])
+def test_c7_a_conflict_is_tried_again_three_times(
+    asked: Dispatched, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown, left = approved(asked), [times]
+
+    def lost(*given: Any) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise ChannelMoved(given[0], given[1], None)
+        move(*given)
+
+    monkeypatch.setattr("ci_automation.flows.rollback.move", lost)
+    assert asked.do(shown).code == (0 if times <= 3 else VOID)
+
+
+@pytest.mark.parametrize(
+    "artifact",
+    ["oci://canary.example/acme/flux-manifests:production", "canary.example", "layout:elsewhere:production", "../.."],
+)
+def test_c8_only_what_the_configuration_names_is_looked_at(scene: Scene, artifact: str) -> None:
+    before = scene.tags
+    asked = dispatch(scene, "rollback", to=FIRST, artifact=artifact)
+    ran = asked.show()
+    refused(ran, WRONG, "", scene, before)
+    assert "canary.example: " not in ran.log.replace(artifact, "")
+
+
+@pytest.mark.parametrize("name", ["artifact", "to", "reason"])
+@pytest.mark.parametrize(
+    "text", ["$(id)", "`id`", "::error::owned", "##[error]owned", "@octocat fixes #1", "${{ secrets.KEY }}", "a" * 201]
+)
+def test_c9_inputs_are_data(scene: Scene, name: str, text: str) -> None:
+    ran = dispatch(scene, "rollback", **{"to": FIRST, name: text}).show()
+    assert {it.name for it in ran.commands} <= {"add-mask", "error"}
+    assert "owned" not in ran.said("error")
+    assert "@octocat" not in ran.summary
+    assert not any("##[" in line for line in ran.log.splitlines() if not line.startswith("::"))
+
+
+def test_c9_no_input_is_in_a_script_or_a_title() -> None:
+    read = yaml.safe_load(WORKFLOW)
+    assert "run-name" not in read
+    scripts = [step["run"] for job in JOBS.values() for step in job.get("steps", ()) if "run" in step]
+    assert scripts
+    assert not any("${{" in script for script in scripts)
+
+
+def test_c10_no_other_workflow_can_call_it() -> None:
+    read = yaml.safe_load(WORKFLOW)
+    assert set(read[True]) == {"schedule", "workflow_dispatch", "push"}
+    assert read[True]["push"]["branches"] == ["main"]
+
+
+def test_c11_nothing_runs_after_a_rejection_or_without_the_gate(scene: Scene, asked: Dispatched) -> None:
+    assert JOBS["do"]["needs"] == ["show", "gate"]
+    assert "if" not in JOBS["do"]
+    assert not any("always()" in str(job.get("if", "")) for job in JOBS.values())
+    shown, before = shown_by(asked), scene.tags
+    refused(asked.do(shown), REFUSED, "no reviewer approved this run", scene, before)
+    scene.forge.reject(asked.run.id, "ada")
+    refused(asked.do(shown), REFUSED, "a reviewer rejected this run", scene, before)
+
+
+def test_c12_with_approvals_the_starter_is_no_approver(scene: Scene) -> None:
+    configure(scene, approval="{approvals: 1}")
+    asked = dispatch(scene, "rollback", to=FIRST, by="ada")
+    shown, before = approved(asked), scene.tags
+    refused(asked.do(shown), REFUSED, "ada approved it and also started it", scene, before)
+
+
+def test_c12_a_reader_is_no_approver(scene: Scene, asked: Dispatched) -> None:
+    shown, before = shown_by(asked), scene.tags
+    asked.approve("rita")
+    refused(asked.do(shown), REFUSED, "rita approved it, but may not write", scene, before)
+
+
+def test_c12_the_approval_of_another_run_does_not_count(scene: Scene, asked: Dispatched) -> None:
+    shown = approved(asked)
+    other = dispatch(scene, "rollback", to=FIRST, reason="webhooks time out")
+    refused(other.do(shown), REFUSED, "no reviewer approved this run", scene, scene.tags)
+
+
+def test_c12_another_configuration_since_voids_it(scene: Scene, asked: Dispatched) -> None:
+    shown, before = approved(asked), scene.tags
+    text = (scene.runner.workspace / CONFIG).read_text() + "\n# another\n"
+    push(scene, text)
+    refused(asked.do(shown), VOID, "is not what the default branch has now", scene, before)
+    (scene.runner.workspace / CONFIG).write_text(text)
+    refused(asked.do(shown), VOID, "rules was", scene, before)
+
+
+def test_c12_another_hold_since_voids_it(scene: Scene) -> None:
+    assert dispatch(scene, "rollback", to=FIRST, reason="webhooks time out").through().code == 0
+    asked = dispatch(scene, "lift-hold")
+    shown = approved(asked)
+    assert dispatch(scene, "rollback", to=FIRST, reason="and leaks memory").through().code == 0
+    refused(asked.do(shown), VOID, "target was", scene, scene.tags)
+
+
+def test_c12_who_starts_it_by_another_event_does_nothing(scene: Scene, asked: Dispatched) -> None:
+    shown, before = approved(asked), scene.tags
+    for event in ("push", "schedule", "repository_dispatch", "workflow_call"):
+        asked.job()
+        scene.runner.event(event, PAYLOAD)
+        given = {"releases": "../releases", "key": "cosign.key", **asked.inputs, "shown": shown}
+        refused(scene.runner.run(command="do", **given), WRONG, f"started by {event}", scene, before)
