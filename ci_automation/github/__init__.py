@@ -1,10 +1,10 @@
-"""GitHub: the one hardened client, and what is asked of a repository through it.
+"""GitHub: the one hardened client, and one module for each API of a repository.
 
     client = GitHub(token, api_url, say=print)
     Repository(client, "acme/fleet").snapshot("flux-manifests/production", ".github/flux-manifests.lock.yaml")
 
 `repository`, `commits`, `pulls`, `runs` and `issues` have one class each, whose methods are one request as a rule;
-what they return is in `model`, what can go wrong in `errors`; `app` makes tokens of an App.
+`model` has their results, `errors` their errors; `app` makes tokens of an App.
 """
 
 __all__ = [

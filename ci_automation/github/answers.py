@@ -1,4 +1,4 @@
-"""Reading what GitHub answers: each field is of the type that the API documents, or the answer counts as broken."""
+"""Reader of GitHub's answers: each field has the type that the API documents, or the answer counts as broken."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class GitHubValue(Struct, frozen=True):
 
 
 def document(reply: Answer, what: str) -> Any:  # noqa: ANN401  # whatever JSON has
-    """Return the value that an answer stands for.
+    """Return the JSON value of an answer.
 
     Raises:
-        UnexpectedGitHubAnswer: it is not JSON.
+        UnexpectedGitHubAnswer: the answer is not JSON.
     """
     try:
         return json.loads(reply.body)
@@ -71,7 +71,7 @@ class Fields:
 
     @classmethod
     def all(cls, value: object, what: str) -> tuple[Self, ...]:
-        """Return the objects of a list; GraphQL's lists may have nothing at a place, which is left out."""
+        """Return the objects of a list, without the nulls that GraphQL's lists may have."""
         if not isinstance(value, list):
             raise UnexpectedGitHubAnswer(f"{what} was not answered with a list")
         return tuple(cls(item, what) for item in value if item is not None)
@@ -95,7 +95,7 @@ class Fields:
         return found
 
     def time(self, name: str) -> datetime:
-        """Return a moment; GitHub writes all of them in UTC."""
+        """Return a time; GitHub writes all times in UTC."""
         try:
             found = datetime.fromisoformat(self.text(name))
         except ValueError:
@@ -105,11 +105,11 @@ class Fields:
         return found
 
     def has(self, name: str) -> bool:
-        """Return whether there is anything under a name."""
+        """Return whether the object has a value under a name."""
         return self._value.get(name) is not None
 
     def maybe_text(self, name: str) -> str | None:
-        """Return a string, or None where there is none."""
+        """Return a string, or None if there is none."""
         return self.text(name) if self.has(name) else None
 
     def fields(self, name: str) -> Fields:
@@ -117,7 +117,7 @@ class Fields:
         return Fields(self._of(name, dict), self._what)
 
     def maybe(self, name: str) -> Fields | None:
-        """Return the object under a name, or None where there is none."""
+        """Return the object under a name, or None if there is none."""
         return self.fields(name) if self.has(name) else None
 
     def each(self, name: str) -> tuple[Fields, ...]:
@@ -125,15 +125,15 @@ class Fields:
         return Fields.all(self._of(name, list), self._what)
 
     def nodes(self, name: str) -> tuple[Fields, ...]:
-        """Return the objects of a GraphQL connection; none where there is no connection."""
+        """Return the objects of a GraphQL connection, or an empty tuple without a connection."""
         return self.fields(name).each("nodes") if self.has(name) else ()
 
     def actor(self, name: str) -> Actor | None:
-        """Return a person or an App, or None where the account is gone.
+        """Return a person or an App, or None if the account is gone.
 
-        REST writes an App's login with `[bot]` behind it and a `type`; GraphQL without, and with a `__typename`; but
-        for itself (`viewer`) and for authors of commits GraphQL writes it as REST does, and calls it a `User`. No
-        login of a person can have brackets.
+        REST writes an App's login with `[bot]` at the end, and a `type`. GraphQL omits `[bot]` and has a `__typename`,
+        except for itself (`viewer`) and for authors of commits: there it writes the login as REST does, and calls the
+        App a `User`. The login of a person cannot have brackets.
         """
         if (found := self.maybe(name)) is None:
             return None
@@ -152,10 +152,10 @@ class Fields:
 
 
 def require_name(name: str) -> str:
-    """Return the name of a repository.
+    """Return the name of a repository after a check.
 
     Raises:
-        InvalidRepositoryName: it is not OWNER/NAME.
+        InvalidRepositoryName: the name is not OWNER/NAME.
     """
     if not _NAME.fullmatch(name):
         raise InvalidRepositoryName(name)
@@ -171,7 +171,7 @@ def object_at(client: GitHub, path: str) -> Fields:
     """Return the object at a path.
 
     Raises:
-        NotOnGitHub: there is none.
+        NotOnGitHub: GitHub has no such object.
         ReleaseSourceError: as `GitHub.get`.
     """
     if (answer := client.get(path)) is None:
@@ -183,7 +183,7 @@ def objects_at(client: GitHub, path: str, *, key: str | None = None, limit: int 
     """Yield at most `limit` of the objects that a path lists, page after page; under `key` where the list is in one.
 
     Raises:
-        NotOnGitHub: there is no such list.
+        NotOnGitHub: GitHub has no such list.
         ReleaseSourceError: as `GitHub.get`.
     """
     what = f"GET {client.host}{path}"

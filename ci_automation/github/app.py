@@ -1,6 +1,6 @@
-"""Tokens of a GitHub App: for one repository and the least that is needed, and never on disk.
+"""Tokens of a GitHub App, each for one repository and the needed permissions, and never on disk.
 
-PyGithub's own can be narrowed to permissions, but not to a repository.
+PyGithub can limit its own tokens to permissions, but not to a repository.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ci_automation.github.waiting import GitHubPatience
 
-_SPARE = timedelta(minutes=5)  # a token lives for an hour; one that is about to end is not handed out again
+_SPARE = timedelta(minutes=5)  # a token lasts an hour; one that expires sooner than this is replaced
 
 
 class App(Hiding, Struct, frozen=True):
@@ -44,10 +44,10 @@ class App(Hiding, Struct, frozen=True):
     key: str
 
     def sign_in(self) -> str:
-        """Return a JWT of some minutes that says that we are the App (RFC 7519, RS256).
+        """Return a JWT that proves for some minutes that this run is the App (RFC 7519, RS256).
 
         Raises:
-            InvalidAppKey: the key is none, or there is no id.
+            InvalidAppKey: the key is invalid, or the id is missing.
         """
         try:
             return github.Auth.AppAuth(self.identity.strip(), self.key).token
@@ -56,7 +56,7 @@ class App(Hiding, Struct, frozen=True):
 
 
 class AppTokens:
-    """The tokens of one App, kept as long as this lives and they last; each goes through `mask` before it is used."""
+    """Tokens of one App, kept in memory until they expire; `mask` gets each token before its first use."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class AppTokens:
         self._kept: dict[tuple[str, frozenset[tuple[str, str]]], tuple[str, datetime]] = {}
 
     def token(self, repository: str, permissions: Mapping[str, str]) -> str:
-        """Return a token for one repository and these permissions, named as the API does: `pull_requests: write`.
+        """Return a token for one repository and these permissions, with the API's names: `pull_requests: write`.
 
         Raises:
             InvalidAppKey: the App's key cannot be used.
-            AppNotLetIn: it is another App's, or no longer valid.
-            AppNotInstalled: the App is not installed there.
-            AppLacksRights: it, or its installation, has less.
+            AppNotLetIn: the key belongs to another App, or is no longer valid.
+            AppNotInstalled: the App is not installed on the repository.
+            AppLacksRights: the App, or its installation, lacks these permissions.
             ReleaseSourceError: as `GitHub.send`.
         """
         wanted = (require_name(repository), frozenset(permissions.items()))

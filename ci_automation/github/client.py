@@ -1,8 +1,8 @@
-"""The one client to GitHub, on PyGithub: few verbs, and answers that are what they were asked to be.
+"""The one client of GitHub, on PyGithub, with few verbs and checked answers.
 
-PyGithub brings authentication and the addresses. The session under it is `net`'s, and the waiting is ours (`waiting`):
-PyGithub buffers answers of any size, sends a POST up to eleven times, and sleeps in silence until a limit is over (ADR
-0010). A client is for one thread.
+PyGithub adds authentication and addresses. It sends through the session of `net`, and `waiting` does the waits, because
+PyGithub buffers answers of any size, sends a POST up to eleven times, and sleeps silently until a limit is over (ADR
+0010). Use a client in one thread only.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _MAXREDIRECTS = 5
 _USER_AGENT = "flux-manifests"
 _TOKEN = re.compile(r"[!-~]{1,4096}")
 _DONE = frozenset({200, 201, 202, 204})
-_JWT = re.compile(r"eyJ[\w-]+(?:\.[\w-]+){2}")  # what an App is itself; its installations' tokens look otherwise
+_JWT = re.compile(r"eyJ[\w-]+(?:\.[\w-]+){2}")  # an App's own token; tokens of its installations have another form
 _MUTATION = re.compile(r"\{\s*(\w+)")
 
-# At DEBUG, PyGithub prints whole answers, tokens in them included.
+# At DEBUG, PyGithub prints whole answers with the tokens in them.
 logging.getLogger("github").setLevel(logging.WARNING)
 
 
 class _Connection(HTTPRequestsConnectionClass):
-    """The connection that PyGithub's requests go over: streamed, capped, and redirected nowhere."""
+    """Connection for PyGithub's requests: streamed, capped, and without redirects."""
 
     deadline: Deadline  # of the next request
 
@@ -73,7 +73,7 @@ class _Connection(HTTPRequestsConnectionClass):
         raise _Received(self.session.answer(call, self.deadline))
 
 
-class _Received(Exception):  # not an error: it carries an answer past what PyGithub would make of it
+class _Received(Exception):  # not an error: it carries an answer past PyGithub's handling
     """PyGithub calls 3xx a success, follows 301 without its query, and fails on errors that are not JSON objects."""
 
     def __init__(self, reply: Answer) -> None:
@@ -82,11 +82,11 @@ class _Received(Exception):  # not an error: it carries an answer past what PyGi
 
 
 class GitHub:
-    """GitHub as one user, as an App, or as nobody; reads are remembered with their ETag as long as the client lives.
+    """GitHub as a user, as an App, or anonymously; the client remembers reads with their ETag.
 
-    The token is of any kind; an App's own (a JWT) is sent as one. Waits are told through `say`. The environment says
-    which proxy and which certificates to use. Clients that share one `spent` wait no longer together than one would,
-    and write no faster.
+    The token may be of any kind; an App's own token (a JWT) gets its own scheme. The client reports waits through
+    `say`. The environment names the proxy and the certificates. Clients that share one `spent` together wait no longer,
+    and write no faster, than one client.
     """
 
     def __init__(
@@ -126,12 +126,12 @@ class GitHub:
 
     @property
     def host(self) -> str:
-        """Return the host that is spoken to, with its port where that is an unusual one."""
+        """Return the host, with its port unless it is the default one."""
         return self._origin.host
 
     @property
     def authenticated(self) -> bool:
-        """Return whether requests carry a token, without which there is no GraphQL."""
+        """Return whether requests carry a token, which GraphQL needs."""
         return self._asker.token is not None
 
     def close(self) -> None:
@@ -139,7 +139,7 @@ class GitHub:
         self._session.close()
 
     def get(self, path: str) -> GitHubValue | None:
-        """Return what GitHub has at `path`, or None where it has nothing; asked again, only whether it changed.
+        """Return the value at `path`, or None if GitHub has none; a repeated read only asks whether it changed.
 
         Raises:
             GitHubUnreachable, GitHubDenied, RateLimited, UnexpectedGitHubAnswer, GitHubAnswerTooLarge: as they say.
@@ -158,7 +158,7 @@ class GitHub:
         return answer
 
     def graphql(self, query: str, variables: Mapping[str, object]) -> Any:  # noqa: ANN401  # whatever was asked for
-        """Return the data that a GraphQL query, which must not change anything, asks for; what is not there is None.
+        """Return the data of a GraphQL query, which must not change anything, with None for missing objects.
 
         Raises:
             GitHubUnreachable, GitHubDenied, RateLimited, UnexpectedGitHubAnswer, GitHubAnswerTooLarge: as they say.
@@ -169,11 +169,11 @@ class GitHub:
         return queried(reply, what, self._asker, self._waiting)
 
     def mutate(self, mutation: str, variables: Mapping[str, object]) -> Any:  # noqa: ANN401  # same
-        """Return the data that a GraphQL mutation answers; it is sent once.
+        """Return the data of a GraphQL mutation, which is sent once.
 
         Raises:
-            AnswerLost: it may have been done.
-            PermissionMissing, NotOnGitHub, GitHubRefused: it was not done.
+            AnswerLost: GitHub may have done it.
+            PermissionMissing, NotOnGitHub, GitHubRefused: GitHub did not do it.
             GitHubUnreachable, GitHubDenied, RateLimited, UnexpectedGitHubAnswer, GitHubAnswerTooLarge: as they say.
         """
         named = _MUTATION.search(mutation)
@@ -186,11 +186,11 @@ class GitHub:
         return mutated(reply, what, self._asker, self._waiting)
 
     def send(self, verb: str, path: str, body: Mapping[str, object] | None = None) -> GitHubValue:
-        """Return what GitHub answers to a POST, which is sent once, or to a PUT, PATCH or DELETE, which are repeated.
+        """Return the answer to a POST, which is sent once, or to a PUT, PATCH or DELETE, which may be sent again.
 
         Raises:
-            AnswerLost: a POST may have been done.
-            RepositoryRenamed, PermissionMissing, NotOnGitHub, GitHubRefused: it was not done.
+            AnswerLost: GitHub may have done a POST.
+            RepositoryRenamed, PermissionMissing, NotOnGitHub, GitHubRefused: GitHub did not do it.
             GitHubUnreachable, GitHubDenied, RateLimited, UnexpectedGitHubAnswer, GitHubAnswerTooLarge: as they say.
         """
         what = f"{verb} {self.host}{path}"
@@ -202,7 +202,7 @@ class GitHub:
         return GitHubValue(document(reply, what) if reply.body else None)
 
     def asset(self, repository: str, identity: int, limit: int) -> bytes:
-        """Return the bytes of a release's asset, at most `limit`; the token goes to the API's host alone.
+        """Return the bytes of a release's asset, at most `limit`; only the API's host gets the token.
 
         Raises:
             GitHubUnreachable, GitHubDenied, RateLimited, UnexpectedGitHubAnswer, GitHubAnswerTooLarge: as they say.
@@ -229,7 +229,7 @@ class GitHub:
         return reply if reply.status == HTTPStatus.OK else self._asker.unheard(reply)
 
     def _redirected(self, url: str, reply: Answer, what: str) -> str:
-        """Return where an answer sends a download to: over TLS, unless GitHub itself is on this machine."""
+        """Return the target of a download's redirect, which needs TLS unless GitHub itself is on this machine."""
         try:
             target = urljoin(url, reply.headers.get("location", ""))
             origin = Origin.secure(target)
@@ -268,7 +268,7 @@ class GitHub:
 
     @property
     def _hint(self) -> str:
-        """Return what to do where GitHub has had enough."""
+        """Return the hint for a rate limit."""
         if self.authenticated:
             return "Run again after that time."
         return (

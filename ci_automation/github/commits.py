@@ -1,4 +1,4 @@
-"""Branches and the commits on them, each written only where the branch still is as it was seen."""
+"""Branches and their commits. Each write requires that the branch has not moved since it was read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SAFE = re.compile(r"(?!consumer-|content-)[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Z
 def branch_name(artifact: str, kind: str = "") -> str:
     """Return the branch for one kind of pull request about an artifact; `kind` is nothing, `consumer-` or `content-`.
 
-    A name that git would not take, or that begins like a kind, gets a hash for what is left out of it.
+    A name that git would refuse, or that begins like a kind, is shortened and gets a hash.
     """
     if not _SAFE.fullmatch(artifact):
         letters = re.sub(r"[^A-Za-z0-9]+", "-", artifact)[:60].strip("-")
@@ -37,16 +37,16 @@ def branch_name(artifact: str, kind: str = "") -> str:
 
 
 class Commits:
-    """The branches of one repository, as somebody who may write to it."""
+    """Branches of one repository; the token must allow writes."""
 
     def __init__(self, client: GitHub, name: str) -> None:
         self._client, self.name = client, require_name(name)
 
     def create_branch(self, name: str, oid: str) -> None:
-        """Make a branch at a commit; one that is there already, at that commit, is as good.
+        """Make a branch at a commit, unless it already exists there.
 
         Raises:
-            HeadMoved: it is there already, at another commit.
+            HeadMoved: the branch already exists at another commit.
             ReleaseSourceError: as `GitHub.send`.
         """
         try:
@@ -58,7 +58,7 @@ class Commits:
                 raise HeadMoved(self.name, name, oid) from None
 
     def delete_branch(self, name: str) -> None:
-        """Delete a branch; none is as good. Whatever is on it goes with it: look at it before.
+        """Delete a branch with all its commits, if it exists; look at it before.
 
         Raises:
             ReleaseSourceError: as `GitHub.send`.
@@ -70,12 +70,12 @@ class Commits:
                 raise
 
     def commit(self, branch: str, expected_head: str, message: str, files: Mapping[str, bytes | None]) -> str:
-        """Return the new tip of a branch, after one commit, signed by GitHub, on the tip that was seen.
+        """Add one commit, signed by GitHub, to the expected tip of a branch, and return the new tip.
 
-        A file of None is deleted. Answered by a `createCommitOnBranch`, which compares and swaps.
+        A file with None is deleted. The mutation `createCommitOnBranch` compares and swaps.
 
         Raises:
-            HeadMoved: the branch has another tip by now.
+            HeadMoved: the branch has another tip.
             ReleaseSourceError: as `GitHub.mutate`.
         """
         headline, _, body = message.partition("\n")
@@ -105,14 +105,14 @@ class Commits:
     def rebase_commit(
         self, branch: str, expected_head: str, onto: str, message: str, files: Mapping[str, bytes | None]
     ) -> str:
-        """Return the new tip of a branch: a merge of `onto` into it that has the files of `onto`, but for `files`.
+        """Merge `onto` into a branch, with the files of `onto` except for `files`, and return the new tip.
 
-        Whatever else the branch had changed is undone by it, and stays in its history. Both tips are parents, so that
-        moving the branch without force compares and swaps.
+        The merge undoes the branch's other changes, which stay in its history. Both tips are parents, so a move of the
+        branch without force compares and swaps.
 
         Raises:
-            HeadMoved: the branch has another tip by now.
-            NotOnGitHub: there is no commit `onto`.
+            HeadMoved: the branch has another tip.
+            NotOnGitHub: the commit `onto` does not exist.
             ReleaseSourceError: as `GitHub.send`.
         """
         git = f"/repos/{self.name}/git"

@@ -1,4 +1,4 @@
-"""Errors between us and GitHub. No message has a token, or an address with a signature in it."""
+"""Errors of GitHub's clients. No message contains a token, or an address with a signature."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class InvalidApiUrl(UsageError):
-    """An address is not one that GitHub's API can have."""
+    """A text is not the address of a GitHub API."""
 
     hint = "Write https://api.github.com, or https://HOST/api/v3 for GitHub Enterprise Server."
 
@@ -20,7 +20,7 @@ class InvalidApiUrl(UsageError):
 
 
 class InvalidToken(UsageError):
-    """A token has characters that no token has, a line break for example."""
+    """A token has characters that no token can have, for example a line break."""
 
     hint = "Set it to the token alone, or unset it to use no token."
 
@@ -47,13 +47,13 @@ class InvalidAppKey(UsageError):
 
 
 class GitHubUnreachable(ReleaseSourceError):
-    """GitHub could not be spoken to: its name, its certificate, the network, or a time-out."""
+    """GitHub cannot be reached, because of its name, its certificate, the network or a time-out."""
 
     hint = "Check the address and the network. Then run again."
 
 
 class AnswerLost(GitHubUnreachable):
-    """A request that must not be sent twice was sent, and no answer says whether it was done."""
+    """A request that must not be sent twice got no answer, so the run does not know whether GitHub did it."""
 
     hint = "GitHub may have done it, so this run does not send it again. Run again: the next run finds what was done."
 
@@ -70,7 +70,7 @@ class GitHubDenied(ReleaseSourceError):
 
 
 class RateLimited(ReleaseSourceError):
-    """GitHub takes no more requests for now; `reset` is when it does again."""
+    """GitHub takes no more requests until `reset`."""
 
     def __init__(self, host: str, reset: datetime, hint: str) -> None:
         super().__init__(f"{host} takes no more requests before {reset:%Y-%m-%d %H:%M:%S} UTC")
@@ -79,13 +79,13 @@ class RateLimited(ReleaseSourceError):
 
 
 class UnexpectedGitHubAnswer(ReleaseSourceError):
-    """GitHub, or something in its place, answered what its API does not provide for."""
+    """GitHub, or a proxy in its place, gave an answer that its API does not have."""
 
     hint = "Check that the address is GitHub's API, and that no proxy answers in its place. Then run again."
 
 
 class GitHubAnswerTooLarge(ReleaseSourceError):
-    """An answer or a download is larger than anything that we ask for."""
+    """An answer or a download exceeds the size limit."""
 
     hint = "This run used nothing of it. Check that the address is GitHub's."
 
@@ -119,7 +119,7 @@ class RepositoryArchived(GitHubDenied):
 
 
 class TeamHidden(GitHubDenied):
-    """A team does not exist, or the token may not see who is in it."""
+    """A team does not exist, or the token may not see its members."""
 
     def __init__(self, team: str) -> None:
         super().__init__(
@@ -130,7 +130,7 @@ class TeamHidden(GitHubDenied):
 
 
 class AppNotLetIn(GitHubDenied):
-    """GitHub does not take our word for being a GitHub App."""
+    """GitHub does not accept this run as the GitHub App."""
 
     def __init__(self, identity: str, denied: GitHubDenied) -> None:
         super().__init__(
@@ -141,7 +141,7 @@ class AppNotLetIn(GitHubDenied):
 
 
 class AppNotInstalled(GitHubDenied):
-    """A GitHub App is not installed where it is needed."""
+    """A GitHub App is not installed on a repository."""
 
     def __init__(self, identity: str, repository: str) -> None:
         super().__init__(
@@ -151,7 +151,7 @@ class AppNotInstalled(GitHubDenied):
 
 
 class AppLacksRights(GitHubDenied):
-    """A GitHub App, or its installation, may do less than it is needed for."""
+    """A GitHub App, or its installation, lacks permissions."""
 
     def __init__(self, identity: str, repository: str, said: str) -> None:
         super().__init__(
@@ -161,7 +161,7 @@ class AppLacksRights(GitHubDenied):
 
 
 class NotOnGitHub(ReleaseSourceError):
-    """Something is not there; or it is, and the token may not see it, which GitHub answers in the same way."""
+    """An object does not exist, or the token may not see it; GitHub gives the same answer for both."""
 
     hint = "Check the name, and that the token may read it."
 
@@ -189,7 +189,7 @@ class TooManyFiles(ReleaseSourceError):
 
 
 class RepositoryRenamed(UnexpectedGitHubAnswer):
-    """A write was answered with another address, which is not followed: nothing was done."""
+    """GitHub redirected a write, which this program does not follow; nothing was done."""
 
     hint = "The repository may have been renamed or moved: write its new name."
 
@@ -198,7 +198,7 @@ class RepositoryRenamed(UnexpectedGitHubAnswer):
 
 
 class GitHubRefused(ReleaseSourceError):
-    """GitHub understood what it was asked to do, and does not do it: `said` is its reason, as one line."""
+    """GitHub understood a request and refused it; `said` is its reason, in one line."""
 
     hint = "Change what GitHub names, or the rules of the repository that forbid it, and run again."
 
@@ -208,12 +208,12 @@ class GitHubRefused(ReleaseSourceError):
         self.kind = kind  # of a GraphQL error
 
     def says(self, words: str) -> bool:
-        """Return whether the reason has these words in it."""
+        """Return whether the reason contains these words."""
         return words.lower() in self.said.lower()
 
 
 class HeadMoved(Conflict):
-    """A branch is not where it was seen; nothing was written to it."""
+    """A branch moved during the run, so the run wrote nothing to it."""
 
     hint = "Another writer changed the branch. Run again; the next run reads the branch again."
 

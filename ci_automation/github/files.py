@@ -1,4 +1,4 @@
-"""The files of a repository: which there are at a commit, and what is in them. Nothing in here changes anything."""
+"""Files of a repository at a commit, and their contents, read only."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _BATCH = 50  # texts of at most 512 kB each, as GitHub cuts them; an answer has 
 
 
 class Files:
-    """The files of one repository, as the client's token sees them."""
+    """Files of one repository that the client's token may see."""
 
     def __init__(self, client: GitHub, name: str) -> None:
         self._client, self.name = client, require_name(name)
 
     def listed(self, ref: str, paths: Iterable[str] = ()) -> tuple[tuple[str, str], ...]:
-        """Return path and blob SHA of the files of a commit, sorted, below `paths`, or all; no links, no submodules.
+        """Return path and blob SHA of a commit's files, sorted, below `paths` or all, without links and submodules.
 
         Raises:
-            NotOnGitHub: there is no such commit.
-            TooManyFiles: there are more than GitHub lists at once.
+            NotOnGitHub: the commit does not exist.
+            TooManyFiles: the commit has more files than GitHub lists at once.
             ReleaseSourceError: as `GitHub.get`.
         """
         below = tuple(path.strip("/") for path in paths)
@@ -43,10 +43,10 @@ class Files:
         return tuple(sorted({item for path in below for item in self._files_at(ref, path)}))
 
     def contents(self, commit: str, listed: Iterable[tuple[str, str]]) -> Iterator[tuple[str, bytes | None]]:
-        """Yield each blob of the `listed` paths and blobs of a commit once, with its content; None: it is too large.
+        """Yield each blob of the `listed` paths of a commit once, with its content, or None if it is too large.
 
-        Fifty are read in one request, so that a fleet's thousands fit into an hour's limit. GraphQL gives texts, not
-        bytes: what is no text, is cut, or came otherwise is read by itself.
+        One request reads fifty blobs, so that thousands of files of a fleet fit into an hour's rate limit. GraphQL
+        returns texts, not bytes, so each blob with other, cut or different content costs another request.
 
         Raises:
             NotOnGitHub: the repository or a blob is gone.
@@ -62,11 +62,11 @@ class Files:
                 yield sha, data if _oid(data) == sha else self._alone(sha)
 
     def blob(self, sha: str) -> bytes:
-        """Return the content that a blob SHA stands for.
+        """Return the content of a blob.
 
         Raises:
-            NotOnGitHub: there is no such blob.
-            UnexpectedGitHubAnswer: the content is another.
+            NotOnGitHub: the blob does not exist.
+            UnexpectedGitHubAnswer: the content does not match the SHA.
             ReleaseSourceError: as `GitHub.get`.
         """
         found = object_at(self._client, f"/repos/{self.name}/git/blobs/{segment(sha)}")
@@ -79,7 +79,7 @@ class Files:
         return content
 
     def _texts(self, expressions: list[str]) -> Iterator[str | None]:
-        """Yield what GraphQL has as text of each `commit:path`."""
+        """Yield GraphQL's text of each `commit:path`, or None without one."""
         numbered = range(len(expressions))
         declared = "".join(f", $e{number}: String!" for number in numbered)
         asked = " ".join(
@@ -109,7 +109,7 @@ class Files:
         )
 
     def _files_at(self, ref: str, path: str) -> Iterator[tuple[str, str]]:
-        """Yield the files below one path, walking down to it, of a tree that is too large to be listed."""
+        """Yield the files below one path of a tree that is too large to list, folder by folder."""
         sha, walked = ref, ""
         for name in path.split("/"):
             entries = {entry.text("path"): entry for entry in self._tree(sha, recursive=False).each("tree")}
@@ -128,7 +128,7 @@ class Files:
 
 
 def _oid(data: bytes) -> str:
-    """Return the name that git gives to a file of these bytes."""
+    """Return the SHA that git gives to a file with these bytes."""
     return hashlib.sha1(b"blob %d\0%s" % (len(data), data), usedforsecurity=False).hexdigest()
 
 

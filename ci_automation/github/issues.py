@@ -1,4 +1,4 @@
-"""Issues: where a check that no longer runs is told of."""
+"""Issues, which report that a scheduled check no longer runs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _MANY = 100
 
 
 class Issues:
-    """The issues of one repository, as somebody who may write them."""
+    """Issues of one repository; the token must allow writes."""
 
     def __init__(self, client: GitHub, name: str) -> None:
         self._client, self.name = client, require_name(name)
 
     def open_issue(self, title: str, body: str, labels: Iterable[str] = ()) -> Issue:
-        """Return a new issue; labels that are not there are made.
+        """Open an issue, and return it; GitHub creates missing labels.
 
         Raises:
-            NotOnGitHub: the repository has issues switched off.
+            NotOnGitHub: issues are switched off in the repository.
             ReleaseSourceError: as `GitHub.send`.
         """
         path = f"/repos/{self.name}/issues"
@@ -33,10 +33,10 @@ class Issues:
         return _issue(Fields(answer.value, f"POST {self._client.host}{path}"))
 
     def issues(self, label: str) -> tuple[Issue, ...]:
-        """Return the open issues with a label, newest first, at most 100; pull requests are none.
+        """Return the open issues with a label, newest first, at most 100, without pull requests.
 
         Raises:
-            NotOnGitHub: there is no such repository, or it has issues switched off.
+            NotOnGitHub: the repository does not exist, or issues are switched off in it.
             ReleaseSourceError: as `GitHub.get`.
         """
         found = objects_at(self._client, f"/repos/{self.name}/issues?state=open&labels={segment(label)}", limit=_MANY)

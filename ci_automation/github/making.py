@@ -1,4 +1,4 @@
-"""The makers of a pull request: authors, committers and pushers of its commits, and who switched auto-merge on."""
+"""Makers of a pull request: authors, committers and pushers of its commits, and the time of auto-merge."""
 
 from __future__ import annotations
 

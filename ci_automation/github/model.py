@@ -1,6 +1,6 @@
-"""The contents of a repository on GitHub, as values: nothing in here asks, and nothing in here is a mapping.
+"""Contents of a repository on GitHub, as values.
 
-Seven small doors ask for them, each made with a client and a name, `Commits(client, "acme/fleet")`:
+Seven classes read and write them, each made with a client and a name, like `Commits(client, "acme/fleet")`:
 `Repository` (snapshot, making, tag_commit, merge_base, permission, is_member), `Files` (listed, contents, blob),
 `Commits` (create_branch, delete_branch, commit, rebase_commit), `Pulls` (open_pull, edit_pull, comment, comments,
 dress, request_review, enable_auto_merge), `Runs` (dispatch_workflow, runs, run, cancel, run_approvals, environment,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Actor(Struct, frozen=True):
-    """A person or an App. An App's login ends in `[bot]`, as with REST; GraphQL leaves that off, this value never."""
+    """A person or an App. An App's login always ends in `[bot]`, as in REST, although GraphQL omits that."""
 
     login: str
     is_bot: bool = False
@@ -37,14 +37,14 @@ class Review(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True):
-    """A commit; its author is what the commit says, which anybody with write access can make it say."""
+    """A commit; its author is unproven, because everyone with write access can write any author into a commit."""
 
     oid: str
     author: Actor | None
     message: str
 
     def may_be_of(self, viewer: Actor) -> bool:
-        """Return whether we may have made it, as whom we are now, or as the bot that had our token before."""
+        """Return whether this program may have made it, with the present account or an earlier token's bot."""
         author = self.author
         return author is None or author.is_bot or author.login.casefold() == viewer.login.casefold()
 
@@ -58,7 +58,7 @@ class PullState(enum.StrEnum):
 
 
 class PullRequest(Struct, frozen=True):
-    """A pull request; `merged_file` is the text that the file asked for has at `merge_commit`."""
+    """A pull request; `merged_file` is the text of the requested file at `merge_commit`."""
 
     id: str  # of GraphQL, for `Pulls.enable_auto_merge`
     number: int
@@ -80,11 +80,11 @@ class PullRequest(Struct, frozen=True):
 
 
 class Making(Struct, frozen=True):
-    """The origin of a pull request's last commit, as far as GitHub says who did what."""
+    """The origin of a pull request's last commit, as far as GitHub knows it."""
 
-    hands: frozenset[str] = frozenset()  # logins, in small letters, of who authored, committed or pushed any of it
-    pushed_at: datetime | None = None  # when its last commit was pushed; None: not all hands are known
-    auto_merge: datetime | None = None  # when a person or a program told GitHub to merge it; None: nobody did
+    hands: frozenset[str] = frozenset()  # logins, in small letters, of all authors, committers and pushers
+    pushed_at: datetime | None = None  # the time of the last push; None: not all hands are known
+    auto_merge: datetime | None = None  # the time at which auto-merge was switched on; None: it is off
     retargeted_at: datetime | None = None  # when it last got another base branch
 
 
@@ -133,7 +133,7 @@ class ContentMerge(Struct, frozen=True):
 
 
 class Branch(Struct, frozen=True):
-    """A branch; its commits newest first, at most 50, up to where it left the default branch."""
+    """A branch; its commits newest first, at most 50, back to the fork from the default branch."""
 
     name: str
     head: str
@@ -144,9 +144,9 @@ class Branch(Struct, frozen=True):
 class PullSnapshot(Struct, frozen=True):
     """A repository at one moment: its default branch, one other branch, and the pull requests from that one.
 
-    `file` is the text of one file at the tip; None where there is no such file. The pull requests go into the default
-    branch, newest first, at most 10 of each state; open and closed ones of forks are left out, since anybody can make
-    them.
+    `file` is the text of one file at the tip, None if the file does not exist. The pull requests go into the default
+    branch, newest first, at most 10 of each state. Open and closed ones of forks are left out, because everyone can
+    open them.
     """
 
     default_branch: str
@@ -159,7 +159,7 @@ class PullSnapshot(Struct, frozen=True):
 
     @property
     def own_pulls(self) -> tuple[PullRequest, ...]:
-        """Return the pull requests that are not of a fork."""
+        """Return the pull requests that are not from a fork."""
         return tuple(pull for pull in self.pulls if not pull.cross_repository)
 
     @property
@@ -169,13 +169,13 @@ class PullSnapshot(Struct, frozen=True):
 
     @property
     def refused_pull(self) -> PullRequest | None:
-        """Return the last pull request if it was closed and its branch left: who deletes the branch takes that back."""
+        """Return the last pull request if a person closed it and kept its branch; deleting the branch undoes that."""
         last = next(iter(self.own_pulls), None)
         return last if self.branch and last and last.state is PullState.CLOSED else None
 
     @property
     def is_merged(self) -> bool:
-        """Return whether the branch, as it is, was merged."""
+        """Return whether the present tip of the branch was merged."""
         merged = {pull.head for pull in self.own_pulls if pull.state is PullState.MERGED}
         return self.branch is not None and self.branch.head in merged
 

@@ -1,9 +1,8 @@
-"""A change offered to a repository as one pull request: what is wanted goes in, what is missing is done.
+"""A change for a repository as one pull request, which each run brings up to date.
 
-Every step is found again by the next run, so that a run which ended in between is simply repeated: the commit by a key
-in its message, the pull request by its branch and by a mark in its text. People outweigh it: what they commit to the
-branch stays, and a pull request that one of them closed is not opened again for the same subject, as long as its
-branch is there.
+The next run finds every step again, so it can repeat a run that was interrupted: the commit by a key in its message,
+the pull request by its branch and by a mark in its text. People take precedence: their commits on the branch stay, and
+a run does not reopen a pull request for the same subject that a person closed, as long as its branch exists.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ class ProposedState(enum.StrEnum):
 
 
 class Proposal(Struct, frozen=True):
-    """A wanted pull request; `files` are those that it changes, with their whole content.
+    """A wanted pull request; `files` are the changed files with their whole content.
 
-    `subject` is what a person says no to by closing it. `key`, in hex digits, names the contents and what they were
-    made from: for another one the branch is written anew.
+    A person who closes it declines its `subject`. `key`, in hex digits, stands for the contents and their sources; for
+    another key the run writes the branch again.
     """
 
     branch: str
@@ -56,7 +55,7 @@ class Proposal(Struct, frozen=True):
     files: Mapping[str, bytes]
 
     def text(self, commit: str) -> str:
-        """Return the body with the mark by which it is found again, and by which a `commit` that people amend is."""
+        """Return the body with a mark, by which runs find the pull request and notice an amended `commit`."""
         return f"{self.body.rstrip()}\n\n<!-- flux-manifests {self.subject} {self.key} {commit} -->\n"
 
 
@@ -69,10 +68,10 @@ class Proposed(Struct, frozen=True):
 
 
 def propose(commits: Commits, pulls: Pulls, seen: PullSnapshot, proposal: Proposal) -> Proposed:
-    """Return what was done so that the repository, which was `seen` just now, has one pull request with the proposal.
+    """Make sure that the repository, as just `seen`, has one pull request with the proposal; return what was done.
 
     Raises:
-        HeadMoved: somebody else wrote to the branch meanwhile.
+        HeadMoved: another writer changed the branch meanwhile.
         ReleaseSourceError: as `GitHub.send`.
     """
     pull = seen.open_pull
@@ -97,9 +96,9 @@ def propose(commits: Commits, pulls: Pulls, seen: PullSnapshot, proposal: Propos
 
 
 def withdraw(pulls: Pulls, seen: PullSnapshot, reason: str) -> Proposed:
-    """Return what was done so that nothing is proposed any more; the text of a closed pull request says why.
+    """Close the pull request, with the reason in its text; return what was done.
 
-    One that people committed to, or whose text is none of ours, stays open. The branch stays.
+    A pull request with commits of people, or with a text that this program did not write, stays open. The branch stays.
 
     Raises:
         ReleaseSourceError: as `GitHub.send`.
@@ -111,32 +110,32 @@ def withdraw(pulls: Pulls, seen: PullSnapshot, reason: str) -> Proposed:
         return Proposed(
             ProposedState.KEPT, pull.url, (f"{reason}, but a person changed the pull request; close it yourself")
         )
-    # Without the mark nobody takes it for a person's no.
+    # Without the mark no run takes it for a pull request that a person closed.
     body = f"**Closed: {reason}.**\n\n{_MARK.sub('', pull.body).rstrip()}\n"
     pulls.edit_pull(pull.number, body=body, state=PullState.CLOSED)
     return Proposed(ProposedState.WITHDRAWN, pull.url)
 
 
 def _declined(seen: PullSnapshot, proposal: Proposal) -> PullRequest | None:
-    """Return the pull request for the same subject that a person closed; ours have no mark once we close them."""
+    """Return the pull request for the same subject that a person closed; this program removes the mark first."""
     mark = _MARK.search(seen.refused_pull.body) if seen.refused_pull else None
     return seen.refused_pull if mark and mark["subject"] == proposal.subject else None
 
 
 def _key_of(commit: Commit, viewer: Actor) -> str:
-    """Return the key that a commit of ours has, or nothing where it is somebody's who may share our account."""
+    """Return the key in a commit of this program, or nothing for a commit of a person with the same account."""
     found = _KEY.search(commit.message) if commit.may_be_of(viewer) else None
     return found["key"] if found else ""
 
 
 def _written(seen: PullSnapshot) -> tuple[str, str]:
-    """Return the commit that we wrote to the branch last, and its key; nothing where there is none."""
+    """Return this program's last commit on the branch, and its key, both empty without such a commit."""
     keys = ((commit.oid, _key_of(commit, seen.viewer)) for commit in (seen.branch.commits if seen.branch else ()))
     return next(((oid, key) for oid, key in keys if key), ("", ""))
 
 
 def _people(seen: PullSnapshot) -> str:
-    """Return who else has commits on the branch that were not merged, or nothing."""
+    """Return the people with unmerged commits on the branch, or nothing."""
     branch = seen.branch
     if branch is None or seen.is_merged:
         return ""
@@ -149,7 +148,7 @@ def _people(seen: PullSnapshot) -> str:
 
 
 def _write(commits: Commits, seen: PullSnapshot, proposal: Proposal) -> str:
-    """Return the commit after which the branch differs from the default branch by the proposal's files alone."""
+    """Commit, so that the branch differs from the default branch only by the proposal's files; return the commit."""
     message = f"{proposal.message.rstrip()}\n\n{_TRAILER}: {proposal.key}\n"
     if seen.branch is None:
         commits.create_branch(proposal.branch, seen.head)

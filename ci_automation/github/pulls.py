@@ -1,4 +1,4 @@
-"""Pull requests: opened, kept up to date, and dressed with what a person looks for."""
+"""Pull requests: open and edit them, and set labels, assignees, reviewers and auto-merge."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _MANY_COMMENTS = 300
 
 
 class Pulls:
-    """The pull requests of one repository, as somebody who may write them."""
+    """Pull requests of one repository; the token must allow writes."""
 
     def __init__(self, client: GitHub, name: str) -> None:
         self._client, self.name = client, require_name(name)
 
     def open_pull(self, branch: str, base: str, title: str, body: str, *, draft: bool = False) -> PullRequest:
-        """Return the pull request from a branch into another, opened now, or found where there was an open one.
+        """Open a pull request from a branch into another, or return the one that is already open.
 
-        One that was found may have another title and body.
+        A pull request that was already open may have another title and body.
 
         Raises:
-            PullRequestsForbidden: the repository does not let workflows open any.
-            GitHubRefused: there is nothing between the branches, for example.
+            PullRequestsForbidden: the repository does not let workflows open pull requests.
+            GitHubRefused: for example, the branches do not differ.
             ReleaseSourceError: as `GitHub.send`.
         """
         path = f"/repos/{self.name}/pulls"
@@ -59,7 +59,7 @@ class Pulls:
     def edit_pull(
         self, number: int, *, title: str | None = None, body: str | None = None, state: PullState | None = None
     ) -> None:
-        """Change what is given of a pull request; `state` is OPEN or CLOSED.
+        """Change the given parts of a pull request; `state` is OPEN or CLOSED.
 
         Raises:
             ReleaseSourceError: as `GitHub.send`.
@@ -80,7 +80,7 @@ class Pulls:
         """Return the comments on a pull request or an issue, oldest first, at most 300.
 
         Raises:
-            NotOnGitHub: there is no such pull request or issue.
+            NotOnGitHub: the pull request or issue does not exist.
             ReleaseSourceError: as `GitHub.get`.
         """
         found = objects_at(self._client, f"/repos/{self.name}/issues/{number}/comments", limit=_MANY_COMMENTS)
@@ -89,7 +89,7 @@ class Pulls:
     def dress(
         self, number: int, labels: Iterable[str] = (), assignees: Iterable[str] = (), *, body: str | None = None
     ) -> None:
-        """Give a pull request these labels, and no others, and these assignees; labels that are not there are made.
+        """Set the labels and assignees of a pull request; GitHub creates missing labels.
 
         Raises:
             ReleaseSourceError: as `GitHub.send`.
@@ -101,27 +101,27 @@ class Pulls:
         """Ask people, and teams of the organisation by their slugs, to review.
 
         Raises:
-            GitHubRefused: one of them may not review here.
+            GitHubRefused: one of them may not review in this repository.
             ReleaseSourceError: as `GitHub.send`.
         """
         asked = {"reviewers": list(users), "team_reviewers": list(teams)}
         self._client.send("POST", f"/repos/{self.name}/pulls/{number}/requested_reviewers", asked)
 
     def enable_auto_merge(self, pull: PullRequest, merge_method: str = "MERGE") -> None:
-        """Have GitHub merge a pull request, at the head that was seen, once the branch rules allow it.
+        """Switch auto-merge on: GitHub merges a pull request at this head when the branch rules allow it.
 
         Raises:
-            GitHubRefused: the repository does not allow it, or there is nothing that it would wait for.
+            GitHubRefused: the repository does not allow auto-merge, or the rules already allow the merge.
             ReleaseSourceError: as `GitHub.mutate`.
         """
         asked = {"pullRequestId": pull.id, "expectedHeadOid": pull.head, "mergeMethod": merge_method}
         self._auto_merge(_AUTO_MERGE, "enablePullRequestAutoMerge", pull, asked, wanted=True)
 
     def disable_auto_merge(self, pull: PullRequest) -> None:
-        """Have GitHub no longer merge a pull request by itself, whoever told it to.
+        """Switch auto-merge off, whoever switched it on.
 
         Raises:
-            GitHubRefused: nobody told it to, or it was merged.
+            GitHubRefused: auto-merge was off, or the pull request was merged.
             ReleaseSourceError: as `GitHub.mutate`.
         """
         self._auto_merge(_NO_AUTO_MERGE, "disablePullRequestAutoMerge", pull, {"pullRequestId": pull.id}, wanted=False)
@@ -136,7 +136,7 @@ class Pulls:
 
 
 def _pull(found: Fields) -> PullRequest:
-    """Return a pull request as REST writes it: without its reviews, and open."""
+    """Return a pull request from REST, which has no reviews in it."""
     head, base = found.fields("head"), found.fields("base")
     home = head.maybe("repo")
     return PullRequest(

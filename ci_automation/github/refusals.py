@@ -1,4 +1,4 @@
-"""Errors for answers that are no success, by REST and GraphQL: who is at fault, and what to do."""
+"""Errors for failed answers of REST and GraphQL, with the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _GRANTABLE = frozenset({
     "pull_requests", "security_events", "statuses",
 })  # fmt: skip  # GitHub's *Workflow syntax*, `permissions`
 _PERMISSION = re.compile(r"(?<![a-z_])([a-z_]{1,60})=(read|write|admin)")
-# What a write needs where GitHub does not say so, as it would: the first that fits its path or its mutation.
+# Permissions for a write if GitHub does not name them: the first pattern that fits the path or the mutation counts.
 _NEEDED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"/actions/|/environments/"), "actions=write"),
     (re.compile(r"/pulls\b"), "pull_requests=write"),
@@ -57,7 +57,7 @@ _LIMITED = "RATE_LIMITED"
 
 
 class Asker(Hiding, Struct, frozen=True):
-    """The user of a client: a token, which no message may have in it, and the token's name in messages."""
+    """The user of a client: a token, which no message may contain, and the token's name for messages."""
 
     hides = ("token",)
 
@@ -65,14 +65,14 @@ class Asker(Hiding, Struct, frozen=True):
     token_name: str
 
     def unheard(self, reply: Answer) -> Answer:
-        """Return an answer without the token, which a server, or something between, may repeat anywhere in it."""
+        """Return an answer without the token, which a server or a proxy may repeat anywhere in it."""
         if self.token is None:
             return reply
         headers = {name: text.replace(self.token, "***") for name, text in reply.headers.items()}
         return replace(reply, headers=headers, body=reply.body.replace(self.token.encode(), b"***"))
 
     def denied(self, reply: Answer, what: str, said: str) -> GitHubDenied:
-        """Return the error for a read that was refused."""
+        """Return the error for a refused read."""
         if self.token is None:
             return GitHubDenied(
                 f"{what} was refused without a token: {said}",
@@ -88,7 +88,7 @@ class Asker(Hiding, Struct, frozen=True):
         )
 
     def refused(self, reply: Answer, what: str) -> Error:
-        """Return the error for a write that was not done, named `what` with its path in it."""
+        """Return the error for a refused write; `what` names it with its path."""
         said = said_in(reply)
         if reply.status in REDIRECTS:
             return RepositoryRenamed(what, reply.status)
@@ -101,13 +101,13 @@ class Asker(Hiding, Struct, frozen=True):
             return self.forbidden(reply, what, said)
         if reply.status == HTTPStatus.NOT_FOUND:
             hint = f"Check the name. If it is right, the token lacks rights. {_line(reply, what)}"
-            return NotOnGitHub(f"what {what} is for", hint)
+            return NotOnGitHub(f"the target of {what}", hint)
         if reply.status in _UNDERSTOOD:
             return GitHubRefused(what, said)
         return UnexpectedGitHubAnswer(f"{what} was answered with {reply.status}: {said}")
 
     def forbidden(self, reply: Answer, what: str, said: str) -> GitHubDenied:
-        """Return the error for a write that the token has no right to."""
+        """Return the error for a write that the token may not do."""
         if _OTHERS_PULLS in said:
             return PullRequestsForbidden(what)
         if "archived" in said:
@@ -116,7 +116,7 @@ class Asker(Hiding, Struct, frozen=True):
 
 
 def said_in(reply: Answer) -> str:
-    """Return what GitHub says about a failure, fit for a terminal, with the details that it gives."""
+    """Return GitHub's words about a failure, with details, safe to print."""
     match parsed_json(reply.body):
         case {"message": message, **rest}:
             pass
@@ -131,7 +131,7 @@ def said_in(reply: Answer) -> str:
 
 
 def _details(error: object) -> list[str]:
-    """Return one entry of GitHub's `errors`: its message, or else the field and what is wrong with it."""
+    """Return one entry of GitHub's `errors`: its message, or the field and its error code."""
     if not isinstance(error, dict):
         return []
     parts = [error.get("message")] if error.get("message") else [error.get(name) for name in ("field", "code")]
@@ -139,9 +139,9 @@ def _details(error: object) -> list[str]:
 
 
 def _line(reply: Answer, what: str, level: str = "write") -> str:
-    """Return what to add to a job, after what GitHub says (`X-Accepted-GitHub-Permissions`), or else what we know.
+    """Return the permissions to add to a job, from GitHub's `X-Accepted-GitHub-Permissions` or from `_NEEDED`.
 
-    GitHub separates what is needed together by commas, and what does as well by semicolons.
+    GitHub puts commas between permissions that are needed together, and semicolons between alternatives.
     """
     said = _alternatives(reply.headers.get("x-accepted-github-permissions", "")) or _alternatives(_known(what, level))
     grantable = [found for found in said if all(name in _GRANTABLE for name, _ in found)]
@@ -165,7 +165,7 @@ def _yaml(permissions: list[tuple[str, str]]) -> str:
 
 
 def queried(reply: Answer, what: str, asker: Asker, waiting: Waiting) -> Any:  # noqa: ANN401  # whatever was asked for
-    """Return the data that answers a query; what is not there is None in it.
+    """Return the data of a query's answer, with None for missing objects.
 
     Raises:
         GitHubDenied, RateLimited, UnexpectedGitHubAnswer: as they say.
@@ -182,7 +182,7 @@ def queried(reply: Answer, what: str, asker: Asker, waiting: Waiting) -> Any:  #
 
 
 def mutated(reply: Answer, what: str, asker: Asker, waiting: Waiting) -> Any:  # noqa: ANN401  # same
-    """Return the data that answers a mutation, all of which was done.
+    """Return the data of a mutation's answer, after a check that all of it was done.
 
     Raises:
         NotOnGitHub, GitHubRefused, GitHubDenied, RateLimited, UnexpectedGitHubAnswer: as they say.
@@ -193,7 +193,7 @@ def mutated(reply: Answer, what: str, asker: Asker, waiting: Waiting) -> Any:  #
             raise waiting.limited(reply)
         if kind in _DENIALS:
             raise asker.forbidden(reply, what, said)
-        raise NotOnGitHub(f"what {what} is for ({said})") if kind == _MISSING else GitHubRefused(what, said, kind)
+        raise NotOnGitHub(f"the target of {what} ({said})") if kind == _MISSING else GitHubRefused(what, said, kind)
     return _graphql_data(answer, what)
 
 
@@ -205,7 +205,7 @@ def _graphql_answer(reply: Answer, what: str) -> dict[str, Any]:
 
 
 def _graphql_errors(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what each error says, and of which kind it is."""
+    """Yield the message and the kind of each error."""
     errors = answer.get("errors") or []
     for error in errors if isinstance(errors, list) else [errors]:
         known = error if isinstance(error, dict) else {}

@@ -1,4 +1,4 @@
-"""Contents and permissions of a repository. Nothing in here changes anything."""
+"""Contents and permissions of a repository, read only."""
 
 from __future__ import annotations
 
@@ -61,21 +61,21 @@ _MAX_TAGS = 4  # a tag may be of a tag
 
 
 class Repository:
-    """One repository, as the client's token sees it."""
+    """One repository with the permissions of the client's token."""
 
     def __init__(self, client: GitHub, name: str) -> None:
         self._client, self.name = client, require_name(name)
 
     def snapshot(self, branch: str, file: str) -> PullSnapshot:
-        """Return the repository at one moment, in one request: what `branch` has, what became of its pull requests.
+        """Return the repository at one moment, in one request, with `branch` and its pull requests.
 
-        Closed pull requests that never had this branch, but one of a fork with its name, are left out; merged ones
-        of forks are not, since only somebody with write access can have merged them.
+        This leaves out closed pull requests from a branch of the same name in a fork, but not merged ones, because a
+        merge needs write access.
 
         Raises:
-            NotOnGitHub: there is no such repository, or the token may not see it.
-            EmptyRepository: it has no commit.
-            UnexpectedGitHubAnswer: the file is not text, or too large to be one of ours; and as it says.
+            NotOnGitHub: the repository does not exist, or the token may not see it.
+            EmptyRepository: the repository has no commit.
+            UnexpectedGitHubAnswer: the file is not text, or too large; or the answer is broken.
             ReleaseSourceError: as `GitHub.graphql`.
         """
         what = f"a GraphQL query for {self.name} to {self._client.host}"
@@ -105,7 +105,7 @@ class Repository:
         )
 
     def making(self, pull: PullRequest, viewer: Actor) -> Making:
-        """Return who had a hand in a pull request of a branch of this repository, and when.
+        """Return the makers of a pull request of a branch of this repository, and the time.
 
         Raises:
             ReleaseSourceError: as `GitHub.graphql`.
@@ -113,7 +113,7 @@ class Repository:
         return making_of(self._client, self.name, pull, viewer)
 
     def tag_commit(self, tag: str) -> str | None:
-        """Return the commit that a tag, annotated or not, stands for, or None where there is no such tag.
+        """Return the commit of a tag, annotated or not, or None if the tag does not exist.
 
         Raises:
             ReleaseSourceError: as `GitHub.get`.
@@ -133,17 +133,17 @@ class Repository:
         raise UnexpectedGitHubAnswer(f"the tag {tag} of {self.name} is a tag of a tag of a tag without end")
 
     def merge_base(self, base: str, head: str) -> str:
-        """Return the commit where `head` left `base`, from which the page of a pull request shows its changes.
+        """Return the merge base of two commits, which the page of a pull request compares its head with.
 
         Raises:
-            NotOnGitHub: there is no such commit, or the two have none in common.
+            NotOnGitHub: a commit does not exist, or the two have no common ancestor.
             ReleaseSourceError: as `GitHub.get`.
         """
         found = object_at(self._client, f"/repos/{self.name}/compare/{segment(base)}...{segment(head)}")
         return found.fields("merge_base_commit").oid("sha")
 
     def permission(self, login: str) -> str:
-        """Return what somebody may do: `admin`, `write`, `read` or `none` (`maintain` is `write`, `triage` is `read`).
+        """Return a user's permission: `admin`, `write`, `read` or `none` (`maintain` is `write`, `triage` is `read`).
 
         Raises:
             ReleaseSourceError: as `GitHub.get`.
@@ -155,10 +155,10 @@ class Repository:
         return found.text("permission")
 
     def is_member(self, team: str, login: str) -> bool:
-        """Return whether somebody is in the team `ORGANISATION/TEAM`, and not just invited.
+        """Return whether a user is in the team `ORGANISATION/TEAM`, and not just invited.
 
         Raises:
-            TeamHidden: there is no such team, or the token may not see it.
+            TeamHidden: the team does not exist, or the token may not see it.
             ReleaseSourceError: as `GitHub.get`.
         """
         organisation, _, slug = team.partition("/")
@@ -166,13 +166,13 @@ class Repository:
         try:
             return object_at(self._client, f"{path}/memberships/{segment(login)}").text("state") == "active"
         except NotOnGitHub:
-            if self._client.get(path) is None:  # else nobody could ever approve, without a word why
+            if self._client.get(path) is None:  # else no approval could ever count, and no message would say why
                 raise TeamHidden(team) from None
             return False
 
 
 def read_text(entry: Fields | None) -> str | None:
-    """Return the text of a file of a commit, or None where there is no file, or none that can be read."""
+    """Return the text of a file of a commit, or None without a readable text."""
     blob = entry.maybe("object") if entry else None
     if blob is None or not blob.has("text") or blob.flag("isTruncated"):
         return None
@@ -234,7 +234,7 @@ def read_pull(node: Fields) -> PullRequest:
 
 
 def _reviews(node: Fields) -> Iterator[Review]:
-    """Yield the reviews that are of somebody on something: an account or a commit may be gone."""
+    """Yield the reviews whose account and commit still exist."""
     for review in node.nodes("latestOpinionatedReviews"):
         author, commit = review.actor("author"), review.maybe("commit")
         if author and commit and review.has("submittedAt"):

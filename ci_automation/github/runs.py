@@ -1,4 +1,4 @@
-"""Runs of workflows: started, found again, waited for by people; and what protects the environments they wait in."""
+"""Runs of workflows: start, find and cancel them, and read their approvals and environments."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _DETAILS = "return_run_details"
 
 
 class Runs:
-    """The workflows of one repository, and their runs."""
+    """Workflows of one repository, and their runs."""
 
     def __init__(self, client: GitHub, name: str) -> None:
         self._client, self.name = client, require_name(name)
         self._tells_details = True  # until an Enterprise Server says that it does not
 
     def dispatch_workflow(self, file: str, ref: str, inputs: Mapping[str, str]) -> StartedRun | None:
-        """Start a workflow on a branch; return its run, or None where an Enterprise Server does not say which it is.
+        """Start a workflow on a branch; return its run, or None if an Enterprise Server does not name the run.
 
         Raises:
-            NotOnGitHub: there is no such workflow on the default branch.
-            GitHubRefused: the workflow takes no dispatch, or other inputs, or there is no such branch.
-            AnswerLost: it may have been started.
+            NotOnGitHub: the default branch has no such workflow.
+            GitHubRefused: the workflow takes no dispatch or other inputs, or the branch does not exist.
+            AnswerLost: GitHub may have started it.
             ReleaseSourceError: as `GitHub.send`.
         """
         path = f"/repos/{self.name}/actions/workflows/{segment(file)}/dispatches"
@@ -61,12 +61,12 @@ class Runs:
         since: datetime | None = None,
         limit: int = 100,
     ) -> tuple[WorkflowRun, ...]:
-        """Return runs, newest first: of one workflow's file, of one event, in one of the statuses, made since then.
+        """Return runs, newest first, with this workflow file, this event, one of these statuses, and since that time.
 
-        Each status costs a request of its own, and brings `limit` runs at most.
+        Each status costs one request, and brings at most `limit` runs.
 
         Raises:
-            NotOnGitHub: there is no such workflow.
+            NotOnGitHub: the workflow does not exist.
             ReleaseSourceError: as `GitHub.get`.
         """
         path = f"/repos/{self.name}/actions/" + (f"workflows/{segment(workflow)}/runs" if workflow else "runs")
@@ -85,13 +85,13 @@ class Runs:
         """Return a run by its id.
 
         Raises:
-            NotOnGitHub: there is none.
+            NotOnGitHub: the run does not exist.
             ReleaseSourceError: as `GitHub.get`.
         """
         return _run(object_at(self._client, f"/repos/{self.name}/actions/runs/{number}"))
 
     def cancel(self, number: int) -> None:
-        """Cancel a run; one that is over already is as good.
+        """Cancel a run, unless it is already over.
 
         Raises:
             ReleaseSourceError: as `GitHub.send`.
@@ -104,10 +104,10 @@ class Runs:
                 raise
 
     def run_approvals(self, number: int) -> tuple[RunApproval, ...]:
-        """Return what people said to the environments of a run, in GitHub's order.
+        """Return people's reviews of the environments of a run, in GitHub's order.
 
         Raises:
-            NotOnGitHub: there is no such run.
+            NotOnGitHub: the run does not exist.
             ReleaseSourceError: as `GitHub.get`.
         """
         path = f"/repos/{self.name}/actions/runs/{number}/approvals"
@@ -121,7 +121,7 @@ class Runs:
         )
 
     def environment(self, name: str) -> Environment | None:
-        """Return how an environment is protected, or None where there is none of that name.
+        """Return the protection of an environment, or None if the environment does not exist.
 
         Raises:
             ReleaseSourceError: as `GitHub.get`.
@@ -138,11 +138,11 @@ class Runs:
         )
 
     def dispatch_event(self, event_type: str, payload: Mapping[str, object]) -> None:
-        """Send a `repository_dispatch` to the repository; whether any workflow listens is not told.
+        """Send a `repository_dispatch` to the repository; GitHub does not say whether any workflow listens.
 
         Raises:
-            NotOnGitHub: there is no such repository, or the token may not see it.
-            AnswerLost: it may have been sent.
+            NotOnGitHub: the repository does not exist, or the token may not see it.
+            AnswerLost: GitHub may have sent it.
             ReleaseSourceError: as `GitHub.send`.
         """
         asked = {"event_type": event_type, "client_payload": dict(payload)}
@@ -152,7 +152,7 @@ class Runs:
         """Return `active`, or why a workflow does not run: `disabled_inactivity`, `disabled_manually`, for example.
 
         Raises:
-            NotOnGitHub: there is no such workflow.
+            NotOnGitHub: the workflow does not exist.
             ReleaseSourceError: as `GitHub.get`.
         """
         return object_at(self._client, f"/repos/{self.name}/actions/workflows/{segment(file)}").text("state")
@@ -161,7 +161,7 @@ class Runs:
         """Let a workflow run again, which also counts as activity.
 
         Raises:
-            NotOnGitHub: there is no such workflow.
+            NotOnGitHub: the workflow does not exist.
             ReleaseSourceError: as `GitHub.send`.
         """
         self._client.send("PUT", f"/repos/{self.name}/actions/workflows/{segment(file)}/enable")

@@ -1,4 +1,4 @@
-"""Statuses of commits: what others say of them."""
+"""Statuses of commits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAGE, _MAX_PAGES = 100, 10
 
 
 class Status(Struct, frozen=True):
-    """The latest that was said under one context: `error`, `failure`, `pending` or `success`, and when."""
+    """Latest status under one context: `error`, `failure`, `pending` or `success`, and its time."""
 
     context: str
     state: str
@@ -27,18 +27,18 @@ class Status(Struct, frozen=True):
 
 
 class Statuses:
-    """The statuses of the commits of one repository."""
+    """Statuses of the commits of one repository."""
 
     def __init__(self, client: GitHub, name: str) -> None:
         self._client, self.name = client, require_name(name)
 
     def of_head(self, context: str) -> Status | None:
-        """Return what is said under a context of the head of the default branch, or None where nothing is.
+        """Return the status under a context at the head of the default branch, or None without one.
 
-        A status is not a check, which is what jobs of GitHub Actions have.
+        A status is not a check, which jobs of GitHub Actions have.
 
         Raises:
-            NotOnGitHub: there is no such repository, or the token may not see it.
+            NotOnGitHub: the repository does not exist, or the token may not see it.
             ReleaseSourceError: as `GitHub.get`.
         """
         branch = object_at(self._client, f"/repos/{self.name}").text("default_branch")

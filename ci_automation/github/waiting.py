@@ -1,4 +1,4 @@
-"""The waits of one client: for a failing server, for a limit that ends soon, and between its own writes."""
+"""Waits of one client: for a failing server, for a rate limit that ends soon, and between writes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from ci_automation.net.values import Answer
 
-LONGEST_ANSWER = 120.0  # seconds for a whole one
-_GRACE = 20.0  # seconds more, in which what knows the limit says itself what was missing
+LONGEST_ANSWER = 120.0  # seconds for a whole answer
+_GRACE = 20.0  # more seconds for an attempt to report by itself that its time is over
 _STUMBLED = frozenset({500, 502, 503, 504})
 _LIMITED = frozenset({403, 429})
 _SECONDARY_LIMIT = 60.0  # seconds to wait where GitHub does not say how long
-_UNPACED = 10  # writes that a job may do at once: GitHub asks for a pause between them where they are many
+_UNPACED = 10  # writes of a job without pauses; GitHub asks for a pause between many writes
 
 
 class GitHubPatience(Struct, frozen=True):
@@ -31,9 +31,9 @@ class GitHubPatience(Struct, frozen=True):
 
     attempts: int = 4
     longest_wait: float = 30.0  # seconds for one limit
-    budget: float = 60.0  # seconds for all the limits that a client meets
-    pace: float = 1.0  # seconds between two writes, once there were a few
-    seconds: float = 60.0  # after which a request that got no answer is not sent again
+    budget: float = 60.0  # seconds for all limits of a client
+    pace: float = 1.0  # seconds between two writes, after the first few
+    seconds: float = 60.0  # after these, a request without an answer is not sent again
     clock: Clock = field(default_factory=Clock)
 
 
@@ -41,15 +41,15 @@ PATIENCE = GitHubPatience()
 
 
 class Spent(Struct):
-    """Waits and writes of all clients of one run: GitHub counts by who asks, and not by repository."""
+    """Waits and writes of all clients of one run, because GitHub counts by account and not by repository."""
 
     waited: float = 0.0  # seconds for limits
     writes: int = 0
-    last: float = 0.0  # when the last write was
+    last: float = 0.0  # the time of the last write
 
 
 class Waiting:
-    """The waits of one client, all of them told through `say`; what it waits and writes is counted in `spent`."""
+    """Waits of one client. It reports them through `say`, and counts waits and writes in `spent`."""
 
     def __init__(
         self, patience: GitHubPatience, host: str, hint: str, say: Callable[[str], None], spent: Spent | None = None
@@ -58,15 +58,15 @@ class Waiting:
         self._spent = spent or Spent()
 
     def persist(self, send: Callable[[Deadline], Answer], what: str, *, once: bool = False) -> Answer:
-        """Return the answer to a request: repeated a few times on resets, time-outs, 429 and most 5xx.
+        """Return the answer to a request; send it again a few times after resets, time-outs, 429 and most 5xx.
 
-        What must be sent `once` is repeated only where it surely was not taken: no connection came about, or GitHub
-        turned it away for its limits.
+        A request with `once` is only sent again if GitHub certainly did not take it: there was no connection, or
+        GitHub refused it because of a rate limit.
 
         Raises:
             GitHubUnreachable: no answer came.
-            AnswerLost: no answer came to what must be sent once, and it may have been done.
-            RateLimited: GitHub wants to be left alone for longer than we wait.
+            AnswerLost: no answer came to a request with `once`, and GitHub may have done it.
+            RateLimited: the rate limit lasts longer than this client waits.
             UnexpectedGitHubAnswer: the request cannot be made.
         """
         until = self._patience.clock.now() + self._patience.seconds
@@ -109,7 +109,7 @@ class Waiting:
         return attempt == self._patience.attempts or self._patience.clock.now() + backoff >= until
 
     def pace(self) -> None:
-        """Wait before a write, once there were a few, until the one before is a moment ago."""
+        """Wait before a write, after the first few, so that writes keep their distance."""
         spent = self._spent
         spent.writes += 1
         since = self._patience.clock.now() - spent.last
@@ -135,7 +135,7 @@ class Waiting:
         return RateLimited(self._host, datetime.fromtimestamp(self._patience.clock.now() + wait, UTC), self._hint)
 
     def _asked_for(self, reply: Answer) -> float | None:
-        """Return how many seconds GitHub asks to be left alone, or None (GitHub's *Rate limits for the REST API*)."""
+        """Return the seconds that GitHub asks to wait, or None (GitHub's *Rate limits for the REST API*)."""
         if reply.status not in {403, 429, 503}:
             return None
         if (after := reply.headers.get("retry-after", "")).isdecimal():
@@ -148,6 +148,6 @@ class Waiting:
         return _SECONDARY_LIMIT if said_so else None
 
     def _until_reset(self, reply: Answer) -> float:
-        """Return how many seconds it takes until GitHub counts requests anew."""
+        """Return the seconds until GitHub resets its count of requests."""
         reset = reply.headers.get("x-ratelimit-reset", "")
         return max(float(reset[:11]) - self._patience.clock.now(), 0.0) + 1 if reset.isdecimal() else _SECONDARY_LIMIT
