@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.action.announcement import announced
 from ci_automation.action.github import Hub, desks_of, now, settings_of
-from ci_automation.action.preview import preview
+from ci_automation.action.preview import comment_preview, preview
 from ci_automation.action.run import goals, promotions, trouble_of
 from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.artifact.digest import Digest
@@ -229,6 +229,7 @@ ACTION_COMMANDS: dict[str, Callable[[Inputs, ActionRun], int]] = {
     "watch": _watch,
     "matrix": _matrix,
     "preview": preview,
+    "comment": comment_preview,
 }
 
 

@@ -28,7 +28,9 @@ _NEEDED = {
     "do": ("operation",),
     "watch": ("workflow",),
     "preview": ("path",),
+    "comment": ("text",),
 }
+_MAX_PAGE = 60_000
 
 
 class InvalidInput(UsageError):
@@ -69,6 +71,7 @@ class Inputs(Hiding, Struct, frozen=True):
     workflow: str
     max_age_days: int
     path: tuple[str, ...]
+    text: str
     fail_on: str
     exit_code: bool
     given: Arguments  # the inputs that are options of the command line, too; not checked beside each other
@@ -115,6 +118,8 @@ def _parsed(each: Option, text: str) -> object:
     match each.kind:
         case Kind.SECRET:
             return text
+        case Kind.PAGE:
+            return _page(text)
         case Kind.SWITCH:
             return _switch(text)
         case Kind.NUMBER:
@@ -137,6 +142,12 @@ def _number(text: str) -> int:
     if not _NUMBER.fullmatch(text):
         raise ValueError(f"it is a whole number, not {_shown(text)}")
     return int(text)
+
+
+def _page(text: str) -> str:
+    if len(text) > _MAX_PAGE:
+        raise ValueError(f"it has {len(text)} characters, and a preview has at most {_MAX_PAGE}")
+    return text
 
 
 def _line(text: str) -> str:

@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _MOST_ANNOTATIONS = 10  # GitHub shows no more of one run
-_METAVARS = {Kind.TEXT: "TEXT", Kind.LIST: "LINES", Kind.SECRET: "SECRET", Kind.SWITCH: "true|false", Kind.NUMBER: "N"}
+_METAVARS = {
+    Kind.TEXT: "TEXT",
+    Kind.LIST: "LINES",
+    Kind.SECRET: "SECRET",
+    Kind.SWITCH: "true|false",
+    Kind.NUMBER: "N",
+    Kind.PAGE: "MARKDOWN",
+}
 
 
 def inputs_as_options(function: F) -> F:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _OID = re.compile(r"[0-9a-f]{40}")
 _MOST_REVIEWS, _MOST_BESIDE, _MOST_FILES = 200, 100, 2_000
+_MARK = "<!-- flux-manifests preview -->"
 _NOT_ALL = f"Only the first {_MOST_REVIEWS} files were reviewed."
 
 
@@ -67,6 +68,7 @@ class PreviewedPull(Struct, frozen=True):
     number: int
     base: str
     head: str
+    is_of_fork: bool
 
     @classmethod
     def of(cls, job: Job) -> Self:
@@ -84,10 +86,10 @@ class PreviewedPull(Struct, frozen=True):
                 "pull_request": {
                     "number": int(number),
                     "base": {"sha": str(base), "repo": {"full_name": str(name)}},
-                    "head": {"sha": str(head)},
+                    "head": {"sha": str(head), "repo": home},
                 }
             } if name == job.repository and _OID.fullmatch(base) and _OID.fullmatch(head):
-                return cls(number, base, head)
+                return cls(number, base, head, not (isinstance(home, dict) and home.get("full_name") == name))
         raise BrokenPullRequest
 
 
@@ -131,7 +133,7 @@ def preview(inputs: Inputs, run: ActionRun) -> int:
     from ci_automation.github.files import Files
     from ci_automation.github.repository import Repository
 
-    hub = Hub(inputs, run.job, run.say, run.hide)
+    hub = Hub.of(inputs, run)
     client = hub.client(contents="read")
     base = Repository(client, hub.repository).merge_base(pull.base, pull.head)
     files = Files(client, hub.repository)
@@ -160,3 +162,20 @@ def _states(
         wanted = [(path, blob) for blob, path in needed.items() if blob not in contents]
         contents |= files.contents(commit.oid, wanted[:_MOST_FILES])
     return {path: (before.state(path, contents), after.state(path, contents)) for path in paths}
+
+
+def comment_preview(inputs: Inputs, run: ActionRun) -> int:
+    """Keep one comment with a preview on the pull request that started the run; the text is all that this job has.
+
+    Raises:
+        NotOnPullRequest: another event started it.
+    """
+    pull = PreviewedPull.of(run.job)
+    if pull.is_of_fork:  # whose token may not write, and must not
+        run.tell("notice", "the request comes from a fork, so the preview is in the summary alone")
+        return 0
+    from ci_automation.github.pulls import Pulls
+
+    hub = Hub.of(inputs, run)
+    Pulls(hub.client(pull_requests="write"), hub.repository).keep_comment(pull.number, _MARK, inputs.text)
+    return 0

@@ -18,6 +18,7 @@ class Kind(enum.Enum):
     SWITCH = "true or false"
     EITHER = "true, false, or as it is configured"
     NUMBER = "a whole number"
+    PAGE = "Markdown"
 
 
 class Repeat(enum.Enum):
@@ -55,7 +56,8 @@ class Option(NamedTuple):
         return f"INPUT_{self.name.upper()}"
 
 
-ACTION_NAMES = ("update", "apply", "approve", "promote", "show", "do", "consumers", "watch", "matrix", "preview")
+_PUBLISHING = ("update", "apply", "approve", "promote", "show", "do")
+ACTION_NAMES = (*_PUBLISHING, "consumers", "watch", "matrix", "preview", "comment")
 OPERATION_NAMES = ("rollback", "lift-hold")
 
 OPTIONS = (
@@ -66,7 +68,7 @@ OPTIONS = (
         "moves channels to the digests of others, as the configuration says; show says what an operation would do, do "
         "does it once reviewers approved the run; consumers opens pull requests in repositories that pin the artifact; "
         "watch checks that the schedule still runs; matrix lists the artifacts; preview shows what a pull request "
-        "changes and can break",
+        "changes and can break; comment keeps that page as a comment on the request",
         default="update",
         choices=ACTION_NAMES,
     ),
@@ -231,12 +233,8 @@ OPTIONS = (
     Option("shown", input="For do: the output shown of the job that ran show"),
     Option("workflow", input="For watch: the file name of the workflow that must have succeeded, such as flux.yaml"),
     Option("max-age-days", input="For watch: how many days may pass without a success", default="7", kind=Kind.NUMBER),
-    Option(
-        "path",
-        input="For preview: the components files to review, one pattern per line, such as "
-        "clusters/*/flux-system/gotk-components.yaml; ** is any number of folders",
-        kind=Kind.LIST,
-    ),
+    Option("path", input="For preview: patterns of components files, one per line; ** is any folders", kind=Kind.LIST),
+    Option("text", input="For comment: the output preview of the job that ran it", kind=Kind.PAGE),
     Option(
         "fail-on",
         input="For preview: exit with 11 if something will break (certain), or a change is dangerous (danger), or the "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.github.answers import Fields, objects_at, require_name, segment
-from ci_automation.github.errors import GitHubRefused, UnexpectedGitHubAnswer
+from ci_automation.github.errors import GitHubRefused, NotOnGitHub, UnexpectedGitHubAnswer
 from ci_automation.github.model import Comment, PullRequest, PullState
 
 if TYPE_CHECKING:
@@ -21,6 +21,14 @@ mutation($input: EnablePullRequestAutoMergeInput!) {
 _NO_AUTO_MERGE = """
 mutation($input: DisablePullRequestAutoMergeInput!) {
   disablePullRequestAutoMerge(input: $input) { pullRequest { number autoMergeRequest { enabledAt } } }
+}
+"""
+_COMMENTS = """
+query($owner: String!, $name: String!, $number: Int!) {
+  viewer { login }
+  repository(owner: $owner, name: $name) {
+    pullRequest(number: $number) { comments(first: 100) { nodes { databaseId body author { login __typename } } } }
+  }
 }
 """
 _MANY_COMMENTS = 300
@@ -85,6 +93,31 @@ class Pulls:
         """
         found = objects_at(self._client, f"/repos/{self.name}/issues/{number}/comments", limit=_MANY_COMMENTS)
         return tuple(Comment(comment.actor("user"), comment.maybe_text("body") or "") for comment in found)
+
+    def keep_comment(self, number: int, mark: str, text: str) -> None:
+        """Write a comment that begins with `mark`, or change the one that this token's own account wrote before.
+
+        A comment of another account with the same mark is left alone: anybody can write one.
+
+        Raises:
+            NotOnGitHub: there is no such pull request.
+            ReleaseSourceError: as `GitHub.graphql` and `GitHub.send`.
+        """
+        what = f"the comments on #{number} of {self.name}"
+        owner, _, name = self.name.partition("/")
+        data = Fields(self._client.graphql(_COMMENTS, {"owner": owner, "name": name, "number": number}), what)
+        repository, viewer = data.maybe("repository"), data.actor("viewer")
+        pull = repository.maybe("pullRequest") if repository else None
+        if pull is None or viewer is None:
+            raise NotOnGitHub(what)
+        body = f"{mark}\n{text}"
+        for node in pull.nodes("comments"):
+            author = node.actor("author")
+            if author and author.login == viewer.login and node.text("body").startswith(mark):
+                path = f"/repos/{self.name}/issues/comments/{node.number('databaseId')}"
+                self._client.send("PATCH", path, {"body": body})
+                return
+        self.comment(number, body)
 
     def dress(
         self, number: int, labels: Iterable[str] = (), assignees: Iterable[str] = (), *, body: str | None = None

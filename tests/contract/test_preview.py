@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tests.fakes.forge.repository import Repository
     from tests.fakes.runner import Ran
 
+MARK = "<!-- flux-manifests preview -->"
 OLD, PATCH, MINOR = "v2.98.5", "v2.98.8", "v2.99.4"
 
 
@@ -296,3 +297,61 @@ def test_a_long_diff_pushes_no_hazard_out(runner: Runner, fleet: Repository) -> 
 )
 def test_a_pattern_matches_whole_paths(pattern: str, matched: list[str]) -> None:
     assert matching([pattern], ["a/gotk.yaml", "b/gotk.yaml", "a/b/gotk.yaml", "gotk.yaml"]) == matched
+
+
+class TestComment:
+    """The other job: it may write comments, and has nothing but a text."""
+
+    @pytest.fixture
+    def writer(self, runner: Runner, forge: Forge, fleet: Repository) -> Runner:
+        runner.variables["INPUT_GITHUB-TOKEN"] = forge.token("actions", NAME, {"pull-requests": "write"})
+        fleet.push("renovate/flux", {PRODUCTION: components(PATCH)}, "renovate")
+        runner.event("pull_request", event(fleet, fleet.open_pull("renovate/flux", "renovate").number))
+        forge.user("mallory")
+        fleet.collaborators["mallory"] = "write"
+        return runner
+
+    def test_one_comment_is_kept_current_in_two_requests(self, writer: Runner, forge: Forge, fleet: Repository) -> None:
+        for text in ("first", "second", "third\n\n| a |\n| - |"):
+            forge.requests.clear()
+            assert writer.run(command="comment", text=text).code == 0
+            assert len(forge.requests) == 2
+        (comment,) = fleet.pull(1).comments
+        assert (comment.author, comment.body) == ("github-actions[bot]", f"{MARK}\nthird\n\n| a |\n| - |")
+
+    def test_a_forged_comment_is_left_alone(self, writer: Runner, fleet: Repository) -> None:
+        fleet.comment(1, "mallory", f"{MARK}\nnothing can break")
+        fleet.comment(1, "github-actions[bot]", f"Something else, and then {MARK}")
+        writer.run(command="comment", text="first")
+        writer.run(command="comment", text="second")
+        forged, other, ours = fleet.pull(1).comments
+        assert (forged.author, forged.body) == ("mallory", f"{MARK}\nnothing can break")
+        assert other.body == f"Something else, and then {MARK}"
+        assert (ours.author, ours.body) == ("github-actions[bot]", f"{MARK}\nsecond")
+
+    def test_on_a_request_of_a_fork_nothing_is_asked(self, writer: Runner, forge: Forge, fleet: Repository) -> None:
+        fork = forge.fork(NAME, "eve")
+        fork.push("main", {PRODUCTION: components(PATCH)}, "eve")
+        fleet.collaborators["eve"] = "read"
+        writer.event("pull_request", event(fleet, fleet.open_pull("eve:main", "eve").number))
+        ran = writer.run(command="comment", text="first")
+        assert (ran.code, forge.requests) == (0, []), ran
+
+    @pytest.mark.parametrize("name", ["pull_request_target", "workflow_run", "issue_comment", "push"])
+    def test_other_events_are_refused(self, writer: Runner, forge: Forge, fleet: Repository, name: str) -> None:
+        writer.event(name, event(fleet, 1))
+        assert (writer.run(command="comment", text="x").code, forge.requests) == (2, [])
+
+    @pytest.mark.parametrize("text", ["", "x" * (MAX_COMMENT + 1)])
+    def test_a_text_that_no_preview_has_is_refused(self, writer: Runner, forge: Forge, text: str) -> None:
+        assert (writer.run(command="comment", text=text).code, forge.requests) == (2, [])
+
+    def test_the_job_that_looks_cannot_write(self, writer: Runner, forge: Forge, fleet: Repository) -> None:
+        writer.variables["INPUT_GITHUB-TOKEN"] = forge.token("actions", NAME, READS)
+        ran = writer.run(command="comment", text="x")
+        assert (ran.code, fleet.pull(1).comments) == (21, []), ran
+
+    def test_what_a_page_has_arrives_byte_for_byte(self, writer: Runner, fleet: Repository) -> None:
+        text = f"```text\n{LINE}\n\u00a0\u3164\u202e\n```\n{'x' * 50_000}"
+        assert writer.run(command="comment", text=text).code == 0
+        assert fleet.pull(1).comments[0].body == f"{MARK}\n{text}"

@@ -33,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CALLED = [ROOT / ".github/workflows" / f"{name}.yaml" for name in ("update", "apply", "approve", "fleet")]
 OWN = [ROOT / ".github/workflows" / f"{name}.yaml" for name in ("ci", "release")]
 COPIED = sorted((ROOT / "workflows").rglob("*.yaml"))
+PREVIEW = ROOT / "workflows/preview.yaml"
 USERS = [*CALLED, *COPIED]
 ALL = [*USERS, *OWN]
 ACTION = "acme/ci-automation"
@@ -154,9 +155,24 @@ class TestRights:
 
     @each_of_users
     def test_nobody_elses_code_runs_with_secrets(self, path: Path) -> None:
-        assert {"pull_request", "pull_request_target", "workflow_run", "issue_comment"}.isdisjoint(
-            triggers(workflow(path))
-        )
+        of_others = {"pull_request", "pull_request_target", "workflow_run", "issue_comment"} & {
+            *triggers(workflow(path))
+        }
+        assert of_others == ({"pull_request"} if path == PREVIEW else set())
+
+    def test_a_preview_reads_in_one_job_and_writes_in_another_that_reads_nothing(self) -> None:
+        text, read = PREVIEW.read_text(), workflow(PREVIEW)
+        assert triggers(read) == {"pull_request": {}}
+        look, comment = (read["jobs"][name] for name in ("look", "comment"))
+        assert [*read["jobs"]] == ["look", "comment"]
+        assert set(look["permissions"].values()) == {"read"}
+        assert look["permissions"].keys() <= {"contents", "packages"}
+        assert comment["permissions"] == {"pull-requests": "write"}
+        assert "github.event.pull_request.head.repo.full_name == github.repository" in comment["if"]
+        assert [command_of(job) for job in (look, comment)] == ["preview", "comment"]
+        assert all(len(job["steps"]) == 1 for job in (look, comment))  # no checkout, no cache, no artifact
+        assert comment["steps"][0]["with"] == {"command": "comment", "text": "${{ needs.look.outputs.preview }}"}
+        assert not re.search(r"secrets\.|id-token|actions/|environment|run:", text)
 
     @pytest.mark.parametrize("path", COPIED, ids=named)
     def test_a_workflow_that_signs_as_itself_is_started_by_nobody_else(self, path: Path) -> None:

@@ -63,7 +63,7 @@ def test_any_other_word_is_no_switch(text: str) -> None:
     [
         (
             {"command": "destroy"},
-            "command: it is one of update, apply, .*, preview, not 'destroy'",
+            "command: it is one of update, apply, .*, comment, not 'destroy'",
         ),
         ({"artifact": "a\nb"}, r"artifact: it holds what nobody can see: 'a\\nb'"),
         ({"artifact": "a\u202eb"}, r"artifact: it holds what nobody can see: 'a\\u202eb'"),
