@@ -1,6 +1,6 @@
 """The configuration file: models, loading, JSON schema.
 
-`model` is what the program works with, and imports nothing heavy; `load` reads the file, with msgspec and PyYAML.
+`model` has the values that the program works with, and imports nothing heavy; `load` reads the file, with PyYAML.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reading a configuration file: everything that is wrong in it at once, by file, line and key."""
+"""Reader of a configuration file, which reports all problems at once, by file, line and key."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from ci_automation.config.document import Path
     from ci_automation.config.schema import File
 
-# What says how an artifact is rendered, which one that is promoted never is.
+# Keys about rendering, which an artifact with promote does not take.
 _OF_RENDERING = {"flags": "flags", "overlay": "overlay", "pin_images": "pinImages"}
 
 
 def load_config(path: pathlib.Path) -> Config:
-    """Return what the file at `path` says.
+    """Return the configuration in the file at `path`.
 
     Raises:
-        InvalidConfig: it cannot be read or used; the message has all that is wrong with it.
+        InvalidConfig: the file cannot be read or used; the message lists all problems.
     """
     try:
         with path.open("rb") as file:
@@ -52,10 +52,10 @@ def load_config(path: pathlib.Path) -> Config:
 
 
 def parse_config(data: bytes, file: str) -> Config:
-    """Return what the bytes of a file say; `file` is what messages call it.
+    """Return the configuration in the bytes of a file; `file` is its name in messages.
 
     Raises:
-        InvalidConfig: they cannot be used; the message has all that is wrong with them.
+        InvalidConfig: the file cannot be used; the message lists all problems.
     """
     document = read_document(data, file)
     if (sections := read_sections(document)) is not None:
@@ -67,13 +67,13 @@ def parse_config(data: bytes, file: str) -> Config:
 
 
 def _contradictions(document: ConfigDocument, file: File, config: Config) -> list[Problem]:
-    """Return what is right by itself and wrong beside something else."""
+    """Return the problems of values that are valid alone, but not together."""
     problems = []
     if file.api_url is not None and isinstance(file.source, DirectorySourceConfig):
         problems.append(document.problem(("apiUrl",), "is only for a github: source"))
     seen: dict[object, Path] = {}
     for index, named in enumerate(file.artifacts):
-        # Names are those of environments, too, which have no case: two artifacts would share credentials.
+        # Names are also names of environments, which ignore case: two artifacts would share credentials.
         for key, value in (("name", named.name.casefold()), ("url", named.url)):
             here: Path = ("artifacts", index, key)
             if (first := seen.setdefault((key, value), here)) is not here:
@@ -86,7 +86,7 @@ def _contradictions(document: ConfigDocument, file: File, config: Config) -> lis
 
 
 def _unfit(it: ArtifactConfig) -> Iterator[tuple[str, str]]:
-    """Yield what does not go together in the signing and trust of one artifact, with the key to look at."""
+    """Yield contradictions in the signing and trust of one artifact, each with its key."""
     signing, verify = it.signing, it.verify
     mode, key = signing.mode, signing.key
     in_kms = key is not None and key.partition("://")[0] in KMS_SCHEMES
@@ -121,7 +121,7 @@ def _unfit_approval(approval: ApprovalConfig) -> Iterator[str]:
 
 
 def unfit_promotions(artifacts: Sequence[sections.Artifact]) -> Iterator[tuple[Path, str]]:
-    """Yield what is wrong with the promotions of the artifacts, with the place below `artifacts`."""
+    """Yield the problems of the artifacts' promotions, each with its place below `artifacts`."""
     named = {artifact.name: artifact.url for artifact in artifacts}
     sources: dict[Reference, Reference] = {}
     for index, artifact in enumerate(artifacts):
@@ -151,7 +151,7 @@ def _channel(text: str, named: Mapping[str, Reference]) -> Reference | None:
 
 
 def _returns(start: Reference, sources: Mapping[Reference, Reference]) -> bool:
-    """Return whether the sources, followed from one to the next, lead back to where they start."""
+    """Return whether the sources form a circle through `start`."""
     at, seen = sources.get(start), set[Reference]()
     while at is not None and at not in seen:
         if at == start:

@@ -1,4 +1,4 @@
-"""A configuration as the flows use it: parsed, merged with the defaults, immutable."""
+"""Configuration for the flows: parsed, merged with the defaults, immutable."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class UnknownArtifact(UsageError):
 
 
 class InvalidSource(UsageError):
-    """A text does not say where releases come from."""
+    """A text is not a source of releases."""
 
     hint = "Write github:OWNER/REPOSITORY, or dir:PATH for a folder of releases."
 
@@ -52,7 +52,7 @@ FIRST_WITH_BUNDLES = Version.parse("2.8.6")  # earlier ones read none, or none w
 
 
 class SigningMode(enum.StrEnum):
-    """What an artifact is signed with."""
+    """How an artifact is signed."""
 
     KEYLESS = "keyless"
     KEY = "key"
@@ -78,10 +78,10 @@ Source = GitHubSourceConfig | DirectorySourceConfig
 
 
 def parse_source(text: str) -> Source:
-    """Return the source of releases that `text` writes.
+    """Return the source of releases in `text`.
 
     Raises:
-        InvalidSource: it is not one.
+        InvalidSource: `text` is not a source of releases.
     """
     if text.startswith("oci://"):
         raise InvalidSource("an oci:// source is not supported by this version")
@@ -96,7 +96,7 @@ def parse_api_url(text: str) -> str:
     """Return the base address of a GitHub API, without a slash at its end.
 
     Raises:
-        InvalidSource: it is not an address, or not over TLS (loopback aside).
+        InvalidSource: `text` is not an address, or has no TLS (except on loopback).
     """
     if "@" in text:
         raise InvalidSource("an API's address must not hold a user name or password")
@@ -127,7 +127,7 @@ class VerifyConfig(Struct, frozen=True):
 
 
 class UpstreamVerify(enum.StrEnum):
-    """Whether a release must carry Flux's own signature, or only must not carry a wrong one."""
+    """Whether a release must have Flux's signature, or only must not have a wrong one."""
 
     REQUIRED = "required"
     IF_AVAILABLE = "if-available"
@@ -142,7 +142,7 @@ class UpstreamConfig(Struct, frozen=True):
 
 
 class ApprovalVia(enum.StrEnum):
-    """How approvals are asked for."""
+    """How a run asks for approvals."""
 
     NONE = "none"
     PULL_REQUEST = "pull-request"
@@ -153,7 +153,7 @@ class ApprovalVia(enum.StrEnum):
 class ApprovalConfig(Struct, frozen=True):
     """The way to ask for approvals, the reviewers, and how many of them must approve."""
 
-    via: ApprovalVia | None = None  # None: as the action's input says, and without one by the output alone
+    via: ApprovalVia | None = None  # None: the action's input, and without one only the output
     approvals: int = 0  # reviews of the head commit that a pull request needs besides its merge
     team: str | None = None  # ORGANISATION/TEAM: only its members' yes counts
     reviewers: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ class ClustersConfig(Struct, frozen=True):
 
 
 class EvidenceConfig(Struct, frozen=True):
-    """Something outside that must say yes before a promotion: exactly one of an address, a status, and a report."""
+    """Evidence that a promotion needs: exactly one of an address, a status, and a report."""
 
     url: str | None = None
     field: str | None = None  # of the JSON at the address, with dots
@@ -199,7 +199,7 @@ class EvidenceConfig(Struct, frozen=True):
 
 
 class PromoteConfig(Struct, frozen=True):
-    """The source of a promoted channel, and how long a digest must have been there."""
+    """The source of a promoted channel, and the time that the source must have had a digest."""
 
     source: str  # the name of an artifact of the configuration, or an address
     after: timedelta = timedelta()
@@ -207,7 +207,7 @@ class PromoteConfig(Struct, frozen=True):
 
 
 class Login(Struct, frozen=True):
-    """The names of the environment variables that hold a user name and a password."""
+    """Names of the environment variables with a user name and a password."""
 
     username_variable: str
     password_variable: str
@@ -222,7 +222,7 @@ class CredentialsConfig(Struct, frozen=True):
 
 
 class ArtifactConfig(Struct, frozen=True):
-    """One artifact: where it is, and what is wanted of it."""
+    """One artifact: its channel, and its settings."""
 
     name: str
     channel: Reference
@@ -254,10 +254,10 @@ class Config(Struct, frozen=True):
     digest: Digest | None = None  # of the file's bytes
 
     def find(self, name_or_address: str) -> ArtifactConfig:
-        """Return the artifact of that name, or whose channel has that address.
+        """Return the artifact with that name, or with that address as its channel.
 
         Raises:
-            UnknownArtifact: there is none.
+            UnknownArtifact: the configuration has no such artifact.
         """
         channel = _reference(name_or_address)
         for artifact in self.artifacts:
@@ -266,7 +266,7 @@ class Config(Struct, frozen=True):
         raise UnknownArtifact(name_or_address, [artifact.name for artifact in self.artifacts])
 
     def sharing_folders(self) -> Iterator[tuple[ArtifactConfig, ArtifactConfig]]:
-        """Yield each two artifacts of which one's overlay folder is the other's, or lies in it."""
+        """Yield each pair of artifacts with the same overlay folder, or with one inside the other."""
         named = [(f"{artifact.overlay}/", artifact) for artifact in self.artifacts if artifact.overlay]
         for (one, first), (other, second) in combinations(named, 2):
             if one.startswith(other) or other.startswith(one):

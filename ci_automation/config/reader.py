@@ -49,7 +49,7 @@ _keys = cache(fields)
 
 
 def read_sections(document: ConfigDocument) -> File | None:
-    """Return what a document says; its problems get everything that cannot be read, and then there is None."""
+    """Return the sections of a document, or None with all errors in its problems."""
     reader = _Reader(document)
     file = reader.attempt((), reader.section, File, document.value, ())
     told = {problem.path for problem in document.problems}
@@ -58,7 +58,7 @@ def read_sections(document: ConfigDocument) -> File | None:
 
 
 class _Reader:
-    """A reader that collects every problem. A value that it cannot read is None, and it reads the next one."""
+    """A reader that collects every problem. It replaces an unreadable value by None, and continues."""
 
     def __init__(self, document: ConfigDocument) -> None:
         self.document = document
@@ -134,7 +134,7 @@ def _unknown(name: str, known: list[str]) -> str:
 
 
 def merged_config(file: sections.File) -> Config:
-    """Return what a file says."""
+    """Return the configuration in a file's sections."""
     return Config(
         _source(file),
         tuple(_artifact(_over(file.defaults, entry)) for entry in file.artifacts),
@@ -148,7 +148,7 @@ def _source(file: sections.File) -> Source:
 
 
 def _over(below: Section | None, above: S) -> S:
-    """Return `above` with the keys that it leaves out from `below`, and so for the mappings in it."""
+    """Return `above`, with the keys that it lacks taken from `below`; the same for the mappings in it."""
     changes = {}
     for name, value in _given(below).items():
         own = getattr(above, name)
@@ -163,7 +163,7 @@ def _given(section: Section | None) -> dict[str, Any]:
 
 
 def _as(config: type[T], section: Section | None) -> T:
-    """Return the section's keys as a value with the same names; what it leaves out is the default."""
+    """Return the section's keys as a value with the same names; a missing key gets its default."""
     given = _given(section).items()
     return config(**{name: tuple(value) if isinstance(value, list) else value for name, value in given})
 

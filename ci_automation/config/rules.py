@@ -1,4 +1,4 @@
-"""What a configuration file may say about policies, clusters and promotions: the sections that decide what happens."""
+"""Sections of a configuration file about policies, clusters and promotions."""
 
 from __future__ import annotations
 
@@ -23,102 +23,102 @@ from ci_automation.policy.model import Action, MinorStep
 
 
 class Section(msgspec.Struct, frozen=True, rename="camel"):
-    """One mapping of the file; what is written below a key is its description in the JSON schema."""
+    """One mapping of the file; the text below a key is its description in the JSON schema."""
 
     later: ClassVar[frozenset[str]] = frozenset()
-    """Keys of the design that this version does not know."""
+    """Keys of the design that this version does not support."""
 
 
 class MinReleaseAge(Section, frozen=True):
-    """How old a release must be before it is taken, by the kind of step to it; such as 24h or 7d."""
+    """Minimum age of a release before a run takes it, for example 24h or 7d."""
 
     patch: Age | None = None
-    """24h if left out."""
+    """Default: 24h."""
     minor: Age | None = None
-    """7d if left out."""
+    """Default: 7d."""
     major: Age | None = None
-    """7d if left out."""
+    """Default: 7d."""
 
 
 class FreezeEntry(Section, frozen=True):
-    """A time in which nothing is published."""
+    """A period in which runs publish nothing."""
 
     cron: Cron
-    """When it begins: minute, hour, day of month, month, day of week, such as `0 0 20 12 *`."""
+    """The start: minute, hour, day of month, month, day of week, for example `0 0 20 12 *`."""
     lasting: Lasting = msgspec.field(name="for")
-    """How long it lasts, such as 336h."""
+    """The length of the period, for example 336h."""
     time_zone: Zone | None = None
-    """Whose clocks `cron` speaks of, such as Europe/Berlin; UTC if left out."""
+    """The time zone of `cron`, for example Europe/Berlin. Default: UTC."""
     reason: str | None = None
-    """What a person is told."""
+    """The reason that reports show."""
 
 
 class PolicySection(Section, frozen=True):
-    """What happens by itself, what takes an approval, and what never happens."""
+    """What a run publishes by itself, what needs approval, and what a run never takes."""
 
     patch: Action | None = None
-    """What to do with a newer patch release; auto if left out."""
+    """The action for a newer patch release. Default: auto."""
     minor: Action | None = None
-    """What to do with a newer minor release; approval if left out."""
+    """The action for a newer minor release. Default: approval."""
     major: Action | None = None
-    """What to do with a newer major release; never if left out."""
+    """The action for a newer major release. Default: never."""
     range: Span | None = None
-    """The versions that may be taken, in the syntax of Flux's `spec.ref.semver`; `>=2.0.0` if left out."""
+    """The allowed versions, in the syntax of Flux's `spec.ref.semver`. Default: `>=2.0.0`."""
     prereleases: bool | None = None
-    """Whether release candidates may be taken; false if left out."""
+    """Allow release candidates. Default: false."""
     min_release_age: MinReleaseAge | None = None
     minor_step: MinorStep | None = None
-    """Whether to go to the latest minor release at once, or to one after the other; latest if left out."""
+    """latest goes to the latest minor release at once, next to one minor at a time. Default: latest."""
     freeze: list[FreezeEntry] | None = None
     escalate: list[ChangeClass] | None = None
-    """Classes of change that turn what happens by itself into what a person approves; [] for none.
+    """Classes of change that always need approval; [] for none.
 
-    rbac, networkPolicy, crdRemoval, crdTightened, securityContext, newWorkload and other if left out.
+    Default: rbac, networkPolicy, crdRemoval, crdTightened, securityContext, newWorkload and other.
     """
 
 
 class ClustersSection(Section, frozen=True):
-    """What is known of the clusters that follow the channel, for saying what would break there; none is asked."""
+    """Facts about the clusters that follow the channel, to find what would break in them. No run contacts a cluster."""
 
     kubernetes: Kubernetes | None = None
-    """Their version, such as 1.34, or the lowest and the highest, such as 1.34-1.36."""
+    """Their Kubernetes version, for example 1.34, or the lowest and the highest, for example 1.34-1.36."""
     snapshots: list[Words] | None = None
     """Files, or artifacts, with the output of `kubectl get crd -o json`."""
     objects: list[Words] | None = None
-    """Where their manifests are: files, folders, or artifacts."""
+    """Their manifests: files, folders, or artifacts."""
 
 
 class EvidenceEntry(Section, frozen=True):
-    """Something outside that must say yes: an address, the status of a commit, or a report."""
+    """Evidence that a promotion needs: an address, the status of a commit, or a report."""
 
     url: Words | None = None
     """An address that must answer 200 with JSON in which `field` has the value `equals`."""
     field: Words | None = None
-    """Where in the JSON, with dots, such as status.healthy."""
+    """The path in the JSON, with dots, for example status.healthy."""
     equals: Words | None = None
-    """What must be there, as text."""
+    """The expected value, as text."""
     status: Words | None = None
-    """The context of a commit status of `repository` that must be a success, for the head of its default branch."""
+    """The context of a commit status that must be a success at the head of the default branch of `repository`."""
     repository: Repository | None = None
     report: Words | None = None
-    """A file with a FluxReport as JSON, in which everything must be ready."""
+    """A file with a FluxReport as JSON that reports no problem."""
 
 
 class PromoteSection(Section, frozen=True):
-    """Where the channel gets its digests from. It is never rendered for itself then."""
+    """The channel that this one gets its digests from. Runs do not render an artifact with promote."""
 
     source: Words = msgspec.field(name="from")
     """The name of another artifact of this file, or the address of a channel."""
     after: Age | None = None
-    """How long a digest must have been there, by its signed record; no time if left out."""
+    """The time that the source must have had a digest, by its signed record. Default: none."""
     evidence: list[EvidenceEntry] | None = None
 
 
 class AcknowledgeEntry(Section, frozen=True):
-    """One change that is known, and why that is fine."""
+    """One accepted change, with the reason."""
 
     fingerprint: Fingerprint
     """The 16 hex digits that the plan shows."""
     until: Moment
-    """Until when it holds, such as 2027-01-31."""
+    """The end of the acceptance, for example 2027-01-31."""
     reason: Words

@@ -1,7 +1,7 @@
-"""What a configuration file may say (design section 5.2), and the same as a JSON schema.
+"""Sections of a configuration file (design section 5.2), and their JSON schema.
 
-Keys that the design has and this version does not act on are named in `later` and refused: a policy that is only read
-is none.
+`later` names keys of the design that this version does not support. It refuses them, because a policy without effect
+is dangerous.
 """
 
 from __future__ import annotations
@@ -57,35 +57,35 @@ from ci_automation.policy.model import SignatureFormat
 
 
 class ApprovalSection(Section, frozen=True):
-    """How approvals are asked for in GitHub Actions, who is asked, and how many people it takes."""
+    """How a run asks for approvals in GitHub Actions, whom it asks, and how many people must approve."""
 
     via: ApprovalVia | None = None
-    """pull-request, workflow-dispatch, repository-dispatch, or none: by the output alone.
+    """pull-request, workflow-dispatch, repository-dispatch, or none, which only shows the request in the output.
 
-    If left out, what the action's input `approval` says.
+    Default: the action's input `approval`.
     """
     approvals: Approvals | None = None
-    """How many people have to approve the head of the pull request in a review; 0 if left out: who merges approves."""
+    """Number of approving reviews of the pull request's head. Default: 0, the person who merges approves."""
     team: Team | None = None
-    """Only members of this team can approve, such as acme/platform; the token must be able to read its members."""
+    """Only members of this team can approve, for example acme/platform. The token must be able to read its members."""
     reviewers: list[User] | None = None
-    """Who is asked for a review."""
+    """Users to request a review from."""
     team_reviewers: list[TeamSlug] | None = None
-    """Teams of the repository's organisation that are asked for a review, by their slugs."""
+    """Slugs of teams in the repository's organisation to request a review from."""
     labels: list[Label] | None = None
     assignees: list[User] | None = None
     draft: bool | None = None
-    """Whether the pull request is opened as a draft; false if left out."""
+    """Open the pull request as a draft. Default: false."""
     auto_merge: bool | None = None
-    """Whether GitHub merges by itself what `approvals` people approved; needs approvals: 1 or more."""
+    """Let GitHub merge the pull request after `approvals` people approved it. Needs approvals: 1 or more."""
     own_merge: bool | None = None
-    """Whether the author of a pull request approves its overlay by merging it alone; false if left out."""
+    """Let the author of a pull request approve its overlay by merging it without a review. Default: false."""
     environment: Words | None = None
-    """The protected environment in which the run of a workflow dispatch waits; flux-manifests if left out."""
+    """The protected environment in which the run of a workflow dispatch waits. Default: flux-manifests."""
     workflow: WorkflowFile | None = None
-    """The workflow that a workflow dispatch starts; approve.yaml if left out."""
+    """The workflow that a workflow dispatch starts. Default: approve.yaml."""
     repository: Repository | None = None
-    """The repository that is sent a repository dispatch."""
+    """The repository that gets the repository dispatch."""
 
 
 class ConsumerSection(Section, frozen=True):
@@ -93,110 +93,110 @@ class ConsumerSection(Section, frozen=True):
 
     repository: Repository
     paths: list[Folder] | None = None
-    """The folders and files to look at; all if left out."""
+    """The folders and files to read. Default: all."""
 
 
 class SigningSection(Section, frozen=True):
-    """What a published digest is signed with, before the channel moves."""
+    """How a run signs a digest before it moves the channel."""
 
     mode: SigningMode | None = None
-    """keyless, key, kms or unsafe-unsigned; keyless where GitHub Actions gives a token and no key is named."""
+    """keyless, key, kms or unsafe-unsigned. Default: key with a `key`, else keyless if GitHub Actions gives a token."""
     key: KeyLocation | None = None
     """The private key: a file, env://NAME, or awskms://, gcpkms://, azurekms:// or hashivault://."""
     format: SignatureFormat | None = None
-    """legacy, both, or bundle, which needs minimumFlux: 2.8.6; legacy if left out."""
+    """legacy, both, or bundle, which needs minimumFlux: 2.8.6. Default: legacy."""
 
 
 class VerifySection(Section, frozen=True):
-    """Whose signature on the present digest is trusted."""
+    """The trusted signers of the channel's present digest."""
 
     public_key: PublicKeyLocation | PublicKeyLocations | None = None
-    """The public key, or several of which any one may have signed: files, or env://NAME."""
+    """One or more trusted public keys: files, or env://NAME. A signature of any one of them counts."""
     identity: Words | None = None
-    """The subject of the certificate that a keyless signature must have, exactly; goes with issuer."""
+    """The exact subject of the certificate of a keyless signature. Needs issuer."""
     identity_regexp: Pattern | None = None
-    """A pattern of RE2 for the whole of that subject; it begins with ^ and ends with $."""
+    """An RE2 pattern for the whole subject. It begins with ^ and ends with $."""
     issuer: Words | None = None
-    """Who vouched for that identity, such as https://token.actions.githubusercontent.com."""
+    """The issuer of the identity, for example https://token.actions.githubusercontent.com."""
 
 
 class LoginSection(Section, frozen=True):
-    """The names of the environment variables that hold a login."""
+    """Names of the environment variables with a login."""
 
     username_variable: Variable
     password_variable: Variable
 
 
 class CredentialsSection(Section, frozen=True):
-    """Where the registry's logins are, if not in Docker's files."""
+    """Logins for the registry, if they are not in Docker's files."""
 
     pull: LoginSection | None = None
     push: LoginSection | None = None
     token_host: Host | None = None
-    """Another host that may be sent the registry's login, to get tokens from; only the registry itself if left out."""
+    """The host of the registry's token server, which gets the login too. Default: only the registry itself."""
 
 
 class Defaults(Section, frozen=True):
-    """What holds for every artifact that does not say otherwise, key by key."""
+    """Defaults for all artifacts. An artifact overrides them key by key."""
 
     policy: PolicySection | None = None
     refuse: list[Refusable] | None = None
-    """Classes of change that are refused, and notChecked: what could not be looked at; none if left out."""
+    """Classes of change to refuse. notChecked refuses steps that could not be checked. Default: none."""
     clusters: ClustersSection | None = None
     pin_images: bool | None = None
-    """Whether the controllers' images get their digests beside their tags; as the artifact has it if left out."""
+    """Add digests to the tags of the controllers' images. Default: as in the present artifact."""
     approval: ApprovalSection | None = None
     signing: SigningSection | None = None
     verify: VerifySection | None = None
     credentials: CredentialsSection | None = None
     trust_config: Words | None = None
-    """The client trust configuration of a Sigstore instance of your own; the public one if left out."""
+    """The client trust configuration of your own Sigstore instance. Default: the public instance."""
     attestations: bool | None = None
-    """Whether provenance and a list of the controllers (SBOM) are attached, signed; false if left out."""
+    """Attach signed provenance and a signed list of the controllers (SBOM). Default: false."""
 
 
 class Artifact(Defaults, frozen=True, kw_only=True):
-    """One artifact that is kept current."""
+    """One artifact to keep current."""
 
     later: ClassVar[frozenset[str]] = frozenset({"pullFrom"})
 
     name: Name
-    """What it is called in outputs and on the command line."""
+    """The name of the artifact in outputs and on the command line."""
     url: Channel
     """The channel that clusters follow: oci://HOST/REPOSITORY:TAG, or layout:DIRECTORY:TAG."""
     components_file: FileInArtifact | None = None
-    """The path of Flux's components in the artifact; found by itself where there is just one."""
+    """The path of Flux's components file in the artifact. Default: the only one in the artifact."""
     overlay: OverlayPath | None = None
-    """The folder of this repository that holds the overlay: all files beside the components; the artifact keeps its own
-    files if left out."""
+    """The folder of this repository with the overlay, all files beside the components. Default: the artifact keeps its
+    present files."""
     paused: bool | None = None
-    """Whether nothing is published for now."""
+    """Publish nothing for now. Default: false."""
     minimum_flux: FluxVersion | None = None
-    """The oldest Flux that still reads this channel; what may be written only for newer ones depends on it."""
+    """The oldest version of Flux that reads this channel. Some signature formats need a newer one."""
     consumers: list[ConsumerSection] | None = None
-    """Repositories in which the artifact's new digest is proposed after a publication."""
+    """Repositories that get a pull request with the artifact's new digest after a publication."""
     announce: list[Repository] | None = None
-    """Repositories that are sent a repository dispatch, flux-manifests-published, after a publication."""
+    """Repositories that get a repository dispatch, flux-manifests-published, after a publication."""
     acknowledge: list[AcknowledgeEntry] | None = None
-    """Changes and hazards that are accepted, each by its fingerprint, until a date."""
+    """Accepted changes and hazards, each by its fingerprint, until a date."""
     promote: PromoteSection | None = None
     flags: Flags | None = None
-    """Flags of `flux install` by their own names, over those that the present components were made with."""
+    """Flags of `flux install` by their own names. They override the flags of the present components."""
 
 
 class UpstreamSection(Section, frozen=True):
-    """How a release is proven to be Flux's own, before it is rendered."""
+    """How a run verifies that a release is Flux's own, before it renders the release."""
 
     verify: UpstreamVerify | None = None
-    """required: a release without Flux's signature is refused; if-available: it is taken, a wrong one still refused.
+    """required refuses a release without Flux's signature. if-available takes it, and only refuses a wrong signature.
 
-    If left out, required for releases from GitHub, if-available for a directory.
+    Default: required for releases from GitHub, if-available for a directory.
     """
     trust_config: Words | None = None
-    """The trusted root of the Sigstore instance that vouches for Flux; the public one if left out."""
+    """The trusted root of the Sigstore instance that certifies Flux's releases. Default: the public instance."""
     manifests: Channel | None = None
-    """Any tag of the repository with Flux's own flux-manifests, such as oci://mirror.example/fluxcd/flux-manifests:latest;
-    on ghcr.io if left out, for a directory the image layout flux-manifests in it."""
+    """Any tag of the repository with Flux's own flux-manifests, such as oci://mirror.example/fluxcd/flux-manifests:latest.
+    Default: the one on ghcr.io, or for a directory its image layout flux-manifests."""
 
 
 class File(Section, frozen=True, kw_only=True):
@@ -205,7 +205,7 @@ class File(Section, frozen=True, kw_only=True):
     version: FormatVersion
     """The version of this file's format."""
     source: Releases | None = None
-    """Where releases come from: github:OWNER/REPOSITORY, or dir:PATH; github:fluxcd/flux2 if left out."""
+    """The source of releases: github:OWNER/REPOSITORY, or dir:PATH. Default: github:fluxcd/flux2."""
     api_url: ApiUrl | None = None
     """The API of a GitHub Enterprise Server, for a github: source."""
     upstream: UpstreamSection | None = None
@@ -240,7 +240,7 @@ def _mapping(section: type[Section], definitions: dict[str, Any]) -> dict[str, A
 
 
 def _described(kind: object, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a type; those that it names are added to the definitions."""
+    """Return the schema of a type, and add the types that it names to the definitions."""
     if len(kinds := alternatives(kind)) > 1:
         return {"anyOf": [_described(each, definitions) for each in kinds]}
     kind, form = unwrapped(kinds[0])
@@ -261,7 +261,7 @@ def _sorted(**parts: object) -> dict[str, Any]:
 
 
 def _texts(section: type[Section]) -> dict[str, str]:
-    """Return the texts below the keys of a section, which Python does not keep."""
+    """Return the texts below the keys of a section from its source, because Python does not keep them."""
     texts = {}
     for base in reversed(section.__mro__[: section.__mro__.index(Section)]):
         [tree] = ast.parse(inspect.getsource(base)).body

@@ -1,6 +1,6 @@
-"""The texts of a configuration file as values of ours: what `Reference`, `Range` and the others refuse is an error.
+"""Parsers for the texts of a configuration file, with the rules of `Reference`, `Range` and other values.
 
-A message does not repeat a text where people might have written a secret.
+A message does not repeat a text that may contain a secret.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ KMS_SCHEMES = ("awskms", "gcpkms", "azurekms", "hashivault")
 
 
 class InvalidValue(UsageError):
-    """A text is not what its key takes; the message does not repeat it."""
+    """A text is not valid for its key; the message does not repeat it."""
 
 
 class Form(msgspec.Struct, frozen=True, eq=False):
@@ -60,13 +60,13 @@ class Form(msgspec.Struct, frozen=True, eq=False):
 
 
 def alternatives(kind: object) -> tuple[Any, ...]:
-    """Return the types of which a value may be one, without that of a key that is left out."""
+    """Return the possible types of a value, without the None of an absent key."""
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     return tuple(each for each in kinds if each is not NoneType)
 
 
 def unwrapped(kind: object) -> tuple[Any, Form]:
-    """Return a type, and the form of its values; a type without one is what YAML has itself."""
+    """Return a type, and the form of its values; a type without a form is YAML's own."""
     if get_origin(kind) is Annotated:
         kind, form = get_args(kind)
         return kind, form
@@ -135,7 +135,7 @@ def _pattern(text: str) -> str:
 
 
 def _matching(pattern: re.Pattern[str], what: str) -> Form:
-    """Return the form of a text that a pattern describes."""
+    """Return the form of a text that matches a pattern."""
 
     def parse(text: str) -> str:
         if not pattern.fullmatch(text):
@@ -160,7 +160,7 @@ def _fingerprint(text: str) -> str:
 
 
 def _moment(value: object) -> datetime:
-    """Return the first instant of a day in UTC, or the instant that is named with its zone."""
+    """Return the first instant of a day in UTC, or an instant with its zone."""
     if isinstance(value, str):
         with suppress(ValueError):
             value = datetime.fromisoformat(value)
@@ -183,7 +183,7 @@ def _flags(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flag_types() -> dict[str, object]:
-    """Return the flags that Flux has, with the types of their values; a list may be one text with commas."""
+    """Return Flux's flags with the types of their values; a list may be one text with commas."""
     names = {"items": {"type": "string"}, "type": ["array", "string"]}
     components = {"items": {"enum": list(COMPONENTS)}, "type": ["array", "string"], "uniqueItems": True}
     kinds = {bool: {"type": "boolean"}, str: {"type": "string"}, tuple: names}
