@@ -66,7 +66,8 @@ class Hazard(Struct, frozen=True):
     """What can break, where, and what to do about it.
 
     `gate` is who found it (crds, overlay, compatibility, images). `subject` names it exactly, and without anything that
-    changes from run to run: by it a hazard is acknowledged.
+    changes from run to run: by it a hazard is acknowledged. Several with the same `together` are told in its words,
+    with their names, such as `v1 of Alert`, in place of `{}`.
     """
 
     gate: str
@@ -75,6 +76,8 @@ class Hazard(Struct, frozen=True):
     sentence: str
     places: tuple[Place, ...] = ()
     remedies: tuple[str, ...] = ()
+    together: str = ""
+    name: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -90,6 +93,8 @@ class Hazard(Struct, frozen=True):
             "sentence": self.sentence,
             "places": [{"file": place.file, "line": place.line} for place in self.places],
             "remedies": list(self.remedies),
+            "together": self.together,
+            "name": self.name,
             "fingerprint": self.fingerprint,
         }
 
@@ -103,4 +108,6 @@ class Hazard(Struct, frozen=True):
             sentence=value["sentence"],
             places=tuple(Place(place["file"], place["line"]) for place in value["places"]),
             remedies=tuple(value["remedies"]),
+            together=value["together"],
+            name=value["name"],
         )

@@ -5,13 +5,14 @@ The values are those of `Findings`, as its JSON has them; what is long is cut, a
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.change import Severity
 from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.decision import Decision, decide
-from ci_automation.report.findings import CRD, Findings, acknowledging
+from ci_automation.report.findings import CRD, Findings, acknowledging, meaning, named_together, told_together
 from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line, typed
 from ci_automation.report.text import MarkedLine, Part, Table, plain_text, shortened
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from ci_automation.policy.plan import PlannedStep
 
 DELETES = "deletes"  # a word that has a colour of its own on a terminal
+_FEW = 3  # harmless changes that are told one by one
+_MANY, _OF_A_CLASS = 6, 1  # rows of changes on a terminal, and of each class where there are more
 _ROWS = 60  # on a terminal; of a hazard's places, too
 _MAX_CELL, _MAX_SENTENCE, _MAX_REMEDY = 120, 300, 600  # in Markdown
 _GRAVE = {Severity.DANGER, Severity.WARNING, Certainty.CERTAIN, Certainty.POSSIBLE, Decision.REFUSED, Decision.APPROVAL}
@@ -56,25 +59,34 @@ def step_title(step: PlannedStep, to: str) -> str:
 
 def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
     """Yield the findings for a terminal, the gravest first; of many changes the first ones, or `every` one."""
-    yield from _hazard_lines(found)
+    yield from _hazard_lines(found, every=every)
     yield from _pruned_lines(found)
-    yield from _change_parts(found, every=every)
+    yield from _change_table_of_all(found) if every else _change_lines(found)
     yield from _acknowledge_lines(found, every=every)
     yield from _gate_parts(found, every=every)
 
 
-def _hazard_lines(found: Findings) -> Iterator[MarkedLine]:
-    taken, shared = found.taken(), found.shared_remedies()
+def _hazard_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
+    kinds = [(it,) for it in found.ranked_hazards()] if every else found.hazards_by_kind()
+    taken, shared = found.taken(), found.shared_remedies([kind[0] for kind in kinds])
     if found.hazards:
         yield MarkedLine("What can break:")
     yield from _remedy_lines("  What to do about several of these:", shared)
-    for hazard in found.ranked_hazards():
-        head = f"{_words(hazard, taken.hazard(hazard))} ({hazard.fingerprint})"
-        yield MarkedLine(_line(f"  {head}: {hazard.sentence}"), hazard.certainty)
-        yield from (MarkedLine(_line(f"      at {place}")) for place in hazard.places[:_ROWS])
-        if len(hazard.places) > _ROWS:
-            yield MarkedLine(f"      and at {len(hazard.places) - _ROWS} more places")
-        yield from _remedy_lines("      what to do:", [text for text in hazard.remedies if text not in shared])
+    for kind in kinds:
+        hazard, several = kind[0], len(kind) > 1
+        head = _words(hazard, taken.hazard(hazard)) + ("" if several else f" ({hazard.fingerprint})")
+        is_cut = not every and hazard.certainty is Certainty.ADVICE
+        text = _line(f"  {head}: {told_together(kind)}")
+        yield MarkedLine(shortened(text) if is_cut else text, hazard.certainty)
+        places = tuple(dict.fromkeys(place for each in kind for place in each.places))
+        yield from (MarkedLine(_line(f"      at {place}")) for place in places[:_ROWS])
+        if len(places) > _ROWS:
+            yield MarkedLine(f"      and at {len(places) - _ROWS} more places")
+        if several:
+            recipe = [text for text in hazard.remedies if all(text in each.remedies for each in kind)][:1]
+            yield MarkedLine(_line(f"      what to do: {' '.join(recipe)} (-v has more, and the fingerprints)"))
+        elif not is_cut:
+            yield from _remedy_lines("      what to do:", [text for text in hazard.remedies if text not in shared])
 
 
 def _remedy_lines(head: str, remedies: Sequence[str]) -> Iterator[MarkedLine]:
@@ -93,66 +105,93 @@ def _pruned_lines(found: Findings) -> Iterator[MarkedLine]:
         )
 
 
-def _change_parts(found: Findings, *, every: bool) -> Iterator[Part]:
+def _change_lines(found: Findings) -> Iterator[MarkedLine]:
+    """Yield the changes that need a look, a line each, those of several objects together; the others are counted."""
     if not found.changes:
         yield MarkedLine(_ALL_NEW if found.nothing_before else _NOTHING)
         return
-    yield MarkedLine(f"What changes: {found.count()}")
-    listed = found.ranked() if every else (*found.to_look_at(), *found.harmless())
-    shown = listed if every else listed[:_ROWS]
-    if shown:
-        yield _change_table(found, shown, every=every).mapped(lambda _, cell: _line(cell))
-    rest = [f"{len(listed) - len(shown)} less grave changes"] if len(listed) > len(shown) else []
-    rest += [] if every else found.counted()
-    if rest:
+    yield MarkedLine("What changes:")
+    harmless = found.harmless()
+    rows = found.alike((*found.to_look_at(), *(harmless if len(harmless) <= _FEW else ())))
+    seen: Counter[str] = Counter()
+    left: Counter[str] = Counter() if len(harmless) <= _FEW else Counter(it.belongs_to for it in harmless)
+    for row in rows:
+        seen[row[0].belongs_to] += 1
+        if len(rows) > _MANY and seen[row[0].belongs_to] > _OF_A_CLASS:
+            left[f"more {row[0].belongs_to}"] += len(row)
+        else:
+            yield _change_line(found, row)
+    if rest := [*(f"{number} {name}" for name, number in left.items()), *found.counted()]:
         yield MarkedLine(f"+ {', '.join(rest)} (-v lists them)")
 
 
+def _change_line(found: Findings, row: Sequence[Change]) -> MarkedLine:
+    first, verdict = row[0], found.taken().change(row[0])
+    head = ", ".join(word for word in (str(first.severity), str(first.belongs_to), verdict) if word)
+    between = ":" if len(row) > 1 else ""
+    mark = first.severity if first.severity in _GRAVE else ""
+    return MarkedLine(shortened(_line(f"  {head}: {named_together(row)}{between} {meaning(first)}")), mark)
+
+
+def _change_table_of_all(found: Findings) -> Iterator[Part]:
+    if not found.changes:
+        yield from _change_lines(found)
+        return
+    yield MarkedLine(f"What changes: {found.count()}")
+    yield _change_table(found, [(it,) for it in found.ranked()], every=True).mapped(lambda _, cell: _line(cell))
+
+
 def _acknowledge_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
-    if known := found.to_acknowledge(every=every):
+    known = found.to_acknowledge(every=every)
+    if known and (every or decide(found.gates) is not Decision.APPROVAL):
         yield MarkedLine(_TO_ACCEPT)
         yield from (MarkedLine(f"  {line}") for line in acknowledging(known, _ROWS).splitlines())
-    elif found.to_acknowledge(every=True) and decide(found.gates) is Decision.APPROVAL:
-        yield MarkedLine(
-            "Acknowledging these alone will not let it through: other gates ask too (-v prints the lines)."
-        )
 
 
 def _gate_parts(found: Findings, *, every: bool) -> Iterator[Part]:
+    """Yield every gate on request; else those that ask for something that is not told above, and how many passed."""
     gates = found.ranked_gates()
-    shown = [it for it in gates if every or it.allowed or it.decision is not Decision.AUTO]
-    if shown:
+    if every and gates:
         yield MarkedLine(_WHY)
-        yield _gate_table(found, shown, every=every).mapped(lambda _, cell: _line(cell))
-    if rest := len(gates) - len(shown):
-        yield MarkedLine(f"{rest} {'more ' if shown else ''}check{'s' if rest > 1 else ''} passed (-v lists them)")
+        yield _gate_table(gates).mapped(lambda _, cell: _line(cell))
+        return
+    for gate in gates:
+        if gate.allowed or (gate.decision is not Decision.AUTO and not found.lists(gate)):
+            mark = gate.decision if gate.decision in _GRAVE else ""
+            yield MarkedLine(_line(f"{gate.decision}, {gate.gate}: {gate.reason}"), mark)
+    passed = sum(it.decision is Decision.AUTO and not it.allowed for it in gates)
+    words = f"{passed} check{'' if passed == 1 else 's'} passed (-v lists them)"
+    asks = bool(gates) and decide(gates) is Decision.APPROVAL
+    if asks and found.to_acknowledge():
+        yield MarkedLine(f"To acknowledge these, see -v. {words}")
+    elif asks and found.to_acknowledge(every=True):
+        yield MarkedLine(f"Acknowledging these is not enough. {words}")
+    elif passed:
+        yield MarkedLine(words)
 
 
-def _change_table(found: Findings, changes: Sequence[Change], *, every: bool = False) -> Table:
-    """Return a row for each change, with `every` column or with those that tell most."""
+def _change_table(found: Findings, rows: Sequence[Sequence[Change]], *, every: bool = False) -> Table:
+    """Return a row for each change, or for what says the same of several objects; `every` column on request."""
     taken = found.taken()
-    rows = [
+    cells = [
         {
             "severity": str(each.severity),
             **({"verdict": taken.change(each)} if found.gates else {}),
             "class": str(each.belongs_to),
             **({"fingerprint": each.fingerprint} if every else {}),
-            "object": str(each.object),
-            "what it means": each.sentence.removeprefix(f"{each.object} "),
+            "object": named_together(row),
+            "what it means": meaning(each),
             **({"where": each.path, "from": each.old, "to": each.new} if every else {}),
         }
-        for each in changes
+        for row in rows
+        for each in row[:1]
     ]
-    return Table(tuple(rows[0]), tuple(tuple(row.values()) for row in rows))
+    return Table(tuple(cells[0]), tuple(tuple(row.values()) for row in cells))
 
 
-def _gate_table(found: Findings, gates: Sequence[Verdict], *, every: bool) -> Table:
-    """Return a row for each gate, with `every` column, or with short reasons where the lists above tell the rest."""
-    if every:
-        head = ("verdict", "gate", "input", "reason")
-        return Table(head, tuple((str(it.decision), it.gate, it.looked_at, it.reason) for it in gates))
-    brief = ((it, shortened(it.reason) if found.lists(it) else it.reason) for it in gates)
-    return Table(("verdict", "gate", "reason"), tuple((str(it.decision), it.gate, reason) for it, reason in brief))
+def _gate_table(gates: Sequence[Verdict]) -> Table:
+    head = ("verdict", "gate", "input", "reason")
+    return Table(head, tuple((str(it.decision), it.gate, it.looked_at, it.reason) for it in gates))
 
 
 def _words(hazard: Hazard, verdict: str) -> str:
@@ -192,33 +231,38 @@ def acknowledgement_markdown(found: Findings, rows: int) -> str:
 def gates_markdown(found: Findings, rows: int) -> str:
     """Return the table of all gates, or nothing where there are none."""
     gates = found.ranked_gates()
-    parts = [_table(_gate_table(found, gates[:rows], every=True)), *_more(gates, rows, "And {} more gates.")]
+    parts = [_table(_gate_table(gates[:rows])), *_more(gates, rows, "And {} more gates.")]
     return "\n\n".join(parts) if gates else ""
 
 
 def _hazards(found: Findings, rows: int) -> Iterator[str]:
-    hazards, taken, shared = found.ranked_hazards(), found.taken(), found.shared_remedies()
-    shown = hazards[:rows]
-    lines = [line for hazard in shown for line in _hazard(hazard, taken.hazard(hazard), rows)]
-    yield "\n".join([*lines, *_more(hazards, rows, "- and {} more that can break")])
+    kinds, taken, shared = found.hazards_by_kind(), found.taken(), found.shared_remedies()
+    shown = kinds[:rows]
+    lines = [line for kind in shown for line in _hazard(kind, taken.hazard(kind[0]), rows)]
+    yield "\n".join([*lines, *_more(kinds, rows, "- and {} more that can break")])
     if shared:
         yield "What to do about several of these:"
         yield "\n".join(_remedies(shared, rows))
-    own = [(hazard, remedies) for hazard in shown if (remedies := [it for it in hazard.remedies if it not in shared])]
-    if own and len(hazards) == 1:
+    told = [it for kind in shown for it in (kind[:rows] if len(kind) > 1 else ())]
+    single = [kind[0] for kind in shown if len(kind) == 1]
+    own = [(it, [text for text in it.remedies if text not in shared]) for it in (*told, *single)]
+    own = [(it, remedies) for it, remedies in own if remedies or it in told]
+    if own and len(found.hazards) == 1:
         yield "What to do:"
         yield "\n".join(_remedies(own[0][1], rows))
     elif own:
         lines = [line for hazard, remedies in own for line in (_named(hazard), *_remedies(remedies, rows, "  "))]
-        yield folded("What to do about each", "\n".join(lines))
+        yield folded("Each of these, and what to do about it" if told else "What to do about each", "\n".join(lines))
 
 
-def _hazard(hazard: Hazard, verdict: str, rows: int) -> Iterator[str]:
+def _hazard(kind: Sequence[Hazard], verdict: str, rows: int) -> Iterator[str]:
+    hazard, places = kind[0], tuple(dict.fromkeys(place for each in kind for place in each.places))
     head = inline(_words(hazard, verdict), _MAX_CELL)
     head = f"**{head}**" if hazard.certainty in _GRAVE else head
-    yield f"- {head}: {inline(hazard.sentence, _MAX_SENTENCE)} (`{hazard.fingerprint}`)"
-    yield from (f"  - {typed(one_line(str(place), _MAX_CELL))}" for place in hazard.places[:rows])
-    yield from _more(hazard.places, rows, "  - and {} more places")
+    print_of_one = f" (`{hazard.fingerprint}`)" if len(kind) == 1 else ""
+    yield f"- {head}: {inline(told_together(kind), _MAX_SENTENCE)}{print_of_one}"
+    yield from (f"  - {typed(one_line(str(place), _MAX_CELL))}" for place in places[:rows])
+    yield from _more(places, rows, "  - and {} more places")
 
 
 def _named(hazard: Hazard) -> str:
@@ -253,9 +297,14 @@ def _changes(found: Findings, rows: int) -> Iterator[str]:
         return
     yield f"{found.count()}."
     grave, harmless, counted = found.to_look_at(), found.harmless(), list(found.counted())
-    yield from [_table(_change_table(found, grave[:rows]))] if grave else []
-    yield from _more(grave, rows, "And {} less grave changes.")
-    parts = [_table(_change_table(found, harmless[:rows]))] if harmless else []
+    alike = found.alike(grave)
+    yield from [_table(_change_table(found, alike[:rows]))] if grave else []
+    if left := sum(map(len, alike[rows:])):
+        yield f"And {left} less grave changes."
+    if len(alike) < len(grave):
+        each = [_table(_change_table(found, [(it,) for it in grave[:rows]])), *_more(grave, rows, "And {} more.")]
+        yield folded(f"Each of these {len(grave)} changes", "\n\n".join(each))
+    parts = [_table(_change_table(found, [(it,) for it in harmless[:rows]]))] if harmless else []
     if rest := ", ".join([*_more(harmless, rows, "{} more"), *counted]):
         parts.append(f"And {rest}." if parts else f"{rest}.")
     number = len(found.changes) - len(grave)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct, to_builtins
 
 from ci_automation.impact.change import ChangeClass, Severity
-from ci_automation.impact.hazard import Certainty
+from ci_automation.impact.hazard import Certainty, all_of, some_of
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.report.markdown import one_line
 
@@ -82,9 +82,19 @@ class Findings(Struct, frozen=True):
         """Return the hazards, the surest first."""
         return tuple(sorted(self.hazards, key=lambda it: -_CERTAINTIES.index(it.certainty)))
 
-    def shared_remedies(self) -> tuple[str, ...]:
-        """Return what helps against more than one of the hazards, and needs to be said just once."""
-        numbers = Counter(text for hazard in self.ranked_hazards() for text in dict.fromkeys(hazard.remedies))
+    def hazards_by_kind(self) -> tuple[tuple[Hazard, ...], ...]:
+        """Return the hazards, the surest first, those of one kind with one verdict together."""
+        taken = self.taken()
+        kinds: dict[tuple[str, ...], list[Hazard]] = {}
+        for number, each in enumerate(self.ranked_hazards()):
+            own = (each.gate, each.certainty, taken.hazard(each), each.together)
+            kinds.setdefault(own if each.together else (str(number),), []).append(each)
+        return tuple(map(tuple, kinds.values()))
+
+    def shared_remedies(self, hazards: Iterable[Hazard] | None = None) -> tuple[str, ...]:
+        """Return what helps against more than one of the hazards, or of these, and needs to be said just once."""
+        told = self.ranked_hazards() if hazards is None else hazards
+        numbers = Counter(text for hazard in told for text in dict.fromkeys(hazard.remedies))
         return tuple(text for text, number in numbers.items() if number > 1)
 
     def ranked_pruned(self) -> tuple[str, ...]:
@@ -136,6 +146,14 @@ class Findings(Struct, frozen=True):
         taken = self.taken()
         return tuple(change for change in self.ranked() if _needs_look(change, taken))
 
+    def alike(self, changes: Iterable[Change]) -> tuple[tuple[Change, ...], ...]:
+        """Return changes in their order, those of several objects that say the same together."""
+        taken = self.taken()
+        kinds: dict[tuple[str, ...], list[Change]] = {}
+        for each in changes:
+            kinds.setdefault((each.severity, taken.change(each), each.belongs_to, meaning(each)), []).append(each)
+        return tuple(map(tuple, kinds.values()))
+
     def harmless(self) -> tuple[Change, ...]:
         """Return the changes that need no look, and are worth a line each."""
         return tuple(change for change in self._harmless() if change.belongs_to not in COUNTED)
@@ -159,6 +177,33 @@ class Findings(Struct, frozen=True):
             "pruned": list(self.ranked_pruned()),
             "gates": [to_builtins(gate) for gate in self.gates],
         }
+
+
+def meaning(change: Change) -> str:
+    """Return what a change means, without its object."""
+    return change.sentence.removeprefix(f"{change.object} ")
+
+
+def told_together(hazards: Sequence[Hazard]) -> str:
+    """Return what hazards of one kind have in common, with their number and names; of one its own sentence."""
+    first = hazards[0]
+    if len(hazards) == 1:
+        return first.sentence
+    named: dict[str, list[str]] = {}
+    for what, _, whose in (each.name.partition(" of ") for each in hazards):
+        named.setdefault(what, []).append(whose)
+    names = [f"{what} ({', '.join(whose)})" for what, whose in named.items()]
+    return f"{len(hazards)} {first.together.replace('{}', all_of(names), 1)}"
+
+
+def named_together(changes: Sequence[Change]) -> str:
+    """Return the object of a change, or how many objects of which kind say the same, with the first names."""
+    first = changes[0].object
+    if len(changes) == 1:
+        return str(first)
+    kinds = {each.object.kind for each in changes}
+    names = [each.object.name.partition(".")[0] for each in changes]
+    return f"{len(changes)} {f'{first.kind}s' if len(kinds) == 1 else 'objects'} ({some_of(names)})"
 
 
 def _needs_look(change: Change, taken: Taken) -> bool:

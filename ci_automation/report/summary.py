@@ -120,13 +120,15 @@ def _to_approve(account: Account) -> Iterator[str]:
     pending = account.pending
     if pending is None or pending.decision is not Decision.APPROVAL:
         return
-    if account.approval_url:
-        yield f"To approve Flux {pending.new_version}, open {link('this page', account.approval_url)}."
-    else:
-        yield (
-            f"To approve Flux {pending.new_version}, give the plan of this run to {code('apply')} "
-            f"with {code(f'--approve {pending.target}')}."
-        )
+    approvals: list[str] = []
+    for step in (it for it in account.waiting if it.decision is Decision.APPROVAL):
+        approvals.append(f"--approve {step.target}")
+        how = f"give the plan of this run to {code('apply')} with {code(' '.join(approvals))}"
+        if account.approval_urls:
+            how = f"wait: the run asks once {pending.new_version} is published"
+        if url := account.approval_urls.get(step.target):
+            how = f"open {link('this page', url)}"
+        yield f"To approve Flux {step.new_version}, {how}."
     yield f"The approval counts only for {code(str(pending.target))} on top of {code(str(pending.base))}."
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ci_automation.policy.plan import Plan, PlannedStep
 
 MAX_REASON = 160  # characters; all of it is told with the step
+_MAX_WHY = 57  # same, on a terminal: with the digest before it that fits two lines
 _FEW = 2
 _WORDS = {
     Decision.AUTO: "can be published",
@@ -82,11 +83,16 @@ def plan_table(plan: Plan, done: int, start: int = 0) -> Table:
         if number < done:
             word = "published" if number >= start else "already published"
         approved = "approved; " if number < done and step.decision is Decision.APPROVAL else ""
-        rows.append((word, str(step.new_version), str(step.target), approved + "; ".join(main_reasons(step))))
+        rows.append((word, str(step.new_version), str(step.target), approved + _why(step)))
     rows += [
         (_LEFT[decision], versions, "", "; ".join(reasons)) for decision, versions, reasons in passed_over_rows(plan)
     ]
     return Table.plain(("", "version", "digest", "why"), rows)
+
+
+def _why(step: PlannedStep) -> str:
+    told = "; ".join(main_reasons(step))
+    return told if step.decision is Decision.AUTO else shortened(told, _MAX_WHY)
 
 
 def passed_over_rows(plan: Plan) -> Iterator[tuple[Decision, str, tuple[str, ...]]]:
@@ -108,9 +114,9 @@ def main_reasons(step: PlannedStep) -> tuple[str, ...]:
     return told[0], f"and {len(told) - 1} more reasons"
 
 
-def shortened(text: str) -> str:
+def shortened(text: str, limit: int = MAX_REASON) -> str:
     """Return the beginning of a long text, for a table."""
-    return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1].rstrip()}…"
+    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
 
 
 def approval_commands(
@@ -120,14 +126,18 @@ def approval_commands(
     applying: Sequence[str],
     plan_file: str | None = None,
 ) -> str:
-    """Return the commands that approve the first step that waits for it, or nothing where none does.
+    """Return the commands that approve the waiting steps, each with those before it, or nothing where none waits.
 
     `planning` and `applying` are the options to repeat; a shell takes the lines as they are. With a `plan_file` the
     plan is made already.
     """
-    for step in waiting:
-        if step.decision is Decision.APPROVAL:
-            make = ("flux-manifests", "plan", str(plan.artifact), "--out", "plan.json", *planning)
-            do = ("flux-manifests", "apply", plan_file or "plan.json", "--approve", str(step.target), *applying)
-            return shlex.join(do) if plan_file else f"{shlex.join(make)}\n{shlex.join(do)}"
-    return ""
+    make = ("flux-manifests", "plan", str(plan.artifact), "--out", "plan.json", *planning)
+    lines: list[str] = []
+    approved: list[str] = []
+    for step in (it for it in waiting if it.decision is Decision.APPROVAL):
+        approved += ("--approve", str(step.target))
+        before = [f"To approve {step.new_version} too, instead of the last line:"] if lines else []
+        before += [] if plan_file or lines else [shlex.join(make)]
+        do = ("flux-manifests", "apply", plan_file or "plan.json", *approved, *applying)
+        lines += [*before, shlex.join(do)]
+    return "\n".join(lines)

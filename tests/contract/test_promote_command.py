@@ -144,7 +144,7 @@ def test_what_was_asked_for_and_waits_is_an_error(capsys: pytest.CaptureFixture[
     assert run(["promote", "--from", "edge", "--to", "staging", "--after", "1h"]) == 11
     captured = capsys.readouterr()
     assert "promotion-refused" in captured.err
-    assert "Verdict of each gate" in captured.out
+    assert "the promotion waits until" in captured.out
     assert run(["promote", "--to", "staging"]) == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -32,6 +33,12 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
+def pasted(out: str) -> str:
+    """Return what is printed to be put into the configuration."""
+    lines = out.partition("configuration:\n")[2].splitlines()
+    return "\n".join(itertools.takewhile(lambda line: line.startswith("  "), lines))
+
+
 def test_a_plan_says_what_changes_what_breaks_and_why_it_is_decided_so(desk: Desk) -> None:
     desk.init(*EXTRA, version="v2.98.8")
     desk.write("fleet/x.yaml", USING)
@@ -54,7 +61,7 @@ def test_what_is_printed_to_accept_a_step_is_accepted(desk: Desk) -> None:
     desk.write("c.yaml", CONFIG)
     asked = ("plan", "production", "--config", "c.yaml")
     assert desk.ok(*asked, "--output", "json").json["plan"]["steps"][0]["decision"] == "refused"
-    printed = desk.ok(*asked, "-v").out.partition("configuration:\n")[2].partition("\nVerdict of")[0]
+    printed = pasted(desk.ok(*asked, "-v").out)
     assert desk.run(*asked).code == 0
     desk.write("c.yaml", CONFIG + printed.replace("DATE", "2999-01-01").replace("WHY", "we know") + "\n")
     (step,) = desk.ok(*asked, "--output", "json").json["plan"]["steps"]
@@ -68,7 +75,7 @@ def test_what_is_printed_first_is_what_refuses_and_the_rest_is_for_an_approval(d
     desk.write("fleet/x.yaml", USING)
     desk.write("c.yaml", CONFIG)
     asked = ("plan", "production", "--config", "c.yaml")
-    printed = desk.ok(*asked).out.partition("configuration:\n")[2].partition("\nVerdict of")[0]
+    printed = pasted(desk.ok(*asked).out)
     desk.write("c.yaml", CONFIG + printed.replace("DATE", "2999-01-01").replace("WHY", "we know") + "\n")
     (step,) = desk.ok(*asked, "--output", "json").json["plan"]["steps"]
     assert step["decision"] == "approval"
@@ -81,7 +88,7 @@ def test_what_is_printed_is_not_accepted_before_a_person_filled_it_in(desk: Desk
     desk.write("fleet/x.yaml", USING)
     desk.write("c.yaml", CONFIG)
     asked = ("plan", "production", "--config", "c.yaml")
-    printed = desk.ok(*asked).out.partition("configuration:\n")[2].partition("\nVerdict of")[0]
+    printed = pasted(desk.ok(*asked).out)
     desk.write("c.yaml", f"{CONFIG}{printed}\n")
     ran = desk.run(*asked)
     assert (ran.code, "it is not a date" in ran.err) == (2, True)

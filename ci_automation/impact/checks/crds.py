@@ -99,6 +99,9 @@ class _Step(Struct, frozen=True, dict=True):
             f"the API server refuses the new definition, which has {all_of(newest_first(new.names))}",
             tuple(Place(name) for name in names),
             out_of(old, new, self.way),
+            f"CRDs lose {{}}, which is among their stored versions (status.storedVersions){where}: the API server "
+            "refuses the new definitions",
+            f"{version} of {old.kind}",
         )
 
     def _possible(self, old: Crd, new: Crd, version: str) -> Hazard:
@@ -110,6 +113,8 @@ class _Step(Struct, frozen=True, dict=True):
             f"(status.storedVersions) refuse the new definition",
             (),
             (*out_of(old, new, self.way), SNAPSHOT),
+            "CRDs lose {}: clusters that store these refuse the new CRDs",
+            f"{version} of {old.kind}",
         )
 
     def _backwards(self, old: Crd, new: Crd) -> Hazard:

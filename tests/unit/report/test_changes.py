@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -140,10 +141,8 @@ def test_what_is_grave_comes_first() -> None:
         assert in_order(
             form, STORED.sentence, UNSEEN.sentence, LATE.sentence, "every object of its kind", WIDER.sentence
         )
-        assert in_order(
-            form[form.index("severity") :], WIDER.sentence, KNOWN.sentence, TIGHTER.sentence, IMAGE.sentence
-        )
-        assert in_order(form[form.index("reason") :], "spec.filter is required", "a minor release needs approval")
+        changes = form[form.index("What changes") :]
+        assert in_order(changes, WIDER.sentence, KNOWN.sentence, TIGHTER.sentence, IMAGE.sentence)
     for form in (text(FOUND, every=True), markdown(FOUND)):
         gates = form[form.index("input") :]
         assert in_order(gates, "spec.filter is required", "a minor release needs approval", "it changes much")
@@ -197,7 +196,7 @@ def test_what_stops_it_can_be_acknowledged_with_what_is_printed() -> None:
         TIGHTER.fingerprint: f"crdTightened: {TIGHTER.sentence}",
     }
     block, every = (
-        text(FOUND, every=every).partition("configuration:\n")[2].partition("\nVerdict of")[0]
+        re.split(r"\n(?:Verdict of|approval, kind)", text(FOUND, every=every).partition("configuration:\n")[2])[0]
         for every in (False, True)
     )
     page = acknowledgement_markdown(FOUND, 9).removeprefix("```yaml\n").removesuffix("\n```")
@@ -215,7 +214,7 @@ ASKS = replace(FOUND, gates=tuple(gate for gate in GATES if gate.decision is not
 
 def test_where_an_approval_is_needed_in_any_case_acknowledgements_are_printed_on_request() -> None:
     assert "To acknowledge instead" not in text(ASKS)
-    assert "Acknowledging these alone will not let it through: other gates ask too (-v prints the lines)." in text(ASKS)
+    assert text(ASKS).endswith("\nAcknowledging these is not enough. 4 checks passed (-v lists them)")
     assert "To acknowledge instead" in text(ASKS, every=True)
     assert acknowledgement_markdown(ASKS, 9) == ""
 
@@ -244,7 +243,8 @@ def test_a_step_on_hold_is_not_helped_by_acknowledgements() -> None:
 def test_a_step_that_asks_for_nothing_else_can_be_acknowledged() -> None:
     found = replace(ASKS, gates=tuple(gate for gate in ASKS.gates if gate.gate != "kind"))
     page = acknowledgement_markdown(found, 9)
-    for form in (text(found), page):
+    assert text(found).endswith("\nTo acknowledge these, see -v. 4 checks passed (-v lists them)")
+    for form in (text(found, every=True), page):
         entries = yaml.safe_load(form[form.index("acknowledge:") :].partition("\nVerdict of")[0].partition("\n```")[0])
         assert [it["fingerprint"] for it in entries["acknowledge"]] == [UNSEEN.fingerprint, WIDER.fingerprint]
 
@@ -261,17 +261,19 @@ def test_an_acknowledgement_says_of_what_it_is_in_a_line_of_bounded_length() -> 
 def test_what_lets_it_through_is_counted_unless_a_person_allowed_it() -> None:
     allowed = Verdict("edits", Decision.AUTO, f"edits are dropped, {'as allowed ' * 20}", "a file", allowed=True)
     shown = text(replace(FOUND, gates=(*GATES, allowed)))
-    table = shown[shown.index("Verdict of each gate") :].splitlines()[2:-1]
-    assert [line.split()[1] for line in table] == ["crdTightened", "crds", "kind", "rbac", "overlay", "edits"]
-    assert table[-1].endswith(allowed.reason.rstrip())
-    assert shown.endswith("\n4 more checks passed (-v lists them)")
+    *_, kind, edits, passed = shown.splitlines()
+    assert kind == "approval, kind: a minor release needs approval"
+    assert edits == f"auto, edits: {allowed.reason}"
+    assert passed == "4 checks passed (-v lists them)"
 
 
-def test_a_reason_is_cut_where_what_it_is_about_is_told_above_in_full() -> None:
+def test_a_gate_on_what_is_told_above_is_told_there_and_every_other_one_in_full() -> None:
     long = "".join(f"{number:<8}" for number in range(40)).rstrip()
     gates = (Verdict("rbac", Decision.APPROVAL, long), Verdict("proof", Decision.REFUSED, long))
-    proof, rbac = text(Findings((WIDER,), gates=gates)).splitlines()[-2:]
-    assert (proof.endswith(long), rbac.endswith("…")) == (True, True)
+    shown = text(Findings((WIDER,), gates=gates))
+    assert f"danger, rbac, approval: {ROLE} {WIDER.sentence}" in shown
+    assert f"\nrefused, proof: {long}" in shown
+    assert shown.count(long) == 1
 
 
 def test_of_gates_that_all_let_it_through_the_number_is_told() -> None:
@@ -322,15 +324,20 @@ class TestText:
             f"certain, crds, refused ({STORED.fingerprint}): {STORED.sentence}": "certain",
             f"unchecked, overlay, approval ({UNSEEN.fingerprint}): {UNSEEN.sentence}": "unchecked",
             f"advice, compatibility, auto ({LATE.fingerprint}): {LATE.sentence}": "advice",
+            f"danger, rbac, approval: {ROLE} {WIDER.sentence}": "danger",
+            f"warning, rbac, acknowledged: {ROLE} {KNOWN.sentence}": "warning",
+            f"warning, crdTightened, refused: {POLICIES} {TIGHTER.sentence}": "warning",
+            "approval, kind: a minor release needs approval": "approval",
             f"CustomResourceDefinition {POLICIES.name}, with every object of its kind": "deletes",
             "Deployment flux-system/old": "warning",
             "Service flux-system/old": "warning",
         }
 
     def test_without_gates_nothing_is_said_of_what_it_takes(self) -> None:
-        (table,) = (part for part in text_parts(Findings(CHANGES)) if isinstance(part, Table))
-        assert table.head == ("severity", "class", "object", "what it means")
-        assert len(table.rows) == 4
+        (table,) = (part for part in text_parts(Findings(CHANGES), every=True) if isinstance(part, Table))
+        assert table.head == ("severity", "class", "fingerprint", "object", "what it means", "where", "from", "to")
+        assert len(table.rows) == len(CHANGES)
+        assert f"\n  danger, rbac: {ROLE} {WIDER.sentence}\n" in text(Findings(CHANGES))
 
     def test_commands_stand_on_lines_of_their_own(self) -> None:
         lines = [line.strip() for line in text(FOUND).splitlines()]
@@ -347,7 +354,7 @@ class TestText:
         assert text(Findings()) == "No object and no file changes."
 
     def test_what_is_only_counted_makes_no_table(self) -> None:
-        assert text(Findings(TEXTS)) == ("What changes: 3 crdText\n+ 3 CRD texts (-v lists them)")
+        assert text(Findings(TEXTS)) == ("What changes:\n+ 3 CRD texts (-v lists them)")
 
     def test_what_deserves_a_look_is_listed_whatever_it_is_called(self) -> None:
         found = Findings((replace(NOTE, severity=Severity.NOTICE), NOTE))
@@ -365,14 +372,76 @@ class TestText:
         places = tuple(Place("a.yaml", number) for number in range(1, 71))
         found = Findings((*many, WIDER, *TEXTS), (replace(STORED, places=places),))
         short = text(found)
-        assert "+ 16 less grave changes, 3 CRD texts (-v lists them)" in short
+        assert "+ 75 image, 3 CRD texts (-v lists them)" in short
         assert WIDER.sentence in short
-        assert "image 59" not in short
+        assert "image 0" not in short
         assert "a.yaml:60" in short
         assert "a.yaml:61" not in short
         assert "and at 10 more places" in short
         assert "image 74" in text(found, every=True)
         assert "-v lists" not in text(found, every=True)
+
+
+LOST = tuple(
+    Hazard("crds", Certainty.POSSIBLE, f"{kind} {version}", f"{version} of {kind} is removed: clusters refuse it", (),
+           (f"only {kind}", "migrate", "or else"), "CRDs lose {}: clusters refuse them", f"{version} of {kind}")
+    for kind, version in (("Alert", "v1beta2"), ("Bucket", "v1beta2"), ("HelmRelease", "v2beta2"))
+)  # fmt: skip
+REMOVED = tuple(
+    change(ChangeKind.VERSION_REMOVED, Severity.DANGER, f"{each} removes v1beta2", each)
+    for each in (replace(POLICIES, name=f"{name}.toolkit.fluxcd.io") for name in ("alerts", "buckets", "receivers"))
+)
+
+
+class TestOfOneKind:
+    def test_hazards_share_a_row_and_a_recipe_on_a_terminal_and_each_is_told_on_request(self) -> None:
+        shown = text(Findings(hazards=(*LOST, LATE)))
+        assert (
+            "  possible, crds: 3 CRDs lose v1beta2 (Alert, Bucket) and v2beta2 (HelmRelease): clusters refuse" in shown
+        )
+        assert shown.count("migrate") == 1
+        assert "only Alert" not in shown
+        every = text(Findings(hazards=LOST), every=True)
+        for it in LOST:
+            assert f"{it.fingerprint}): {it.sentence}" in every
+            assert it.remedies[0] in every
+
+    def test_hazards_share_a_row_in_markdown_and_each_is_folded_behind_it(self) -> None:
+        page = dict(markdown_sections(Findings(hazards=(*LOST, STORED)), 9))["What can break"]
+        seen, _, folded = page.partition("<details>")
+        assert "3 CRDs lose v1beta2 (Alert, Bucket) and v2beta2 (HelmRelease): clusters refuse them\n" in seen
+        assert [seen.count(words) for words in ("migrate", "only Alert", LOST[0].fingerprint)] == [1, 0, 0]
+        assert all(it.fingerprint in folded and f"only {it.name.split()[-1]}" in folded for it in LOST)
+
+    def test_those_with_another_verdict_stand_for_themselves(self) -> None:
+        known = (Verdict("acknowledged", Decision.AUTO, "fine", LOST[0].fingerprint),)
+        shown = text(Findings(hazards=LOST, gates=known))
+        assert f"possible, crds, acknowledged ({LOST[0].fingerprint}): {LOST[0].sentence}" in shown
+        assert "2 CRDs lose v1beta2 (Bucket) and v2beta2 (HelmRelease)" in shown
+
+    def test_changes_share_a_row_and_each_is_in_the_table_that_is_folded(self) -> None:
+        found = Findings((*REMOVED, WIDER))
+        row = "3 CustomResourceDefinitions (alerts, buckets and receivers)"
+        assert f"  danger, crdRemoval: {row}: removes v1beta2" in text(found)
+        seen, _, folded = dict(markdown_sections(found, 9))["What changes"].partition(
+            "<summary>Each of these 4 changes"
+        )
+        assert (seen.count(row), seen.count("removes v1beta2"), folded.count("removes v1beta2")) == (1, 1, 3)
+        several = (*REMOVED, replace(REMOVED[0], object=SOURCE, sentence=f"{SOURCE} removes v1beta2"))
+        assert "4 objects (alerts, buckets, receivers and 1 more)" in text(Findings(several))
+
+    def test_of_many_rows_of_a_class_the_first_is_told_and_the_others_are_counted(self) -> None:
+        many = tuple(replace(TIGHTER, sentence=f"rule {number}") for number in range(9))
+        shown = text(Findings((*many, WIDER)))
+        assert "rule 0" in shown
+        assert "rule 1" not in shown
+        assert "+ 8 more crdTightened (-v lists them)" in shown
+        assert WIDER.sentence in shown
+
+    def test_advice_is_cut_to_two_lines_and_told_in_full_on_request(self) -> None:
+        long = replace(LATE, sentence="x" * 300, remedies=("read",))
+        assert "…" in text(Findings(hazards=(long,)))
+        assert all(words in text(Findings(hazards=(long,)), every=True) for words in (long.sentence, "read"))
 
 
 class TestMarkdown:

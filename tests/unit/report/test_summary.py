@@ -100,6 +100,18 @@ def test_the_verdict_is_one_line(account: Account, line: str) -> None:
     assert verdict(account) == line
 
 
+def test_each_of_several_steps_that_wait_has_its_way_to_a_yes() -> None:
+    last = replace(ASKED, base=ASKED.target, target=Digest.of(b"last"))
+    both = replace(BOTH, waiting=(ASKED, last), approval_urls={})
+    told = summary((both,), None, LIMIT)
+    assert f"with `--approve {ASKED.target}`" in told
+    assert f"with `--approve {ASKED.target} --approve {last.target}`." in told
+    asked = summary((replace(both, approval_urls={ASKED.target: URL}),), None, LIMIT)
+    assert "To approve Flux v2.9.4, wait: the run asks once v2.9.4 is published." in asked
+    own = summary((replace(both, approval_urls={ASKED.target: URL, last.target: f"{URL}1"}),), None, LIMIT)
+    assert [own.count(f"open [this page](<{url}>)") for url in (URL, f"{URL}1")] == [1, 1]
+
+
 def test_the_summary_says_what_was_done_what_waits_and_how_to_approve_it() -> None:
     text = summary([BOTH], None, LIMIT)
     assert text.startswith("## Flux\n\n- **production** is at Flux v2.8.8: ")

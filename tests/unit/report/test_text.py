@@ -128,10 +128,13 @@ class TestPlanTable:
 
 
 class TestApprovalCommands:
-    def test_name_the_first_step_that_waits_in_words_that_a_shell_takes(self) -> None:
-        waiting = (step(), step(Decision.APPROVAL, target=LAST), step(Decision.APPROVAL))
+    def test_name_each_step_that_waits_with_those_before_it_in_words_that_a_shell_takes(self) -> None:
+        waiting = (step(Decision.APPROVAL, target=LAST), step(Decision.APPROVAL), step(Decision.WAIT))
         commands = approval_commands(plan(*waiting), waiting, ["--log-level=debug"], ["--overlay", "my files; rm -r ~"])
-        make, do = (shlex.split(line) for line in commands.splitlines())
+        make_it, do_it, other, do_both = commands.splitlines()
+        assert other == f"To approve {waiting[1].new_version} too, instead of the last line:"
+        make, do, both = map(shlex.split, (make_it, do_it, do_both))
+        assert both[2:7] == ["plan.json", "--approve", str(LAST), "--approve", str(waiting[1].target)]
         assert make == ["flux-manifests", "plan", str(CHANNEL), "--out", "plan.json", "--log-level=debug"]
         assert do == [
             *("flux-manifests", "apply", "plan.json", "--approve", str(LAST)),
