@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ci_automation.action.github import Hub, now, settings_of
 from ci_automation.action.operations import OPERATIONS, OperationInputs
-from ci_automation.action.run import goals
+from ci_automation.action.run import goals, promotions
 from ci_automation.approval.approved_run import JobFacts, how_approved, judge_reviews, run_facts
 from ci_automation.approval.handover import NOTHING, Handover, HandoverVoid
 from ci_automation.artifact.digest import Digest
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ci_automation.action.operations import Operation
     from ci_automation.action.run import ActionRun
     from ci_automation.approval.approved_run import RunFacts
+    from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig, Config
 
@@ -91,17 +92,24 @@ def show_operation(inputs: Inputs, run: ActionRun) -> int:
         raise WrongDispatch("this is a re-run, and an approval of an earlier attempt would count for it")
     hub = Hub.of(inputs, run)
     artifact, config = _checked(inputs, hub)
+    inputs = replace(inputs, artifact=artifact.name)
+
+    def promotion() -> PlannedPromotion:
+        (planned,) = promotions(inputs, run, signs=False)
+        return planned.previewing(inputs.given, run.job.subject)
+
+    wanted = OperationInputs(promotion, inputs.to, inputs.reason)
 
     def flow(goal: Target) -> Account:
         goal = goal.previewing(inputs.given, run.job.subject)
-        operation, handover = _computed(goal, artifact, config, inputs, hub)
+        operation, handover = _computed(goal, wanted, config, inputs, hub)
         print_parts(operation.page)
         run.handover = "" if operation.idle else handover.to_text()
         run.more.append(_page(goal, operation, handover, inputs))
         remarks = (f"nothing to do: {goal.name} is there already",) if operation.idle else ()
         return Account(goal.name, goal.channel, before=operation.before, remarks=remarks)
 
-    return run.each(goals(replace(inputs, artifact=artifact.name), run, signs=False), flow)
+    return run.each(goals(inputs, run, signs=False), flow)
 
 
 def do_operation(inputs: Inputs, run: ActionRun) -> int:
@@ -109,12 +117,14 @@ def do_operation(inputs: Inputs, run: ActionRun) -> int:
     shown = Handover.parse(inputs.shown)
     hub = Hub.of(inputs, run)
     artifact, config = _checked(inputs, hub)
+    inputs = replace(inputs, artifact=artifact.name)
+    wanted = OperationInputs(lambda: promotions(inputs, run)[0], inputs.to, inputs.reason)
 
     def flow(goal: Target) -> Account:
         approval = _approval(goal, hub)
 
         def attempt() -> Operation:
-            operation, handover = _computed(goal, artifact, config, inputs, hub)
+            operation, handover = _computed(goal, wanted, config, inputs, hub)
             _require_shown(shown, handover, operation)
             _require_unused(goal, operation, approval)
             operation.act(replace(goal.intent, approval=approval))
@@ -133,7 +143,7 @@ def do_operation(inputs: Inputs, run: ActionRun) -> int:
             signed=True,
         )
 
-    return run.each(goals(replace(inputs, artifact=artifact.name), run), flow)
+    return run.each(goals(inputs, run), flow)
 
 
 def _with_patience(attempt: Callable[[], Operation], run: ActionRun) -> Operation:
@@ -175,7 +185,7 @@ def _checked(inputs: Inputs, hub: Hub) -> tuple[ArtifactConfig, Config]:
 
 
 def _computed(
-    goal: Target, artifact: ArtifactConfig, config: Config, inputs: Inputs, hub: Hub
+    goal: Target, wanted: OperationInputs, config: Config, inputs: Inputs, hub: Hub
 ) -> tuple[Operation, Handover]:
     """Return what the operation would do now, by the default branch's configuration now.
 
@@ -183,16 +193,16 @@ def _computed(
         OldCheckout: the checkout has another configuration.
     """
     path = inputs.given.config or str(DEFAULT_PATH)
-    _, there, at = hub.content().head(artifact.overlay or "", path)
+    _, there, at = hub.content().head(goal.configured.overlay or "" if goal.configured else "", path)
     if there.config is None or config.digest != Digest.of(there.config.encode()):
         raise OldCheckout(path)
-    operation = OPERATIONS[inputs.operation](goal, OperationInputs(inputs.to, inputs.reason))
+    operation = OPERATIONS[inputs.operation](goal, wanted)
     ledger = goal.ports.ledger(goal.channel)
     named = ledger.named_holds(operation.before.digest) if ledger and operation.before else ()
     facts = {
         "facts": operation.facts,
         "holds": [str(name) for name, _ in named],
-        "inputs": [inputs.operation, artifact.name, inputs.to, inputs.reason],
+        "inputs": [inputs.operation, inputs.artifact, inputs.to, inputs.reason],
     }
     plan = Digest.of(json.dumps(facts, sort_keys=True, default=str).encode())
     return operation, Handover(
@@ -216,7 +226,9 @@ def _require_shown(shown: Handover, anew: Handover, operation: Operation) -> Non
         HandoverVoid: it is another.
     """
     if shown.base != shown.target == anew.base and operation.after.digest == operation.target:
-        anew = replace(anew, base=shown.base, plan=shown.plan)  # what is left is to write the record
+        anew = replace(
+            anew, base=shown.base, content=shown.content, plan=shown.plan
+        )  # what is left is to write the record
     shown.require_same(anew)
 
 

@@ -8,16 +8,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.errors import PolicyRefused, UsageError
+from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.decision import Decision
 from ci_automation.report.account import Standing
+from ci_automation.report.text import MarkedLine, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.cli.target import Target
     from ci_automation.flows.ports import Intent
     from ci_automation.policy.hold import Hold
+    from ci_automation.report.adoption import Adoption
+    from ci_automation.report.findings import Findings
     from ci_automation.report.text import Part
 
 
@@ -61,24 +67,55 @@ class Operation(Struct, frozen=True):
 
 
 class OperationInputs(Struct, frozen=True):
-    """The inputs of a dispatch besides the artifact."""
+    """The inputs of a dispatch besides the artifact, and the promotion to it, if it has one."""
 
+    find_promotion: Callable[[], PlannedPromotion]
     to: str = ""
     reason: str = ""
+
+
+class NotTheTarget(UsageError):
+    """`to` names something else than what the operation would take."""
+
+    def __init__(self, to: str, channel: Reference, found: Standing) -> None:
+        super().__init__(f"to is {to}, and {channel} has {found.version}, {found.digest}")
+        self.hint = "Leave `to` empty, or give the version, the immutable tag or the digest that the channel has now."
+
+
+def _require_named(to: str, channel: Reference, found: Standing) -> None:
+    """Check that `to` is empty or names what a channel has.
+
+    Raises:
+        NotTheTarget: it names something else.
+    """
+    version = str(found.version)
+    known = {"", version, version.removeprefix("v"), str(found.digest), immutable_tag(found.version, found.digest)}
+    if to not in known:
+        raise NotTheTarget(to, channel, found)
+
+
+def _agreed(found: Findings) -> dict[str, Any]:
+    """Return the findings that an approval covers, without words that change from hour to hour."""
+    return {
+        "hazards": sorted(f"{it.fingerprint} {it.certainty}" for it in found.hazards),
+        "changes": sorted(it.fingerprint for it in found.changes),
+        "pruned": sorted(found.pruned),
+        "gates": sorted(f"{it.gate} {it.decision}" for it in found.gates),
+    }
 
 
 def _rollback(goal: Target, wanted: OperationInputs) -> Operation:
     """Return what moving the channel back would do."""
     from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
-    from ci_automation.report.rollback import rollback_parts
+    from ci_automation.report.rollback import hold_json, rollback_parts
 
     ports = goal.ports
     proposal = propose_rollback(goal.channel, Wish(wanted.to, reason=wanted.reason), ports, goal.intent)
     shown = proposal.shown
     if shown.decision is Decision.REFUSED:
         raise OperationRefused(f"the rollback to {shown.target_version}", shown.obstacles, shown.breaks)
-    facts = shown.to_json()
-    facts["hold"] = facts["hold"] and {**facts["hold"], "at": None}  # the new one's is the moment of the run
+    hold = shown.hold and {**hold_json(shown.hold), "at": None}  # which is the moment of the run
+    facts = {"hold": hold, "problem": shown.problem, "signs": shown.signs, **_agreed(shown.findings)}
     return Operation(
         before=Standing(shown.base_version, shown.base),
         after=Standing(shown.target_version, shown.target),
@@ -101,7 +138,6 @@ def _lift_hold(goal: Target, wanted: OperationInputs) -> Operation:
     from ci_automation.flows.publication.placement import place
     from ci_automation.report.changes import step_parts
     from ci_automation.report.rollback import hold_json
-    from ci_automation.report.text import MarkedLine, plain_text
     from ci_automation.signing.trust import NobodyTrusted
 
     ports, intent = goal.ports, goal.intent
@@ -135,7 +171,77 @@ def _lift_hold(goal: Target, wanted: OperationInputs) -> Operation:
     )
 
 
+def _adopt(goal: Target, wanted: OperationInputs) -> Operation:
+    """Return what adopting what the channel has would do: it is signed, tagged and recorded, and nothing else."""
+    from ci_automation.flows.carry_out import carry_out
+    from ci_automation.flows.observe import Trust, observe_or_adopt
+    from ci_automation.flows.planning.contents import read_contents
+    from ci_automation.flows.publication.placement import in_place, require_still_there
+    from ci_automation.report.adoption import adoption_text
+
+    shown: list[Adoption] = []
+
+    def confirm(adoption: Adoption) -> bool:
+        shown.append(adoption)
+        return True
+
+    ports, intent = replace(goal.ports, confirm=confirm), replace(goal.intent, adopt=True)
+    observed = observe_or_adopt(goal.channel, ports, intent)
+    contents = read_contents(observed, ports, intent)
+    placed = in_place(observed, contents.version, ports, intent)
+    at = Standing(contents.version, placed.digest)
+    _require_named(wanted.to, goal.channel, at)
+
+    def act(granted: Intent) -> None:
+        carry_out(placed, (), ports, replace(granted, adopt=True))
+        require_still_there(placed, ports)
+
+    nothing = f"{goal.channel} is signed and where it belongs: there is nothing to adopt."
+    text = "\n".join(adoption_text(it, shown=None) for it in shown) or nothing
+    return Operation(
+        before=at,
+        after=at,
+        target=placed.digest,
+        content=str(contents.options.digest),
+        facts={"adopted": text},
+        page=(MarkedLine(text),),
+        done=f"adopted {placed.digest}",
+        act=act,
+        idle=placed.trust is not Trust.ADOPTED,
+    )
+
+
+def _promote(goal: Target, wanted: OperationInputs) -> Operation:
+    """Return what the promotion to the channel would do."""
+    from ci_automation.cli.promote import as_shown
+    from ci_automation.flows.planning.promotion import consider
+    from ci_automation.flows.promote import Promoted
+    from ci_automation.flows.promote import promote as carry_out
+    from ci_automation.report.promotion import promotion_parts
+
+    promotion = wanted.find_promotion().promotion
+    found = consider(promotion)
+    after = Standing(found.version, found.digest)
+    _require_named(wanted.to, promotion.source, after)
+    if found.gates and found.decision not in {Decision.AUTO, Decision.APPROVAL}:
+        raise OperationRefused(found.sentence, found.reasons)
+    shown = as_shown(goal.name, Promoted(found, done=False))
+    return Operation(
+        before=Standing(found.old_version, found.before.digest) if found.before and found.old_version else None,
+        after=after,
+        target=found.digest,
+        content=str(found.moves[-1].options) if found.moves else "none",
+        facts={"source": str(promotion.source), "decision": str(found.decision), **_agreed(found.findings)},
+        page=(MarkedLine(f"{found.sentence}:"), *promotion_parts(shown, every=True)),
+        done=f"promoted {found.version} from {promotion.source}",
+        act=lambda granted: carry_out(replace(promotion, intent=granted), {found.digest}),
+        idle=not found.gates,
+    )
+
+
 OPERATIONS: dict[str, Callable[[Target, OperationInputs], Operation]] = {
     "rollback": _rollback,
     "lift-hold": _lift_hold,
+    "adopt": _adopt,
+    "promote": _promote,
 }

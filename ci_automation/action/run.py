@@ -175,7 +175,7 @@ def goals(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[Target
     return tuple(goal.speaking(run.say, _adopts(inputs, run)) for goal in found)
 
 
-def promotions(inputs: Inputs, run: ActionRun) -> tuple[PlannedPromotion, ...]:
+def promotions(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[PlannedPromotion, ...]:
     """Return the promotions of the configuration, or the one to the artifact that is named, in the order of the waves.
 
     Raises:
@@ -188,7 +188,7 @@ def promotions(inputs: Inputs, run: ActionRun) -> tuple[PlannedPromotion, ...]:
     for secret in _secrets_of_the_job(inputs, config):
         run.hide(secret)
     given = replace(given, logins=logins(inputs, run.job, _ends(config), run.hide).before)
-    waves = all_waves(given, config.find(inputs.artifact).name if inputs.artifact else None)
+    waves = all_waves(given, config.find(inputs.artifact).name if inputs.artifact else None, signs=signs)
     _require_own_subjects(inputs, given, run.job)
     return tuple(planned.saying(run.say) for wave in waves for planned in wave)
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.places import GITHUB_API, github
+from ci_automation.cli.trust import previewed
 from ci_automation.cli.wiring import NothingNamed, reading, target
 from ci_automation.config.model import UnknownArtifact
 from ci_automation.errors import Error, UsageError
@@ -84,6 +85,14 @@ class PlannedPromotion(Struct, frozen=True):
             raise self.wish
         return self.wish
 
+    def previewing(self, given: Arguments, subject: str) -> PlannedPromotion:
+        """Return the same for a job that only shows what a later job of its workflow, with this subject, would do."""
+        if isinstance(self.wish, Error):
+            return self
+        ports = previewed(self.wish.ports, self.goal.configured, given, subject)
+        origin = self.wish.origin if self.wish.origin.trusted else replace(self.wish.origin, trusted=ports.trusted)
+        return replace(self, wish=replace(self.wish, origin=origin, ports=ports))
+
     def saying(self, say: Callable[[str], None]) -> PlannedPromotion:
         """Return the same, whose steps are told to somebody else."""
         if isinstance(self.wish, Error):
@@ -97,7 +106,9 @@ class PlannedPromotion(Struct, frozen=True):
         return self.goal.channel
 
 
-def promotion_between(source: str | None, to: str, after: timedelta, given: Arguments) -> PlannedPromotion:
+def promotion_between(
+    source: str | None, to: str, after: timedelta, given: Arguments, *, signs: bool = True
+) -> PlannedPromotion:
     """Return the promotion to one channel; the configuration's evidence counts, and of two waiting times the longer.
 
     Raises:
@@ -105,7 +116,7 @@ def promotion_between(source: str | None, to: str, after: timedelta, given: Argu
         OtherSource: another source is configured.
         UsageError: an option, the configuration or a key cannot be used.
     """
-    goal = target(to, given)
+    goal = target(to, given, signs=signs)
     configured = goal.configured.promote if goal.configured else None
     wanted = source or (configured.source if configured else None)
     if wanted is None:
@@ -115,7 +126,9 @@ def promotion_between(source: str | None, to: str, after: timedelta, given: Argu
     return _planned(goal, wanted, max(after, configured.after) if configured else after, configured, given)
 
 
-def all_waves(given: Arguments, to: str | None = None) -> tuple[tuple[PlannedPromotion, ...], ...]:
+def all_waves(
+    given: Arguments, to: str | None = None, *, signs: bool = True
+) -> tuple[tuple[PlannedPromotion, ...], ...]:
     """Return the promotions that the configuration has, or the one `to` an artifact of it, wave by wave.
 
     Raises:
@@ -126,7 +139,8 @@ def all_waves(given: Arguments, to: str | None = None) -> tuple[tuple[PlannedPro
     config = configuration(given)
     if config is None:
         raise NothingNamed
-    legs = [promotion_between(None, name, timedelta(), given) for name in promoted(config) if to in {None, name}]
+    named = (name for name in promoted(config) if to in {None, name})
+    legs = [promotion_between(None, name, timedelta(), given, signs=signs) for name in named]
     if not legs:
         raise NothingPromoted
     return in_waves(legs)

@@ -3,6 +3,7 @@
 __all__ = [
     "apply",
     "approved",
+    "carry_out",
     "clusters",
     "consumers",
     "diff",

@@ -62,8 +62,11 @@ def difference(old: bytes, new: bytes) -> tuple[str, ...]:
     return tuple(line.encode(errors="surrogateescape").decode(errors="backslashreplace") for line in lines)
 
 
-def adoption_text(adoption: Adoption) -> str:
-    """Return every file of an artifact, and how its components differ from what Flux would have rendered."""
+def adoption_text(adoption: Adoption, shown: int | None = _LINES) -> str:
+    """Return every file of an artifact, and how its components differ from what Flux would have rendered.
+
+    Of the difference `shown` lines are there, or all.
+    """
     lines = [adoption.problem, "", f"{adoption.channel} is at {adoption.digest}."]
     lines.append(f"It is Flux {adoption.version} with {_options(adoption.options)}.")
     if adoption.compared_with and adoption.options != adoption.compared_options:
@@ -71,8 +74,8 @@ def adoption_text(adoption: Adoption) -> str:
     upstream = f"what Flux {adoption.version} renders with its options"
     if adoption.difference:
         lines.append(f"{adoption.components} differs from {upstream}:")
-        lines += [f"  {line}" for line in adoption.difference[:_LINES]]
-        if (more := len(adoption.difference) - _LINES) > 0:
+        lines += [f"  {line}" for line in adoption.difference[:shown]]
+        if shown is not None and (more := len(adoption.difference) - shown) > 0:
             at = adoption.channel.at_digest(adoption.digest)
             lines.append(f"  ... and {more} more lines. Read all of them before you adopt it:")
             lines.append(f"  {shlex.join(('flux-manifests', 'pull', str(at), 'FOLDER'))}")

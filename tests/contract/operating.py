@@ -57,13 +57,13 @@ class Dispatched:
         return self.do(shown.outputs["shown"])
 
 
-def configure(scene: Scene, *, approval: str = "{}", more: str = "", pushes: bool = True) -> None:
+def configure(scene: Scene, *, approval: str = "{}", more: str = "", others: str = "", pushes: bool = True) -> None:
     """Write the configuration, and push it to the default branch."""
     scene.fleet.protections.clear()
     text = (
         f"version: 1\napiUrl: {scene.forge.url}\nupstream: {{verify: if-available}}\nartifacts:\n"
         f"- {{name: production, url: '{CHANNEL}', verify: {{publicKey: cosign.pub}}, signing: {{mode: key, "
-        f"key: cosign.key}}, approval: {approval}{more}}}\n"
+        f"key: cosign.key}}, approval: {approval}{more}}}\n{others}"
     )
     (scene.runner.workspace / "cosign.pub").write_text(signing_key().public.to_pem())
     (scene.runner.workspace / CONFIG).write_text(text)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from ci_automation.artifact.digest import Digest
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.publication.publish import move
 from tests.contract.operating import CONFIG, PAYLOAD, WORKFLOW, configure, dispatch, push
@@ -287,3 +288,59 @@ def test_c12_who_starts_it_by_another_event_does_nothing(scene: Scene, asked: Di
         scene.runner.event(event, PAYLOAD)
         given = {"releases": "../releases", "key": "cosign.key", **asked.inputs, "shown": shown}
         refused(scene.runner.run(command="do", **given), WRONG, f"started by {event}", scene, before)
+
+
+LIVE = (
+    "- {name: live, url: 'layout:live:live', verify: {publicKey: cosign.pub}, signing: {mode: key, key: cosign.key}, "
+    "promote: {from: production}}\n"
+)
+PEER = LIVE.replace("live", "peer")
+
+
+def test_d1_the_approval_for_one_channel_does_not_count_for_another(scene: Scene) -> None:
+    configure(scene, others=LIVE + PEER)
+    asked = dispatch(scene, "promote", artifact="peer")
+    shown = approved(asked)
+    refused(asked.do(shown, artifact="live"), VOID, "artifact was layout:peer:peer", scene, scene.tags)
+    assert not (scene.runner.workspace / "live").exists()
+
+
+def test_d2_the_first_promotion_counts_once_though_the_channel_was_deleted(scene: Scene) -> None:
+    configure(scene, others=LIVE)
+    asked = dispatch(scene, "promote", artifact="live")
+    shown = approved(asked)
+    assert asked.do(shown).code == 0
+    index = scene.runner.workspace / "live/index.json"
+    listed = json.loads(index.read_text())
+    name = "org.opencontainers.image.ref.name"
+    listed["manifests"] = [it for it in listed["manifests"] if it.get("annotations", {}).get(name) != "live"]
+    index.write_text(json.dumps(listed))
+    before = index.read_text()
+    ran = asked.do(shown)
+    assert (ran.code, ran.said("error")[0].startswith("the approval of the run")) == (REFUSED, True), ran
+    assert index.read_text() == before
+
+
+def test_d3_only_the_hold_that_was_shown_is_lifted(scene: Scene) -> None:
+    assert dispatch(scene, "rollback", to=FIRST, reason="webhooks time out").through().code == 0
+    asked = dispatch(scene, "lift-hold")
+    shown = approved(asked)
+    assert dispatch(scene, "rollback", to=FIRST, reason="and leaks memory").through().code == 0  # the hold is another
+    refused(asked.do(shown), VOID, "target was", scene, scene.tags)
+    refused(asked.do(shown, to="sha256:" + "a" * 64), WRONG, "no hold with the digest", scene, scene.tags)
+    assert dispatch(scene, "lift-hold").show().code == 0  # it is still on
+
+
+def test_d4_what_else_another_signers_artifact_holds_is_refused_before_anybody_is_asked(scene: Scene) -> None:
+    planted = scene.runner.workspace / "registry"
+    index = json.loads((planted / "index.json").read_text())
+    name = "org.opencontainers.image.ref.name"
+    (entry,) = (it for it in index["manifests"] if it.get("annotations", {}).get(name) == "production")
+    manifest = json.loads((planted / "blobs/sha256" / entry["digest"].removeprefix("sha256:")).read_text())
+    raw = json.dumps({**manifest, "layers": manifest["layers"] * 2}).encode()
+    digest = Digest.of(raw)
+    (planted / "blobs/sha256" / digest.hex).write_bytes(raw)
+    entry.update(digest=str(digest), size=len(raw))
+    (planted / "index.json").write_text(json.dumps(index))
+    before = scene.tags
+    refused(dispatch(scene, "adopt").show(), 10, "it has 2 layers", scene, before)

@@ -10,7 +10,8 @@ import pytest
 from ci_automation.cli import run
 from ci_automation.signing.trust import Identity
 from tests.contract.operating import CONFIG, configure, dispatch, push
-from tests.contract.scene import FIRST, PATCH
+from tests.contract.scene import FIRST, MINOR, PATCH
+from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
     from tests.contract.scene import Scene
@@ -84,6 +85,116 @@ class TestLiftHold:
         ran = dispatch(scene, "lift-hold").show()
         assert ran.code == 2
         assert "has no hold now" in ran.said("error")[0]
+
+
+LIVE = (
+    "- {name: live, url: 'layout:live:live', verify: {publicKey: cosign.pub}, signing: {mode: key, key: cosign.key}, "
+    "promote: {from: production}}\n"
+)
+
+
+def tag_of(scene: Scene, layout: str, tag: str) -> str | None:
+    """Return the digest that a tag of another layout has."""
+    path = scene.runner.workspace / layout / "index.json"
+    if not path.exists():
+        return None
+    name = "org.opencontainers.image.ref.name"
+    named = {it.get("annotations", {}).get(name): it["digest"] for it in json.loads(path.read_bytes())["manifests"]}
+    return named.get(tag)
+
+
+class TestPromote:
+    @pytest.fixture
+    def scene(self, scene: Scene) -> Scene:
+        """Return a fleet with a second channel, which gets its digests from the first."""
+        configure(scene, others=LIVE)
+        return scene
+
+    def test_the_first_digest_of_a_channel(self, scene: Scene) -> None:
+        asked = dispatch(scene, "promote", artifact="live")
+        shown = asked.show()
+        assert (shown.code, json.loads(shown.outputs["shown"])["base"]) == (0, "none"), shown
+        assert f"the promotion of {PATCH}" in shown.summary
+        assert tag_of(scene, "live", "live") is None
+        asked.approve()
+        done = asked.do(shown.outputs["shown"])
+        assert (done.code, done.outputs["changed"]) == (0, "true"), done
+        assert tag_of(scene, "live", "live") == scene.channel
+        again = asked.do(shown.outputs["shown"])
+        assert (again.code, again.outputs["changed"]) == (0, "false"), again
+
+    def test_the_record_names_the_reviewer_and_the_run(self, scene: Scene) -> None:
+        asked = dispatch(scene, "promote", artifact="live")
+        assert asked.through().code == 0
+        scene.runner.capture.readouterr()
+        assert run(["history", "layout:live:live", "--public-key", "cosign.pub", "--output", "json"]) == 0
+        told = scene.runner.capture.readouterr().out
+        assert f"actions/runs/{asked.run.id}" in told
+        assert '"by": "ada"' in told
+
+    def test_a_minor_after_a_patch(self, scene: Scene) -> None:
+        assert dispatch(scene, "promote", artifact="live").through().code == 0
+        scene.offer(FIRST, PATCH, MINOR)
+        configure(scene, more=", policy: {minor: auto, escalate: []}", pushes=False)
+        scene.runner.variables["GITHUB_EVENT_NAME"] = "schedule"
+        assert scene.run(artifact="production", approval="none").outputs["target-version"] == MINOR
+        configure(scene, others=LIVE)
+        asked = dispatch(scene, "promote", artifact="live", to=MINOR)
+        shown = asked.show()
+        assert shown.code == 0, shown
+        assert "a minor release needs approval" in shown.summary
+        asked.approve()
+        ran = asked.do(shown.outputs["shown"])
+        assert (ran.code, ran.outputs["target-version"]) == (0, MINOR), ran
+
+    @pytest.mark.parametrize("to", [FIRST, "sha256:" + "a" * 64, "latest"])
+    def test_what_the_source_has_left_is_not_promoted(self, scene: Scene, to: str) -> None:
+        ran = dispatch(scene, "promote", artifact="live", to=to).show()
+        assert ran.code == 2
+        assert f"has {PATCH}" in ran.said("error")[0]
+
+
+class TestAdopt:
+    @pytest.fixture
+    def foreign(self, scene: Scene) -> Scene:
+        """Return a fleet whose channel another key has signed."""
+        (scene.runner.workspace / "other.key").write_bytes(key_pem("others"))
+        own = ["--flux-version", FIRST, "--releases", "../releases", "--signing", "key", "--key", "other.key"]
+        assert run(["init", "layout:foreign:production", *own, "--public-key", self.public(scene)]) == 0
+        text = (scene.runner.workspace / CONFIG).read_text().replace("layout:registry:", "layout:foreign:")
+        (scene.runner.workspace / CONFIG).write_text(text)
+        push(scene, text)
+        return scene
+
+    def public(self, scene: Scene) -> str:
+        """Return the file with the public half of the other key."""
+        path = scene.runner.workspace / "other.pub"
+        path.write_text(signing_key("others").public.to_pem())
+        return path.name
+
+    def test_takes_one_run_and_nothing_to_edit(self, foreign: Scene) -> None:
+        had = tag_of(foreign, "foreign", "production")
+        asked = dispatch(foreign, "adopt")
+        shown = asked.show()
+        assert shown.code == 0, shown
+        assert "byte for byte" in shown.summary
+        assert str(had) in shown.summary
+        asked.approve()
+        done = asked.do(shown.outputs["shown"])
+        assert (done.code, tag_of(foreign, "foreign", "production")) == (0, had), done
+        assert dispatch(foreign, "adopt").show().outputs["shown"] == ""
+        foreign.runner.variables["GITHUB_EVENT_NAME"] = "schedule"
+        ran = foreign.run(approval="none")
+        assert (ran.code, ran.outputs["target-version"]) == (0, PATCH), ran
+
+    def test_without_it_nothing_is_signed(self, foreign: Scene) -> None:
+        foreign.runner.variables["GITHUB_EVENT_NAME"] = "schedule"
+        assert foreign.run(approval="none").code == 10
+
+    def test_what_is_signed_and_in_its_place_needs_none(self, scene: Scene) -> None:
+        shown = dispatch(scene, "adopt").show()
+        assert (shown.code, shown.outputs["shown"]) == (0, ""), shown
+        assert "nothing to adopt" in shown.summary
 
 
 class TestKeyless:

@@ -46,6 +46,12 @@ def test_a_difference_is_shown_and_an_endless_one_cut() -> None:
     assert "(not compared)" in text
 
 
+def test_reviewers_of_a_run_see_all_of_a_difference() -> None:
+    text = adoption_text(replace(ADOPTION, difference=tuple(f"+line {n}" for n in range(100))), shown=None)
+    assert "  +line 99\n" in text
+    assert "more lines" not in text
+
+
 def test_a_short_difference_is_shown_whole() -> None:
     text = adoption_text(replace(ADOPTION, difference=("-a", "+b")))
     assert "differs from what Flux v2.9.4 renders" in text
