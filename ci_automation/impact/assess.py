@@ -11,7 +11,7 @@ from ci_automation.impact.compare import changes
 from ci_automation.impact.files import overlay_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ci_automation.impact.change import Change
     from ci_automation.impact.check import Applied, Known, Seen
@@ -57,13 +57,19 @@ def assess(
             return Impact(hazards=_hazards(seen))
         seen.append(check.look(before, after, known))
     return Impact(
-        (*changes(before.components, after.components), *overlay_changes(before.overlay, after.overlay))
-        if before
-        else (),
+        tuple(_changes(before, after, seen)) if before else (),
         _hazards(seen),
         tuple(str(name) for each in seen for name in each.pruned),
         tuple(Cleared(check.gate, *check.clear(after, known)) for check in all_checks()),
     )
+
+
+def _changes(before: Applied, after: Applied, seen: Sequence[Seen]) -> Iterator[Change]:
+    """Yield the changes of the files, and those that only a check sees, such as what a patch does to an object."""
+    found = (*changes(before.components, after.components), *overlay_changes(before.overlay, after.overlay))
+    told = {change.fingerprint for change in found}
+    yield from found
+    yield from (change for each in seen for change in each.changes if change.fingerprint not in told)
 
 
 def _hazards(seen: Sequence[Seen]) -> tuple[Hazard, ...]:

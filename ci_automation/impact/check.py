@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
-    from ci_automation.impact.change import ObjectId
+    from ci_automation.impact.change import Change, ObjectId
     from ci_automation.impact.crds.snapshot import Snapshot
     from ci_automation.impact.hazard import Hazard
     from ci_automation.impact.overlay.builder import Kustomize
@@ -125,10 +125,11 @@ class Known(Struct, frozen=True):
 
 
 class Seen(Struct, frozen=True):
-    """What a check found, and the objects that a prune would delete, if the check can tell."""
+    """Findings of a check; if it can tell, the objects that a prune would delete, and changes that no file shows."""
 
     hazards: tuple[Hazard, ...] = ()
     pruned: tuple[ObjectId, ...] = ()
+    changes: tuple[Change, ...] = ()
 
 
 class Check(Struct, frozen=True):

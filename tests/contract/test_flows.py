@@ -62,8 +62,11 @@ from tests.fakes.world import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ci_automation.artifact.digest import Digest
     from ci_automation.impact.check import Applied, Known
+    from ci_automation.impact.overlay.builder import Build
     from tests.fakes.registry import Asked
 
 MINORS = {Bump.PATCH: Action.AUTO, Bump.MINOR: Action.AUTO, Bump.MAJOR: Action.NEVER}
@@ -104,6 +107,15 @@ class TestCheck:
         assert len(plans) == 1
 
 
+class Granting:
+    """A kustomize that builds the components, with a rule that grants everything."""
+
+    def builds(self, wanted: Sequence[Build]) -> tuple[str, ...]:
+        """Return the builds."""
+        rule = "rules:\n- apiGroups:\n  - '*'\n  resources:\n  - '*'\n  verbs:\n  - '*'\n"
+        return tuple(tree[COMPONENTS_PATH].decode().replace("rules:\n", rule, 1) for tree, _ in wanted)
+
+
 def minor_target(world: World) -> set[Digest]:
     return {make_plan(CHANNEL, world.ports(), intent()).plan.steps[-1].target}
 
@@ -128,6 +140,22 @@ class TestPlan:
         assert all(step.changes for step in steps)
         assert [k for k, v in read.items() if v > 1] == []
         assert not [text for _, text in read if "\n---\n" in text]
+
+    @pytest.mark.parametrize(
+        ("classes", "decision"),
+        [({}, Decision.APPROVAL), ({"refuse": frozenset({ChangeClass.RBAC})}, Decision.REFUSED)],
+    )
+    def test_the_gates_judge_what_a_patch_of_the_overlay_does(
+        self, world: World, classes: dict[str, Any], decision: Decision
+    ) -> None:
+        patch = b"patches:\n- {target: {kind: ClusterRole}, patch: '[{op: test, path: /kind}]'}\n"
+        files = OVERLAY.replaced("kustomization.yaml", OVERLAY["kustomization.yaml"] + patch)
+        ports = replace(world.ports(), find_kustomize=Granting)
+        wanted = intent(overlay=files, policy=Policy(actions=dict.fromkeys(Bump, Action.NEVER), **classes))
+        (step,) = make_plan(CHANNEL, ports, wanted).plan.steps
+        (gate,) = [verdict for verdict in step.gates if verdict.gate == ChangeClass.RBAC]
+        assert gate.decision is decision
+        assert gate.reason.endswith("may now do everything with * of *, by kustomization.yaml")
 
     def test_the_minor_is_asked_for_on_top_of_the_patch(self, world: World) -> None:
         plan = make_plan(CHANNEL, world.ports(), intent()).plan

@@ -11,6 +11,7 @@ import pytest
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.flows.programs import kustomize as adapter
+from ci_automation.impact.change import ChangeClass, ChangeKind, Severity
 from ci_automation.impact.hazard import Certainty
 from ci_automation.impact.objects import read_objects
 from ci_automation.impact.overlay.builder import BuildFailed
@@ -381,6 +382,44 @@ def test_an_argument_that_moved_is_found(golden: Path) -> None:
     (hazard,) = grave(found)
     assert hazard.remedies[0].endswith("change the number 6 in /spec/template/spec/containers/0/args/6 to 7")
     assert str(hazard.places[0]) == "kustomization.yaml:1"
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "told_as"),
+    [
+        pytest.param(
+            {"kind": "ClusterRole", "name": "crd-controller-flux-system"},
+            operation("add", "/rules/-", {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}),
+            (ChangeClass.RBAC, Severity.DANGER, "may now do everything with * of *"),
+            id="a controller may do everything",
+        ),
+        pytest.param(
+            {"kind": "Deployment", "name": "source-controller"},
+            operation("replace", "/spec/template/spec/containers/0/resources/limits/memory", "2Gi"),
+            (ChangeClass.RESOURCES, Severity.NOTICE, "containers[manager].resources.limits.memory"),
+            id="a raised limit",
+        ),
+        pytest.param(
+            {"kind": "Deployment", "name": "source-controller"},
+            operation("add", "/spec/template/spec/containers/0/securityContext/privileged", value=True),
+            (ChangeClass.SECURITY_CONTEXT, Severity.DANGER, "containers[manager].securityContext.privileged"),
+            id="privileged",
+        ),
+    ],
+)
+def test_what_a_new_patch_does_is_told_by_its_class(
+    golden: Path, target: dict[str, str], patch: str, told_as: tuple[ChangeClass, Severity, str]
+) -> None:
+    patched = {**overlay(patches=[{"target": target, "path": "own.yaml"}]), "own.yaml": patch}
+    belongs_to, severity, words = told_as
+    for before in (overlay(), overlay(labels=[{"pairs": {"team": "a"}}])):
+        (change,) = (
+            it
+            for it in step(golden, ("v2.9.4", "v2.9.4"), before, patched).changes
+            if it.kind is not ChangeKind.METADATA
+        )
+        assert (change.belongs_to, change.severity) == (belongs_to, severity)
+        assert change.sentence.endswith(f"{words}, by kustomization.yaml and own.yaml")
 
 
 def test_a_prune_is_shown_by_its_objects(golden: Path) -> None:

@@ -17,7 +17,7 @@ def _look(before: Applied | None, after: Applied, known: Known) -> Seen:
     if not known.build:
         return Seen()
     built = preflight(before.files if before else Tree(()), after.files, after.path, known.kustomize)
-    return Seen(built.hazards, built.pruned)
+    return Seen(built.hazards, built.pruned, built.changes)
 
 
 def _clear(_after: Applied, known: Known) -> tuple[str, str]:

@@ -32,7 +32,8 @@ _MAX_ITEMS = 200  # to hold two lists against each other takes up to the third p
 def lost_targets(before: Followed | None, after: Followed, effort: Effort) -> Iterator[Hazard]:
     """Yield a hazard for each rule that does not do to the new components what it did to the old ones.
 
-    `before` is None where there was no such kustomization.
+    `before` is None where there was no such folder, or nothing tells what its rules did. A new rule that hits nothing
+    is more than advice: somebody has mistyped its target.
 
     Raises:
         TooMuch: to compare them is more than what is left of the effort.
@@ -47,7 +48,7 @@ def lost_targets(before: Followed | None, after: Followed, effort: Effort) -> It
             effort.spend(len(after.present))
             yield _lost(old, effect, after.present)
         else:
-            yield _never(effect)
+            yield _never(effect, is_new=before is not None and old is None)
 
 
 def _lost(old: Effect, effect: Effect, present: frozenset[ObjectId]) -> Hazard:
@@ -65,13 +66,13 @@ def _lost(old: Effect, effect: Effect, present: frozenset[ObjectId]) -> Hazard:
     )
 
 
-def _never(effect: Effect) -> Hazard:
+def _never(effect: Effect, *, is_new: bool) -> Hazard:
     rule = effect.rule
     return Hazard(
         GATE,
-        Certainty.ADVICE,
+        Certainty.POSSIBLE if is_new else Certainty.ADVICE,
         f"{_named(effect)} never hit anything",
-        f"{effect.rule.what} matches nothing",
+        f"{effect.rule.what} {'is new, and ' if is_new else ''}matches nothing",
         rule.places,
         (f"{rule.places[0]}: remove {rule.name}, or name what it is meant for",),
     )

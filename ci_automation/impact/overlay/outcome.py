@@ -43,9 +43,6 @@ class FolderOutcome(Struct, frozen=True):
         return any(it.kind == "Deployment" and name in it.name for it in self.ids)
 
 
-NOTHING = FolderOutcome(frozenset())
-
-
 def looked_into(
     before: Sequence[AppliedFolder], after: Sequence[AppliedFolder], kustomize: Kustomize | None, effort: Effort
 ) -> tuple[dict[str, FolderOutcome], dict[str, FolderOutcome]]:

@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ci_automation.artifact.tree import Tree
 from ci_automation.flux.components import inventory
 from ci_automation.impact.change import fingerprint
 from ci_automation.impact.hazard import Certainty, Hazard, in_shell
+from ci_automation.impact.overlay.built import BuiltSide, built_changes
 from ci_automation.impact.overlay.compare import GATE, lost_targets
 from ci_automation.impact.overlay.folders import ROOT, applied_folder, applied_folders, folders
+from ci_automation.impact.overlay.followed import Followed
 from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort, TooMuch
-from ci_automation.impact.overlay.outcome import NOTHING, looked_into
+from ci_automation.impact.overlay.outcome import looked_into
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ci_automation.artifact.tree import Tree
-    from ci_automation.impact.change import ObjectId
+    from ci_automation.impact.change import Change, ObjectId
     from ci_automation.impact.overlay.builder import Kustomize
     from ci_automation.impact.overlay.folders import AppliedFolder
     from ci_automation.impact.overlay.outcome import FolderOutcome
@@ -40,21 +42,13 @@ _CONTENT = {
 }
 
 
-class Built(Struct, frozen=True):
-    """What kustomize makes of a folder before a step and after it; None where nothing is built, or it only lists."""
-
-    folder: str
-    before: str | None
-    after: str | None
-
-
 class Preflight(Struct, frozen=True):
-    """What can break in the overlay; the objects that a prune would delete, and those that are new."""
+    """Hazards of the overlay, changes of what clusters get, the objects that a prune would delete, and new ones."""
 
     hazards: tuple[Hazard, ...] = ()
     pruned: tuple[ObjectId, ...] = ()
     added: tuple[ObjectId, ...] = ()
-    builds: tuple[Built, ...] = ()
+    changes: tuple[Change, ...] = ()
 
 
 def preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None) -> Preflight:
@@ -81,20 +75,41 @@ def _preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | Non
     )
     first, then = looked_into(before, after, kustomize, effort)
     known = {each.folder: each for each in before}
+    differing = _differing(old, new, components) if before else Tree(())
     hazards = [*_unreached(old, before, after, components)] if folders(new) else []
+    changes: dict[str, Change] = {}
     is_step = bool(before) and old.by_path.get(components) != new.by_path.get(components)
     unbuilt = f"cannot be built{' with the new components' if is_step else ''}"
     for each in after:
         now, earlier = then[each.folder], first.get(each.folder)
+        if now.unchecked:
+            hazards.append(_not_built(each, now, by_files=bool(differing.files)))
         hazards += _outcome_hazards(each, now, earlier, known.get(each.folder), unbuilt)
         hazards += _left_out(each, now, earlier, new[components])
         if now.followed:
-            hazards += lost_targets(earlier.followed if earlier else None, now.followed, effort)
+            hazards += lost_targets(_rules(earlier, known.get(each.folder)), now.followed, effort)
+        if earlier and differing.files:
+            sides = BuiltSide(known[each.folder], earlier), BuiltSide(each, now)
+            changes |= {change.fingerprint: change for change in built_changes(*sides, differing)}
     pruned, added = _difference(before, after, first, then)
     hazards += _deleted(pruned, before, after, components)
     unique = {hazard.fingerprint: hazard for hazard in map(_in_one_line, hazards)}
-    builds = tuple(Built(each.folder, first.get(each.folder, NOTHING).text, then[each.folder].text) for each in after)
-    return Preflight(tuple(unique.values()), pruned, added, builds)
+    return Preflight(tuple(unique.values()), pruned, added, tuple(changes.values()))
+
+
+def _differing(old: Tree, new: Tree, components: str) -> Tree:
+    """Return the files of the overlay that are new, gone or changed; of a changed one, that of `new`."""
+    files = {**old.by_path, **new.by_path}
+    return Tree(
+        tuple(files[path] for path in files if path != components and old.by_path.get(path) != new.by_path.get(path))
+    )
+
+
+def _rules(earlier: FolderOutcome | None, folder: AppliedFolder | None) -> Followed | None:
+    """Return what the rules of before did, None where that is not known; what only lists has none."""
+    if earlier and folder and folder.gathered.only_lists:
+        return Followed(earlier.ids, earlier.ids, {})
+    return earlier.followed if earlier else None
 
 
 def _in_one_line(hazard: Hazard) -> Hazard:
@@ -131,7 +146,6 @@ def _outcome_hazards(
         certainty = Certainty.POSSIBLE if ignored and same else Certainty.CERTAIN
         yield Hazard(GATE, certainty, subject, sentence, now.places, (remedy,))
     elif now.unchecked:
-        yield _not_built(each, now, what)
         known = {fault.sentence for fault in earlier.gathered.faults} if earlier else set()
         faults = [fault for fault in each.gathered.faults if fault.sentence not in known]
         for fault in faults[:_MAX_FAULTS]:
@@ -143,8 +157,10 @@ def _outcome_hazards(
         yield Hazard(GATE, Certainty.UNCHECKED, f"{each.folder} not followed {reason}", sentence)
 
 
-def _not_built(each: AppliedFolder, now: FolderOutcome, what: str) -> Hazard:
-    sentence = f"{what} was not built: {now.unchecked}"
+def _not_built(each: AppliedFolder, now: FolderOutcome, *, by_files: bool) -> Hazard:
+    sentence = f"the overlay at {_path(each.folder)} was not built: {now.unchecked}"
+    if by_files:
+        sentence += "; what its rules change is not told, only which files differ"
     remedy = (
         "put the files of the remote base into the artifact, and list them instead of it"
         if each.gathered.remotes
