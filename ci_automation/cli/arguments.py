@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ci_automation.config.model import Config
     from ci_automation.registry.credentials import CredentialSource
+    from ci_automation.signing.signer import LateSigner
     from ci_automation.signing.sigstore.keyless import KeylessSigner
     from ci_automation.signing.sigstore.root import TrustRoot
 
@@ -29,7 +30,7 @@ class ContradictingOptions(UsageError):
 class Arguments(Hiding, Struct, frozen=True):
     """The shared options as they were given on the command line; a command has some of them."""
 
-    hides = ("logins", "github_token", "keyless")
+    hides = ("logins", "github_token", "keyless", "keys")
 
     config: str | None = None
     registry_config: str | None = None
@@ -62,6 +63,7 @@ class Arguments(Hiding, Struct, frozen=True):
     logins: Callable[[CredentialSource, Mapping[str, str]], CredentialSource] | None = None  # from inputs of the action
     github_token: str | None = None  # same; without it the environment's
     keyless: dict[TrustRoot, KeylessSigner] = field(default_factory=dict)  # of this run
+    keys: dict[str, LateSigner] = field(default_factory=dict)  # same: those that are kept in files and variables
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Self:

@@ -15,13 +15,14 @@ from ci_automation.config.model import (
     VerifyConfig,
 )
 from ci_automation.errors import SigningError, UsageError
+from ci_automation.net.waiting import Background
 from ci_automation.signing.trust import NOBODY_NAMED
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import ArtifactConfig
     from ci_automation.flows.ports import Ports
-    from ci_automation.signing.signer import Signer
+    from ci_automation.signing.signer import LateSigner, Signer
     from ci_automation.signing.sigstore.root import TrustRoot
     from ci_automation.signing.trust import Trusted
 
@@ -60,9 +61,27 @@ def signer(artifact: ArtifactConfig | None, given: Arguments) -> Signer | None:
                 given.keyless[root] = KeylessSigner(root, ambient(os.environ, exchange, _mask), exchange)
             return given.keyless[root]
         case SigningMode.KEY | SigningMode.KMS:
-            from ci_automation.signing.signer import LateSigner
+            return _late_signer(_key(artifact, given), given)
 
-            return LateSigner(partial(_key_signer, _key(artifact, given)))
+
+def open_ahead(given: Arguments) -> None:
+    """Begin to open the key that the options name: an encrypted one takes a fifth of a second.
+
+    If that fails, the first use raises the error.
+    """
+    from ci_automation.signing.keys.kms import is_kms
+
+    if given.key and not is_kms(given.key):
+        Background(_late_signer(given.key, given).prepare)
+
+
+def _late_signer(location: str, given: Arguments) -> LateSigner:
+    """Return the signer with a key. Artifacts share one that is not in a KMS, so that the run opens it once."""
+    from ci_automation.signing.keys.kms import is_kms
+    from ci_automation.signing.signer import LateSigner
+
+    made = LateSigner(partial(_key_signer, location))
+    return made if is_kms(location) else given.keys.setdefault(location, made)
 
 
 def _key(artifact: ArtifactConfig | None, given: Arguments) -> str:

@@ -14,7 +14,7 @@ from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import confirmation, progress
 from ci_automation.cli.places import clusters, images, kustomize, registry, release_source, upstream
 from ci_automation.cli.target import Prepared, Target
-from ci_automation.cli.trust import readers_trust, signer, signing_mode, trusted
+from ci_automation.cli.trust import open_ahead, readers_trust, signer, signing_mode, trusted
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.model import FIRST_WITH_BUNDLES, SigningMode, UnknownArtifact
 from ci_automation.errors import Error, UsageError
@@ -62,10 +62,9 @@ def targets(artifact: str | None, given: Arguments, *, signs: bool = True) -> tu
         NothingNamed: neither names one.
         UsageError: an option or the configuration cannot be used, or whatever keeps every artifact from its work.
     """
-    config = configuration(given)
     if artifact is not None:
         found: tuple[Target, ...] = (target(artifact, given, signs=signs),)
-    elif config is None:
+    elif (config := _begun(given, signs=signs)) is None:
         raise NothingNamed
     else:
         found = tuple(_target(each, config, given, signs=signs) for each in config.artifacts)
@@ -96,9 +95,16 @@ def _configured(artifact: str, config: Config | None) -> ArtifactConfig | None:
 
 def target(artifact: str, given: Arguments, *, signs: bool = True) -> Target:
     """Return the one artifact that is named."""
-    config = configuration(given)
+    config = _begun(given, signs=signs)
     what = _configured(artifact, config) or Reference.parse_channel(artifact)
     return _target(what, config, given, signs=signs)
+
+
+def _begun(given: Arguments, *, signs: bool) -> Config | None:
+    """Return the configuration. A run that signs opens its key meanwhile, and while it loads the HTTP stack."""
+    if signs:
+        open_ahead(given)
+    return configuration(given)
 
 
 def reading(artifact: str, given: Arguments) -> tuple[Reference, Ports]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -77,14 +78,16 @@ class LateSigner:
     def __init__(self, opens: Callable[[], Signer]) -> None:
         self._opens = opens
         self._opened: Signer | Error | None = None
+        self._opening = Lock()
 
     def prepare(self) -> None:
-        """Open the signer ahead of time. If that fails, the first use raises the error."""
-        if self._opened is None:
-            try:
-                self._opened = self._opens()
-            except Error as error:
-                self._opened = error
+        """Open the signer ahead of time, once. If that fails, the first use raises the error."""
+        with self._opening:
+            if self._opened is None:
+                try:
+                    self._opened = self._opens()
+                except Error as error:
+                    self._opened = error
 
     @property
     def who(self) -> Digest | Identity:

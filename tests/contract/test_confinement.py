@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -118,7 +119,7 @@ class TestWhatItLeavesBehind:
         assert not (tmp_path / "ran").exists()
 
     def test_nor_on_a_machine_whose_calls_are_not_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("platform.machine", lambda: "s390x")
+        monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="s390x"))
         assert confined.deny_calls() is False
 
     def test_nor_where_its_confinement_fails(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -111,9 +112,10 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
     from ci_automation.flows.planning.base import read_base
     from ci_automation.flows.publication.placement import in_place, place
 
-    base, placed = ports.registry.at_once(
+    base, placed, _ = ports.registry.at_once(
         lambda: base or read_base(observed, ports, intent),
         lambda: observed if isinstance(observed, Placed) else place(observed, ports),
+        lambda: import_module("ci_automation.flows.planning.steps"),  # meanwhile
     )
     placed = in_place(placed, base.version, ports, intent)
     base = replace(base, holds=placed.holds)

@@ -1,23 +1,23 @@
 """The program that a release's flux CLI and kustomize are run with: it takes away what they do not need, then is one.
 
 It runs in a process of its own, `python -I confined.py REPORT FOLDER PROGRAM ARGUMENT...`, since nothing of this can be
-taken back, and imports nothing but the standard library. Into the file descriptor REPORT it writes a line with `files`
-if the user's files are out of reach of PROGRAM, or with nothing; and then why PROGRAM cannot be started, if so.
+taken back, and imports little of the standard library: it starts for every build of an overlay. Into the file
+descriptor REPORT it writes a line with `files` if the user's files are out of reach of PROGRAM, or with nothing; and
+then why PROGRAM cannot be started, if so.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import resource
 import struct
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
 
+TYPE_CHECKING = False  # `typing` alone would take as long as the whole start
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import NoReturn
 
 MAX_OUTPUT_BYTES = 10 << 20  # and of any other file; upstream's whole output has 300 KB
 _LIMITS = {
@@ -99,16 +99,16 @@ def needed(program: str) -> dict[str, int]:
     """
     found = {program: _EXECUTE | _READ}
     if loader := loader_of(program):
-        beside = Path(loader).resolve().parent
-        places = [*map(Path, _LIBRARIES), *([beside] if beside.name.startswith("lib") else [])]
-        found |= {str(place): _READ for place in places if place.exists()}
+        beside = os.path.dirname(os.path.realpath(loader))
+        places = [*_LIBRARIES, *([beside] if os.path.basename(beside).startswith("lib") else [])]
+        found |= {place: _READ for place in places if os.path.exists(place)}
         found[loader] = _EXECUTE | _READ
     return found
 
 
 def loader_of(program: str) -> str:
     """Return the path of the loader that an ELF file names, which is there; nothing if it names none, or is no such."""
-    with Path(program).open("rb") as file:
+    with open(program, "rb") as file:
         head = file.read(_ELF_HEAD)
         if len(head) < _ELF_HEAD or not head.startswith(b"\x7fELF") or head[5] != _LITTLE_ENDIAN:
             return ""
@@ -123,7 +123,7 @@ def loader_of(program: str) -> str:
                 offset, length = entry.unpack(header)
                 file.seek(offset)
                 loader = os.fsdecode(file.read(min(length, 4096)).rstrip(b"\0"))
-                return loader if Path(loader).is_file() else ""
+                return loader if os.path.isfile(loader) else ""
     return ""
 
 
@@ -138,7 +138,7 @@ def deny_calls() -> bool:
     It needs no privilege. Threads are no processes: they end with theirs. Where the flags of a new one cannot be seen
     (clone3), the kernel says that it does not know the call, and a C library takes the older one.
     """
-    if (numbers := _CALLS.get(platform.machine())) is None:
+    if (numbers := _CALLS.get(os.uname().machine)) is None:
         return False
     machine, clone, others = numbers
     refused = (_IO_URING_SETUP, *others)  # the first makes sockets too

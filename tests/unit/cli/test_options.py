@@ -14,7 +14,7 @@ from ci_automation.cli.target import Prepared, Target
 from ci_automation.flows.ports import Intent
 from tests.fakes.world import CHANNEL, NOW, World
 
-OF_PROGRAM = {"flags", "key_must_open", "logins", "github_token", "keyless"}  # what no option of its own says
+OF_PROGRAM = {"flags", "key_must_open", "logins", "github_token", "keyless", "keys"}  # what no option of its own says
 
 
 def test_each_option_of_the_command_line_is_one_field() -> None:
