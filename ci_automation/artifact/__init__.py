@@ -1,3 +1,3 @@
-"""References, digests, archives and manifests: what an artifact is, byte for byte. Pure."""
+"""References, digests, archives and manifests of artifacts, byte for byte. Pure."""
 
 __all__ = ["archive", "digest", "git_attributes", "git_tree", "gojson", "manifest", "reference", "tree", "yaml"]

@@ -1,12 +1,12 @@
 """The layer of an artifact: a gzipped tar, read with suspicion and written the same way everywhere.
 
-What is refused follows the table of what source-controller and flux-operator do with each kind of entry
-(`fluxcd/pkg/tar/untar.go`): what only one of them takes, or what ends up as another file than was packed, is refused
-here. The exceptions are symbolic links, which source-controller leaves out, and global pax headers, which `git archive`
-writes and clusters unpack as an empty file: both are left out here too.
+The reader follows what source-controller and flux-operator do with each kind of entry (`fluxcd/pkg/tar/untar.go`). It
+refuses an entry that only one of them takes, or that they unpack as another file than was packed. It leaves out
+symbolic links, as source-controller does, and global pax headers, which `git archive` writes and clusters unpack as an
+empty file.
 
-Before anything of others is signed, it is read with `exact`, which refuses these too: a person who is to trust an
-archive has to be shown all that any reader finds in it.
+With `exact`, before a person trusts and signs an archive of others, the reader refuses these too, because the person
+must see everything that any reader finds in it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK = 1 << 16
-_MAX_MEMBERS = 10_000  # of a gzip file; those that compress in parallel write one for each 64 KiB or more
+_MAX_MEMBERS = 10_000  # of a gzip file; parallel compressors write one for each 64 KiB or more
 _TYPE_BITS = ~0o7777
 _READABLE = 0o400  # by source-controller, whose files they are
 _REGULAR_BITS = frozenset({0, 0o100000})
@@ -33,13 +33,13 @@ _LINK_BITS = frozenset({0, 0o120000})
 
 
 class UnsafeArchive(VerificationFailed):
-    """An archive is hostile, broken, or holds something that does not survive the way through a cluster."""
+    """An archive is hostile or broken, or has an entry that clusters refuse or unpack differently."""
 
     hint = "Nothing was unpacked. Publish the artifact again from files that you trust."
 
 
 class HiddenContent(VerificationFailed):
-    """Some reader of an artifact finds something else in it than the files that we show."""
+    """Some readers of an artifact find other content than the files that this program shows."""
 
     hint = (
         "Nothing was signed. Push the files again with `flux push artifact`, which writes one layer of plain files, "
@@ -54,7 +54,7 @@ class Limits(Struct, frozen=True):
     """Limits for the content of an archive; sizes in bytes."""
 
     entries: int = 10_000
-    total_bytes: int = 100 << 20  # what flux-operator takes; source-controller has no limit
+    total_bytes: int = 100 << 20  # flux-operator's limit; source-controller has none
     compressed_bytes: int = 100 << 20
 
 
@@ -62,14 +62,14 @@ _LIMITS = Limits()
 
 
 def read_archive(data: bytes, limits: Limits = _LIMITS, *, exact: bool = False) -> Tree:
-    """Return the files of a gzipped tar; directories are implied, symbolic links left out as source-controller does.
+    """Return the files of a gzipped tar, without directories, and like source-controller without symbolic links.
 
-    A duplicate name replaces the earlier file, as in every tar; permission bits are reduced to executable or not.
-    With `exact` nothing is left out or replaced: what would be is refused.
+    A duplicate name replaces the earlier file, as in every tar. Permission bits are reduced to executable or not. With
+    `exact`, this refuses every entry that it would leave out or replace.
 
     Raises:
         UnsafeArchive: not gzip, truncated, more than `limits`, or an entry that escapes, links or is no regular file.
-        HiddenContent: `exact`, and a reader could find something else than these files.
+        HiddenContent: with `exact`, if a reader could find other content than these files.
     """
     content, members = _gunzip(data, limits)
     if exact and members > 1:
@@ -90,7 +90,7 @@ def read_archive(data: bytes, limits: Limits = _LIMITS, *, exact: bool = False) 
 
 
 class _Contents:
-    """What the entries of an archive amount to, in a cluster too."""
+    """Files that a cluster would unpack from the entries of an archive."""
 
     def __init__(self) -> None:
         self._files: dict[str, TreeFile] = {}
@@ -98,7 +98,7 @@ class _Contents:
         self._directories: set[str] = set()
 
     def add(self, entry: tar.TarEntry) -> None:
-        """Take the next entry, which replaces an earlier one of its name."""
+        """Add the next entry, which replaces an earlier one with its name."""
         path = _cleaned(entry.name)
         bits = entry.mode & _TYPE_BITS  # Go takes them for the type, whatever the type flag says
         if entry.kind == tar.REGULAR and bits in _REGULAR_BITS:
@@ -113,10 +113,10 @@ class _Contents:
             raise UnsafeArchive(f"{path!r} is neither a regular file nor a directory")
 
     def refuse_hidden(self, entry: tar.TarEntry) -> None:
-        """Check that the next entry is a file or a directory as it will be shown, and replaces nothing.
+        """Check that the next entry is a visible file or directory, and replaces nothing.
 
         Raises:
-            HiddenContent: it is not, or does.
+            HiddenContent: the entry is something else, or replaces an earlier one.
         """
         path = _cleaned(entry.name)
         if entry.kind == tar.GLOBAL:
@@ -134,8 +134,8 @@ class _Contents:
         """Return the files.
 
         Raises:
-            UnsafeArchive: a name is that of a directory entry too.
-            UnfitPath: a name is that of a directory because of a file below it, or that of a global header.
+            UnsafeArchive: a file has the name of a directory entry.
+            UnfitPath: a file has the name of another file's directory, or of a global header.
         """
         files = Tree((*self._files.values(), *self._strays.values()))
         if clash := sorted(files.by_path.keys() & self._directories):
@@ -156,7 +156,7 @@ def _cleaned(name: str) -> str:
 
 
 def _gunzip(data: bytes, limits: Limits) -> tuple[bytes, int]:
-    """Return the content of the gzip members, at most as much as the limits allow, and how many they are."""
+    """Return the content of the gzip members, within the limits, and the number of members."""
     if len(data) > limits.compressed_bytes:
         raise UnsafeArchive(f"the archive has more than {limits.compressed_bytes} bytes")
     if not data.startswith(GZIP_MAGIC):
@@ -171,7 +171,7 @@ def _gunzip(data: bytes, limits: Limits) -> tuple[bytes, int]:
 
 
 def _gunzip_member(data: bytes, offset: int, content: bytearray, limit: int) -> int:
-    """Add what one gzip member holds to `content`, and return where the next one begins."""
+    """Add the content of one gzip member to `content`, and return the offset of the next one."""
     stream = zlib.decompressobj(wbits=31)
     while not stream.eof:
         chunk = stream.unconsumed_tail or data[offset : offset + _CHUNK]
@@ -188,10 +188,11 @@ def _gunzip_member(data: bytes, offset: int, content: bytearray, limit: int) -> 
 
 
 def write_archive(tree: Tree) -> bytes:
-    """Return the gzipped tar of `tree`, with the same bytes for the same files everywhere and for ever.
+    """Return the gzipped tar of `tree`, with the same bytes for the same files on every machine and at any time.
 
-    The tar is what `flux push artifact` packs (ustar, `WalkDir` order, owner and times zero), with modes reduced to
-    0644 and 0755. The deflate blocks are *stored*, not compressed: no compressor's version can then change the digest.
+    The tar has the form of `flux push artifact` (ustar, `WalkDir` order, owner and times zero), with modes reduced to
+    0644 and 0755. The deflate blocks are *stored*, not compressed, so the version of a compressor cannot change the
+    digest.
     """
     return _gzip_stored(b"".join(_blocks(tree)) + tar.END)
 
@@ -199,7 +200,7 @@ def write_archive(tree: Tree) -> bytes:
 def _blocks(tree: Tree) -> Iterator[bytes]:
     yield tar.tar_header(".", 0o755, 0, tar.DIRECTORY)
     files = tree.by_path
-    # `WalkDir` goes by names, not by paths: `sub/x` comes before `sub-a`.
+    # `WalkDir` sorts by names, not by paths: `sub/x` comes before `sub-a`.
     for path in sorted(files.keys() | tree.directories, key=lambda path: path.split("/")):
         if file := files.get(path):
             yield tar.tar_header(path, file.mode, len(file.content), tar.REGULAR)

@@ -14,7 +14,7 @@ _SHA256 = re.compile(r"sha256:(?P<hex>[0-9a-f]{64})")
 
 
 class InvalidDigest(UsageError):
-    """A text is not a digest that we accept."""
+    """A text is not a sha256 digest."""
 
     hint = "Write sha256: and 64 lower-case hex digits, as `history` and `plan` print them."
 
@@ -29,7 +29,7 @@ class Digest(Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the digest that `text` writes.
+        """Return the digest in `text`.
 
         Raises:
             InvalidDigest: another algorithm, another length, upper case, or anything around it.
@@ -45,7 +45,7 @@ class Digest(Struct, frozen=True, order=True):
 
     @property
     def short(self) -> str:
-        """Return the first 12 hex digits, as immutable tags carry them."""
+        """Return the first 12 hex digits, as in immutable tags."""
         return self.hex[:12]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""JSON objects as Go's `encoding/json` reads and writes them: what Flux reads is read here, and nothing else."""
+"""JSON objects as Go's `encoding/json` reads and writes them, so that this program reads the same as Flux."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _MAX_DEPTH = 64
 
 
 class Ambiguous(ValueError):
-    """Two readers take different things from the same JSON."""
+    """Two readers would read the same JSON differently."""
 
 
 def parse_object(raw: bytes, names: Collection[str], free: str) -> dict[str, Any]:
     """Return the JSON object in `raw`, if Go reads the same in it.
 
-    Go takes a key for a field's name whatever the case of its letters (`encoding/json`, *Unmarshal*), and the last one
-    of several. So a key is refused that is one of `names` in another case, and so are two that are the same to Go.
-    Under the key `free` is a map, whose keys are what they are.
+    Go ignores the case of a key that names a field (`encoding/json`, *Unmarshal*), and takes the last one of several.
+    So this refuses a key that is one of `names` in another case, and two keys that are the same to Go. The value of the
+    key `free` is a map, whose keys Go takes as they are.
 
     Raises:
-        Ambiguous: Go reads something else.
-        ValueError: it is not UTF-8, not JSON, has numbers or half characters that are none, nests too deeply, or is no
-            object.
+        Ambiguous: Go would read the object differently.
+        ValueError: `raw` is not UTF-8, not JSON, or not an object; or it has invalid numbers or half characters, or
+            nests too deeply.
     """
     try:
         value = json.loads(raw.decode(), parse_constant=_no_number, object_pairs_hook=unique)
@@ -44,7 +44,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object of these pairs.
 
     Raises:
-        Ambiguous: a key is there twice.
+        Ambiguous: two pairs have the same key.
     """
     value: dict[str, Any] = {}
     for key, member in pairs:
@@ -55,7 +55,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check(value: dict[str, Any], names: dict[str, str], free: str) -> None:
-    """Refuse what Go reads otherwise, and what nests too deeply to be walked by recursion anywhere."""
+    """Refuse keys that Go would read differently, and values that nest too deeply for recursion."""
     left: list[tuple[object, int, bool]] = [(value, 1, False)]
     while left:
         part, depth, is_map = left.pop()
@@ -81,7 +81,7 @@ def _check_keys(keys: Collection[str], names: dict[str, str]) -> None:
 
 
 def same_to_go(key: str) -> str:
-    """Return what is the same for all keys that are the same to Go, and for few others (`ß` is no `ss` to it)."""
+    """Return a text that is equal for all keys that are equal to Go, and for few others (to Go, `ß` is not `ss`)."""
     return key.casefold()
 
 

@@ -26,7 +26,7 @@ CONFIG_BLOB = (
     b'{"architecture":"","created":"0001-01-01T00:00:00Z","os":"",'
     b'"rootfs":{"type":"layers","diff_ids":null},"config":{}}'
 )
-# Of manifests, indexes, descriptors and platforms, as go-containerregistry and so Flux and cosign know them.
+# Keys of manifests, indexes, descriptors and platforms in go-containerregistry, and so in Flux and cosign.
 _NAMES = frozenset(
     (
         *("schemaVersion", "mediaType", "artifactType", "config", "layers", "manifests", "subject", "annotations"),
@@ -40,7 +40,7 @@ MAX_ENTRIES = 10_000
 
 
 class InvalidManifest(VerificationFailed):
-    """What a registry calls a manifest is none that Flux would read."""
+    """A registry returned a manifest that Flux would not read."""
 
     hint = "Check that the address names a Flux artifact, one image manifest with a layer."
 
@@ -50,7 +50,7 @@ class InvalidManifest(VerificationFailed):
 
 
 class NoLayers(InvalidManifest):
-    """A manifest has no layers, so that nobody finds anything in it, however it is read."""
+    """A manifest has no layers, so no reader finds anything in it."""
 
     def __init__(self) -> None:
         super().__init__("it has no layers")
@@ -60,15 +60,15 @@ def parse_document(raw: bytes) -> dict[str, Any]:
     """Return the JSON object in the bytes of a manifest or an index, if Go reads the same in it.
 
     Raises:
-        ValueError: it does not, or there is none.
+        ValueError: Go would read it differently, or `raw` is not a JSON object.
     """
     return gojson.parse_object(raw, _NAMES, free="annotations")
 
 
 class Descriptor(Struct, frozen=True):
-    """What is said of a blob or a manifest: its media type, digest and size in bytes (OCI image spec, *Descriptors*).
+    """Description of a blob or a manifest: its media type, digest and size in bytes (OCI image spec, *Descriptors*).
 
-    `artifact_type` is what kind of artifact a manifest is; lists of referrers have it.
+    `artifact_type` is the kind of artifact of a manifest, in lists of referrers.
     """
 
     media_type: str
@@ -117,9 +117,9 @@ class Descriptor(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """One image manifest: the bytes as they are stored, and what they say.
+    """One image manifest: the stored bytes, and their content.
 
-    A manifest with a `subject` is a referrer: it says something about that other manifest.
+    A manifest with a `subject` is a referrer of that other manifest.
     """
 
     raw: bytes
@@ -135,8 +135,9 @@ class Manifest(Struct, frozen=True):
         """Return the manifest in `raw`.
 
         Raises:
-            NoLayers: it has none.
-            InvalidManifest: it is not JSON, read otherwise by Go, an index, of another schema version, or lacks config.
+            NoLayers: the manifest has no layers.
+            InvalidManifest: `raw` is not JSON, is an index, has another schema version, or lacks a config; or Go would
+                read it differently.
         """
         try:
             value = parse_document(raw)
@@ -202,12 +203,12 @@ class Manifest(Struct, frozen=True):
 
     @property
     def referral(self) -> tuple[Digest, Descriptor]:
-        """Return what the manifest refers to, and its entry in the list of what refers there.
+        """Return the digest of the manifest's subject, and the manifest's entry in the list of referrers.
 
-        Artifact type and annotations are lifted into the entry (OCI distribution spec v1.1, *Listing Referrers*).
+        The entry has the artifact type and the annotations (OCI distribution spec v1.1, *Listing Referrers*).
 
         Raises:
-            InvalidManifest: it has no subject.
+            InvalidManifest: the manifest has no subject.
         """
         if self.subject is None:
             raise InvalidManifest("it has no subject, so it refers to nothing")
@@ -230,7 +231,7 @@ def _artifact_type(value: object) -> str | None:
 
 
 class InvalidIndex(VerificationFailed):
-    """What should be a list of manifests is none that Flux would read."""
+    """A registry returned an index that Flux would not read."""
 
     hint = "Find out what wrote it. The entries of an image index have a media type, a sha256 digest and a size each."
 
@@ -240,7 +241,7 @@ class InvalidIndex(VerificationFailed):
 
 
 class Index(Struct, frozen=True):
-    """One image index: the bytes as they are stored, and the manifests that they list."""
+    """One image index: the stored bytes, and the manifests in it."""
 
     media_type: ClassVar[str] = OCI_INDEX
 
@@ -249,11 +250,11 @@ class Index(Struct, frozen=True):
 
     @classmethod
     def parse(cls, raw: bytes) -> Self:
-        """Return the index in `raw`; as in Go, one bad entry spoils it.
+        """Return the index in `raw`; as in Go, one bad entry makes it invalid.
 
         Raises:
-            InvalidIndex: it is not JSON, read otherwise by Go, no OCI image index, has too many entries, or one that is
-                no descriptor.
+            InvalidIndex: `raw` is not JSON or not an OCI image index, has too many entries or an invalid one; or Go
+                would read it differently.
         """
         try:
             value = parse_document(raw)
@@ -281,11 +282,11 @@ class Index(Struct, frozen=True):
         return Digest.of(self.raw)
 
     def lists(self, digest: Digest) -> bool:
-        """Return whether the manifest of that digest is among those listed."""
+        """Return whether the index lists the manifest with that digest."""
         return any(entry.digest == digest for entry in self.manifests)
 
     def with_entry(self, entry: Descriptor) -> Self:
-        """Return the index with `entry` at its end; all else in it stays, also what is not understood here."""
+        """Return the index with `entry` at its end; everything else stays, including unknown keys."""
         value = {"schemaVersion": 2, "mediaType": OCI_INDEX, **parse_document(self.raw)}
         value["manifests"] = [*(value["manifests"] or ()), entry.to_json()]
         return type(self)(gojson.written(value), (*self.manifests, entry))

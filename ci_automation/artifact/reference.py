@@ -35,14 +35,14 @@ class InvalidReference(UsageError):
 
 
 class OciRepository(Struct, frozen=True):
-    """A repository in a registry that is spoken to over HTTP."""
+    """A repository in a registry over HTTP."""
 
     host: str  # with the port, if it is given
     path: str
 
     @property
     def is_loopback(self) -> bool:
-        """Return whether the registry is on this machine; those are spoken to over plain HTTP."""
+        """Return whether the registry is on this machine, and so may use plain HTTP."""
         name = _PORT.sub("", self.host)
         try:
             return name in {"localhost", "[::1]"} or ipaddress.IPv4Address(name).is_loopback
@@ -71,10 +71,10 @@ class Reference(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the reference that `text` writes.
+        """Return the reference in `text`.
 
         Raises:
-            InvalidReference: it does not follow the grammar of the distribution project, or names no place we speak to.
+            InvalidReference: `text` does not follow the distribution project's grammar, or has another scheme.
         """
         if match := _OCI.fullmatch(text):
             repository: OciRepository | LayoutDirectory = OciRepository(match["host"], match["path"])
@@ -89,10 +89,10 @@ class Reference(Struct, frozen=True):
 
     @classmethod
     def parse_channel(cls, text: str) -> Self:
-        """Return the reference of a channel: `text` must name a tag, and no digest.
+        """Return the reference of a channel: `text` must have a tag, and no digest.
 
         Raises:
-            InvalidReference: it is not a reference, has no tag, or has a digest.
+            InvalidReference: `text` is not a reference, has no tag, or has a digest.
         """
         reference = cls.parse(text)
         if reference.tag is None or reference.digest is not None:
@@ -109,7 +109,7 @@ class Reference(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Return what the manifest is asked for by: the digest, or else the tag (OCI distribution spec, *Pull*).
+        """Return the manifest's name in requests: the digest, or else the tag (OCI distribution spec, *Pull*).
 
         Raises:
             InvalidReference: the reference has neither.
@@ -137,7 +137,7 @@ def _tag_and_digest(text: str, rest: str) -> tuple[str | None, Digest | None]:
 
 
 def _check_host(text: str, host: str) -> None:
-    """Refuse what the grammar takes and no computer has: port 99999, or the address [:::]."""
+    """Refuse a host that the grammar allows but that cannot exist: port 99999, or the address [:::]."""
     name, _, port = host.rpartition(":") if _PORT.search(host) else (host, "", "443")
     try:
         if name.startswith("["):

@@ -1,8 +1,8 @@
-"""The tar format as far as artifacts need it: read from ustar, pax and GNU archives, written as Go's archive/tar does.
+"""The tar format as artifacts need it: a reader of ustar, pax and GNU archives, and a writer like Go's archive/tar.
 
-Reading follows Go's `archive/tar/reader.go`, since that is what clusters unpack with: whatever is read here has the
-same names and contents there. Python's tarfile ends silently at a broken header, lets global pax headers rename files,
-and how it takes odd headers depends on Python's patch level.
+The reader follows Go's `archive/tar/reader.go`, which clusters unpack with, so names and contents are the same there.
+Python's tarfile ends silently at a broken header, lets global pax headers rename files, and treats odd headers
+differently in each patch release of Python.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _IGNORED_GNU = (slice(345, 357), slice(357, 369))  # two more times, where ustar
 _IGNORED_STAR = (slice(476, 488), slice(488, 500))  # and star behind it
 _PAX_NUMBER = re.compile(rb"[0-9]{1,18}")
 _PAX_TIME = re.compile(rb"-?[0-9]{1,18}(\.[0-9]*)?")
-_PAX_VALUES = {  # what Go looks at; it refuses an archive for a bad one
+_PAX_VALUES = {  # Go checks these, and refuses an archive with an invalid one
     b"path": re.compile(rb"[^\0]*"),
     b"linkpath": re.compile(rb"[^\0]*"),
     b"uname": re.compile(rb"[^\0]*"),
@@ -46,11 +46,11 @@ _PAX_RECORD = re.compile(rb"([0-9]{1,7}) ")
 
 
 class BrokenTar(Exception):
-    """Bytes are not a tar archive that Go would read; `archive.py` says so to the user."""
+    """Bytes are not a tar archive that Go would read; `archive.py` makes an error for the user."""
 
 
 class TarEntry(Struct, frozen=True):
-    """One entry of an archive: its name as it is written there, its type flag, its mode bits, and its content."""
+    """One entry of an archive: its unchanged name, its type flag, its mode bits, and its content."""
 
     name: str
     kind: bytes
@@ -59,10 +59,10 @@ class TarEntry(Struct, frozen=True):
 
 
 def tar_entries(raw: bytes) -> Iterator[TarEntry]:
-    """Yield the entries of an archive, with the names that extension headers give them; global headers too.
+    """Yield the entries of an archive, including global headers, with the names from extension headers.
 
     Raises:
-        BrokenTar: a header is broken, the archive is cut off, or there is something behind its end.
+        BrokenTar: a header is broken, the archive is cut off, or bytes follow its end.
     """
     offset = 0
     records: Mapping[bytes, str] = {}
@@ -98,11 +98,11 @@ def tar_entries(raw: bytes) -> Iterator[TarEntry]:
 
 
 def _checked(block: bytes) -> bytes:
-    """Return the type flag of a header whose checksum and other numbers are right."""
+    """Check a header's checksum and numbers, and return its type flag."""
     checksum = block[_CHECKSUM]
     if len(block) != BLOCK or _number(checksum) != sum(block) - sum(checksum) + sum(b" " * len(checksum)):
         raise BrokenTar("a header is broken or cut off")
-    fields = [_MODE, *_IGNORED]  # Go refuses an archive also for those that are of no use
+    fields = [_MODE, *_IGNORED]  # Go also refuses an archive for an invalid number that it does not use
     if block[257:262] == b"ustar":
         fields += _IGNORED_USTAR
     if block[257:265] == b"ustar  \0":
@@ -123,7 +123,7 @@ def _name(block: bytes) -> str:
 
 
 def _is_star(block: bytes) -> bool:
-    """Return whether it is a header of Schily's star, which has times behind a shorter prefix."""
+    """Return whether this is a header of Schily's star, which has times after a shorter prefix."""
     return block[257:263] == b"ustar\0" and block[508:] == b"tar\0"
 
 
@@ -188,7 +188,7 @@ def _pax_records(content: bytes) -> dict[bytes, str]:
 
 
 def tar_header(path: str, mode: int, size: int, kind: bytes) -> bytes:
-    """Return the header of one entry as Go writes it: ustar where the name fits, else with a pax header before it."""
+    """Return the header of one entry as Go writes it: ustar if the name fits, else with a pax header before it."""
     name = path.encode()
     if path.isascii() and len(name) <= _NAME.stop:
         return _block(name, b"", mode, size, kind)

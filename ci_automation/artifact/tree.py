@@ -1,4 +1,4 @@
-"""The files of an artifact: one components file, and the overlay, which is every other file."""
+"""Files of an artifact: one components file, and the overlay, which is every other file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NO_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class NoComponentsFile(UsageError):
-    """An artifact has no file that holds Flux's components."""
+    """An artifact has no components file."""
 
     hint = "Name it with --components-file, or make the artifact with `init`."
 
@@ -35,7 +35,7 @@ class NoComponentsFile(UsageError):
 
 
 class SeveralComponentsFiles(UsageError):
-    """An artifact has more than one file that could hold Flux's components."""
+    """An artifact has more than one file with the name of a components file."""
 
     hint = "Choose one with --components-file."
 
@@ -44,7 +44,7 @@ class SeveralComponentsFiles(UsageError):
 
 
 class UnfitPath(UsageError):
-    """A file has a path that clusters cannot unpack, or that would be another file there."""
+    """A file has a path that clusters cannot unpack, or would unpack as another file."""
 
     hint = "Rename the file, or leave it out."
 
@@ -60,7 +60,7 @@ class TreeFile(Struct, frozen=True):
     executable: bool = False
 
     def __post_init__(self) -> None:
-        """Raise `UnfitPath` where Flux's `validRelPath`, a file system or a terminal would not take the path."""
+        """Raise `UnfitPath` if Flux's `validRelPath`, a file system or a terminal would refuse the path."""
         parts = self.path.split("/")
         if "\\" in self.path or "../" in self.path or not {"", ".", ".."}.isdisjoint(parts):
             raise UnfitPath(self.path, "is empty, absolute, or has a backslash, an empty or a relative part")
@@ -71,17 +71,17 @@ class TreeFile(Struct, frozen=True):
 
     @property
     def mode(self) -> int:
-        """Return the permission bits that the artifact gives it: 0644 or 0755."""
+        """Return the file's permission bits in the artifact: 0644 or 0755."""
         return 0o755 if self.executable else 0o644
 
 
 class Tree(Struct, frozen=True, dict=True):
-    """The files of an artifact, in no particular order. Empty directories are not kept."""
+    """Files of an artifact, in no particular order, without empty directories."""
 
     files: tuple[TreeFile, ...]
 
     def __post_init__(self) -> None:
-        """Raise `UnfitPath` where two files have the same path, or one has the path of a directory."""
+        """Raise `UnfitPath` if two files have the same path, or one has the path of a directory."""
         if taken := self.by_path.keys() & self.directories:
             raise UnfitPath(min(taken), "is a file and a directory at once")
         if len(self.by_path) != len(self.files):
@@ -98,7 +98,7 @@ class Tree(Struct, frozen=True, dict=True):
 
     @property
     def directories(self) -> frozenset[str]:
-        """Return the directories that the files are in, but for the root."""
+        """Return the directories of the files, except the root."""
         return frozenset(
             str(parent) for file in self.files for parent in PurePosixPath(file.path).parents if parent.parts
         )
@@ -107,8 +107,8 @@ class Tree(Struct, frozen=True, dict=True):
         """Return the path of the components file: `wanted`, or the only one with Flux's name for it.
 
         Raises:
-            NoComponentsFile: there is none.
-            SeveralComponentsFiles: there is more than one, and none is wanted.
+            NoComponentsFile: the artifact has no such file.
+            SeveralComponentsFiles: without `wanted`, the artifact has more than one.
         """
         if wanted is not None:
             if wanted not in self.by_path:
@@ -122,7 +122,7 @@ class Tree(Struct, frozen=True, dict=True):
         return paths[0]
 
     def replaced(self, path: str, content: bytes) -> Tree:
-        """Return the tree with `content` at `path`, everything else as it is."""
+        """Return the tree with `content` at `path`; everything else stays."""
         return Tree((*(file for file in self.files if file.path != path), TreeFile(path, content)))
 
     def without(self, path: str) -> Tree:

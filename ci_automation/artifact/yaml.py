@@ -1,6 +1,6 @@
 """The one reader of YAML (YAML 1.1, as Kubernetes and kustomize read it), within limits: events, and nodes with marks.
 
-It reads the safe part alone: a text cannot construct objects, and aliases cannot unfold to more than the limit.
+It reads only the safe part of YAML: a text cannot construct objects, and aliases cannot unfold to more than the limit.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PLAIN = frozenset({f"{_TAG}bool", f"{_TAG}int", f"{_TAG}float", f"{_TAG}null"})
 _MERGE = f"{_TAG}merge"
 
 
-class Unreadable(Exception):  # not an error of the run: whoever reads makes of it what it means there
-    """A text is not YAML, or not the part of it that is looked into; `line` is where, 0 where that is not known."""
+class Unreadable(Exception):  # not an error of the run: the caller turns it into one
+    """A text is not YAML, or not in the supported part of YAML; `line` is 0 if unknown."""
 
     def __init__(self, reason: str, line: int = 0) -> None:
         super().__init__(reason)
@@ -32,10 +32,10 @@ class Unreadable(Exception):  # not an error of the run: whoever reads makes of 
 
 
 def events(text: str, most: int = _MAX_EVENTS) -> Iterator[yaml.Event]:
-    """Yield the events of a text of any number of documents, `most` at the most; they take no memory together.
+    """Yield the events of a text with any number of documents, at most `most`, without keeping them in memory.
 
     Raises:
-        Unreadable: it is not YAML, or longer or deeper than anybody writes.
+        Unreadable: the text is not YAML, or too long or too deep.
     """
     import yaml
 
@@ -51,7 +51,7 @@ def events(text: str, most: int = _MAX_EVENTS) -> Iterator[yaml.Event]:
 
 @contextmanager
 def yaml_alone(text: str) -> Iterator[None]:
-    """Let what is done with a text raise `Unreadable` where the text is not YAML."""
+    """Turn errors about a text that is not YAML into `Unreadable`."""
     import yaml
 
     try:
@@ -65,11 +65,11 @@ def yaml_alone(text: str) -> Iterator[None]:
 
 
 class _Mark(Protocol):
-    """Where something is in a text: libyaml's mark, or PyYAML's own."""
+    """Place in a text: libyaml's mark, or PyYAML's own."""
 
     @property
     def line(self) -> int:
-        """Return the number of lines before it."""
+        """Return the number of lines before the place."""
         ...
 
 
@@ -77,11 +77,11 @@ def nodes(written: str) -> tuple[yaml.Node, ...]:
     """Return the root node of each document that is not empty.
 
     Raises:
-        Unreadable: it is not YAML, or unfolds to more than anybody writes.
+        Unreadable: the text is not YAML, or unfolds to too many values.
     """
     import yaml
 
-    # The events take no memory, and are looked at before anything is built from them.
+    # The events take no memory. They are checked before nodes are built.
     aliases = sum(isinstance(event, yaml.AliasEvent) for event in events(written, _MAX_NODES))
     with yaml_alone(written):
         found = tuple(yaml.compose_all(written, Loader=yaml.CSafeLoader))
@@ -109,7 +109,7 @@ def _children(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Return the number of values that a node unfolds to; one that holds itself unfolds to too many."""
+    """Return the number of values that a node unfolds to; a node that contains itself unfolds to too many."""
     if id(node) not in sizes:
         sizes[id(node)] = _MAX_NODES + 1
         sizes[id(node)] = 1 + sum(_size(child, sizes) for child in _children(node))
@@ -117,10 +117,10 @@ def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
 
 
 def plain(node: yaml.Node) -> Any:  # noqa: ANN401  # a document holds anything
-    """Return the value of a node: dictionaries by text, lists, scalars; what is no plain scalar is its text.
+    """Return the value of a node: dictionaries by text, lists and scalars; other scalars are their text.
 
     Raises:
-        Unreadable: a key is no scalar, or what is merged is no mapping.
+        Unreadable: a key is not a scalar, or a merged value is not a mapping.
     """
     if is_a(node, "mapping"):
         return _mapping(node)
@@ -146,7 +146,7 @@ def _mapping(node: yaml.Node) -> dict[str, Any]:
 
 
 def repeated(node: yaml.Node) -> int:
-    """Return the line of the first key that a mapping has twice, which kustomize refuses in objects; 0 for none."""
+    """Return the line of the first duplicate key, which kustomize refuses in objects, or 0 without one."""
     if is_a(node, "mapping"):
         seen: set[str] = set()
         for key in (key for key, _ in node.value if is_a(key, "scalar")):
@@ -170,14 +170,14 @@ def _scalar(node: yaml.Node) -> object:
 
 
 def text(value: object) -> str:
-    """Return a scalar's text; what is no scalar has none."""
+    """Return a scalar's text, empty for other values."""
     if isinstance(value, bool):
         return str(value).lower()
     return "" if value is None or isinstance(value, dict | list) else str(value)
 
 
 def place_of(node: yaml.Node, *path: str | int) -> tuple[int, int]:
-    """Return the line and column where what is at `path` in a node begins, or the last part of it that is there."""
+    """Return the line and column of the value at `path` in a node, or of the last part of `path` that exists."""
     mark = node.start_mark
     for part in path:
         if (found := _entry(node, part)) is None:
@@ -192,7 +192,7 @@ def line_of(node: yaml.Node, *path: str | int) -> int:
 
 
 def child(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:
-    """Return the line and the node of an entry: that of the key in a mapping, of the item in a list."""
+    """Return the line and the node of an entry: the line of the key in a mapping, or of the item in a list."""
     found = _entry(node, part)
     return found and (_line(found[0]), found[1])
 
@@ -207,7 +207,7 @@ def _entry(node: yaml.Node, part: str | int) -> tuple[yaml.Mark | None, yaml.Nod
 
 
 def as_node(value: object) -> Any:  # noqa: ANN401  # a node of YAML
-    """Return the YAML of a value, whose parts may be YAML already."""
+    """Return the YAML node of a value, whose parts may be nodes already."""
     import yaml
 
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Flux: its versions, options, releases and the rendering of their components. Pure, but for `sources`."""
+"""Flux: its versions, options, releases and the rendering of their components. Pure, except `sources`."""
 
 __all__ = [
     "artifact",

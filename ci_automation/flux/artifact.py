@@ -1,4 +1,4 @@
-"""An artifact of Flux manifests: composed from a release, options and an overlay, always to the same digest."""
+"""Artifact of Flux manifests: composed from a release, options and an overlay, always with the same digest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IMMUTABLE = re.compile(r"(?P<version>v[0-9].*)-[0-9a-f]{12}")
 
 
 class Recipe(Struct, frozen=True):
-    """All that an artifact's digest depends on.
+    """Everything that an artifact's digest depends on.
 
     `components` is the text of the file at `path`, `overlay` is every other file, `release` the digest of its bundle.
     """
@@ -40,7 +40,7 @@ class Recipe(Struct, frozen=True):
 
 
 class Composed(Struct, frozen=True):
-    """An artifact that is complete in memory: its manifest, its one layer, and what it was made from."""
+    """A complete artifact in memory: its manifest, its one layer, and its recipe."""
 
     manifest: Manifest
     layer: bytes
@@ -48,7 +48,7 @@ class Composed(Struct, frozen=True):
 
     @property
     def digest(self) -> Digest:
-        """Return the digest that the artifact has in every registry."""
+        """Return the artifact's digest in every registry."""
         return self.manifest.digest
 
 
@@ -72,10 +72,10 @@ def compose(recipe: Recipe) -> Composed:
 
 
 def stated_version(manifest: Manifest) -> Version | None:
-    """Return the version that our annotation states, or None where somebody else made the artifact.
+    """Return the version in this program's annotation, or None if another program made the artifact.
 
     Raises:
-        InvalidManifest: the annotation is there and is no version.
+        InvalidManifest: the annotation is not a version.
     """
     text = manifest.annotations.get(_VERSION)
     try:
@@ -85,22 +85,22 @@ def stated_version(manifest: Manifest) -> Version | None:
 
 
 def stated_options_digest(manifest: Manifest) -> str | None:
-    """Return the digest of the options that our annotation states, or None where somebody else made the artifact."""
+    """Return the digest of the options in this program's annotation, or None if another program made the artifact."""
     return manifest.annotations.get(_OPTIONS)
 
 
 def stated_overlay_digest(manifest: Manifest) -> str | None:
-    """Return the digest of the overlay that our annotation states, or None where somebody else made the artifact."""
+    """Return the digest of the overlay in this program's annotation, or None if another program made the artifact."""
     return manifest.annotations.get(_OVERLAY)
 
 
 def immutable_tag(version: Version, digest: Digest) -> str:
-    """Return the tag that names this digest for ever, such as `v2.9.4-1a2b3c4d5e6f`; tags have no `+`."""
+    """Return the tag that always names this digest, such as `v2.9.4-1a2b3c4d5e6f`; tags cannot contain `+`."""
     return f"{str(version).replace('+', '_')}-{digest.short}"
 
 
 def immutable_version(tag: str) -> Version | None:
-    """Return the version in an immutable tag, or None if it is another tag."""
+    """Return the version in an immutable tag, or None for another tag."""
     if (match := _IMMUTABLE.fullmatch(tag)) is None:
         return None
     try:

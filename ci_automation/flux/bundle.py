@@ -1,4 +1,4 @@
-"""The files of a release: the manifests bundle, the checksums that name it, and the proof of who wrote those.
+"""Files of a release: the manifests bundle, the checksums that name it, and the proof of their author.
 
 The bundle, `manifests.tar.gz`, has one YAML file for each component, rbac.yaml and policies.yaml.
 """
@@ -31,13 +31,13 @@ _CHECKSUM_LINE = re.compile(r"(?P<sha256>[0-9a-f]{64})(?:  | \*)(?P<name>[!-~]{1
 
 
 class BadBundle(ReleaseSourceError):
-    """A release's manifests bundle is not what Flux publishes."""
+    """A release's manifests bundle does not have the form that Flux publishes."""
 
     hint = "Nothing was rendered. Compare the file with the release on GitHub; a mirror may have damaged it."
 
 
 class ComponentMissing(ReleaseSourceError):
-    """A release has no manifests for a component that is wanted."""
+    """A release has no manifests for a wanted component."""
 
     hint = "Choose components that this release has, or a release that has them (source-watcher came with v2.7.0)."
 
@@ -46,7 +46,7 @@ class ComponentMissing(ReleaseSourceError):
 
 
 class ManifestsBundle(Struct, frozen=True):
-    """The files of one release's manifests bundle, by name."""
+    """Files of one release's manifests bundle, by name."""
 
     files: Mapping[str, str]
 
@@ -100,7 +100,7 @@ class ManifestsBundle(Struct, frozen=True):
 
 
 class InvalidChecksums(ReleaseSourceError):
-    """A checksums file is not lines of a sha256 and a file name, or does not name the bundle."""
+    """A checksums file has a line other than a sha256 and a file name, or does not name the bundle."""
 
     hint = "Nothing of the release was used. Compare the file with the release on GitHub."
 
@@ -109,7 +109,7 @@ class InvalidChecksums(ReleaseSourceError):
 
 
 class ChecksumMismatch(ReleaseSourceError):
-    """A bundle is not the one that the release's checksums file names."""
+    """A bundle does not match the release's checksums file."""
 
     hint = (
         "This run used nothing of it: the download, a mirror or the release itself is damaged, or an attacker changed "
@@ -121,10 +121,10 @@ class ChecksumMismatch(ReleaseSourceError):
 
 
 class ReleaseFiles(Struct, frozen=True):
-    """The files of one release that are downloaded, as they came.
+    """Downloaded files of one release, unchanged.
 
-    Signature, certificate and log entry are the proof that upstream wrote the checksums. Upstream publishes the first
-    two; the third is what a mirror keeps, and GitHub does not have.
+    Signature, certificate and log entry prove that upstream wrote the checksums. Upstream publishes the first two. A
+    mirror also has the third, and GitHub does not.
     """
 
     checksums: bytes
@@ -135,7 +135,7 @@ class ReleaseFiles(Struct, frozen=True):
 
     @property
     def is_signed(self) -> bool:
-        """Return whether they carry any part of a signature, good or not."""
+        """Return whether the files include any part of a signature, valid or not."""
         return self.signature is not None or self.certificate is not None
 
 
@@ -145,7 +145,7 @@ def checksums_name(version: Version) -> str:
 
 
 class ProofNames(Struct, frozen=True):
-    """The names of the files that prove who wrote a release's checksums."""
+    """Names of the files that prove the author of a release's checksums."""
 
     signature: str
     certificate: str
@@ -153,16 +153,16 @@ class ProofNames(Struct, frozen=True):
 
 
 def proof_names(version: Version) -> ProofNames:
-    """Return the names of the proof of a release's checksums, the first two upstream's (its `.goreleaser.yml`)."""
+    """Return the names of the proof of a release's checksums; upstream's `.goreleaser.yml` has the first two."""
     checksums = checksums_name(version)
     return ProofNames(f"{checksums}.sig", f"{checksums}.pem", f"{checksums}.rekor.json")
 
 
 def parse_checksums(version: Version, data: bytes) -> Mapping[str, str]:
-    """Return the sha256 of each file that a checksums file names.
+    """Return the sha256 of each file in a checksums file.
 
     Raises:
-        InvalidChecksums: a line is not `sha256  name` or `sha256 *name`, or a name is there twice.
+        InvalidChecksums: a line is not `sha256  name` or `sha256 *name`, or two lines have the same name.
     """
     if len(data) > MAX_CHECKSUMS_BYTES:
         raise InvalidChecksums(version, f"it has more than {MAX_CHECKSUMS_BYTES} bytes")
@@ -177,10 +177,10 @@ def parse_checksums(version: Version, data: bytes) -> Mapping[str, str]:
 
 
 def verify_checksums(version: Version, files: ReleaseFiles) -> None:
-    """Prove that every byte of the bundle is the one that the release's checksums name.
+    """Prove that the bundle matches the release's checksums.
 
-    All that says whether a download is what it is called goes through here. Who wrote the checksums is not proven by
-    it: that is for `ci_automation.signing.upstream`.
+    Every check of a download goes through this function. It does not prove the author of the checksums, which
+    `ci_automation.signing.upstream` does.
 
     Raises:
         InvalidChecksums: the checksums file is broken, or does not name the bundle.

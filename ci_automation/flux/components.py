@@ -1,7 +1,7 @@
-"""The text of a components file: its controllers, CRDs and images, digests behind images, and differences.
+"""Text of a components file: its controllers, CRDs and images, digests of images, and differences.
 
-Flux itself writes no digest behind an image (`ghcr.io/fluxcd/source-controller:v1.9.4@sha256:...`). Ours are edits on
-the text, and taking them away again leaves Flux's own bytes.
+Flux itself writes no digests into images (`ghcr.io/fluxcd/source-controller:v1.9.4@sha256:...`). This module edits them
+into the text, and out again, which restores Flux's own bytes.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _DIFF_STEPS = 10_000_000  # two minor versions of Flux take 1.5 million
 
 
 def image_names(text: str) -> tuple[str, ...]:
-    """Return every image of the controllers in a components file as it is written there, sorted."""
+    """Return every image of the controllers in a components file, with its digest if it has one, sorted."""
     found = (match for part in text.split(SEPARATOR) for match in _images(part))
     return tuple(sorted({match[0].removeprefix(match["head"]) for match in found}))
 
 
 def pin(text: str, digests: Mapping[str, Digest]) -> str:
-    """Return a components file with a digest behind each image that `digests` has; those that have one keep theirs."""
+    """Return a components file with the digest of each image in `digests`; images with a digest keep theirs."""
 
     def pinned(match: re.Match[str]) -> str:
         digest = digests.get(match["image"])
@@ -49,10 +49,10 @@ def pin(text: str, digests: Mapping[str, Digest]) -> str:
 
 
 def unpin(text: str) -> tuple[str, Mapping[str, Digest]]:
-    """Return a components file as Flux itself writes it, and the digests that were behind its images.
+    """Return a components file as Flux itself writes it, and the digests of its images.
 
-    A file that no `pin` gives, with a digest at some of its images or with two for one, is returned as it is, and no
-    digests: it has been edited.
+    An edited file, with digests for only some of its images or two digests for one, is returned unchanged and without
+    digests.
     """
     found: dict[str, Digest] = {}
     bare = set[str]()
@@ -96,7 +96,7 @@ def controller_images(text: str) -> dict[str, str]:
 
 
 def unified_diff(old: str, new: str, old_name: str, new_name: str) -> str:
-    """Return a unified diff of two texts, cut after 200 lines; the work is bounded, whatever the texts are."""
+    """Return a unified diff of two texts, cut after 200 lines, with bounded work for any texts."""
     lines = [f"--- {old_name}", f"+++ {new_name}", *hunks(old.splitlines(), new.splitlines())]
     if len(lines) > _DIFF_LINES:
         lines[_DIFF_LINES:] = [f"... and {len(lines) - _DIFF_LINES} lines more"]
@@ -104,7 +104,7 @@ def unified_diff(old: str, new: str, old_name: str, new_name: str) -> str:
 
 
 def hunks(before: list[str], after: list[str]) -> Iterator[str]:
-    """Yield the hunks of a unified diff, line by line; the work is bounded, whatever the lines are."""
+    """Yield the hunks of a unified diff, line by line, with bounded work for any lines."""
     for group in _Matcher(before, after).get_grouped_opcodes(_DIFF_CONTEXT):
         _, start, _, new_start, _ = group[0]
         _, _, end, _, new_end = group[-1]
@@ -118,9 +118,9 @@ def hunks(before: list[str], after: list[str]) -> Iterator[str]:
 
 
 class _Matcher(difflib.SequenceMatcher[str]):
-    """Finds the lines that two texts have in common, until that takes too long: what is left then counts as changed.
+    """A matcher of common lines with a limit: after it, all remaining lines count as changed.
 
-    Texts can be made so that it would take days.
+    Hostile texts could take days without a limit.
     """
 
     a: list[str]
@@ -134,6 +134,6 @@ class _Matcher(difflib.SequenceMatcher[str]):
     def find_longest_match(
         self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
     ) -> difflib.Match:
-        """Return the longest run of equal lines, or an empty one where it would take too long to find."""
+        """Return the longest run of equal lines, or an empty one after the limit."""
         self._left -= self._steps[len(self.a) if ahi is None else ahi] - self._steps[alo]
         return super().find_longest_match(alo, ahi, blo, bhi) if self._left >= 0 else difflib.Match(alo, blo, 0)

@@ -17,7 +17,7 @@ _INSTALLED = "Installed"
 
 
 class InvalidReport(UsageError):
-    """A file is no FluxReport."""
+    """A file is not a FluxReport."""
 
     hint = "Write it with `kubectl -n flux-system get fluxreport/flux -o json`."
 
@@ -26,7 +26,7 @@ class InvalidReport(UsageError):
 
 
 class FluxReport(Struct, frozen=True):
-    """One cluster's report: which Flux runs there (empty: it does not say), and all that is not as it should be."""
+    """One cluster's report: its version of Flux (empty if the report lacks it), and its problems."""
 
     version: str
     problems: tuple[str, ...]
@@ -37,7 +37,7 @@ def parse_reports(data: bytes) -> tuple[FluxReport, ...]:
     """Return the reports in what kubectl prints: one object, or a list of them.
 
     Raises:
-        InvalidReport: it is something else, holds none, or lacks what tells whether all is well.
+        InvalidReport: it is something else, has no report, or lacks a status.
     """
     try:
         value = json.loads(data if len(data) <= MAX_REPORT_BYTES else b"")
@@ -74,7 +74,7 @@ def _components(components: list[Any]) -> Iterator[str]:
 
 
 def _reconcilers(reconcilers: object) -> Iterator[str]:
-    """Yield each kind of object of which some fail."""
+    """Yield each kind of object with failing objects."""
     if not isinstance(reconcilers, list):
         raise InvalidReport("its reconcilers are no list")
     for reconciler in reconcilers:

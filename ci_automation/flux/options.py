@@ -1,7 +1,7 @@
-"""The flags of `flux install`, by their own names, and the rules for their values.
+"""Flags of `flux install`, by their own names, and the rules for their values.
 
-The flags and defaults are those of `cmd/flux/install.go` and `pkg/manifestgen/install/options.go`, the same from v2.2
-to v2.9 but for the component source-watcher, which came with v2.7.
+The flags and defaults come from `cmd/flux/install.go` and `pkg/manifestgen/install/options.go`. They are the same from
+v2.2 to v2.9, except for the component source-watcher, which came with v2.7.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _REFUSED = {
 
 
 class InvalidOption(UsageError):
-    """A flag of `flux install`, or its value, is not one that Flux knows."""
+    """A flag of `flux install`, or its value, is unknown to Flux."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -63,10 +63,10 @@ class InvalidOption(UsageError):
 
 
 class Options(Struct, frozen=True):
-    """The options of `flux install` that its output depends on; a field's name is the flag's, with underscores.
+    """Options of `flux install` that its output depends on; a field's name is the flag's, with underscores.
 
-    `components` is the whole list, `--components` and then `--components-extra`, in the order given, which is that of
-    the output.
+    `components` is the whole list, `--components` and then `--components-extra`, in the given order, which is also the
+    order of the output.
     """
 
     components: tuple[str, ...] = DEFAULT_COMPONENTS
@@ -80,7 +80,7 @@ class Options(Struct, frozen=True):
     toleration_keys: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise `InvalidOption` where a value is not one that Flux takes and Kubernetes accepts."""
+        """Raise `InvalidOption` if Flux or Kubernetes would refuse a value."""
         _check_components(self.components)
         _check("namespace", self.namespace, _LABEL, "a DNS label such as flux-system")
         _check_text("namespace", self.namespace)
@@ -109,24 +109,23 @@ class Options(Struct, frozen=True):
         return {flag: value for flag, value in self.flags().items() if value != defaults[flag]}
 
     def to_arguments(self) -> tuple[str, ...]:
-        """Return each flag that differs from Flux's default as `flux install` takes it."""
+        """Return each flag that differs from Flux's default as an argument of `flux install`."""
         return tuple(f"--{flag}={_written(value)}" for flag, value in self.differing().items())
 
     @property
     def digest(self) -> Digest:
-        """Return the digest of the options as the artifact's annotation has it (design section 5.1)."""
+        """Return the digest of the options for the artifact's annotation (design section 5.1)."""
         return Digest.of(
             json.dumps(self.differing(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
         )
 
     def with_flags(self, flags: Mapping[str, Any]) -> Options:
-        """Return these options with `flags` of `flux install`, by their own names, over them.
+        """Return these options overridden by `flags` of `flux install`, by their own names.
 
-        `components-extra` goes behind the components, as in Flux; without `components` beside it, it is added to those
-        that are there already.
+        As in Flux, `components-extra` comes after `components`; without `components`, it extends the present list.
 
         Raises:
-            InvalidOption: a flag, or a value, that Flux does not know, or one with a wrong type.
+            InvalidOption: a flag or a value is unknown to Flux, or has the wrong type.
         """
         known = {name.replace("_", "-"): name for name in self.__struct_fields__}
         changes: dict[str, Any] = {}
@@ -178,12 +177,12 @@ def _check_text(flag: str, value: str) -> None:
 
 
 def _shown(flag: str, value: str) -> str:
-    """Return the flag as it was given, without what could move a terminal's cursor."""
+    """Return the flag as given, without control characters."""
     return f"--{flag}={value if value.isprintable() else repr(value)}"
 
 
 def _typed(flag: str, value: object, present: object) -> object:
-    """Return `value` if it has the type that the flag has."""
+    """Return `value` if it has the type of the flag."""
     if isinstance(present, tuple):
         return _texts(flag, value)
     if isinstance(value, type(present)):
@@ -192,7 +191,7 @@ def _typed(flag: str, value: object, present: object) -> object:
 
 
 def _texts(flag: str, value: object) -> tuple[str, ...]:
-    """Return `value` as a list, also from one text with commas, as in Flux."""
+    """Return `value`, a list or one text with commas, as a list, as in Flux."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",")) if value else ()
     if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):

@@ -1,4 +1,4 @@
-"""Proof of a rendering: why its bytes are believed to be those of Flux itself (design section 6)."""
+"""Proof that a rendering has the bytes of Flux itself (design section 6)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN = 160
 class Proof(enum.StrEnum):
     """Why a rendering may be published."""
 
-    KNOWN = "known"  # the release is in the table of those that our rendering was proven on
+    KNOWN = "known"  # the release is in the table of releases with a proven rendering
     CALIBRATED = "calibrated"  # it equals upstream's own signed rendering, which exercises the options
     DELEGATED = "delegated"  # the release's own flux CLI made it
     NONE = "none"
@@ -37,13 +37,13 @@ class NotCalibrated(VerificationFailed):
 
 
 def calibrate(theirs: str, bundle: ManifestsBundle, version: Version, options: Options) -> None:
-    """Prove our rendering of a release with `options` by upstream's own rendering of it.
+    """Prove our rendering of a release with `options` by comparison with upstream's own rendering.
 
-    Ours, with the components that upstream's names and otherwise Flux's defaults, must have the same bytes. That proves
-    what such a rendering exercises, and nothing else: see `unexercised`.
+    Our rendering with upstream's components and otherwise Flux's defaults must have the same bytes. This proves only
+    the parts that upstream's rendering exercises: see `unexercised`.
 
     Raises:
-        NotCalibrated: the bytes differ, `theirs` is of another version, or does not exercise the options.
+        NotCalibrated: the bytes differ, `theirs` has another version, or does not exercise the options.
         UnreadableComponents, InvalidOption: `theirs` is not a components file.
         TemplateMismatch, ComponentMissing: the release cannot be rendered with upstream's components.
     """
@@ -62,11 +62,11 @@ def calibrate(theirs: str, bundle: ManifestsBundle, version: Version, options: O
 
 
 def unexercised(options: Options, components: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return what upstream's rendering with `components` cannot prove of `options`: flags, and components.
+    """Return the flags and components of `options` that upstream's rendering with `components` does not prove.
 
-    It exercises the default namespace and flags, and components out of its own list with notification-controller among
-    them (design section 6): without that one, the others get no address for their events. Without `components`, which
-    is before upstream's rendering was read, any component may be in it.
+    Upstream's rendering exercises the default namespace and flags, and components of its own list together with
+    notification-controller (design section 6), because without that one the others get no address for their events.
+    Before upstream's rendering is read, `components` is empty, and stands for all components.
     """
     flags = [f"--{flag}" for flag in options.differing() if flag != "components"]
     if "notification-controller" not in options.components:
@@ -75,7 +75,7 @@ def unexercised(options: Options, components: tuple[str, ...] = ()) -> tuple[str
 
 
 def first_difference(ours: str, theirs: str) -> str:
-    """Return which document differs first, and the first line that differs in it, in our rendering and upstream's."""
+    """Return the first difference between our rendering and upstream's: its document and its line."""
     from ci_automation.flux.text import documents
 
     for mine, other in zip_longest(documents(ours), documents(theirs)):

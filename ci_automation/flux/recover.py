@@ -1,4 +1,4 @@
-"""Recovering the options that a components file was made with, and proving them by rendering its own release again."""
+"""Recovery of the options that made a components file, with a proof: a new rendering of its release is equal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TOLERATIONS = re.compile(r"^ +tolerations:\n((?: +- key: \S{1,320}\n +operator:
 
 
 class UnreadableComponents(UsageError):
-    """A components file says too little about itself to be rendered again."""
+    """A components file lacks information that a new rendering needs."""
 
     hint = "It must come from `flux install --export` of v2.2 or later. `init` makes a new artifact."
 
@@ -44,7 +44,7 @@ class UnreadableComponents(UsageError):
 
 
 class EditedByHand(PolicyRefused):
-    """A components file is not what its own release and options give."""
+    """A components file differs from the rendering of its own release and options."""
 
     hint = "Move the edits into a patch of the kustomization, or publish without them with --accept-edits."
 
@@ -54,7 +54,7 @@ class EditedByHand(PolicyRefused):
 
 
 class MadeByAnotherTool(PolicyRefused):
-    """A components file holds a release's objects, but another tool than `flux install --export` wrote it."""
+    """A components file has a release's objects, but a tool other than `flux install --export` wrote it."""
 
     hint = "Review the difference with `plan --accept-edits`, which replaces the file with the output of Flux."
 
@@ -66,7 +66,7 @@ class MadeByAnotherTool(PolicyRefused):
 
 
 class Recovered(Struct, frozen=True):
-    """What a components file says of its making; `generated` tells whether it has the header of `flux install`."""
+    """Version and options of a components file; `generated` says that it has the header of `flux install`."""
 
     version: Version
     options: Options
@@ -74,14 +74,13 @@ class Recovered(Struct, frozen=True):
 
 
 def recover(text: str) -> Recovered:
-    """Return the version and all options that `text` was made with, as far as the text shows them.
+    """Return the version and all options of `text` that the text shows, not yet proven.
 
-    Where an option has left no trace (the cluster domain without any address) it has Flux's default. Nothing is
-    proven yet.
+    An option without a trace in the text (the cluster domain without any address) gets Flux's default.
 
     Raises:
-        UnreadableComponents: version, components or namespace are not to be found, or it is far too long.
-        InvalidOption: a value is not one that Flux takes.
+        UnreadableComponents: the text lacks a version, components or a namespace, or is far too long.
+        InvalidOption: Flux would refuse a value.
     """
     if len(text) > MAX_CHARACTERS:
         raise UnreadableComponents(f"it has more than {MAX_CHARACTERS} characters")
@@ -115,13 +114,13 @@ def recover(text: str) -> Recovered:
 
 
 def _usual_order(text: str) -> list[str]:
-    """Return the components in the order that Flux has by default, the likeliest where kustomize sorted the text."""
+    """Return the components in Flux's default order, the most likely one if kustomize sorted the text."""
     deployments = controller_images(text)
     return [name for name in COMPONENTS if name in deployments]
 
 
 def prove_options(text: str, recovered: Recovered, expected: str) -> None:
-    """Compare a file with its own release rendered again: this proves the options, and finds hand edits.
+    """Compare a file with a new rendering of its release, to prove the options and to find hand edits.
 
     Raises:
         EditedByHand: the bytes differ.
@@ -141,7 +140,7 @@ def prove_options(text: str, recovered: Recovered, expected: str) -> None:
 
 
 def _objects(text: str) -> frozenset[tuple[str, ...]]:
-    """Return the documents without their order, comments and layout: the sorted words of each."""
+    """Return the sorted words of each document, without order, comments and layout."""
     bodies = (
         re.sub(r"^(---|#.*)$", "", part, flags=re.MULTILINE) for part in re.split(r"^---$", text, flags=re.MULTILINE)
     )
@@ -149,7 +148,7 @@ def _objects(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def _of_kind(kind: str, text: str) -> str:
-    """Return the documents of one kind alone: nine tenths of the text are schemas of CRDs, which have no option."""
+    """Return only the documents of one kind, because nine tenths of the text are schemas of CRDs without options."""
     return SEPARATOR.join(part for part in documents(text) if f"\nkind: {kind}\n" in f"\n{part}\n") + "\n"
 
 
@@ -160,5 +159,5 @@ def _found(pattern: re.Pattern[str], text: str, otherwise: str) -> str:
 
 
 def _plain(scalar: str) -> str:
-    """Return a scalar of one word without the quotes that kustomize puts around some."""
+    """Return a scalar of one word without kustomize's quotes."""
     return scalar.strip("\"'")

@@ -1,4 +1,4 @@
-"""Releases of Flux: which there are, what is wrong with them, and the proof that fetched files are a release's own."""
+"""Releases of Flux: their list, their problems, and the check that fetched files belong to a release."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ReleaseNotFound(ReleaseSourceError):
 
 
 class ReleaseIncomplete(ReleaseSourceError):
-    """A release lacks a file that it cannot be used without."""
+    """A release lacks a necessary file."""
 
     hint = "Its publication may still be running, or has failed. Use another version, or try again later."
 
@@ -42,7 +42,7 @@ class ReleaseIncomplete(ReleaseSourceError):
 
 
 class InvalidReleaseList(ReleaseSourceError):
-    """A list of releases or tags is not of the form that GitHub gives it, or is empty."""
+    """A list of releases or tags does not have GitHub's form, or is empty."""
 
     hint = "Check the source of releases: it must have the form of GitHub's list of releases."
 
@@ -51,7 +51,7 @@ class InvalidReleaseList(ReleaseSourceError):
 
 
 class UnknownCommit(ReleaseSourceError):
-    """A release source cannot tell which commit a release was made from."""
+    """A release source does not know the commit of a release."""
 
     hint = "The artifact states the commit. Use a source that has the tag and its commit."
 
@@ -60,13 +60,13 @@ class UnknownCommit(ReleaseSourceError):
 
 
 class Release(Struct, frozen=True):
-    """One release as its source lists it; one with a `problem` cannot be taken, and that says why."""
+    """One release as its source lists it; `problem` says why a run cannot take it."""
 
     version: Version
     published_at: datetime
     prerelease: bool = False
     problem: str | None = None
-    notes: str = ""  # upstream's words as they came; a list may be without them, so that they make no difference
+    notes: str = ""  # upstream's words, unchanged; not compared, because a list may lack them
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Release) and self._compared == other._compared
@@ -80,9 +80,9 @@ class Release(Struct, frozen=True):
 
 
 class FetchedRelease(Struct, frozen=True):
-    """A release with its files, proven to be the ones that its checksums name, and the commit it was made from.
+    """A release with its files, which match its checksums, and its commit.
 
-    `vouched` is whose signature over the checksums was verified, or None where none was.
+    `vouched` is the verified signer of the checksums, or None without a signature.
     """
 
     release: Release
@@ -93,15 +93,15 @@ class FetchedRelease(Struct, frozen=True):
 
 
 class ReleaseSource(Protocol):
-    """A place that releases come from. Any method may raise a `ReleaseSourceError` of the place's own."""
+    """Source of releases. Any method may raise a `ReleaseSourceError` of the source."""
 
     def list(self, newer_than: Version | None = None) -> tuple[Release, ...]:
-        """Return the releases, newest version first: every one above `newer_than`, and that one itself if it is there.
+        """Return the releases, newest version first: all above `newer_than`, and that one itself if it exists.
 
-        Older ones may be left out, and their problems not be known. With None, none is left out.
+        The list may omit older ones, and their problems. With None it has all releases.
 
         Raises:
-            InvalidReleaseList: it is empty, or not a list of releases.
+            InvalidReleaseList: the list is empty, or not a list of releases.
         """
         ...
 
@@ -109,22 +109,22 @@ class ReleaseSource(Protocol):
         """Return the release of `version`, its files checked against its checksums.
 
         Raises:
-            ReleaseNotFound: there is none, or it is a draft.
-            ReleaseIncomplete: it lacks the bundle or the checksums.
-            InvalidChecksums: the checksums file does not say what the bundle must be.
-            ChecksumMismatch: the bundle is another.
-            UnknownCommit: the source cannot tell the commit.
-            UnsafeArchive, BadBundle: what the checksums name is not a manifests bundle.
+            ReleaseNotFound: the release does not exist, or is a draft.
+            ReleaseIncomplete: the release lacks the bundle or the checksums.
+            InvalidChecksums: the checksums file does not list the bundle.
+            ChecksumMismatch: the bundle does not match the checksums.
+            UnknownCommit: the source does not know the commit.
+            UnsafeArchive, BadBundle: the file with the right checksum is not a manifests bundle.
         """
         ...
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
-        """Return a file of the release of `version`, unproven and at most `limit` bytes, or None where it has none."""
+        """Return a file of the release of `version`, not verified, at most `limit` bytes, or None if it has none."""
         ...
 
 
 class Listing(Struct, frozen=True):
-    """One release in the words of GitHub, before anything is concluded from them; the assets' names where known."""
+    """One release as GitHub lists it, not yet interpreted; the assets' names as far as known."""
 
     tag: str
     published_at: str | None
@@ -135,7 +135,7 @@ class Listing(Struct, frozen=True):
 
 
 def read_version(tag: str) -> Version | None:
-    """Return the version that a tag stands for, or None where the tag is not a Flux release's."""
+    """Return the version of a tag, or None if the tag is not a Flux release's."""
     try:
         version = Version.parse(tag)
     except InvalidVersion:
@@ -146,10 +146,10 @@ def read_version(tag: str) -> Version | None:
 def releases(listings: Iterable[Listing], where: str) -> tuple[Release, ...]:
     """Return the releases among `listings`, newest version first; other tags are left out.
 
-    A draft gives way to a published release of the same tag: GitHub lets both exist.
+    A published release replaces a draft with the same tag, because GitHub lets both exist.
 
     Raises:
-        InvalidReleaseList: there is no release, too many, a version twice, or a date that is none.
+        InvalidReleaseList: the list has no release, too many, a version twice, or an invalid date.
     """
     found: dict[Version, Release] = {}
     for number, listing in enumerate(listings, 1):
@@ -169,7 +169,7 @@ def releases(listings: Iterable[Listing], where: str) -> tuple[Release, ...]:
 
 
 def is_draft(release: Release) -> bool:
-    """Return whether a release is a draft, which GitHub shows only to those who may change it."""
+    """Return whether a release is a draft, which GitHub shows only to users who may change it."""
     return release.problem == _DRAFT
 
 
@@ -179,7 +179,7 @@ def _release(version: Version, listing: Listing, where: str) -> Release:
 
 
 def missing_file(version: Version, assets: Iterable[str]) -> str | None:
-    """Return what is wrong with a release that has `assets`, or None if it has all that is needed."""
+    """Return the problem of a release with these `assets`, or None if it has the necessary files."""
     missing = [name for name in (BUNDLE, checksums_name(version)) if name not in assets]
     return f"it has no {' and no '.join(missing)}" if missing else None
 
@@ -194,23 +194,23 @@ def _published_at(version: Version, listing: Listing, where: str) -> datetime:
 
 
 def successors_complete(listed: Iterable[Version], newer_than: Version | None) -> bool:
-    """Return whether a list in the order of creation, newest first, that begins with `listed` has all that is needed.
+    """Return whether `listed`, the start of a list from new to old, has all successors of `newer_than`.
 
-    Every successor of v2.8.5 was created after v2.8.0: its patches follow it, and so do later minors, although those
-    may well be older than v2.8.5 itself. So once the list has come down to a release with the patch number 0 that is
-    not above `newer_than` (v2.8.0, a candidate for it, or an earlier minor), neither a successor nor `newer_than`
-    itself lies behind it.
+    Every successor of v2.8.5 was created after v2.8.0: its patches follow it, and so do later minors, although some of
+    them may be older than v2.8.5 itself. So if the list has reached a release with the patch number 0 that is not above
+    `newer_than` (v2.8.0, a candidate for it, or an earlier minor), neither a successor nor `newer_than` itself comes
+    later in the list.
     """
     return newer_than is not None and any(version.semver.patch == 0 and version <= newer_than for version in listed)
 
 
 def open_release(release: Release, files: ReleaseFiles, commit: str) -> FetchedRelease:
-    """Return the release with its bundle, once the files are proven and the commit is one.
+    """Return the release with its bundle, after a check of the files and the commit.
 
     Raises:
-        InvalidChecksums, ChecksumMismatch: the files are not proven.
+        InvalidChecksums, ChecksumMismatch: the files do not match the checksums.
         UnknownCommit: `commit` is not the name of a commit.
-        UnsafeArchive, BadBundle: the bundle is not one.
+        UnsafeArchive, BadBundle: the file is not a manifests bundle.
     """
     verify_checksums(release.version, files)
     if not _COMMIT.fullmatch(commit):

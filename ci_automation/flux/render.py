@@ -1,7 +1,7 @@
-"""Rendering: what `flux install --export` prints, from a release's manifests bundle and the options, text to text.
+"""Rendering of a release's manifests bundle with options into the text that `flux install --export` prints.
 
-Upstream's templates are in `pkg/manifestgen/install/templates.go`; the differences between versions are in the table
-`TEMPLATE_CHANGES` below. That the result has the same bytes is proven release by release (`flux/proof.py`), not argued.
+Upstream's templates are in `pkg/manifestgen/install/templates.go`; the table `TEMPLATE_CHANGES` below has the
+differences between versions. `flux/proof.py` proves for each release that the result has the same bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Templates(Struct, frozen=True):
 
     @classmethod
     def of(cls, version: Version) -> Templates:
-        """Return the templates that the CLI of `version` has."""
+        """Return the templates of the CLI of `version`."""
         since_2_7, since_2_7_2 = version >= Version.parse("2.7.0"), version >= Version.parse("2.7.2")
         return cls(since_2_7, since_2_7, since_2_7_2, since_2_7_2)
 
@@ -47,7 +47,7 @@ def render(bundle: ManifestsBundle, version: Version, options: Options) -> str:
 
     Raises:
         ComponentMissing: the release lacks a component that the options name.
-        TemplateMismatch: the bundle has not the shape that this rendering knows.
+        TemplateMismatch: the bundle does not have the form that this rendering knows.
     """
     labels = {
         "app.kubernetes.io/instance": options.namespace,
@@ -78,9 +78,9 @@ def _namespace(options: Options, labels: dict[str, str]) -> str:
 
 
 def _rbac(text: str, options: Options, labels: dict[str, str]) -> list[str]:
-    """Return the RBAC objects, renamed with the namespace as suffix; upstream replaces the namespace byte by byte.
+    """Return the RBAC objects, renamed with the namespace as suffix; upstream replaces the namespace as text.
 
-    A binding follows the role that it refers to if that is in the same file; `cluster-admin` is the cluster's own.
+    A binding gets the new name of its role if the role is in the same file; `cluster-admin` belongs to the cluster.
     """
     parts = [TemplateDocument(part, "rbac.yaml") for part in documents(text.replace("flux-system", options.namespace))]
     roles = {part.scalar(("metadata",), "name") for part in parts if part.kind == "ClusterRole"}
@@ -121,7 +121,7 @@ def _component(text: str, component: str, version: Version, options: Options, la
 
 
 def _crd(text: str, where: str, options: Options, labels: dict[str, str]) -> str:
-    """Edit only the head of a CRD: its schema is most of the text of a release."""
+    """Edit only the head of a CRD, because schemas are most of the text of a release."""
     head, mark, tail = text.partition("\nspec:\n")
     if not mark:
         raise TemplateMismatch(where, "a CustomResourceDefinition without spec")
@@ -147,7 +147,7 @@ def _image(document: TemplateDocument, component: str, options: Options) -> None
 
 
 def _arguments(document: TemplateDocument, component: str, templates: Templates, options: Options) -> None:
-    """Set the arguments that upstream patches by index: found by flag name, and the index asserted."""
+    """Set the arguments that upstream patches by index; find them by flag name, and check the index."""
     start, end = document.items("      - args:")
     indent = "        - "
     arguments = [line.removeprefix(indent) for line in document.lines[start:end]]

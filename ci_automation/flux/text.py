@@ -1,6 +1,6 @@
 """Edits on the text of one YAML document as kustomize writes it: block style, two spaces, keys of a mapping sorted.
 
-YAML is never parsed and written again here, since no emitter would give back kustomize's bytes.
+This module never parses YAML and writes it again, because no emitter would reproduce kustomize's bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SEPARATOR = "\n---\n"
 
 
 class TemplateMismatch(VerificationFailed):
-    """A release's manifests do not have the shape that our rendering was proven on."""
+    """A release's manifests do not have the form that the rendering was proven on."""
 
     hint = "Use a newer version of this program, which may know the templates of the release."
 
@@ -41,10 +41,10 @@ class TemplateDocument:
         raise TemplateMismatch(self.where, f"a document without {key}")
 
     def body(self, *path: str) -> tuple[int, int]:
-        """Return where the block under the mapping keys `path` begins and ends, as line numbers.
+        """Return the start and end (exclusive) line numbers of the block under the mapping keys `path`.
 
         Raises:
-            TemplateMismatch: there is no such block.
+            TemplateMismatch: the document has no such block.
         """
         start, end = 0, len(self.lines)
         for depth, key in enumerate(path):
@@ -63,7 +63,7 @@ class TemplateDocument:
         """Put `key` with the lines of `block` (its first line continues the key's) under `path`, at its sorted place.
 
         Raises:
-            TemplateMismatch: the key is there already, its parent is not, or its neighbours are not sorted.
+            TemplateMismatch: the key exists already, its parent does not, or its neighbours are not sorted.
         """
         start, end = self.body(*path)
         indent = "  " * len(path)
@@ -85,7 +85,7 @@ class TemplateDocument:
         """Set `labels` in the metadata under `path`, as kustomize's LabelTransformer with `create: true` does.
 
         Raises:
-            TemplateMismatch: there is no such metadata, or a label is no scalar.
+            TemplateMismatch: the document has no such metadata, or a label is not a scalar.
         """
         start, end = self.body(*path)
         indent = "  " * len(path)
@@ -102,7 +102,7 @@ class TemplateDocument:
         """Replace the value of the scalar `key` directly under `path`.
 
         Raises:
-            TemplateMismatch: it is not there exactly once.
+            TemplateMismatch: the document does not have it exactly once.
         """
         line, head = self._scalar(path, key)
         self.lines[line] = head + value
@@ -111,7 +111,7 @@ class TemplateDocument:
         """Return the value of the scalar `key` directly under `path`.
 
         Raises:
-            TemplateMismatch: it is not there exactly once.
+            TemplateMismatch: the document does not have it exactly once.
         """
         line, head = self._scalar(path, key)
         return self.lines[line].removeprefix(head)
@@ -125,10 +125,10 @@ class TemplateDocument:
         return found[0], head
 
     def items(self, head: str) -> tuple[int, int]:
-        """Return where the items of the list of scalars below the line `head` begin and end.
+        """Return the start and end (exclusive) line numbers of the list of scalars below the line `head`.
 
         Raises:
-            TemplateMismatch: `head` is not there exactly once.
+            TemplateMismatch: the document does not have `head` exactly once.
         """
         if self.lines.count(head) != 1:
             raise TemplateMismatch(self.where, f"{head.strip()} is not there once in the {self.kind}")

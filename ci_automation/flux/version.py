@@ -40,10 +40,10 @@ class Version(Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the version that `text` writes, with or without the leading ``v``.
+        """Return the version in `text`, with or without the leading ``v``.
 
         Raises:
-            InvalidVersion: it is not three numbers with optional pre-release and build.
+            InvalidVersion: `text` is not three numbers with an optional pre-release and build.
         """
         try:
             if len(text) > _MAX_LENGTH or not re.fullmatch(r"[ -~]+", text):
@@ -54,17 +54,17 @@ class Version(Struct, frozen=True, order=True):
 
     @property
     def minor(self) -> tuple[int, int]:
-        """Return major and minor, the series that gets patches together."""
+        """Return major and minor, which name a series of patches."""
         return self.semver.major, self.semver.minor
 
     @property
     def is_prerelease(self) -> bool:
-        """Return whether it is a release candidate or the like."""
+        """Return whether this is a pre-release, for example a release candidate."""
         return self.semver.prerelease is not None
 
     @property
     def release(self) -> Version:
-        """Return the release that a pre-release leads to: the version without its pre-release and build parts."""
+        """Return the version without its pre-release and build parts, the final release of a pre-release."""
         return Version(self.semver.finalize_version())
 
     def bump_to(self, target: Version) -> Bump:

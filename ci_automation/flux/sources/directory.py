@@ -1,9 +1,9 @@
-"""Releases in a directory: a mirror for clusters without a way to GitHub, for tests, and for the demonstration.
+"""Releases in a directory: a mirror without access to GitHub, for tests, and for the demonstration.
 
 `releases.json` has the form of GitHub's `GET /repos/{owner}/{repo}/releases` (tag_name, published_at, draft,
 prerelease, and the assets' names), `tags.json` that of `GET /repos/{owner}/{repo}/tags`; the folder `<tag>/` has the
-release's `manifests.tar.gz` and `flux_<version>_checksums.txt`, and beside it, where they are known, the `.sig` and
-`.pem` that upstream publishes and the entry of the transparency log that belongs to them, `.rekor.json`.
+release's `manifests.tar.gz` and `flux_<version>_checksums.txt`, and if known, upstream's `.sig` and `.pem` and their
+entry in the transparency log, `.rekor.json`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class UnreadableDirectory(ReleaseSourceError):
 
 
 class LeavesDirectory(ReleaseSourceError):
-    """A file of a directory of releases is a link to somewhere else."""
+    """A file in a directory of releases is a link to a place outside of it."""
 
     hint = "Put the file itself into the directory. This program reads nothing outside of it."
 
@@ -52,7 +52,7 @@ class LeavesDirectory(ReleaseSourceError):
 
 
 class FileTooLarge(ReleaseSourceError):
-    """A file of a directory of releases is larger than any that Flux publishes."""
+    """A file in a directory of releases is larger than Flux's files."""
 
     hint = "Compare the file with the release on GitHub."
 
@@ -61,7 +61,7 @@ class FileTooLarge(ReleaseSourceError):
 
 
 class DirectorySource:
-    """The releases of a directory. Nothing is read before it is needed."""
+    """Releases in a directory, read when they are needed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -92,7 +92,7 @@ class DirectorySource:
         return open_release(release, files, commit)
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
-        """Return a file of the release's folder, or None where it has none; see `ReleaseSource`."""
+        """Return a file of the release's folder, or None if it does not exist; see `ReleaseSource`."""
         return self._read(self._path / str(version) / name, limit)
 
     def _read_json(self, name: str) -> bytes:
@@ -108,7 +108,7 @@ class DirectorySource:
         return data
 
     def _read(self, path: Path, limit: int) -> bytes | None:
-        """Return the bytes of a file below the directory, or None where there is none."""
+        """Return the bytes of a file below the directory, or None if it does not exist."""
         try:
             real = path.resolve(strict=True)
             if not real.is_relative_to(self._path.resolve(strict=True)):

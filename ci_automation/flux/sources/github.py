@@ -44,7 +44,7 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}/(?!\.{1,2}$)[A-Za-z0-9.
 _MAX_PAGES = 100  # GitHub lists 10 000 releases at most
 _FIRST_PAGE, _NEXT_PAGE = 30, 100  # thirty releases are more than a year of Flux, and less than 3 KB
 _AT_ONCE = 50
-# Names of one letter: names are most of an answer.
+# Names of one letter, because names are most of an answer.
 _NAMES = "{n:nodes{n:name}}"
 _LIST = (
     "query($o:String!,$r:String!,$n:Int!,$a:String){repository(owner:$o,name:$r){"
@@ -64,7 +64,7 @@ class InvalidRepository(UsageError):
 
 
 class RepositoryNotFound(ReleaseSourceError):
-    """A repository is not there, or not for this user."""
+    """A repository does not exist, or the user may not see it."""
 
     hint = "Check its name. GitHub also answers like this if a token may not read a private repository."
 
@@ -73,7 +73,7 @@ class RepositoryNotFound(ReleaseSourceError):
 
 
 class GitHubSource:
-    """The releases of one repository; with a token they are listed by one small GraphQL query, else page by page."""
+    """Releases of one repository, listed by one small GraphQL query with a token, else page by page."""
 
     def __init__(self, client: GitHub, repository: str = FLUX) -> None:
         if not _REPOSITORY.fullmatch(repository):
@@ -82,7 +82,7 @@ class GitHubSource:
         self._where = f"{client.host}/{repository}"
 
     def list(self, newer_than: Version | None = None) -> tuple[Release, ...]:
-        """Return the releases, read only as far down as successors of `newer_than` can be; see `ReleaseSource`."""
+        """Return the releases, read only until all successors of `newer_than` are listed; see `ReleaseSource`."""
         if not self._client.authenticated:
             return releases(self._pages(newer_than), self._where)
         return releases(self._with_checksums(tuple(self._query(newer_than)), newer_than), self._where)
@@ -111,7 +111,7 @@ class GitHubSource:
         return open_release(release, files, commit)
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
-        """Return an asset of the release, or None where it has none; see `ReleaseSource`."""
+        """Return an asset of the release, or None if it does not exist; see `ReleaseSource`."""
         answer = self._client.get(self._address(version))
         return None if answer is None else self._listed(self._identities(answer.value), name, limit)
 
@@ -131,7 +131,7 @@ class GitHubSource:
         return self._client.asset(self._repository, identity, limit)
 
     def _pages(self, newer_than: Version | None) -> Iterator[Listing]:
-        """Yield the releases as REST lists them: mostly in the order of creation, but that is not promised."""
+        """Yield the releases as REST lists them, mostly in the order of creation, without a guarantee."""
         seen: tuple[Version, ...] = ()
         created: tuple[str | None, ...] = ()
         for number in range(1, _MAX_PAGES + 1):
@@ -147,7 +147,7 @@ class GitHubSource:
         raise InvalidReleaseList(self._where, f"it has more than {_MAX_PAGES} pages")
 
     def _query(self, newer_than: Version | None) -> Iterator[Listing]:
-        """Yield the releases as GraphQL lists them, in the order of creation; the checksums files are not asked for."""
+        """Yield the releases as GraphQL lists them, in the order of creation, without their checksums files."""
         owner, _, name = self._repository.partition("/")
         seen: tuple[Version, ...] = ()
         cursor = None
@@ -178,10 +178,10 @@ class GitHubSource:
         return frozenset(field(item, "n", str, self._where) for item in field(connection, "n", list, self._where))
 
     def _with_checksums(self, found: tuple[Listing, ...], newer_than: Version | None) -> Iterator[Listing]:
-        """Yield the releases with their checksums files, which are asked for by name, and that has the version in it.
+        """Yield the releases with their checksums files, which the query asks for by a name with the version.
 
-        Only those that somebody may want are asked for, and only of them the notes: a check that finds nothing newer
-        stays at one small request.
+        The query only asks for the files and notes of newer releases, so a check that finds nothing newer costs one
+        small request.
         """
         wanted = [
             version
@@ -199,7 +199,7 @@ class GitHubSource:
                 yield item
 
     def _that_have_checksums(self, wanted: Sequence[Version]) -> dict[Version, str]:
-        """Return the notes of those that have them."""
+        """Return the notes of the releases that have a checksums file."""
         owner, _, name = self._repository.partition("/")
         fields = "".join(
             f'r{number}:release(tagName:"{version}"){{'

@@ -19,10 +19,10 @@ _CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def load(data: bytes, where: str) -> object:
-    """Return the value that JSON text stands for.
+    """Return the value of a JSON text.
 
     Raises:
-        InvalidReleaseList: it is not JSON, or nested too deeply.
+        InvalidReleaseList: the text is not JSON, or nested too deeply.
     """
     try:
         value: object = json.loads(data)
@@ -60,16 +60,16 @@ def listing(value: object, name: str, where: str) -> Listing:
 
 
 def notes(value: object, key: str, where: str) -> str:
-    """Return the release notes that a release has under `key`, as they came, or nothing where it has none.
+    """Return the release notes under `key`, unchanged, or nothing if the release has none.
 
     Raises:
-        InvalidReleaseList: they are no text.
+        InvalidReleaseList: the notes are not a text.
     """
     return (_optional(value, key, where) or "")[:_MAX_NOTES]
 
 
 def creation(value: object) -> str | None:
-    """Return when a release of that list was created, as text that sorts by time, or None where it does not say so."""
+    """Return a release's time of creation, as text that sorts by time, or None if it is unknown."""
     created = value.get("created_at") if isinstance(value, dict) else None
     return created if isinstance(created, str) and _CREATED.fullmatch(created) else None
 
@@ -79,7 +79,7 @@ def tag_commit(value: object, version: Version, where: str) -> str:
 
     Raises:
         InvalidReleaseList: it does not have that form.
-        UnknownCommit: the tag is not there, or more than once.
+        UnknownCommit: the list does not have the tag exactly once.
     """
     commits = [
         field(field(item, "commit", dict, f"tag {number} of {where}"), "sha", str, f"tag {number} of {where}")
@@ -95,7 +95,7 @@ def field(value: object, key: str, kind: type[T], where: str) -> T:
     """Return the member `key` of a JSON object, which must be a `kind`.
 
     Raises:
-        InvalidReleaseList: it is not an object, or has no such member.
+        InvalidReleaseList: `value` is not an object, or has no such member.
     """
     found: Any = value.get(key) if isinstance(value, dict) else None
     if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
