@@ -1,9 +1,7 @@
 """Judge which merge is an approval, from GitHub's present answers, never from a workspace or an event.
 
 A lock file's entry at the head of the default branch is no more than a claim. It counts if a pull request of ours was
-merged with exactly that entry, by a person who may write to the repository, or, where GitHub merged by itself, after
-reviews of exactly the merged commit by such people. A review counts if its author has no hand in the branch. Branch
-rules and CODEOWNERS are GitHub's to enforce.
+merged with exactly that entry, and people who did not make it merged or approved it: `counting` says who counts.
 """
 
 from __future__ import annotations
@@ -11,9 +9,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from ci_automation.approval.counting import MergedRequest
 from ci_automation.approval.lock import InvalidLock, Lock
 from ci_automation.approval.port import GrantedApproval, NotCounted, RequestKind
-from ci_automation.github.model import PullState
+from ci_automation.github.model import PullState, UpdateKind
 from ci_automation.records.notes import Approval
 
 if TYPE_CHECKING:
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ApprovalConfig
-    from ci_automation.github.model import Actor, Making, PullRequest, PullSnapshot
+    from ci_automation.github.model import Making, PullRequest, PullSnapshot
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
-_OPINIONS = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
+_PUSHED = frozenset({UpdateKind.PUSH, UpdateKind.FORCE_PUSH, UpdateKind.BRANCH_CREATION})
 
 
 def claimed(
@@ -64,11 +63,8 @@ def merge_to_judge(entry: LockEntry, snapshot: PullSnapshot) -> PullRequest | No
 
 def witnesses(entry: LockEntry, snapshot: PullSnapshot, making: Making, settings: ApprovalConfig) -> tuple[str, ...]:
     """Return the logins whose permission and team membership `judge_merge` needs."""
-    if (pull := merge_to_judge(entry, snapshot)) is None:
-        return ()
-    merger = _merger(pull, snapshot, making)
-    reviewers = _approving(pull, snapshot, making) if _reviews_needed(merger, settings) else ()
-    return tuple(dict.fromkeys([merger, *reviewers] if merger else reviewers))
+    pull = merge_to_judge(entry, snapshot)
+    return MergedRequest(pull, making, snapshot.viewer).possible(settings).people if pull else ()
 
 
 def judge_merge(
@@ -88,22 +84,17 @@ def _verdict(
     pull: PullRequest, snapshot: PullSnapshot, making: Making, people: People, settings: ApprovalConfig
 ) -> Approval | str:
     """Return the approval by a merge, or a sentence on why it is not one."""
-    if reason := _out_of_place(pull, snapshot):
+    if reason := _out_of_place(pull, snapshot) or _by_the_way(making):
         return reason
     if pull.merged_at is None:
         return "was merged, but GitHub does not say when"
-    merger = _merger(pull, snapshot, making)
-    if merger and (lacking := people.lacking(merger, settings.team)):
-        return f"was merged by {merger}, who {lacking}"
-    approving = [login for login in _approving(pull, snapshot, making) if not people.lacking(login, settings.team)]
-    needed = _reviews_needed(merger, settings)
-    if len(approving) < needed:
-        by = f"by {merger}" if merger else "by no person"
-        counted = f"was merged {by} with {len(approving)} of {needed} approving reviews of its last commit that count"
-        return f"{counted}{_remark(pull, snapshot, making)}"
+    found = MergedRequest(pull, making, snapshot.viewer).counted(people, settings)
+    if isinstance(found, str):
+        return f"was merged {f'by {pull.merged_by.login} ' if pull.merged_by else ''}{found}"
     if again := snapshot.open_pull:  # the file lost the entry since, and has it back without a word of anybody's
         return f"was merged before pull request {again.number} was opened, which asks again"
-    return Approval(merger or ", ".join(approving), f"pull request {pull.url}", pull.merged_at)
+    how = f"pull request {pull.url}{', merged by its author' if found.is_own else ''}"
+    return Approval(found.merger or ", ".join(found.reviewers), how, pull.merged_at)
 
 
 def _out_of_place(pull: PullRequest, snapshot: PullSnapshot) -> str:
@@ -115,54 +106,14 @@ def _out_of_place(pull: PullRequest, snapshot: PullSnapshot) -> str:
     return ""
 
 
-def _reviews_needed(merger: str | None, settings: ApprovalConfig) -> int:
-    """Return how many reviews a merge needs; a merge that no person made needs at least one."""
-    return settings.approvals if merger else max(1, settings.approvals)
-
-
-def _approving(pull: PullRequest, snapshot: PullSnapshot, making: Making) -> tuple[str, ...]:
-    """Return the approvers of the last commit who made no part of the branch; none if not all authors are known."""
-    if making.pushed_at is None:
-        return ()
-    return tuple(login for login in _reviewers(pull, snapshot) if login.casefold() not in making.hands)
-
-
-def _reviewers(pull: PullRequest, snapshot: PullSnapshot) -> tuple[str, ...]:
-    """Return who approved the last commit: people, by their last opinion, and not the author."""
-    latest = {}
-    for review in sorted(pull.reviews, key=lambda review: review.at):
-        if review.state in _OPINIONS and review.author != pull.author and _is_person(review.author, snapshot):
-            latest[review.author.login] = review
-    return tuple(login for login, review in latest.items() if review.state == "APPROVED" and review.commit == pull.head)
-
-
-def _merger(pull: PullRequest, snapshot: PullSnapshot, making: Making) -> str | None:
-    """Return the person who merged, or None where GitHub, an App or this program did.
-
-    GitHub merges in the name of who switched auto-merge on, and that person has not seen what was pushed afterwards.
-    """
-    if pull.merged_by is None or not _is_person(pull.merged_by, snapshot) or _is_blind(making):
-        return None
-    return pull.merged_by.login
-
-
-def _is_blind(making: Making) -> bool:
-    """Return whether auto-merge was not switched on after the last push; GitHub's moments are whole seconds."""
-    return making.auto_merge is not None and not (making.pushed_at and making.pushed_at < making.auto_merge)
-
-
-def _remark(pull: PullRequest, snapshot: PullSnapshot, making: Making) -> str:
-    """Return what explains that a merge or a review does not count."""
-    blind = "; auto-merge was switched on before its last commit" if _is_blind(making) else ""
-    reviewers = _reviewers(pull, snapshot)
-    if reviewers and making.pushed_at is None:
-        return f"{blind}; GitHub does not say who pushed its last commit"
-    own = [login for login in reviewers if login.casefold() in making.hands]
-    return f"{blind}; {', '.join(own)} made or pushed commits of it" if own else blind
-
-
-def _is_person(actor: Actor, snapshot: PullSnapshot) -> bool:
-    return not actor.is_bot and actor.login.casefold() != snapshot.viewer.login.casefold()
+def _by_the_way(making: Making) -> str:
+    """Return how a pull request was merged where nobody merged it, but something else that has its commits."""
+    if making.merged_as in _PUSHED:
+        return "was merged by a push of its commits to the default branch, not by its own merge"
+    if making.merged_with:
+        others = ", ".join(map(str, making.merged_with))
+        return f"was merged by the same commit as pull request {others}, whose page may not have shown it"
+    return ""
 
 
 def _has(text: str | None, entry: LockEntry) -> bool:

@@ -84,7 +84,9 @@ class PullRequestApprovals:
         if (entry := claimed(base, self._channel, snapshot, self._kind)) is None:
             return None
         to_judge = merge_to_judge(entry, snapshot)
-        making = self._repository.making(to_judge, snapshot.viewer) if to_judge else Making()
+        making = self._repository.making(to_judge, snapshot) if to_judge else Making()
+        if making is None:  # the next run judges it
+            return None
         people = People.of(witnesses(entry, snapshot, making, self._settings), self._settings.team, self._repository)
         merged = merge_of(entry, snapshot)
         self._judged = merged.url if merged else None

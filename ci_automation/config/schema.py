@@ -79,7 +79,7 @@ class ApprovalSection(Section, frozen=True):
     auto_merge: bool | None = None
     """Let GitHub merge the pull request after `approvals` people approved it. Needs approvals: 1 or more."""
     own_merge: bool | None = None
-    """Let the author of a pull request approve its overlay by merging it without a review. Default: false."""
+    """Let the author of a pull request approve it by merging it without a review. Default: false."""
     environment: Words | None = None
     """The protected environment in which the run of a workflow dispatch waits. Default: flux-manifests."""
     workflow: WorkflowFile | None = None

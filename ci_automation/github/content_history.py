@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ci_automation.github.activity import branch_updates
 from ci_automation.github.answers import Fields, require_name, segment
 from ci_automation.github.errors import EmptyRepository, NotOnGitHub, UnexpectedGitHubAnswer
@@ -13,7 +15,7 @@ from ci_automation.github.model import ContentAt, ContentMerge, Making
 from ci_automation.github.repository import PULL, read_pull, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from ci_automation.github.client import GitHub
@@ -78,7 +80,7 @@ class ContentHistory:
         return {commit: content for commit, content in found if content}
 
     def merges(
-        self, updates: Iterable[BranchUpdate], folder: str, config: str
+        self, updates: Sequence[BranchUpdate], folder: str, config: str
     ) -> Mapping[str, tuple[ContentMerge, ...]]:
         """Return, by the commit that each update led to, the requests that GitHub merged as that commit.
 
@@ -87,32 +89,39 @@ class ContentHistory:
         Raises:
             ReleaseSourceError: as `GitHub.graphql` and `GitHub.get`.
         """
-        befores = {update.after: update.before for update in updates}
-        found: dict[str, tuple[ContentMerge, ...]] = dict.fromkeys(befores, ())
-        if not befores:
+        by_commit = {update.after: update for update in updates}
+        found: dict[str, tuple[ContentMerge, ...]] = dict.fromkeys(by_commit, ())
+        if not found:
             return found
-        asked = f"defaultBranchRef {{ name }} {_commits(list(befores), 'Merged')}"
+        asked = f"defaultBranchRef {{ name }} {_commits(list(found), 'Merged')}"
         data = self._asked(_MERGED + MAKING + PULL, asked, folder, config)
         default, viewer = data.fields("repository").fields("defaultBranchRef").text("name"), data.actor("viewer")
         if viewer is None:
             raise UnexpectedGitHubAnswer(f"{self._what} was answered without saying who asks")
-        requests = [
-            (node.oid("oid"), pull, request)
-            for node in _nodes(data, list(befores))
-            for request in node.nodes("associatedPullRequests")
-            if (pull := read_pull(request)).merge_commit == node.oid("oid")
-        ]
-        own = [each for each in requests if not each[1].cross_repository and each[1].base == default]
-        for commit in (tip.fields("commit") for _, _, request in own for tip in request.nodes("tip")):
-            self._learned(commit, folder, config)
-        bases = {(after, pull.head): self._merge_base(befores[after], pull.head) for after, pull, _ in own}
-        shown = self.contents([*filter(None, bases.values()), *(head for _, head in bases)], folder, config)
-        for after, pull, request in requests:
-            is_own = (after, pull.head) in bases
-            making = read_making(request, self._client, self.name, pull, viewer) if is_own else Making()
-            base = shown.get(bases.get((after, pull.head)) or "")
-            found[after] += (ContentMerge(pull, base, shown.get(pull.head), making, viewer),)
+        for node in _nodes(data, list(found)):
+            update = by_commit[node.oid("oid")]
+            for request in node.nodes("associatedPullRequests"):
+                pull = read_pull(request)
+                if pull.merge_commit != update.after:
+                    continue
+                making, base, head = Making(), None, None
+                if pull.base == default and not pull.cross_repository:
+                    making = read_making(request, self._client, self.name, pull, viewer)
+                    for tip in request.nodes("tip"):
+                        self._learned(tip.fields("commit"), folder, config)
+                    base, head = self._compared(update.before, pull.head, folder, config)
+                making = replace(making, merged_as=update.kind)
+                found[update.after] += (ContentMerge(pull, base, head, making, viewer),)
         return found
+
+    def _compared(self, before: str, head: str, folder: str, config: str) -> tuple[ContentAt | None, ContentAt | None]:
+        """Return the content of the newest commit that both have, and of the head; None where GitHub lacks one."""
+        path = f"/repos/{self.name}/compare/{segment(before)}...{segment(head)}?per_page=1"
+        if (answer := self._client.get(path)) is None:
+            return None, None
+        base = Fields(answer.value, f"GET {self._client.host}{path}").fields("merge_base_commit").oid("sha")
+        found = self.contents((base, head), folder, config)
+        return found.get(base), found.get(head)
 
     @property
     def _what(self) -> str:
@@ -149,13 +158,6 @@ class ContentHistory:
         content = ContentAt(commit.oid("oid"), tree, read_text(commit.maybe("config")), attributes)
         self._known[content.commit, folder, config] = content
         return content
-
-    def _merge_base(self, before: str, head: str) -> str | None:
-        """Return the newest commit that both have, or None where GitHub does not have one of them any more."""
-        path = f"/repos/{self.name}/compare/{segment(before)}...{segment(head)}?per_page=1"
-        if (answer := self._client.get(path)) is None:
-            return None
-        return Fields(answer.value, f"GET {self._client.host}{path}").fields("merge_base_commit").oid("sha")
 
 
 def _commits(oids: list[str], fragment: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ci_automation.github.activity import branch_updates
 from ci_automation.github.answers import Fields
 from ci_automation.github.model import Making, UpdateKind
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ci_automation.github.client import GitHub
-    from ci_automation.github.model import Actor, BranchUpdate, PullRequest
+    from ci_automation.github.model import Actor, BranchUpdate, PullRequest, PullSnapshot
 
 MAKING = """
 fragment Making on PullRequest {
@@ -54,23 +56,47 @@ _QUERY = (
     MAKING
     + """
 query($owner: String!, $name: String!, $number: Int!) {
-  repository(owner: $owner, name: $name) { pullRequest(number: $number) { ...Making } }
+  repository(owner: $owner, name: $name) {
+    pullRequest(number: $number) {
+      ...Making
+      mergeCommit { associatedPullRequests(first: 10) { nodes { number mergeCommit { oid } } } }
+    }
+  }
 }
 """
 )
 _MANY_PUSHES = 100
+_MANY_MERGES = 200
 
 
-def making_of(client: GitHub, name: str, pull: PullRequest, viewer: Actor) -> Making:
-    """Return how a pull request of the repository `name` was made.
+def making_of(client: GitHub, name: str, pull: PullRequest, seen: PullSnapshot) -> Making | None:
+    """Return how a pull request of the repository `name`, which was `seen` just now, was made and merged.
+
+    Return None while GitHub's log of the branch does not show the merge yet.
 
     Raises:
         ReleaseSourceError: as `GitHub.graphql`.
     """
+    updates = branch_updates(client, name, pull.base, _MANY_MERGES) if pull.merge_commit else None
+    kinds = {update.after: update.kind for update in reversed(updates or ())}
+    if updates is not None and pull.merge_commit not in kinds and seen.head not in kinds:
+        return None
     what = f"a GraphQL query for pull request {pull.number} of {name} to {client.host}"
     owner, _, plain = name.partition("/")
     data = Fields(client.graphql(_QUERY, {"owner": owner, "name": plain, "number": pull.number}), what)
-    return read_making(data.fields("repository").fields("pullRequest"), client, name, pull, viewer)
+    node = data.fields("repository").fields("pullRequest")
+    making = read_making(node, client, name, pull, seen.viewer)
+    kind = kinds.get(pull.merge_commit or "", UpdateKind.OTHER) if updates is not None else None
+    return replace(making, merged_as=kind, merged_with=tuple(_merged_with(node, pull)))
+
+
+def _merged_with(node: Fields, pull: PullRequest) -> Iterator[int]:
+    """Yield the numbers of other requests that the same commit merged."""
+    merge = node.maybe("mergeCommit")
+    for other in merge.nodes("associatedPullRequests") if merge else ():
+        commit, number = other.maybe("mergeCommit"), other.number("number")
+        if commit and commit.oid("oid") == pull.merge_commit and number != pull.number:
+            yield number
 
 
 def read_making(node: Fields, client: GitHub, name: str, pull: PullRequest, viewer: Actor) -> Making:

@@ -79,15 +79,6 @@ class PullRequest(Struct, frozen=True):
     auto_merge: bool = False
 
 
-class Making(Struct, frozen=True):
-    """The origin of a pull request's last commit, as far as GitHub knows it."""
-
-    hands: frozenset[str] = frozenset()  # logins, in small letters, of all authors, committers and pushers
-    pushed_at: datetime | None = None  # the time of the last push; None: not all hands are known
-    auto_merge: datetime | None = None  # the time at which auto-merge was switched on; None: it is off
-    retargeted_at: datetime | None = None  # when it last got another base branch
-
-
 class UpdateKind(enum.StrEnum):
     """Type of a branch update, as GitHub's log of the branch names it."""
 
@@ -98,6 +89,17 @@ class UpdateKind(enum.StrEnum):
     BRANCH_CREATION = "branch_creation"
     BRANCH_DELETION = "branch_deletion"
     OTHER = "other"  # a type that this version does not know
+
+
+class Making(Struct, frozen=True):
+    """The origin of a pull request's last commit, and its merge, as far as GitHub knows them."""
+
+    hands: frozenset[str] = frozenset()  # logins, in small letters, of all authors, committers and pushers
+    pushed_at: datetime | None = None  # the time of the last push; None: not all hands are known
+    auto_merge: datetime | None = None  # the time at which auto-merge was switched on; None: it is off
+    retargeted_at: datetime | None = None  # when it last got another base branch
+    merged_as: UpdateKind | None = None  # type of the update of its base that merged it; None: GitHub has no log of it
+    merged_with: tuple[int, ...] = ()  # the numbers of other requests that the same commit merged
 
 
 class BranchUpdate(Struct, frozen=True):

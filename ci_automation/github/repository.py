@@ -104,13 +104,15 @@ class Repository:
             merge_method=repository.text("viewerDefaultMergeMethod"),
         )
 
-    def making(self, pull: PullRequest, viewer: Actor) -> Making:
-        """Return the makers of a pull request of a branch of this repository, and the time.
+    def making(self, pull: PullRequest, seen: PullSnapshot) -> Making | None:
+        """Return the makers of a pull request of a branch of this repository, the time, and how it was merged.
+
+        Return None while GitHub's log of the branch does not show the merge yet.
 
         Raises:
             ReleaseSourceError: as `GitHub.graphql`.
         """
-        return making_of(self._client, self.name, pull, viewer)
+        return making_of(self._client, self.name, pull, seen)
 
     def tag_commit(self, tag: str) -> str | None:
         """Return the commit of a tag, annotated or not, or None if the tag does not exist.

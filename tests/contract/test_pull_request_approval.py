@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -406,7 +407,7 @@ class TestGranted:
         fleet.collaborators["alice"] = "read"
         found = desk(forge).granted(BASE)
         assert isinstance(found, NotCounted)
-        assert "alice, who may not write" in found.reason
+        assert "alice may not write to the repository now" in found.reason
 
     def test_a_merge_by_the_bot_is_nobodys_yes(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
         fleet.merge(pull.number, ACTIONS)
@@ -435,8 +436,7 @@ class TestGranted:
             assert isinstance(found, NotCounted)
             assert found.request == entry(NEWER).request
             assert found.reason.endswith(
-                "was merged by no person with 0 of 1 approving reviews of its last commit that count; "
-                "auto-merge was switched on before its last commit; bob made or pushed commits of it"
+                "auto-merge was on, so no person pressed merge; bob is its author or pushed to it"
             )
 
     @pytest.mark.parametrize(
@@ -463,19 +463,46 @@ class TestGranted:
         found = desk(forge, replace(PLAIN, approvals=1)).granted(BASE)
         assert isinstance(found, NotCounted)
         assert "with 0 of 1 approving" in found.reason
-        assert "bob made or pushed commits of it" in found.reason
+        assert "bob is its author or pushed to it" in found.reason
 
     def test_a_review_of_what_somebody_else_pushed_counts(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
         pushed(fleet, "bob")
         fleet.review(pull.number, "alice")
         fleet.merge(pull.number, "bob")
+        for settings in (PLAIN, replace(PLAIN, approvals=1)):
+            found = desk(forge, settings).granted(BASE)
+            assert isinstance(found, GrantedApproval)
+            assert found.approval.by == "alice"
+
+    def test_a_merge_of_ones_own_push_does_not_count_alone(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
+        pushed(fleet, "bob")
+        fleet.merge(pull.number, "bob")
+        found = desk(forge).granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert "with 0 of 1 people who count" in found.reason
+        assert "bob is its author or pushed to it" in found.reason
+
+    @pytest.mark.parametrize("order", ["review first", "retarget first"])
+    def test_a_review_counts_for_the_base_that_it_saw(self, forge: Forge, fleet: Fleet, pull: Pull, order: str) -> None:
+        fleet.push("feature", {"f": b"1"}, "alice")
+        fleet.retarget(pull.number, "feature", "alice")
+        start = forge.now()
+        for minute, act in enumerate(("review", "retarget") if order == "review first" else ("retarget", "review")):
+            now = start + timedelta(minutes=minute)
+            forge.now = partial(max, start, now)
+            if act == "review":
+                fleet.review(pull.number, "bob")
+            else:
+                fleet.retarget(pull.number, "main", "alice")
+        fleet.merge(pull.number, "alice")
         found = desk(forge, replace(PLAIN, approvals=1)).granted(BASE)
-        assert isinstance(found, GrantedApproval)
-        assert found.approval.by == "bob"
+        assert isinstance(found, NotCounted if order == "review first" else GrantedApproval)
+        if isinstance(found, NotCounted):
+            assert "bob approved it before its base changed" in found.reason
 
     @pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
     @pytest.mark.parametrize("again", [False, True], ids=["once", "off and on again"])
-    def test_an_auto_merge_after_the_last_push_is_the_merge_of_who_switched_it_on(
+    def test_an_auto_merge_is_nobodys_merge_even_after_the_last_push(
         self, forge: Forge, fleet: Fleet, pull: Pull, how: str, *, again: bool
     ) -> None:
         fleet.protect("main", 1)
@@ -487,9 +514,71 @@ class TestGranted:
         forge.now = lambda: later
         fleet.enable_auto_merge(pull.number, "alice", how)
         fleet.review(pull.number, "bob")
+        assert pull.merged_by == "alice"
+        found = desk(forge).granted(BASE)
+        assert isinstance(found, NotCounted if again else GrantedApproval)
+        if isinstance(found, GrantedApproval):
+            assert found.approval.by == "bob"  # who reviewed it
+
+    def test_who_presses_merge_after_an_auto_merge_was_switched_off_counts(
+        self, forge: Forge, fleet: Fleet, pull: Pull
+    ) -> None:
+        fleet.protect("main", 1)
+        fleet.enable_auto_merge(pull.number, "bob")
+        fleet.disable_auto_merge(pull.number, "bob")
+        fleet.protect("main", 0)
+        fleet.merge(pull.number, "alice")
         found = desk(forge).granted(BASE)
         assert isinstance(found, GrantedApproval)
         assert found.approval.by == "alice"
+
+    def test_a_push_that_has_its_commits_is_nobodys_yes(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
+        fleet.review(pull.number, "bob")
+        fleet.move("main", pull.head, "alice")
+        assert (pull.state, pull.merged_by) == ("MERGED", "alice")
+        found = desk(forge).granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert "was merged by a push of its commits to the default branch" in found.reason
+
+    def test_the_merge_of_a_request_that_has_its_commits_is_nobodys_yes(
+        self, forge: Forge, fleet: Fleet, pull: Pull
+    ) -> None:
+        fleet.push("other", {"note": b"1"}, "bob", onto=pull.head)
+        other = fleet.open_pull("other", "bob")
+        fleet.merge(other.number, "alice")
+        assert (pull.state, pull.merge_commit) == ("MERGED", other.merge_commit)
+        found = desk(forge).granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert f"was merged by the same commit as pull request {other.number}" in found.reason
+
+    def test_a_merge_that_the_log_does_not_show_yet_waits_for_the_next_run(
+        self, forge: Forge, fleet: Fleet, pull: Pull
+    ) -> None:
+        fleet.merge(pull.number, "alice")
+        fleet.lag = 1
+        mine = desk(forge)
+        assert mine.granted(BASE) is None
+        asked = mine.ask(question())
+        assert (asked.state, asked.url) == (AskedState.UNCHANGED, f"{forge.host}/acme/fleet/pull/{pull.number}")
+        assert "the next run picks it up" in asked.remark
+        fleet.lag = 0
+        assert isinstance(desk(forge).granted(BASE), GrantedApproval)
+
+    def test_where_github_keeps_no_log_the_merge_counts_as_it_is(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
+        fleet.has_activity = False
+        fleet.merge(pull.number, "alice")
+        assert isinstance(desk(forge).granted(BASE), GrantedApproval)
+
+    def test_a_merge_that_the_log_has_lost_is_nobodys_but_its_reviews_count(
+        self, forge: Forge, fleet: Fleet, pull: Pull
+    ) -> None:
+        fleet.review(pull.number, "bob")
+        fleet.merge(pull.number, "alice")
+        del fleet.activity[-1]
+        fleet.push("main", {"f": b"1"}, "alice")
+        found = desk(forge).granted(BASE)
+        assert isinstance(found, GrantedApproval)
+        assert found.approval.by == "bob"
 
     @pytest.mark.parametrize("author", [ACTIONS, "alice"], ids=["ours", "a person's"])
     def test_where_github_shows_no_activity_only_commits_that_it_signed_as_ours_are_reviewed(
@@ -503,7 +592,8 @@ class TestGranted:
         found = desk(forge, replace(PLAIN, approvals=1)).granted(BASE)
         assert isinstance(found, GrantedApproval if author == ACTIONS else NotCounted)
         if isinstance(found, NotCounted):
-            assert "GitHub does not say who pushed its last commit" in found.reason
+            assert "GitHub does not show who pushed its last commit, so one more person is needed" in found.reason
+        assert isinstance(desk(forge).granted(BASE), GrantedApproval)  # of two people
 
     def test_a_team_is_asked_for_its_members(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
         fleet.merge(pull.number, "alice")
@@ -561,7 +651,7 @@ class TestGranted:
         assert spent(forge, lambda: desk(forge).granted(BASE)) == 1
         fleet.merge(pull.number, "alice")
         assert spent(forge, lambda: desk(forge).granted(Digest.of(b"x"))) == 1
-        assert spent(forge, lambda: desk(forge).granted(BASE)) == 4  # two of them ask who had a hand in it
+        assert spent(forge, lambda: desk(forge).granted(BASE)) == 5  # three of them ask who had a hand in it, and how
 
 
 class TestAskingAgain:

@@ -42,7 +42,9 @@ def making(forge: Forge) -> Making:
     opened = client(forge, {"contents": "write", "pull_requests": "write"}, FLEET)
     door = Door(opened, FLEET)
     pull = Pulls(opened, FLEET).open_pull(BRANCH, "main", "t", "b")
-    return door.making(pull, door.snapshot(BRANCH, "f").viewer)
+    found = door.making(pull, door.snapshot(BRANCH, "f"))
+    assert found
+    return found
 
 
 def test_authors_committers_co_authors_and_pushers_are_hands(forge: Forge, fleet: Repository) -> None:

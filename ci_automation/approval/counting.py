@@ -1,0 +1,121 @@
+"""The people whose word counts for a merged pull request: who pressed merge, and who approved what was merged.
+
+At least one of them must not be a maker of the request: its author, or an author, committer or pusher of its commits.
+Each must be allowed to approve now. Branch rules and CODEOWNERS are GitHub's to enforce.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ci_automation.github.model import UpdateKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ci_automation.approval.people import People
+    from ci_automation.config.model import ApprovalConfig
+    from ci_automation.github.model import Actor, Making, PullRequest
+
+_OPINIONS = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
+_PRESSED = frozenset({UpdateKind.PR_MERGE, None})  # None: this GitHub has no log that could say otherwise
+
+
+class Counted(Struct, frozen=True):
+    """The people who approved a request: the one who pressed merge, if that counts, and the reviewers."""
+
+    merger: str | None
+    reviewers: tuple[str, ...]
+    is_own: bool = False  # the merger is the author, whose merge is configured to count
+
+    @property
+    def people(self) -> tuple[str, ...]:
+        """Return them, each once."""
+        return tuple(dict.fromkeys([*([self.merger] if self.merger else ()), *self.reviewers]))
+
+
+class MergedRequest(Struct, frozen=True):
+    """A merged pull request, how it was made and merged, and who we are: our own account is no second person."""
+
+    pull: PullRequest
+    making: Making
+    viewer: Actor
+
+    def possible(self, settings: ApprovalConfig) -> Counted:
+        """Return the people who count if they are allowed to approve."""
+        is_own = self._is_author(self._presser) and settings.own_merge
+        merger = self._presser if is_own or self._is_free(self._presser) else None
+        return Counted(merger, tuple(filter(self._is_free, self._approving)), is_own)
+
+    def counted(self, people: People, settings: ApprovalConfig) -> Counted | str:
+        """Return the people who count, or why they are too few: the end of a sentence on a request that was merged."""
+        found = self.possible(settings)
+        lacking = {login: why for login in found.people if (why := people.lacking(login, settings.team))}
+        merger = found.merger if found.merger not in lacking else None
+        reviewers = tuple(login for login in found.reviewers if login not in lacking)
+        counted = Counted(merger, reviewers, found.is_own and merger is not None)
+        more = 0 if self.making.pushed_at else 1  # where GitHub does not show who pushed, one of them may have
+        reviews, needed = settings.approvals and settings.approvals + more, 1 + more
+        if len(reviewers) >= reviews and len(counted.people) >= needed:
+            return counted
+        if len(reviewers) < reviews:
+            few = f"with {len(reviewers)} of {reviews} approving reviews of its last commit that count"
+        else:
+            few = f"with {len(counted.people)} of {needed} people who count, by pressing merge or approving it"
+        return "; ".join((few, *(f"{login} {why}" for login, why in lacking.items()), *self._remarks(found)))
+
+    @property
+    def _presser(self) -> str | None:
+        """Return the person who pressed merge, or None where auto-merge, a queue, an App or this program merged it.
+
+        GitHub merges in the name of who switched auto-merge on, and that person may not have seen what was merged.
+        """
+        by = self.pull.merged_by
+        pressed = self.making.auto_merge is None and self.making.merged_as in _PRESSED
+        return by.login if by and pressed and self._is_person(by) else None
+
+    @property
+    def _last_words(self) -> tuple[tuple[str, bool], ...]:
+        """Return who approves the last commit by their last word, and whether that came after the last base."""
+        latest = {}
+        for review in sorted(self.pull.reviews, key=lambda review: review.at):
+            if review.state in _OPINIONS and self._is_person(review.author):
+                latest[review.author.login] = review
+        since = self.making.retargeted_at
+        return tuple(
+            (login, since is None or review.at > since)
+            for login, review in latest.items()
+            if review.state == "APPROVED" and review.commit == self.pull.head
+        )
+
+    @property
+    def _approving(self) -> tuple[str, ...]:
+        return tuple(login for login, is_of_base in self._last_words if is_of_base)
+
+    def _remarks(self, found: Counted) -> Iterator[str]:
+        """Yield what explains that a merge or a review does not count."""
+        if self.making.auto_merge:
+            yield "auto-merge was on, so no person pressed merge"
+        elif self.making.merged_as not in _PRESSED:
+            yield (
+                "a merge queue merged it" if self.making.merged_as is UpdateKind.MERGE_QUEUE else "nobody pressed merge"
+            )
+        if self.making.pushed_at is None:
+            yield "GitHub does not show who pushed its last commit, so one more person is needed"
+        makers = [login for login in (self._presser, *self._approving) if login and login not in found.people]
+        yield from (f"{login} is its author or pushed to it" for login in dict.fromkeys(makers))
+        yield from (
+            f"{login} approved it before its base changed" for login, is_of_base in self._last_words if not is_of_base
+        )
+
+    def _is_person(self, actor: Actor) -> bool:
+        return not actor.is_bot and actor.login.casefold() != self.viewer.login.casefold()
+
+    def _is_author(self, login: str | None) -> bool:
+        author = self.pull.author
+        return login is not None and author is not None and author.login.casefold() == login.casefold()
+
+    def _is_free(self, login: str | None) -> bool:
+        return login is not None and not self._is_author(login) and login.casefold() not in self.making.hands
