@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ci_automation.action.announcement import announced
-from ci_automation.action.github import Hub, desks_of, now, settings_of
+from ci_automation.action.github import Hub, desks_of, now, reviewed_run, settings_of
 from ci_automation.action.preview import comment_preview, preview
 from ci_automation.action.run import goals, promotions, trouble_of
 from ci_automation.approval.port import ApprovalRequest, RequestKind
@@ -88,7 +88,6 @@ def _approve(inputs: Inputs, run: ActionRun) -> int:
     hub = Hub.of(inputs, run)
 
     def flow(goal: Target) -> Account:
-        from ci_automation.action.dispatched import reviewed_run
         from ci_automation.approval.approved_run import judge_run
         from ci_automation.approval.port import NotCounted
 

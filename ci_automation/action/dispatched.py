@@ -6,15 +6,16 @@ Neither believes the other: `do` computes everything anew, and compares it with 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.action.github import Hub, now, settings_of
+from ci_automation.action.github import Hub, now, reviewed_run, settings_of
 from ci_automation.action.operations import OPERATIONS, OperationInputs
 from ci_automation.action.run import goals, promotions
-from ci_automation.approval.approved_run import JobFacts, how_approved, judge_reviews, run_facts
-from ci_automation.approval.handover import NOTHING, Handover, HandoverVoid
+from ci_automation.approval.approved_run import how_approved, judge_reviews
+from ci_automation.approval.handover import NOTHING, Handover
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import print_parts
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
     from ci_automation.action.inputs import Inputs
     from ci_automation.action.operations import Operation
     from ci_automation.action.run import ActionRun
-    from ci_automation.approval.approved_run import RunFacts
     from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.flows.ports import Intent
+    from ci_automation.flows.workspace import OverlayFolder
+    from ci_automation.github.model import ContentAt
 
 _MAX_REASON = 200
 _MAX_PAGE = 600 << 10  # characters of a page in the summary, which GitHub limits to 1 MiB
@@ -60,7 +63,7 @@ class WrongDispatch(UsageError):
 
 
 class OldCheckout(Conflict):
-    """The checkout of this job has another configuration than the default branch has now."""
+    """The checkout of this job has another configuration, or overlay, than the default branch has now."""
 
     hint = "Nothing was changed. Start a new run."
 
@@ -98,7 +101,7 @@ def show_operation(inputs: Inputs, run: ActionRun) -> int:
         (planned,) = promotions(inputs, run, signs=False)
         return planned.previewing(inputs.given, run.job.subject)
 
-    wanted = OperationInputs(promotion, inputs.to, inputs.reason)
+    wanted = OperationInputs(promotion, to=inputs.to, reason=inputs.reason)
 
     def flow(goal: Target) -> Account:
         goal = goal.previewing(inputs.given, run.job.subject)
@@ -118,19 +121,18 @@ def do_operation(inputs: Inputs, run: ActionRun) -> int:
     hub = Hub.of(inputs, run)
     artifact, config = _checked(inputs, hub)
     inputs = replace(inputs, artifact=artifact.name)
-    wanted = OperationInputs(lambda: promotions(inputs, run)[0], inputs.to, inputs.reason)
+    wanted = OperationInputs(lambda: promotions(inputs, run)[0], to=inputs.to, reason=inputs.reason)
 
     def flow(goal: Target) -> Account:
         approval = _approval(goal, hub)
 
-        def attempt() -> Operation:
+        def computed() -> Operation:
             operation, handover = _computed(goal, wanted, config, inputs, hub)
             _require_shown(shown, handover, operation)
             _require_unused(goal, operation, approval)
-            operation.act(replace(goal.intent, approval=approval))
             return operation
 
-        operation = _with_patience(attempt, run)
+        operation = _carried_out(computed, replace(goal.intent, approval=approval), run)
         moved = operation.after if operation.before != operation.after else None
         return Account(
             goal.name,
@@ -146,20 +148,23 @@ def do_operation(inputs: Inputs, run: ActionRun) -> int:
     return run.each(goals(inputs, run), flow)
 
 
-def _with_patience(attempt: Callable[[], Operation], run: ActionRun) -> Operation:
-    """Return what an attempt does; after a conflict it is made again, and what was shown is void if the base moved.
+def _carried_out(computed: Callable[[], Operation], intent: Intent, run: ActionRun) -> Operation:
+    """Do an operation, and return it; after a conflict it is computed anew, which fails where what was shown is void.
 
     Raises:
-        Conflict: the last attempt had one, too.
+        Conflict: the last try had one, too.
     """
     for _ in range(_TRIES):
+        operation = computed()
         try:
-            return attempt()
-        except HandoverVoid:
-            raise
+            operation.act(intent)
         except Conflict as error:
             run.say(f"trying again: {error}")
-    return attempt()
+        else:
+            return operation
+    operation = computed()
+    operation.act(intent)
+    return operation
 
 
 def _checked(inputs: Inputs, hub: Hub) -> tuple[ArtifactConfig, Config]:
@@ -193,9 +198,12 @@ def _computed(
         OldCheckout: the checkout has another configuration.
     """
     path = inputs.given.config or str(DEFAULT_PATH)
-    _, there, at = hub.content().head(goal.configured.overlay or "" if goal.configured else "", path)
+    folder = goal.configured.overlay or "" if goal.configured else ""
+    _, there, at = hub.content().head(folder, path)
     if there.config is None or config.digest != Digest.of(there.config.encode()):
         raise OldCheckout(path)
+    if inputs.operation == "init" and folder:
+        wanted = replace(wanted, overlay=_overlay(folder, path, there, hub))
     operation = OPERATIONS[inputs.operation](goal, wanted)
     ledger = goal.ports.ledger(goal.channel)
     named = ledger.named_holds(operation.before.digest) if ledger and operation.before else ()
@@ -217,6 +225,22 @@ def _computed(
         attempt=hub.job.attempt,
         at=at,
     )
+
+
+def _overlay(folder: str, config: str, there: ContentAt, hub: Hub) -> OverlayFolder:
+    """Return the overlay in the checkout, whose bytes are believed only where Git has the same on the default branch.
+
+    Raises:
+        OldCheckout: they are not.
+        UsageError: the folder cannot be an overlay.
+    """
+    from ci_automation.flows.workspace import read_overlay_folder, require_shown
+
+    found = read_overlay_folder(hub.job.workspace or Path(), folder, config=config)
+    require_shown(there.attributes, folder, found.tree)
+    if found.tree_id != there.overlay:
+        raise OldCheckout(folder)
+    return found
 
 
 def _require_shown(shown: Handover, anew: Handover, operation: Operation) -> None:
@@ -242,22 +266,6 @@ def _approval(goal: Target, hub: Hub) -> Approval:
     if isinstance(found, Approval):
         return found
     raise ReviewNotCounted(found)
-
-
-def reviewed_run(goal: Target, hub: Hub) -> RunFacts:
-    """Return what GitHub says of the run that this job is in.
-
-    Raises:
-        ReleaseSourceError: GitHub failed or refused.
-    """
-    from ci_automation.github.repository import Repository
-    from ci_automation.github.runs import Runs
-
-    settings = settings_of(goal)
-    rights = {"actions": "read"} | ({"members": "read"} if settings.team else {})
-    client = hub.client(**rights)
-    job = JobFacts(int(hub.job.run_id or 0), hub.job.event, hub.job.ref, hub.default_branch())
-    return run_facts(job, Runs(client, hub.repository), Repository(client, hub.repository), settings)
 
 
 def _require_unused(goal: Target, operation: Operation, approval: Approval) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ci_automation.action.inputs import Inputs
     from ci_automation.action.job import Job
     from ci_automation.action.run import ActionRun
+    from ci_automation.approval.approved_run import RunFacts
     from ci_automation.approval.dispatch import Sender
     from ci_automation.approval.port import Approvals
     from ci_automation.cli.target import Target
@@ -210,3 +211,20 @@ def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION
                 raise NoReceiver
             receiver = Runs(hub.client(settings.repository, contents="write", actions="read"), settings.repository)
             return DispatchApprovals(receiver, hub.job.server, hub.sender, now, kind=kind)
+
+
+def reviewed_run(goal: Target, hub: Hub) -> RunFacts:
+    """Return what GitHub says of the run that this job is in.
+
+    Raises:
+        ReleaseSourceError: GitHub failed or refused.
+    """
+    from ci_automation.approval.approved_run import JobFacts, run_facts
+    from ci_automation.github.repository import Repository
+    from ci_automation.github.runs import Runs
+
+    settings = settings_of(goal)
+    rights = {"actions": "read"} | ({"members": "read"} if settings.team else {})
+    client = hub.client(**rights)
+    job = JobFacts(int(hub.job.run_id or 0), hub.job.event, hub.job.ref, hub.default_branch())
+    return run_facts(job, Runs(client, hub.repository), Repository(client, hub.repository), settings)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ci_automation.artifact.digest import Digest
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.decision import Decision
 from ci_automation.report.account import Standing
-from ci_automation.report.text import MarkedLine, plain_text
+from ci_automation.report.text import MarkedLine, Table, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.cli.target import Target
     from ci_automation.flows.ports import Intent
+    from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.policy.hold import Hold
     from ci_automation.report.adoption import Adoption
     from ci_automation.report.findings import Findings
@@ -70,6 +72,7 @@ class OperationInputs(Struct, frozen=True):
     """The inputs of a dispatch besides the artifact, and the promotion to it, if it has one."""
 
     find_promotion: Callable[[], PlannedPromotion]
+    overlay: OverlayFolder | None = None  # of the configuration, as the default branch has it
     to: str = ""
     reason: str = ""
 
@@ -171,6 +174,39 @@ def _lift_hold(goal: Target, wanted: OperationInputs) -> Operation:
     )
 
 
+def _init(goal: Target, wanted: OperationInputs) -> Operation:
+    """Return what publishing the first artifact of the channel would do."""
+    from ci_automation.flows.init import propose_init, publish_first
+    from ci_automation.flux.version import Version
+    from ci_automation.report.adoption import written_flags
+    from ci_automation.report.changes import text_parts
+
+    ports, folder = goal.ports, wanted.overlay
+    intent = replace(goal.intent, overlay=folder.tree if folder else None)
+    version = Version.parse(wanted.to)
+    first = propose_init(goal.channel, version, ports, intent)
+    digest = first.publication.composed.digest
+    after = Standing(version, digest)
+    flags = " ".join(written_flags(first.options)) or "Flux's default options"
+    lines = [f"The first artifact of {goal.channel} is Flux {version} with {flags}.", f"Its digest is {digest}."]
+    lines.append(f"The components are in {first.path}; their rendering is proven: {first.publication.proof}.")
+    lines.append(f"The overlay is {folder.path} at {folder.tree_id}:" if folder else "There is no overlay.")
+    files = folder.tree.files if folder else ()
+    rows = [(shlex.quote(file.path), str(len(file.content)), Digest.of(file.content).short) for file in files]
+    listed = (Table.plain(("path", "bytes", "sha256"), rows),) if rows else ()
+    return Operation(
+        before=after if first.is_there else None,
+        after=after,
+        target=digest,
+        content=f"{folder.tree_id if folder else 'none'}+{first.options.digest}",
+        facts={"proof": str(first.publication.proof), **_agreed(first.findings)},
+        page=(*(MarkedLine(plain_text(it)) for it in lines), *listed, *text_parts(first.findings, every=True)),
+        done=f"published {version}, the first artifact",
+        act=lambda granted: publish_first(first, ports, granted),
+        idle=first.is_there,
+    )
+
+
 def _adopt(goal: Target, wanted: OperationInputs) -> Operation:
     """Return what adopting what the channel has would do: it is signed, tagged and recorded, and nothing else."""
     from ci_automation.flows.carry_out import carry_out
@@ -240,8 +276,9 @@ def _promote(goal: Target, wanted: OperationInputs) -> Operation:
 
 
 OPERATIONS: dict[str, Callable[[Target, OperationInputs], Operation]] = {
+    "init": _init,
+    "adopt": _adopt,
     "rollback": _rollback,
     "lift-hold": _lift_hold,
-    "adopt": _adopt,
     "promote": _promote,
 }

@@ -58,7 +58,7 @@ class Option(NamedTuple):
 
 _PUBLISHING = ("update", "apply", "approve", "promote", "show", "do")
 ACTION_NAMES = (*_PUBLISHING, "consumers", "watch", "matrix", "preview", "comment")
-OPERATION_NAMES = ("adopt", "rollback", "lift-hold", "promote")
+OPERATION_NAMES = ("init", "adopt", "rollback", "lift-hold", "promote")
 
 OPTIONS = (
     Option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.errors import Conflict, PolicyRefused
@@ -20,7 +21,7 @@ from ci_automation.flux.artifact import Recipe, compose
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.policy.decision import Decision
-from ci_automation.report.findings import ACKNOWLEDGED
+from ci_automation.report.findings import ACKNOWLEDGED, Findings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,11 +75,40 @@ class Initialised(Struct, frozen=True):
     hazards: tuple[Hazard, ...] = ()  # but for those that are acknowledged
 
 
+class FirstArtifact(Struct, frozen=True):
+    """A first artifact that was rendered and judged, and not published yet; `findings` are empty if it is there."""
+
+    publication: Publication
+    options: Options
+    path: str
+    findings: Findings
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether the channel has it already."""
+        return self.publication.recovered
+
+    @property
+    def hazards(self) -> tuple[Hazard, ...]:
+        """Return what it may break, but for what is acknowledged."""
+        taken = self.findings.taken()
+        return tuple(it for it in self.findings.ranked_hazards() if taken.hazard(it) != ACKNOWLEDGED)
+
+
 def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> Initialised:
     """Publish the first artifact of `channel`; if it is there already, with the same digest, nothing is done.
 
     The gates on hazards judge it, as at the first promotion to a channel. What needs approval is in the result, which
     the operator sees.
+
+    Raises:
+        ChannelExists, UnprovenRendering, ImageMissing, FirstRefused: see `propose_init`.
+    """
+    return publish_first(propose_init(channel, version, ports, intent), ports, intent)
+
+
+def propose_init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> FirstArtifact:
+    """Return the first artifact of `channel`; nothing is written.
 
     Raises:
         ChannelExists: the channel has something else.
@@ -98,18 +128,31 @@ def init(channel: Reference, version: Version, ports: Ports, intent: Intent) -> 
     components = pinned_components(made.text, ports) if intent.pin_images else made.text
     recipe = Recipe(version, release.commit, release.bundle.digest, options, components, overlay, path)
     composed = compose(recipe)
-    hazards: tuple[Hazard, ...] = ()
-    signed = ports.signer is not None
     present = ports.registry.resolve(channel)
-    if present is None:
-        hazards = _let_through(channel, recipe, ports, intent)
-        publish(Publication(channel, None, version, composed, release, made.proof), ports, intent)
-    elif present != composed.digest:
+    if present not in {None, composed.digest}:
         raise ChannelExists(channel, present)
-    else:
-        publication = Publication(channel, None, version, composed, release, made.proof, recovered=True)
+    findings = Findings() if present else first_findings(recipe, ports, intent)
+    taken = findings.taken()
+    if refused := [it for it in findings.ranked_hazards() if taken.hazard(it) == Decision.REFUSED]:
+        raise FirstRefused(channel, refused)
+    publication = Publication(channel, None, version, composed, release, made.proof, recovered=present is not None)
+    return FirstArtifact(publication, options, path, findings)
+
+
+def publish_first(first: FirstArtifact, ports: Ports, intent: Intent) -> Initialised:
+    """Publish a first artifact, if the channel still has nothing, or has it already.
+
+    Raises:
+        ChannelMoved: the channel has something else by now.
+    """
+    publication = replace(first.publication, approval=intent.approval)
+    signed = ports.signer is not None
+    if first.is_there:
         signed = _finish(publication, ports, intent)
-    return Initialised(version, composed.digest, options, path, present is None, signed, hazards)
+    else:
+        publish(publication, ports, intent)
+    digest, published = publication.composed.digest, not first.is_there
+    return Initialised(publication.version, digest, first.options, first.path, published, signed, first.hazards)
 
 
 def _finish(publication: Publication, ports: Ports, intent: Intent) -> bool:
@@ -126,12 +169,3 @@ def _finish(publication: Publication, ports: Ports, intent: Intent) -> bool:
     if signed and placed.record is None:
         publish(publication, ports.later_than(placed.last), intent)
     return signed
-
-
-def _let_through(channel: Reference, recipe: Recipe, ports: Ports, intent: Intent) -> tuple[Hazard, ...]:
-    """Return the hazards for clusters if no gate refuses them."""
-    findings = first_findings(recipe, ports, intent)
-    taken = findings.taken()
-    if refused := [it for it in findings.ranked_hazards() if taken.hazard(it) == Decision.REFUSED]:
-        raise FirstRefused(channel, refused)
-    return tuple(it for it in findings.ranked_hazards() if taken.hazard(it) != ACKNOWLEDGED)

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.cli import run
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.publication.publish import move
 from tests.contract.operating import CONFIG, PAYLOAD, WORKFLOW, configure, dispatch, push
@@ -344,3 +345,17 @@ def test_d4_what_else_another_signers_artifact_holds_is_refused_before_anybody_i
     (planted / "index.json").write_text(json.dumps(index))
     before = scene.tags
     refused(dispatch(scene, "adopt").show(), 10, "it has 2 layers", scene, before)
+
+
+def test_d4_a_tag_that_somebody_put_there_is_left_alone(scene: Scene) -> None:
+    fresh = LIVE.replace("live", "fresh").replace(", promote: {from: production}", "")
+    configure(scene, others=fresh)
+    asked = dispatch(scene, "init", artifact="fresh", to=FIRST)
+    shown = approved(asked)
+    own = ["--flux-version", PATCH, "--releases", "../releases", "--signing", "key", "--key", "cosign.key"]
+    assert run(["init", "layout:fresh:fresh", *own]) == 0
+    before = (scene.runner.workspace / "fresh/index.json").read_text()
+    ran = asked.do(shown)
+    assert (ran.code, "exists already" in ran.said("error")[0]) == (VOID, True), ran
+    assert (scene.runner.workspace / "fresh/index.json").read_text() == before
+    refused(dispatch(scene, "init", artifact="fresh", to=FIRST).show(), VOID, "exists already", scene, scene.tags)

@@ -197,6 +197,80 @@ class TestAdopt:
         assert "nothing to adopt" in shown.summary
 
 
+FRESH = "clusters/fresh/flux-system"
+KUSTOMIZATION = b"resources: [flux-system/gotk-components.yaml]\n"
+
+
+class TestInit:
+    @pytest.fixture
+    def fresh(self, scene: Scene) -> Scene:
+        """Return a fleet with a channel that has nothing, and its overlay in Git and in the checkout."""
+        fresh = (
+            f"- {{name: fresh, url: 'layout:fresh:production', verify: {{publicKey: cosign.pub}}, overlay: {FRESH}, "
+            "signing: {mode: key, key: cosign.key}, flags: {watch-all-namespaces: false}}\n"
+        )
+        configure(scene, others=fresh)
+        self.commit(scene, {"kustomization.yaml": KUSTOMIZATION})
+        return scene
+
+    def commit(self, scene: Scene, files: dict[str, bytes], *, checkout: bool = True) -> None:
+        """Let Git have these files of the overlay, and the checkout too."""
+        scene.fleet.push("main", {f"{FRESH}/{name}": data for name, data in files.items()}, "keeper")
+        for name, data in files.items() if checkout else ():
+            path = scene.runner.workspace / FRESH / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+    def test_the_first_artifact_from_an_overlay_in_git_and_a_version(self, fresh: Scene) -> None:
+        asked = dispatch(fresh, "init", artifact="fresh", to=FIRST)
+        shown = asked.show()
+        assert (shown.code, json.loads(shown.outputs["shown"])["base"]) == (0, "none"), shown
+        assert "--watch-all-namespaces=false" in shown.summary
+        assert "kustomization.yaml" in shown.summary
+        assert tag_of(fresh, "fresh", "production") is None
+        asked.approve()
+        done = asked.do(shown.outputs["shown"])
+        assert (done.code, done.outputs["changed"], done.outputs["target-version"]) == (0, "true", FIRST), done
+        digest = tag_of(fresh, "fresh", "production")
+        assert digest == done.outputs["digest"] == json.loads(shown.outputs["shown"])["target"]
+        again = asked.do(shown.outputs["shown"])
+        assert (again.code, again.outputs["changed"]) == (0, "false"), again
+        assert dispatch(fresh, "init", artifact="fresh", to=FIRST).show().outputs["shown"] == ""
+        fresh.runner.capture.readouterr()
+        assert run(["history", "layout:fresh:production", "--public-key", "cosign.pub", "--output", "json"]) == 0
+        assert '"by": "ada"' in fresh.runner.capture.readouterr().out
+
+    def test_the_scheduled_run_goes_on_from_there(self, fresh: Scene) -> None:
+        assert dispatch(fresh, "init", artifact="fresh", to=FIRST).through().code == 0
+        fresh.runner.variables["GITHUB_EVENT_NAME"] = "schedule"
+        ran = fresh.run(artifact="fresh", approval="none")
+        assert (ran.code, ran.outputs["target-version"]) == (0, PATCH), ran
+
+    def test_bytes_that_git_does_not_have_are_not_published(self, fresh: Scene) -> None:
+        (fresh.runner.workspace / FRESH / "kustomization.yaml").write_bytes(KUSTOMIZATION + b"# not committed\n")
+        ran = dispatch(fresh, "init", artifact="fresh", to=FIRST).show()
+        assert ran.code == 12
+        assert f"{FRESH} in this checkout is not what the default branch has now" in ran.said("error")[0]
+
+    def test_an_overlay_that_changed_meanwhile_voids_it(self, fresh: Scene) -> None:
+        asked = dispatch(fresh, "init", artifact="fresh", to=FIRST)
+        shown = asked.show()
+        asked.approve()
+        self.commit(fresh, {"kustomization.yaml": KUSTOMIZATION + b"# more\n"}, checkout=False)
+        stale = asked.do(shown.outputs["shown"])
+        assert stale.code == 12
+        assert "is not what the default branch has now" in stale.said("error")[0]
+        self.commit(fresh, {"kustomization.yaml": KUSTOMIZATION + b"# more\n"})
+        void = asked.do(shown.outputs["shown"])
+        assert void.code == 12
+        assert "content was" in void.said("error")[0]
+        assert tag_of(fresh, "fresh", "production") is None
+
+    @pytest.mark.parametrize("to", ["", "latest", "v2", "sha256:" + "a" * 64])
+    def test_without_a_version_nothing_is_asked(self, fresh: Scene, to: str) -> None:
+        assert dispatch(fresh, "init", artifact="fresh", to=to).show().code == 2
+
+
 class TestKeyless:
     SUBJECT = "https://github.com/acme/fleet/.github/workflows/flux.yaml@refs/heads/main"
 
