@@ -23,15 +23,16 @@ _MERGE = f"{_TAG}merge"
 
 
 class Unreadable(Exception):  # not an error of the run: the caller turns it into one
-    """A text is not YAML, or not in the supported part of YAML; `line` is 0 if unknown."""
+    """A text is not YAML, or not in the supported part of YAML; `line` and `column` are 0 if unknown."""
 
-    def __init__(self, reason: str, line: int = 0) -> None:
+    def __init__(self, reason: str, line: int = 0, column: int = 0) -> None:
         super().__init__(reason)
         self.reason = reason
         self.line = line
+        self.column = column
 
 
-def events(text: str, most: int = _MAX_EVENTS) -> Iterator[yaml.Event]:
+def events(text: str, most: int = _MAX_EVENTS, deepest: int = MAX_DEPTH) -> Iterator[yaml.Event]:
     """Yield the events of a text with any number of documents, at most `most`, without keeping them in memory.
 
     Raises:
@@ -43,9 +44,10 @@ def events(text: str, most: int = _MAX_EVENTS) -> Iterator[yaml.Event]:
     with yaml_alone(text):
         for number, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH or number > most:
-                line = event.start_mark.line + 1 if event.start_mark else 0
-                raise Unreadable(f"it has more than {most} values, or is nested deeper than {MAX_DEPTH} levels", line)
+            if depth > deepest:
+                raise Unreadable(f"it is nested deeper than {deepest} levels", *_place(event.start_mark))
+            if number > most:
+                raise Unreadable(f"it has more than {most} values", *_place(event.start_mark))
             yield event
 
 
@@ -57,11 +59,14 @@ def yaml_alone(text: str) -> Iterator[None]:
     try:
         yield
     except yaml.MarkedYAMLError as error:
-        last = text.count("\n") + (not text.endswith("\n"))  # libyaml counts one more where the text is not ended
-        line = min(error.problem_mark.line + 1, last) if error.problem_mark else 0
-        raise Unreadable(f"it is not YAML: {error.problem or error.context}", line) from None
-    except (yaml.YAMLError, UnicodeError):  # of the reader, which has no mark
-        raise Unreadable("it is not YAML: it has a control character") from None
+        line, column = _place(error.problem_mark)
+        line = min(line, text.count("\n") + (not text.endswith("\n")))  # it may be the line after the last one
+        reason = " ".join(filter(None, (error.context, error.problem)))
+        raise Unreadable(f"it is not YAML: {reason}", line, column) from None
+    except (yaml.YAMLError, UnicodeError) as error:  # of the reader, which has no mark
+        position = getattr(error, "position", None)
+        line = 0 if position is None else text.encode().count(b"\n", 0, position) + 1
+        raise Unreadable("it is not YAML: it has a control character", line) from None
 
 
 class _Mark(Protocol):
@@ -71,6 +76,15 @@ class _Mark(Protocol):
     def line(self) -> int:
         """Return the number of lines before the place."""
         ...
+
+    @property
+    def column(self) -> int:
+        """Return the number of characters before it in its line."""
+        ...
+
+
+def _place(mark: _Mark | None) -> tuple[int, int]:
+    return (mark.line + 1, mark.column + 1) if mark else (0, 0)
 
 
 def nodes(written: str) -> tuple[yaml.Node, ...]:
@@ -157,16 +171,28 @@ def repeated(node: yaml.Node) -> int:
 
 
 def _scalar(node: yaml.Node) -> object:
+    try:
+        return scalar(node) if node.tag in _PLAIN else node.value
+    except ValueError:
+        return node.value
+
+
+def scalar(node: yaml.Node) -> object:
+    """Return the value of a scalar, as its tag says.
+
+    Raises:
+        ValueError: it is none, such as `!!int x`, or has more digits than Python prints.
+    """
     import yaml
 
-    if node.tag not in _PLAIN:
-        return node.value
     loader = yaml.SafeLoader("")
     try:
         value: object = loader.construct_object(node)
-    except (ValueError, yaml.YAMLError):  # `!!int x`, or more digits than Python reads
-        return node.value
-    return node.value if isinstance(value, int) and value.bit_length() > _MAX_BITS else value
+    except KeyError as error:  # `!!bool x`
+        raise ValueError from error
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        raise ValueError(value.bit_length())
+    return value
 
 
 def text(value: object) -> str:
@@ -183,7 +209,7 @@ def place_of(node: yaml.Node, *path: str | int) -> tuple[int, int]:
         if (found := _entry(node, part)) is None:
             break
         mark, node = found
-    return (mark.line + 1, mark.column + 1) if mark else (0, 0)
+    return _place(mark)
 
 
 def line_of(node: yaml.Node, *path: str | int) -> int:

@@ -5,17 +5,21 @@ YAML is read in its safe part alone: no aliases (a few lines of them unfold to g
 
 from __future__ import annotations
 
-import yaml
+from typing import TYPE_CHECKING
+
 from msgspec import Struct, field
 
+from ci_automation.artifact.yaml import Unreadable, events, is_a, nodes, place_of, scalar
 from ci_automation.errors import UsageError
 
+if TYPE_CHECKING:
+    import yaml
+
 MAX_BYTES = 1 << 20
-_MAX_NODES = 50_000
+_MAX_VALUES = 50_000
 _MAX_DEPTH = 12
 _MAX_PROBLEMS = 50
 _MAX_KEY = 80
-_MAX_BITS = 64
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = tuple(_TAG + name for name in ("str", "int", "float", "bool", "null", "timestamp"))
 
@@ -73,22 +77,22 @@ class ConfigDocument(Struct):
         mark = (self.keys if at_key else self.values).get(known) or self.values[known]
         return Problem(self.file, mark.line + 1, mark.column + 1, path, what)
 
-    def build(self, node: yaml.Node, path: Path, loader: yaml.CSafeLoader) -> object:
+    def build(self, node: yaml.Node, path: Path = ()) -> object:
         """Return the plain value of `node`, and note where it is and what is wrong with it."""
         self.values[path] = node.start_mark
-        if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
-            return self._mapping(node, path, loader)
-        if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
-            return [self.build(item, (*path, index), loader) for index, item in enumerate(node.value)]
-        if isinstance(node, yaml.ScalarNode) and node.tag in _SCALARS:
-            return self._scalar(node, path, loader)
+        if is_a(node, "mapping") and node.tag == f"{_TAG}map":
+            return self._mapping(node, path)
+        if is_a(node, "sequence") and node.tag == f"{_TAG}seq":
+            return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
+        if is_a(node, "scalar") and node.tag in _SCALARS:
+            return self._scalar(node, path)
         self.problems.append(self.problem(path, f"the tag {node.tag.replace(_TAG, '!!')} is not supported"))
         return None
 
-    def _mapping(self, node: yaml.MappingNode, path: Path, loader: yaml.CSafeLoader) -> dict[str, object]:
+    def _mapping(self, node: yaml.Node, path: Path) -> dict[str, object]:
         entries: dict[str, object] = {}
         for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.tag != f"{_TAG}str":
+            if not is_a(key, "scalar") or key.tag != f"{_TAG}str":
                 what = "<< is not supported" if key.tag == f"{_TAG}merge" else "a key must be a text"
                 self.problems.append(_at(self.file, key.start_mark, what, path))
                 continue
@@ -98,15 +102,13 @@ class ConfigDocument(Struct):
                 self.problems.append(_at(self.file, key.start_mark, what, here))
                 continue
             self.keys[here] = key.start_mark
-            entries[key.value] = self.build(value, here, loader)
+            entries[key.value] = self.build(value, here)
         return entries
 
-    def _scalar(self, node: yaml.ScalarNode, path: Path, loader: yaml.CSafeLoader) -> object:
+    def _scalar(self, node: yaml.Node, path: Path) -> object:
         try:
-            value: object = loader.construct_object(node)
-            if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-                raise ValueError  # noqa: TRY301 - Python refuses to print one that was written in hexadecimal
-        except (ValueError, yaml.YAMLError):
+            value = scalar(node)
+        except ValueError:
             self.problems.append(self.problem(path, f"it is not a valid {node.tag.removeprefix(_TAG)}"))
             return None
         if value is None:
@@ -128,47 +130,31 @@ def read_document(data: bytes, file: str) -> ConfigDocument:
         line = data.count(b"\n", 0, error.start) + 1
         raise InvalidConfig([Problem(file, line, None, (), "it is not UTF-8 text")]) from None
     try:
-        _check(text, file)
-        return _document(text, file)
-    except yaml.MarkedYAMLError as error:
-        line, column = (mark.line, mark.column) if (mark := error.problem_mark) else (0, 0)
-        line = min(line, text.count("\n"))  # libyaml counts one more where the last line is not ended
-        reason = " ".join(part for part in (error.context, error.problem) if part)
-        what = f"it is not YAML: {reason}{_advice(text, line)}"
-        raise InvalidConfig([Problem(file, line + 1, column + 1, (), what)]) from None
-    except yaml.YAMLError as error:  # of the reader, which has no mark
-        line = data.count(b"\n", 0, getattr(error, "position", 0)) + 1
-        raise InvalidConfig([Problem(file, line, None, (), "it is not YAML: it has a control character")]) from None
+        root = _root(text)
+    except Unreadable as error:
+        what = error.reason + (_advice(text, error.line - 1) if error.reason.startswith("it is not YAML") else "")
+        raise InvalidConfig([Problem(file, error.line, error.column or None, (), what)]) from None
+    document = ConfigDocument(file)
+    document.value = document.build(root)
+    return document
 
 
-def _check(text: str, file: str) -> None:
-    """Go through the events, which takes no memory, before anything is built from them."""
-    depth = nodes = 0
-    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        nodes += isinstance(event, yaml.NodeEvent)
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        wrong = None
-        if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
-            wrong = "anchors and aliases are not supported; write the value out"
-        elif depth > _MAX_DEPTH:
-            wrong = f"it is nested deeper than {_MAX_DEPTH} levels"
-        elif nodes > _MAX_NODES:
-            wrong = f"it has more than {_MAX_NODES} values"
-        if wrong and (mark := event.start_mark):
-            raise InvalidConfig([Problem(file, mark.line + 1, mark.column + 1, (), wrong)])
+def _root(text: str) -> yaml.Node:
+    """Return the root of a text; its events, which take no memory, are looked at before anything is built from them.
 
-
-def _document(text: str, file: str) -> ConfigDocument:
-    loader = yaml.CSafeLoader(text)
-    try:
-        node = loader.get_single_node()
-        document = ConfigDocument(file)
-        if node is None:
-            raise InvalidConfig([Problem(file, 1, 1, (), "it is empty")])
-        document.value = document.build(node, (), loader)
-        return document
-    finally:
-        loader.dispose()
+    Raises:
+        Unreadable: it is not one document of YAML, or has anchors or aliases.
+    """
+    for event in events(text, _MAX_VALUES, _MAX_DEPTH):
+        if getattr(event, "anchor", None) is not None and (mark := event.start_mark):
+            what = "anchors and aliases are not supported; write the value out"
+            raise Unreadable(what, mark.line + 1, mark.column + 1)
+    roots = nodes(text)
+    if len(roots) > 1:
+        raise Unreadable("it has more than one document", *place_of(roots[1]))
+    if not roots:
+        raise Unreadable("it is empty", 1, 1)
+    return roots[0]
 
 
 def _at(file: str, mark: yaml.Mark, what: str, path: Path) -> Problem:

@@ -313,7 +313,7 @@ BAD = [
     ),
     # The configuration
     Bad("no configuration", 2, "invalid-config", "flux.yaml", just("config", "validate", "--config", "flux.yaml")),
-    Bad("bad YAML", 2, "invalid-config", "flux.yaml:3:1: it is not YAML", with_config("version: 1\nartifacts: [\n")),
+    Bad("bad YAML", 2, "invalid-config", "flux.yaml:2:1: it is not YAML", with_config("version: 1\nartifacts: [\n")),
     Bad("duplicate key", 2, "invalid-config", "flux.yaml:5", with_config(f"{ARTIFACT}  name: b\n")),
     Bad("YAML bomb", 2, "invalid-config", "flux.yaml:", with_config(YAML_BOMB)),
     Bad("deep YAML", 2, "invalid-config", "flux.yaml:", with_config("[" * 5000)),

@@ -20,7 +20,7 @@ DEEP = "[" * (MAX_DEPTH + 1)
     [
         ("a: b: c\n", "it is not YAML: ", 1),
         ("a: 1\n---\nb: [", "it is not YAML: ", 3),
-        ("a: \x07", "it is not YAML: it has a control character", 0),
+        ("a: \x07", "it is not YAML: it has a control character", 1),
         ("a: \ud800", "it is not YAML: it has a control character", 0),
         (f"a:\n  {DEEP}", "nested deeper than 100 levels", 2),
         ("- 1\n" * 20, "more than 10 values", 9),

@@ -56,7 +56,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
         ),
         pytest.param(
             "a: 1\n---\nb: 2\n",
-            "flux.yaml:2:1: it is not YAML: expected a single document in the stream but found another document",
+            "flux.yaml:3:1: it has more than one document",
             id="two documents",
         ),
         pytest.param("a: {b: 1, b: 2}", "flux.yaml:1:11: a.b: the key is there twice, first in line 1", id="twice"),
@@ -75,6 +75,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
         pytest.param("a: !!set {b}", "flux.yaml:1:4: a: the tag !!set is not supported", id="a set"),
         pytest.param("a: !mine [b]", "flux.yaml:1:4: a: the tag !mine is not supported", id="a tag of one's own"),
         pytest.param("a: !!int x", "flux.yaml:1:4: a: it is not a valid int", id="no number"),
+        pytest.param("a: !!bool x", "flux.yaml:1:4: a: it is not a valid bool", id="neither true nor false"),
         pytest.param("a: 0x_", "flux.yaml:1:4: a: it is not a valid int", id="what only looks like a number"),
         pytest.param("a: 2026-02-30", "flux.yaml:1:4: a: it is not a valid timestamp", id="no day"),
         pytest.param("a: " + "9" * 5000, "flux.yaml:1:4: a: it is not a valid int", id="a number of 5000 digits"),

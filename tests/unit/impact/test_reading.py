@@ -149,7 +149,7 @@ def test_what_only_looks_like_a_merge_key_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"), [("a: b: c\n", 1), (f"{HEADER}a: 1\n---\na: b: c\n", 7), (f"%YAML 1.1\n{HEADER}a: *b\n", 6), ("a: \x07", 0)]
+    ("text", "line"), [("a: b: c\n", 1), (f"{HEADER}a: 1\n---\na: b: c\n", 7), (f"%YAML 1.1\n{HEADER}a: *b\n", 6), ("a: \x07", 1)]
 )  # fmt: skip
 def test_what_is_no_yaml_says_its_line(text: str, line: int) -> None:
     with pytest.raises(
