@@ -532,6 +532,19 @@ class TestGranted:
         assert isinstance(found, GrantedApproval)
         assert found.approval.by == "alice"
 
+    @pytest.mark.parametrize("place", ["first", "last"])
+    def test_a_merge_queue_is_nobody_and_reviews_count(
+        self, forge: Forge, fleet: Fleet, pull: Pull, place: str
+    ) -> None:
+        fleet.push("other", {"note": b"1"}, "alice", onto=fleet.head)
+        other = fleet.open_pull("other", "alice").number
+        fleet.merge_queue(*((pull.number, other) if place == "first" else (other, pull.number)))
+        found = desk(forge).granted(BASE)
+        assert isinstance(found, NotCounted)
+        assert "with 0 of 1 people who count" in found.reason
+        fleet.review(pull.number, "bob")
+        assert isinstance(desk(forge).granted(BASE), GrantedApproval)
+
     def test_a_push_that_has_its_commits_is_nobodys_yes(self, forge: Forge, fleet: Fleet, pull: Pull) -> None:
         fleet.review(pull.number, "bob")
         fleet.move("main", pull.head, "alice")

@@ -135,23 +135,25 @@ class Branches:
         if self.archived:
             raise Refused(403, "Repository was archived so is read-only.", kind="FORBIDDEN")
 
-    def move(self, branch: str, commit: str, by: str, *, force: bool = False, merging: bool = False) -> None:
+    def move(self, branch: str, commit: str, by: str, *, force: bool = False, kind: str = "") -> None:
         """Let a branch point at a commit, with all that this sets off; a new branch is made.
+
+        `kind` is what the log calls it where it is no push.
 
         Raises:
             Refused: commits would be lost, or the branch is protected.
         """
         old = self.branches.get(branch)
         rule = self.protections.get(branch)
-        if rule and old and not merging and self.permission(by) != "admin":
+        if rule and old and not kind and self.permission(by) != "admin":
             message = f"Repository rule violations found\n\nChanges must be made through a pull request. ({branch})"
             raise Refused(422, message, kind="UNPROCESSABLE")
         if old and not force and not self.objects.is_ancestor(old, commit):
             raise Refused(422, "Update is not a fast forward")
         self.branches[branch] = commit
         forced = old and not self.objects.is_ancestor(old, commit)
-        kind = "pr_merge" if merging else "force_push" if forced else "push" if old else "branch_creation"
-        self._note(kind, branch, old or NOTHING, commit, by)
+        pushed = "force_push" if forced else "push" if old else "branch_creation"
+        self._note(kind or pushed, branch, old or NOTHING, commit, by)
         self._follow(branch, by)
         if old:
             changed = self.objects.difference(*(self.objects.commits[sha].tree for sha in (old, commit)))

@@ -98,6 +98,23 @@ def _push(forge: Forge, given: Json) -> Json:
     return {"sha": repo.push(given.pop("branch", repo.default_branch), files, given.pop("by"), **given)}
 
 
+def _move(forge: Forge, given: Json) -> Json:
+    _repo(forge, given).move(**given)
+    return {}
+
+
+def _log(forge: Forge, given: Json) -> Json:
+    """Let the log of branches lag by some updates, lose some of the last ones, or be there no more."""
+    repo = _repo(forge, given)
+    repo.lag, repo.has_activity = given.get("lag", repo.lag), given.get("has_activity", repo.has_activity)
+    del repo.activity[len(repo.activity) - given.get("lose", 0) :]
+    return {}
+
+
+def _merge_queue(forge: Forge, given: Json) -> Json:
+    return {"commits": _repo(forge, given).merge_queue(*given["numbers"])}
+
+
 def _token(forge: Forge, given: Json) -> Json:
     return {"token": forge.token(**given)}
 
@@ -130,6 +147,9 @@ _ACTS: dict[str, Callable[[Forge, Json], Json]] = {
     "world": _build,
     "token": _token,
     "push": _push,
+    "move": _move,
+    "log": _log,
+    "merge_queue": _merge_queue,
     "approve": _decide(approved=True),
     "reject": _decide(approved=False),
     **{
@@ -146,6 +166,11 @@ _ACTS: dict[str, Callable[[Forge, Json], Json]] = {
             "complete",
             "cancel",
             "dispatch",
+            "delete_branch",
+            "disable_auto_merge",
+            "enable_auto_merge",
+            "rerun",
+            "retarget",
         )
     },
 }

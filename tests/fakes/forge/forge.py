@@ -197,6 +197,13 @@ class Forge:
         self.tokens[made.text] = made
         return made.text
 
+    def job_token(self, pull: Pull, permissions: Mapping[str, str]) -> str:
+        """Return the token of a job that a pull request starts: for one of a fork it can write nothing."""
+        place = self.place_of(pull)
+        if pull.source != place:
+            permissions = {name: "read" if level == "write" else level for name, level in permissions.items()}
+        return self.token("actions", place, permissions)
+
     def run(self, identity: int) -> Run:
         """Return a run of whatever repository has it."""
         return self._place(identity).run(identity)

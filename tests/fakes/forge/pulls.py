@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MAX_BODY = 65536
+QUEUE = "github-merge-queue[bot]"
 _EVENTS = {
     "merge": "AutoMergeEnabledEvent",
     "squash": "AutoSquashEnabledEvent",
@@ -256,17 +257,29 @@ class Pulls(Branches):
             raise Refused(405, words)
         if head and head != pull.head:
             raise Refused(409, "Head branch was modified. Review and try the merge again.")
-        pull.base_sha = self.branches[pull.base]
-        commit = self._merge_commit(pull, by, how, message)
-        pull.state, pull.merged_by, pull.merged_at, pull.merge_commit = "MERGED", by, self.now(), commit
-        pull.closed, pull.closed_by, pull.updated = pull.merged_at, by, self.now()
-        self.move(pull.base, commit, by, merging=True)
+        commit = self._merged(pull, by, self._merge_commit(pull, by, how, message))
+        self.move(pull.base, commit, by, kind="pr_merge")
         if self.delete_branch_on_merge and pull.source == self.full_name:
             self._note("branch_deletion", pull.branch, self.branches.pop(pull.branch, NOTHING), NOTHING, by)
         return commit
 
-    def _merge_commit(self, pull: Pull, by: str, how: str, message: str) -> str:
-        base, who = self.branches[pull.base], self.signature(by)
+    def merge_queue(self, *numbers: int, how: str = "merge") -> list[str]:
+        """Let the merge queue merge pull requests into the default branch, all in one update; return their commits."""
+        commits: list[str] = []
+        for pull in map(self.pull, numbers):
+            commit = self._merge_commit(pull, QUEUE, how, "", onto=commits[-1] if commits else "")
+            commits.append(self._merged(pull, QUEUE, commit))
+        self.move(self.default_branch, commits[-1], QUEUE, kind="merge_queue_merge")
+        return commits
+
+    def _merged(self, pull: Pull, by: str, commit: str) -> str:
+        pull.state, pull.merged_by, pull.merged_at, pull.merge_commit = "MERGED", by, self.now(), commit
+        pull.closed, pull.closed_by, pull.updated = pull.merged_at, by, self.now()
+        return commit
+
+    def _merge_commit(self, pull: Pull, by: str, how: str, message: str, *, onto: str = "") -> str:
+        pull.base_sha = base = onto or self.branches[pull.base]
+        who = self.signature(by)
         if how == "rebase":
             for commit in reversed(self.objects.since(base, pull.head)):
                 start, onto = (self.objects.commits[sha].tree for sha in (*commit.parents[:1], base))

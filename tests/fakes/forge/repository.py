@@ -160,12 +160,15 @@ class Repository(Pulls):
         run = self.run(identity)
         run.status, run.updated = "in_progress", self.now()
 
-    def rerun(self, identity: int, by: str) -> None:
-        """Run again what came to its end; it waits for people again."""
+    def rerun(self, identity: int, by: str, job: str = "") -> None:
+        """Run again what came to its end, or one job of it, at the same commit; it waits for people again."""
         run = self.run(identity)
-        run.attempt, run.conclusion, run.actor, run.updated = run.attempt + 1, None, by, self.now()
+        run.attempt, run.conclusion, run.triggered_by, run.updated = run.attempt + 1, None, by, self.now()
         context = {"inputs": run.inputs, "github": {"event": run.event_payload}}
-        self._wait(run, environments(self._content(run.workflow.path), context, self._called))
+        content = self._content(run.workflow.path, run.sha)
+        jobs = content.get("jobs") or {}
+        content["jobs"] = {name: each for name, each in jobs.items() if job in {"", name}}
+        self._wait(run, environments(content, context, self._called))
 
     def _wait(self, run: Run, names: Sequence[str]) -> None:
         """Let a run wait for those of its environments that have reviewers; or fail where its branch is kept out."""
@@ -192,7 +195,7 @@ class Repository(Pulls):
         rule = self.environments[environment]
         people = set(rule.reviewers)
         people |= {m for name in rule.reviewers if "/" in name for m in self.forge.teams[name].members}
-        return by in people and not (rule.prevent_self_review and by == run.actor)
+        return by in people and not (rule.prevent_self_review and by in {run.actor, run.triggered_by})
 
     def answer(self, identity: int, by: str, *, approved: bool = True, comment: str = "") -> None:
         """Approve or reject what a run waits for.

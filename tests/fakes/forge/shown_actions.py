@@ -36,7 +36,7 @@ def run_of(repo: Repository, run: Run) -> Json:
         "updated_at": when(run.updated),
         "run_started_at": when(run.created),
         "actor": user(repo.forge, run.actor),
-        "triggering_actor": user(repo.forge, run.actor),
+        "triggering_actor": user(repo.forge, run.triggered_by or run.actor),
         "pull_requests": [],
         "repository": repository(repo),
         "head_repository": repository(repo),

@@ -191,5 +191,6 @@ class Run:
     status: str = "queued"
     conclusion: str | None = None
     attempt: int = 1
+    triggered_by: str = ""  # who ran it again; the actor stays who started it
     waits_for: list[str] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
