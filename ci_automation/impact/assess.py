@@ -9,6 +9,7 @@ from msgspec import Struct
 from ci_automation.impact.checks import all_checks
 from ci_automation.impact.compare import changes
 from ci_automation.impact.files import overlay_changes
+from ci_automation.impact.overlay.difference import FileDiff, overlay_diffs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,12 +28,13 @@ class Cleared(Struct, frozen=True):
 
 
 class Impact(Struct, frozen=True):
-    """Changes of a step, its hazards, and the objects that clusters that prune delete."""
+    """Changes of a step, its hazards, the objects that clusters that prune delete, and the diffs of overlay files."""
 
     changes: tuple[Change, ...] = ()
     hazards: tuple[Hazard, ...] = ()
     pruned: tuple[str, ...] = ()
     cleared: tuple[Cleared, ...] = ()
+    diffs: tuple[FileDiff, ...] = ()
 
 
 def nothing_is_settled(_: Sequence[Hazard]) -> bool:
@@ -56,11 +58,13 @@ def assess(
         if settled(_hazards(seen)):
             return Impact(hazards=_hazards(seen))
         seen.append(check.look(before, after, known))
+    diffs = [*(overlay_diffs(before.overlay, after.overlay) if before else ())]
     return Impact(
         tuple(_changes(before, after, seen)) if before else (),
         _hazards(seen),
         tuple(str(name) for each in seen for name in each.pruned),
         tuple(Cleared(check.gate, *check.clear(after, known)) for check in all_checks()),
+        (*diffs, *(it for each in seen for it in each.diffs)),
     )
 
 

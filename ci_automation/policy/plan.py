@@ -17,6 +17,7 @@ from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Change
 from ci_automation.impact.hazard import Hazard
+from ci_automation.impact.overlay.difference import FileDiff
 from ci_automation.policy.decision import Decision, Verdict
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class PlannedStep(Struct, frozen=True):
     changes: tuple[Change, ...] = ()  # each single one, the gravest first
     hazards: tuple[Hazard, ...] = ()
     pruned: tuple[str, ...] = ()  # what clusters delete when the target is applied
+    diffs: tuple[FileDiff, ...] = ()  # of overlay files, and of what they render to
     gates: tuple[Verdict, ...] = ()  # every gate with what it looked at, also those that let it through
 
     @property
@@ -91,6 +93,7 @@ class PlannedStep(Struct, frozen=True):
                 "added": list(self.added),
                 "removed": list(self.removed),
                 "all": [change.to_json() for change in self.changes],
+                "diffs": [to_builtins(each) for each in self.diffs],
             },
             "hazards": [hazard.to_json() for hazard in self.hazards],
             "pruned": list(self.pruned),
@@ -118,6 +121,7 @@ class PlannedStep(Struct, frozen=True):
             changes=tuple(Change.from_json(change) for change in value["changes"]["all"]),
             hazards=tuple(Hazard.from_json(hazard) for hazard in value["hazards"]),
             pruned=tuple(value["pruned"]),
+            diffs=convert(value["changes"]["diffs"], tuple[FileDiff, ...]),
             gates=convert(value["gates"], tuple[Verdict, ...]),
         )
 

@@ -13,7 +13,7 @@ from ci_automation.impact.change import Severity
 from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.report.findings import CRD, Findings, acknowledging, meaning, named_together, told_together
-from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line, typed
+from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line, quote, typed
 from ci_automation.report.text import MarkedLine, Part, Table, plain_text, shortened
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _FEW = 3  # harmless changes that are told one by one
 _MANY, _OF_A_CLASS = 6, 1  # rows of changes on a terminal, and of each class where there are more
 _ROWS = 60  # on a terminal; of a hazard's places, too
 _MAX_CELL, _MAX_SENTENCE, _MAX_REMEDY = 120, 300, 600  # in Markdown
+_DIFF_ROWS, _ROOM = 20, 100  # lines of a diff on a terminal; characters of one in Markdown for each row of a table
+_RENDERED = "What changes in the rendering of "
 _GRAVE = {Severity.DANGER, Severity.WARNING, Certainty.CERTAIN, Certainty.POSSIBLE, Decision.REFUSED, Decision.APPROVAL}
 _WITH_ALL = "with every object of its kind"
 _NOTHING = "No object and no file changes."
@@ -62,6 +64,7 @@ def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
     yield from _hazard_lines(found, every=every)
     yield from _pruned_lines(found)
     yield from _change_table_of_all(found) if every else _change_lines(found)
+    yield from _diff_lines(found, every=every)
     yield from _acknowledge_lines(found, every=every)
     yield from _gate_parts(found, every=every)
 
@@ -141,6 +144,17 @@ def _change_table_of_all(found: Findings) -> Iterator[Part]:
     yield _change_table(found, [(it,) for it in found.ranked()], every=True).mapped(lambda _, cell: _line(cell))
 
 
+def _diff_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
+    """Yield the diffs of overlay files, and of what they render to; of long ones the first lines."""
+    for each in found.diffs:
+        lines = each.text.splitlines()
+        shown = lines if every else lines[:_DIFF_ROWS]
+        yield MarkedLine(_line(f"{_RENDERED if each.rendered else ''}{each.path}:"))
+        yield from (MarkedLine(_line(f"  {line}")) for line in shown)
+        if len(lines) > len(shown):
+            yield MarkedLine(f"  and {len(lines) - len(shown)} more lines (-v lists them)")
+
+
 def _acknowledge_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
     known = found.to_acknowledge(every=every)
     if known and (every or decide(found.gates) is not Decision.APPROVAL):
@@ -212,6 +226,11 @@ def markdown_sections(found: Findings, rows: int) -> Iterator[tuple[str, str]]:
         lines = [f"- {_pruned(name)}" for name in names[:rows]] + _more(names, rows, "- and {} more")
         yield "What clusters delete", "\n".join(lines)
     yield "What changes", "\n\n".join(_changes(found, rows))
+    files = [f"{code(one_line(it.path))}\n\n{quote(it.text, rows * _ROOM)}" for it in found.diffs if not it.rendered]
+    if found.diffs:
+        built = [it for it in found.diffs if it.rendered]
+        files += [folded(f"{_RENDERED}{code(one_line(it.path))}", quote(it.text, rows * _ROOM)) for it in built[:rows]]
+        yield "What changes in your files", "\n\n".join([*files[:rows], *_more(files, rows, "And {} more files.")])
 
 
 def difference_markdown(old: str, new: str, remarks: Sequence[str], found: Findings, rows: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from typing import TYPE_CHECKING
@@ -143,6 +144,17 @@ def test_the_commands_that_are_printed_for_approval_work_as_they_are(
     for command in (make, last):
         desk.ok(*command[1:])
     assert desk.ok("verify", CHANNEL, *TRUSTED, "--output", "json").json["digest"] == target
+
+
+def test_a_changed_overlay_is_told_by_its_diff_which_the_plan_holds(desk: Desk) -> None:
+    desk.write("overlay/a.yaml", "a: 1\n")
+    desk.init("--overlay", "overlay", version="v2.99.4")
+    desk.write("overlay/a.yaml", "a: 2\n")
+    ran = desk.ok("plan", CHANNEL, *TRUSTED, "--overlay", "overlay", "--out", "plan.json")
+    assert "\na.yaml:\n  @@ -1,1 +1,1 @@\n  -a: 1\n  +a: 2\n" in ran.out
+    (step,) = json.loads((desk.folder / "plan.json").read_bytes())["steps"]
+    assert [it["path"] for it in step["changes"]["diffs"]] == ["a.yaml"]
+    desk.ok("apply", "plan.json", "--approve", step["target"], *SIGNED, "--overlay", "overlay")
 
 
 class TestHandEdits:

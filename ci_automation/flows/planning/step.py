@@ -162,6 +162,7 @@ def _planned(base: Base, made: _Made, impact: Impact, content: Content, verdicts
         changes=impact.changes,
         hazards=impact.hazards,
         pruned=impact.pruned,
+        diffs=impact.diffs,
         gates=verdicts,
     )
 

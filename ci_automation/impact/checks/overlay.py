@@ -4,20 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ci_automation.artifact.tree import Tree
 from ci_automation.impact.check import Check, Seen
 from ci_automation.impact.overlay.compare import GATE
+from ci_automation.impact.overlay.difference import rendered_diffs
 from ci_automation.impact.overlay.preflight import preflight
 
 if TYPE_CHECKING:
     from ci_automation.impact.check import Applied, Known
+    from ci_automation.impact.overlay.builder import Kustomize
+    from ci_automation.impact.overlay.preflight import Built
 
 
 def _look(before: Applied | None, after: Applied, known: Known) -> Seen:
     if not known.build:
         return Seen()
     built = preflight(before.files if before else Tree(()), after.files, after.path, known.kustomize)
-    return Seen(built.hazards, built.pruned, built.changes)
+    if before is None or before.components != after.components or before.overlay == after.overlay:
+        return Seen(built.hazards, built.pruned, built.changes)
+    builds = tuple(_both(each, known.kustomize) for each in built.builds)
+    return Seen(built.hazards, built.pruned, built.changes, rendered_diffs(builds))
+
+
+def _both(built: Built, kustomize: Kustomize | None) -> Built:
+    """Return what a folder renders to on both sides; one that only lists files is built where the other one was."""
+    files = built.old if built.before is None else built.new
+    if kustomize is None or files is None or (built.before is None) == (built.after is None):
+        return built
+    (text,) = kustomize.builds([(files, built.folder)])
+    if not isinstance(text, str):
+        return built
+    return replace(built, before=text) if built.before is None else replace(built, after=text)
 
 
 def _clear(_after: Applied, known: Known) -> tuple[str, str]:

@@ -42,6 +42,19 @@ _CONTENT = {
 }
 
 
+class Built(Struct, frozen=True):
+    """What kustomize makes of a folder before a step and after it; None where nothing is built, or it only lists.
+
+    `old` and `new` are the files to build it from; None where there was no such folder.
+    """
+
+    folder: str
+    before: str | None
+    after: str | None
+    old: Tree | None = None
+    new: Tree | None = None
+
+
 class Preflight(Struct, frozen=True):
     """Hazards of the overlay, changes of what clusters get, the objects that a prune would delete, and new ones."""
 
@@ -49,6 +62,7 @@ class Preflight(Struct, frozen=True):
     pruned: tuple[ObjectId, ...] = ()
     added: tuple[ObjectId, ...] = ()
     changes: tuple[Change, ...] = ()
+    builds: tuple[Built, ...] = ()
 
 
 def preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None) -> Preflight:
@@ -94,7 +108,8 @@ def _preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | Non
     pruned, added = _difference(before, after, first, then)
     hazards += _deleted(pruned, before, after, components)
     unique = {hazard.fingerprint: hazard for hazard in map(_in_one_line, hazards)}
-    return Preflight(tuple(unique.values()), pruned, added, tuple(changes.values()))
+    builds = tuple(_built(each, known.get(each.folder), first.get(each.folder), then) for each in after)
+    return Preflight(tuple(unique.values()), pruned, added, tuple(changes.values()), builds)
 
 
 def _differing(old: Tree, new: Tree, components: str) -> Tree:
@@ -110,6 +125,13 @@ def _rules(earlier: FolderOutcome | None, folder: AppliedFolder | None) -> Follo
     if earlier and folder and folder.gathered.only_lists:
         return Followed(earlier.ids, earlier.ids, {})
     return earlier.followed if earlier else None
+
+
+def _built(
+    each: AppliedFolder, earlier: AppliedFolder | None, before: FolderOutcome | None, then: Mapping[str, FolderOutcome]
+) -> Built:
+    old = earlier.tree if earlier else None
+    return Built(each.folder, before.text if before else None, then[each.folder].text, old, each.tree)
 
 
 def _in_one_line(hazard: Hazard) -> Hazard:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.tree import Tree, TreeFile
@@ -16,9 +17,12 @@ from ci_automation.impact.assess import Impact, assess
 from ci_automation.impact.check import Applied, Check, Clusters, Known, KubernetesRange, Seen
 from ci_automation.impact.checks import all_checks, compatibility, images, overlay
 from ci_automation.impact.hazard import Certainty, Hazard
+from ci_automation.impact.overlay.builder import BuildFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from ci_automation.impact.overlay.builder import Build, KustomizeUnusable
 
 MIRROR = "mirror.example/fluxcd"
 PATH = "flux-system/gotk-components.yaml"
@@ -177,6 +181,53 @@ def test_an_overlay_that_is_not_to_be_built_is_not_looked_at() -> None:
     after = Applied("", overlay=Tree((TreeFile("kustomization.yaml", b"resources: [gone.yaml]\n"),)), path=PATH)
     assert overlay.CHECK.look(None, after, Known()).hazards
     assert not overlay.CHECK.look(None, after, Known(build=False)).hazards
+
+
+class Saying:
+    """A kustomize that says how long the kustomization is, or that it cannot build the plain one."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails = fails
+
+    def builds(self, wanted: Sequence[Build]) -> tuple[str | BuildFailed | KustomizeUnusable, ...]:
+        return tuple(map(self._say, wanted))
+
+    def _say(self, build: Build) -> str | BuildFailed:
+        listed = build[0]["kustomization.yaml"]
+        patched = b"namePrefix" in listed
+        if self.fails and not patched:
+            return BuildFailed("no")
+        return f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  patched: {patched}\n"
+
+
+PLAIN = b"resources: [flux-system/gotk-components.yaml]\n"
+PATCHED = PLAIN + b"namePrefix: x-\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kustomize", "shown"),
+    [
+        pytest.param(
+            PLAIN, PATCHED, Saying(), ["@@ -4,3 +4,3 @@\n   name: a\n data:\n-  patched: False\n+  patched: True"]
+        ),
+        pytest.param(
+            PATCHED, PLAIN, Saying(), ["@@ -4,3 +4,3 @@\n   name: a\n data:\n-  patched: True\n+  patched: False"]
+        ),
+        pytest.param(PLAIN, PATCHED, Saying(fails=True), []),
+        pytest.param(PLAIN, PATCHED, None, []),
+        pytest.param(PLAIN, PLAIN + b"# a comment\n", Saying(), []),
+        pytest.param(PATCHED, PATCHED, Saying(), []),
+    ],
+    ids=["patched", "no longer", "not built", "no kustomize", "lists", "same"],
+)
+def test_what_another_overlay_renders_to_is_compared_with_what_the_present_one_does(
+    old: bytes, new: bytes, kustomize: Saying | None, shown: list[str]
+) -> None:
+    before, after = (Applied("", overlay=Tree((TreeFile("kustomization.yaml", it),)), path=PATH) for it in (old, new))
+    seen = overlay.CHECK.look(before, after, Known(kustomize=kustomize))
+    assert [it.text for it in seen.diffs] == shown
+    other = replace(before, components="# other")
+    assert overlay.CHECK.look(other, after, Known(kustomize=kustomize)).diffs == ()
 
 
 def test_with_nothing_before_nothing_changes() -> None:

@@ -19,6 +19,7 @@ from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Change, ChangeClass, ChangeKind, ObjectId, Severity, fingerprint
 from ci_automation.impact.hazard import Certainty, Hazard, Place
+from ci_automation.impact.overlay.difference import FileDiff
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation
@@ -442,6 +443,37 @@ class TestOfOneKind:
         long = replace(LATE, sentence="x" * 300, remedies=("read",))
         assert "…" in text(Findings(hazards=(long,)))
         assert all(words in text(Findings(hazards=(long,)), every=True) for words in (long.sentence, "read"))
+
+
+class TestFiles:
+    LONG = FileDiff("a/b.yaml", "\n".join(["@@ -1,30 +1,30 @@", *(f"+line {number}" for number in range(30))]))
+    RENDERED = FileDiff("./", "-x: 1\n+x: 2 @you `\x1b[2J", rendered=True)
+    FOUND = Findings(diffs=(LONG, RENDERED))
+
+    def test_diffs_are_told_on_a_terminal_cut_unless_all_is_asked_for(self) -> None:
+        shown, every = text(self.FOUND), text(self.FOUND, every=True)
+        assert "a/b.yaml:\n  @@ -1,30 +1,30 @@\n  +line 0\n" in shown
+        assert (
+            "  +line 18\n  and 11 more lines (-v lists them)\nWhat changes in the rendering of ./:\n  -x: 1\n" in shown
+        )
+        assert "+line 29" in every
+        assert "\x1b" not in shown + every
+
+    def test_files_are_shown_in_markdown_and_the_rendering_is_folded(self) -> None:
+        page = dict(markdown_sections(self.FOUND, 9))["What changes in your files"]
+        seen, _, folded = page.partition("<details>")
+        assert seen.startswith("`a/b.yaml`\n\n```text\n@@ -1,30 +1,30 @@\n+line 0\n")
+        assert "What changes in the rendering of `./`</summary>" in folded
+        assert "+x: 2 @ you `" in folded
+        assert "\x1b" not in folded
+        assert (
+            "And 2 more files."
+            in dict(markdown_sections(Findings(diffs=(self.LONG,) * 3), 1))["What changes in your files"]
+        )
+
+    def test_a_rendering_that_changes_alone_is_told_as_well(self) -> None:
+        page = dict(markdown_sections(Findings(diffs=(self.RENDERED,)), 9))["What changes in your files"]
+        assert "+x: 2" in page
 
 
 class TestMarkdown:
