@@ -19,16 +19,17 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ci_automation.github.client import GitHub
-    from ci_automation.github.model import BranchUpdate
+    from ci_automation.github.model import Actor, BranchUpdate
 
 _MERGED = """
 fragment Merged on Commit {
-  oid
-  associatedPullRequests(first: 10) {
+  associatedPullRequests(first: 5) {
+    totalCount
     nodes { ...Pull ...Making mergeCommit { oid } tip: commits(last: 1) { nodes { commit { ...Content } } } }
   }
 }
 """
+_WITH_REQUESTS = 5  # commits that one query asks for the requests of: GitHub counts what a query could return
 _ATTRIBUTES = ".gitattributes"
 
 
@@ -40,7 +41,9 @@ class ContentHistory:
 
     def __init__(self, client: GitHub, name: str) -> None:
         self._client, self.name = client, require_name(name)
-        self._known: dict[tuple[str, str, str], ContentAt] = {}  # by commit, folder and configuration file
+        # By commit, folder and configuration file.
+        self._known: dict[tuple[str, str, str], ContentAt] = {}
+        self._merged: dict[tuple[str, str, str], tuple[Actor, str, tuple[Fields, ...]]] = {}
 
     def head(self, folder: str, config: str) -> tuple[str, ContentAt, datetime]:
         """Return the name of the default branch, the content of its newest commit, and GitHub's clock.
@@ -69,13 +72,13 @@ class ContentHistory:
     def contents(self, commits: Iterable[str], folder: str, config: str) -> Mapping[str, ContentAt]:
         """Return the content at each of the commits; those that GitHub does not have any more are left out.
 
+        The same query asks for the requests that the first few were merged as, so that `merges` need not.
+
         Raises:
             ReleaseSourceError: as `GitHub.graphql`.
         """
         wanted = tuple(dict.fromkeys(commits))
-        if unknown := [commit for commit in wanted if (commit, folder, config) not in self._known]:
-            for node in _nodes(self._asked("", _commits(unknown, "Content"), folder, config), unknown):
-                self._learned(node, folder, config)
+        self._learn([commit for commit in wanted if (commit, folder, config) not in self._known], folder, config)
         found = ((commit, self._known.get((commit, folder, config))) for commit in wanted)
         return {commit: content for commit, content in found if content}
 
@@ -91,28 +94,49 @@ class ContentHistory:
         """
         by_commit = {update.after: update for update in updates}
         found: dict[str, tuple[ContentMerge, ...]] = dict.fromkeys(by_commit, ())
-        if not found:
-            return found
-        asked = f"defaultBranchRef {{ name }} {_commits(list(found), 'Merged')}"
-        data = self._asked(_MERGED + MAKING + PULL, asked, folder, config)
-        default, viewer = data.fields("repository").fields("defaultBranchRef").text("name"), data.actor("viewer")
-        if viewer is None:
-            raise UnexpectedGitHubAnswer(f"{self._what} was answered without saying who asks")
-        for node in _nodes(data, list(found)):
-            update = by_commit[node.oid("oid")]
-            for request in node.nodes("associatedPullRequests"):
-                pull = read_pull(request)
-                if pull.merge_commit != update.after:
+        unknown = [commit for commit in by_commit if (commit, folder, config) not in self._merged]
+        for start in range(0, len(unknown), _WITH_REQUESTS):
+            self._learn(unknown[start : start + _WITH_REQUESTS], folder, config)
+        for after, update in by_commit.items():
+            if (after, folder, config) not in self._merged:  # GitHub has no such commit
+                continue
+            viewer, default, requests = self._merged[after, folder, config]
+            for pull, request in ((read_pull(request), request) for request in requests):
+                if pull.merge_commit != after:
                     continue
                 making, base, head = Making(), None, None
                 if pull.base == default and not pull.cross_repository:
                     making = read_making(request, self._client, self.name, pull, viewer)
-                    for tip in request.nodes("tip"):
-                        self._learned(tip.fields("commit"), folder, config)
                     base, head = self._compared(update.before, pull.head, folder, config)
                 making = replace(making, merged_as=update.kind)
-                found[update.after] += (ContentMerge(pull, base, head, making, viewer),)
+                found[after] += (ContentMerge(pull, base, head, making, viewer),)
         return found
+
+    def _learn(self, commits: Sequence[str], folder: str, config: str) -> None:
+        """Ask for the content at commits, and for the requests that the first few were merged as."""
+        if not commits:
+            return
+        lines = (
+            f'c{place}: object(oid: "{oid}") {{ ...Content {"...Merged" if place < _WITH_REQUESTS else ""} }}'
+            for place, oid in enumerate(commits)
+        )
+        asked = f"defaultBranchRef {{ name }} {' '.join(lines)}"
+        data = self._asked(_MERGED + MAKING + PULL, asked, folder, config)
+        repository, viewer = data.fields("repository"), data.actor("viewer")
+        if viewer is None:
+            raise UnexpectedGitHubAnswer(f"{self._what} was answered without saying who asks")
+        default = repository.fields("defaultBranchRef").text("name")
+        for place, oid in enumerate(commits):
+            if (node := repository.maybe(f"c{place}")) is None:
+                continue
+            self._learned(node, folder, config)
+            if place < _WITH_REQUESTS:
+                requests = node.fields("associatedPullRequests")
+                nodes = requests.each("nodes")
+                is_whole = requests.number("totalCount") == len(nodes)  # else there may be a second one of this commit
+                self._merged[oid, folder, config] = (viewer, default, nodes if is_whole else ())
+                for tip in (tip for request in nodes for tip in request.nodes("tip")):
+                    self._learned(tip.fields("commit"), folder, config)
 
     def _compared(self, before: str, head: str, folder: str, config: str) -> tuple[ContentAt | None, ContentAt | None]:
         """Return the content of the newest commit that both have, and of the head; None where GitHub lacks one."""
@@ -160,17 +184,6 @@ class ContentHistory:
         return content
 
 
-def _commits(oids: list[str], fragment: str) -> str:
-    """Return what asks for commits, each by a name of its own."""
-    return " ".join(f'c{place}: object(oid: "{oid}") {{ ...{fragment} }}' for place, oid in enumerate(oids))
-
-
 def _attribute_files(folder: str) -> list[str]:
     """Return the paths of the `.gitattributes` above a folder."""
     return [str(parent / _ATTRIBUTES) for parent in PurePosixPath(folder).parents]
-
-
-def _nodes(data: Fields, oids: list[str]) -> list[Fields]:
-    """Return those of the commits that `_commits` selects that are there."""
-    repository = data.fields("repository")
-    return [node for place in range(len(oids)) if (node := repository.maybe(f"c{place}"))]

@@ -125,6 +125,43 @@ def test_a_merge_has_its_request_with_the_content_of_merge_base_and_head(
     assert len(forge.requests) == 5
 
 
+def test_states_and_requests_are_one_query(forge: Forge, fleet: Repository, history: ContentHistory) -> None:
+    number = requested(fleet, b"a: 2\n")
+    fleet.merge(number, "bob")
+    before = len(forge.requests)
+    updates = history.updates("main") or ()
+    history.contents([each for update in updates for each in (update.after, update.before)], FOLDER, CONFIG)
+    (merge,) = history.merges(updates[:1], FOLDER, CONFIG)[fleet.head]
+    assert merge.pull.number == number
+    assert merge.making.hands == {"alice"}
+    # The log, states and requests, merge base, log of its branch.
+    assert len(forge.requests) - before == 4
+
+
+def test_more_merges_than_a_query_asks_for_take_more_queries(
+    forge: Forge, fleet: Repository, history: ContentHistory
+) -> None:
+    for number in range(7):
+        fleet.merge(requested(fleet, b"a: 1%d\n" % number, branch=f"change-{number}"), "bob")
+    updates = [update for update in history.updates("main") or () if update.kind is UpdateKind.PR_MERGE]
+    merges = history.merges(updates, FOLDER, CONFIG)
+    assert [merge.pull.number for update in updates for merge in merges[update.after]] == [7, 6, 5, 4, 3, 2, 1]
+    # Five requests, two more, and the content of the first one's merge base.
+    assert len([request for request in forge.requests if request.path == "/graphql"]) == 3
+
+
+def test_requests_that_an_answer_does_not_show_whole_are_none(fleet: Repository, history: ContentHistory) -> None:
+    head = fleet.push("change", {PATCH: b"a: 2\n"}, "alice")
+    for number in range(6):
+        fleet.push(f"base-{number}", {"f": b"1"}, "alice", onto=fleet.head)
+        fleet.open_pull("change", "alice", base=f"base-{number}")
+    fleet.merge(fleet.open_pull("change", "alice").number, "bob", "rebase")
+    fleet.move("main", head, "bob", force=True)
+    (update, *_) = history.updates("main") or ()
+    assert update.after == head
+    assert history.merges([update], FOLDER, CONFIG) == {head: ()}
+
+
 def test_an_update_that_no_request_was_merged_as_has_none(fleet: Repository, history: ContentHistory) -> None:
     number = requested(fleet, b"a: 2\n")
     fleet.merge(number, "bob")
