@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from ci_automation.artifact.manifest import OCI_MANIFEST
 from ci_automation.registry.credentials import Credential, Credentials
 from tests.contract.registry_contract import artifact
+from tests.fakes.loopback import Loopback
 
 if TYPE_CHECKING:
     import ssl
@@ -63,7 +64,7 @@ class Reply:
         return cls(status, json.dumps(value).encode(), {"Content-Type": "application/json", **named})
 
 
-class HostileRegistry:
+class HostileRegistry(Loopback):
     """The server; a context manager. `answer` gets each request and returns the reply. With `tls` it speaks TLS."""
 
     def __init__(self, answer: Callable[[Seen], Reply] | None = None, tls: ssl.SSLContext | None = None) -> None:
@@ -72,27 +73,10 @@ class HostileRegistry:
         self.connections = 0
         self.over = threading.Event()
         self._server = _Server(self, tls)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.over.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    @property
-    def port(self) -> int:
-        """Where it listens on 127.0.0.1."""
-        return int(self._server.server_address[1])
-
-    @property
-    def host(self) -> str:
-        """Its address."""
-        return f"127.0.0.1:{self.port}"
+        super().__exit__()
 
     @property
     def asked(self) -> list[str]:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ci_automation.cli import run
-from ci_automation.demo.samples import write_samples
 from ci_automation.github.client import GitHub
 from ci_automation.github.waiting import GitHubPatience
 from ci_automation.net.waiting import Clock
 from tests.fakes.forge import Forge
 from tests.fakes.runner import Ran, Runner
+from tests.fakes.samples import write_old_samples
 from tests.fakes.world import key_pem
 
 if TYPE_CHECKING:
@@ -62,10 +62,7 @@ FIRST, PATCH, MINOR = "v2.98.5", "v2.98.8", "v2.99.4"
 def template(folder: Path) -> Path:
     """Return a folder with releases, all of them old, and a workspace whose channel has the first of them, signed."""
     releases, workspace = folder / "releases", folder / "workspace"
-    write_samples(releases)
-    listed = json.loads((releases / "releases.json").read_bytes())
-    aged = [{**release, "published_at": "2020-01-01T00:00:00Z"} for release in listed]
-    (releases / "releases.json").write_text(json.dumps(aged))
+    write_old_samples(releases)
     (workspace / ".git").mkdir(parents=True)
     (workspace / ".github").mkdir()
     (workspace / "cosign.key").write_bytes(key_pem())

@@ -27,13 +27,13 @@ from ci_automation.approval.port import (
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
-from ci_automation.demo.samples import write_samples
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flows.files import read_plan_file
 from ci_automation.flux.version import Version
 from ci_automation.github.errors import GitHubUnreachable
 from ci_automation.records.notes import Approval
 from tests.fakes.runner import Runner, commands
+from tests.fakes.samples import write_old_samples
 from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
@@ -73,12 +73,7 @@ class FakeApprovals:
 
 @pytest.fixture(scope="module")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("releases")
-    write_samples(folder)
-    listed = json.loads((folder / "releases.json").read_bytes())
-    aged = [{**release, "published_at": "2020-01-01T00:00:00Z"} for release in listed]
-    (folder / "releases.json").write_text(json.dumps(aged))
-    return folder
+    return write_old_samples(tmp_path_factory.mktemp("releases"))
 
 
 @pytest.fixture

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ci_automation.cli import run
-from ci_automation.demo.samples import write_samples
 from ci_automation.signing.trust import Identity
 from tests.fakes.forge import LOST, RESET, Fault, Forge, times
 from tests.fakes.runner import Runner
+from tests.fakes.samples import write_old_samples
 from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
@@ -48,12 +47,7 @@ CHECK = b"on:\n  schedule: [{cron: '17 * * * *'}]\n  workflow_dispatch:\njobs: {
 
 @pytest.fixture(scope="module")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("releases")
-    write_samples(folder)
-    listed = json.loads((folder / "releases.json").read_bytes())
-    aged = [{**release, "published_at": "2020-01-01T00:00:00Z"} for release in listed]
-    (folder / "releases.json").write_text(json.dumps(aged))
-    return folder
+    return write_old_samples(tmp_path_factory.mktemp("releases"))
 
 
 @pytest.fixture

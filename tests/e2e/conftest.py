@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_automation.demo.samples import write_samples
 from tests.canaries import search_folder
 from tests.e2e.desk import Desk
+from tests.fakes.samples import write_old_samples
 from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
@@ -23,12 +22,7 @@ HAVE_SECRETS = (".key", "config.json", "docker.json")  # the names of files in w
 @pytest.fixture(scope="session")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample releases, published so long ago that they are old enough by any clock."""
-    folder = tmp_path_factory.mktemp("releases")
-    write_samples(folder)
-    listed = json.loads((folder / "releases.json").read_bytes())
-    aged = [{**release, "published_at": "2020-01-01T00:00:00Z"} for release in listed]
-    (folder / "releases.json").write_text(json.dumps(aged))
-    return folder
+    return write_old_samples(tmp_path_factory.mktemp("releases"))
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from dataclasses import dataclass, field
 from functools import cache, partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +21,8 @@ from botocore.credentials import Credentials
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from cryptography.hazmat.primitives.hashes import SHA256
+
+from tests.fakes.loopback import Loopback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +70,7 @@ def _key() -> RSAPrivateKey:
 
 
 @dataclass
-class Clouds:
+class Clouds(Loopback):
     """All of them; `faults` are what the next requests are answered with, whoever they are for."""
 
     requests: list[Request] = field(default_factory=list)
@@ -77,20 +78,13 @@ class Clouds:
     key: RSAPrivateKey = field(default_factory=_key)
 
     def __enter__(self) -> Self:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self))
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._server = server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self))
+        server.daemon_threads = True
+        return super().__enter__()
 
     def where(self, host: str) -> str:
         """Return where a service is, in place of its real address."""
-        return f"http://127.0.0.1:{self._server.server_port}/{host}"
+        return f"http://{self.host}/{host}"
 
     @property
     def job(self) -> dict[str, str]:

@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import json
 import re
-import threading
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +21,8 @@ from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS, PKCS1v1
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, Hash, HashAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from tests.fakes.loopback import Loopback
 
 if TYPE_CHECKING:
     import ssl
@@ -60,7 +61,7 @@ class Fault(Exception):
 
 
 @dataclass
-class _Service:
+class _Service(Loopback):
     """A service on a port of loopback; a context manager. `faults` are what the next requests are answered with."""
 
     tls: ssl.SSLContext | None = None
@@ -68,23 +69,11 @@ class _Service:
     faults: list[Fault] = field(default_factory=list)
 
     def __enter__(self) -> Self:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self))
-        self._server.daemon_threads = True
+        self._server = server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self))
+        server.daemon_threads = True
         if self.tls:
-            self._server.socket = self.tls.wrap_socket(self._server.socket, server_side=True)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    @property
-    def host(self) -> str:
-        """Where it is."""
-        return f"127.0.0.1:{self._server.server_port}"
+            server.socket = self.tls.wrap_socket(server.socket, server_side=True)
+        return super().__enter__()
 
     @property
     def url(self) -> str:

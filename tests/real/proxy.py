@@ -15,7 +15,9 @@ from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.fakes.loopback import Loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -48,7 +50,7 @@ def _nothing(*_: object) -> None:
     pass
 
 
-class Proxy:
+class Proxy(Loopback):
     """A proxy on a free loopback port in front of `upstream`, `host:port`; a context manager.
 
     The Host header passes unchanged, so that the registry builds its Location headers with the proxy's own address.
@@ -62,23 +64,8 @@ class Proxy:
         self.after: Callable[[int, str, str, int], None] = _nothing
         self._lock = threading.Lock()
         self._seen: list[Request | None] = []
-        self._server = _Server(_Exchange)
-        self._server.proxy = self
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    @property
-    def host(self) -> str:
-        """Its address, `127.0.0.1:port`."""
-        return f"127.0.0.1:{self._server.server_address[1]}"
+        self._server = server = _Server(_Exchange)
+        server.proxy = self
 
     @property
     def requests(self) -> list[Request]:

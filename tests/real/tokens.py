@@ -9,20 +9,21 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import threading
 import time
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
+
+from tests.fakes.loopback import Loopback
 
 ISSUER = "tokens.example"
 SERVICE = "registry.example"
@@ -53,8 +54,8 @@ class TokenRequest(NamedTuple):
     status: int
 
 
-@dataclass(slots=True)
-class TokenServer:
+@dataclass
+class TokenServer(Loopback):
     """A token server on a free loopback port; a context manager.
 
     A token is good for `lifetime` seconds, to the second; `told` is what the answer says about that, where it differs.
@@ -69,28 +70,11 @@ class TokenServer:
     requests: list[TokenRequest] = field(default_factory=list)
     _key: Ed25519PrivateKey = field(default_factory=Ed25519PrivateKey.generate)
     _certificate: x509.Certificate = field(init=False)
-    _server: _Server = field(init=False)
-    _thread: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
         self._certificate = self_signed(self._key)
-        self._server = _Server(("127.0.0.1", 0), _Answer)
-        self._server.tokens = self
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    @property
-    def host(self) -> str:
-        """Its address, `127.0.0.1:port`."""
-        return f"127.0.0.1:{self._server.server_address[1]}"
+        self._server = server = _Server(("127.0.0.1", 0), _Answer)
+        server.tokens = self
 
     def realm(self, registry: str) -> str:
         """Return the address that the registry at `registry` sends its clients to.

@@ -5,11 +5,10 @@ With it, a local Sigstore is the public one to whoever is given `environment`.
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from securesystemslib.signer import CryptoSigner
@@ -22,6 +21,8 @@ from tuf.api.metadata import (  # type: ignore[attr-defined]  # it exports them 
     Targets,
     Timestamp,
 )
+
+from tests.fakes.loopback import Loopback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +54,7 @@ def pages(target: bytes) -> dict[str, bytes]:
     return served
 
 
-class Tuf:
+class Tuf(Loopback):
     """The repository's server; a context manager. What it needs on disk is in `folder`."""
 
     def __init__(self, target: bytes, folder: Path) -> None:
@@ -62,18 +63,10 @@ class Tuf:
         self._root.write_bytes(self.pages["1.root.json"])
         self._server = _Server(self.pages)
 
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
     @property
     def environment(self) -> Mapping[str, str]:
         """What lets cosign 3, and what is built with it, take this for the public Sigstore's."""
-        return {"TUF_MIRROR": f"http://127.0.0.1:{self._server.server_address[1]}", "TUF_ROOT_JSON": str(self._root)}
+        return {"TUF_MIRROR": f"http://{self.host}", "TUF_ROOT_JSON": str(self._root)}
 
 
 class _Server(ThreadingHTTPServer):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import socket
-import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from tests.fakes.loopback import Loopback
 from tests.fakes.sigstore import tokens, trust
 from tests.fakes.sigstore.api import REQUEST_TOKEN, Answer, Api, Request, public_pem
 from tests.fakes.sigstore.signing import IN_TOTO, Desk, Services
@@ -31,7 +31,7 @@ SERVICES = {
 }
 
 
-class LocalSigstore:
+class LocalSigstore(Loopback):
     """A Sigstore of one's own, and the GitHub that vouches for workflows; a context manager."""
 
     def __init__(self) -> None:
@@ -42,17 +42,12 @@ class LocalSigstore:
 
     def __enter__(self) -> Self:
         self._server = _Server(self)
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        return super().__enter__()
 
     @property
     def url(self) -> str:
         """The address of all its services."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://{self.host}"
 
     @property
     def trusted_root(self) -> bytes:
