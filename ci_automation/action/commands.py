@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ci_automation.action.announcement import announced
-from ci_automation.action.github import Hub, desks_of, now, reviewed_run, settings_of
+from ci_automation.action.github import Hub, desks_of, judged_by, now, reviewed_run, with_git
 from ci_automation.action.preview import comment_preview, preview
 from ci_automation.action.run import goals, promotions, trouble_of
 from ci_automation.approval.port import ApprovalRequest, RequestKind
@@ -93,7 +93,8 @@ def _approve(inputs: Inputs, run: ActionRun) -> int:
 
         version, base, target = Version.parse(inputs.version), Digest.parse(inputs.base), Digest.parse(inputs.target)
         request = ApprovalRequest(goal.channel, version, base, target, RequestKind.of_key(inputs.request_key))
-        found = judge_run(request, inputs.request_key, reviewed_run(goal, hub), settings_of(goal), now())
+        settings = judged_by(goal, request.kind, base)
+        found = judge_run(request, inputs.request_key, reviewed_run(goal, hub), settings, now())
         if isinstance(found, NotCounted):
             raise ApprovalNotCounted(found)
         done = apply_granted(found, goal.ports, goal.intent)
@@ -234,7 +235,8 @@ ACTION_COMMANDS: dict[str, Callable[[Inputs, ActionRun], int]] = {
 
 def _for_each(flow: Callable[[Target], Account], inputs: Inputs, run: ActionRun, *, publishes: bool = True) -> int:
     found = goals(inputs, run, signs=publishes)
-    return _each(rendered(found, run.say) if publishes else found, flow, inputs, run)
+    known = (with_git(goal, Hub.of(inputs, run)) for goal in rendered(found, run.say)) if publishes else found
+    return _each(tuple(known), flow, inputs, run)
 
 
 def _each(found: tuple[Target, ...], flow: Callable[[Target], Account], inputs: Inputs, run: ActionRun) -> int:
@@ -268,10 +270,8 @@ def _account(goal: Target, progress: Progress, run: ActionRun) -> Account:
         remarks=remarks,
         trouble=trouble_of(progress.failed) if progress.failed else None,
     )
-    for step in account.waiting:
-        if url := account.approval_urls.get(step.target):
-            what = f"changed content of {step.new_version}" if step.kind == "content" else step.new_version
-            run.tell("notice", f"{goal.name}: {what} waits for approval at {url}")
+    for sentence in account.asked_for:
+        run.tell("notice", f"{goal.name}: {sentence}")
     if not (published or account.pending):
         run.say(f"{goal.name}: nothing to do")
     return account

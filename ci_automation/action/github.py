@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
 from ci_automation.approval.port import RequestKind
+from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.model import ApprovalConfig, ApprovalVia
 from ci_automation.errors import UsageError
 from ci_automation.hiding import Hiding
@@ -21,7 +24,10 @@ if TYPE_CHECKING:
     from ci_automation.approval.approved_run import RunFacts
     from ci_automation.approval.dispatch import Sender
     from ci_automation.approval.port import Approvals
+    from ci_automation.artifact.digest import Digest
     from ci_automation.cli.target import Target
+    from ci_automation.config.model import ArtifactConfig
+    from ci_automation.flows.planning.git_content import GitContent
     from ci_automation.github.app import AppTokens
     from ci_automation.github.client import GitHub
     from ci_automation.github.content_history import ContentHistory
@@ -161,6 +167,47 @@ def settings_of(goal: Target) -> ApprovalConfig:
     return goal.configured.approval if goal.configured else ApprovalConfig()
 
 
+def with_git(goal: Target, hub: Hub) -> Target:
+    """Return an artifact whose overlay is in Git with the history of its content, if there is a token to ask for it."""
+    known = hub.job.repository and (hub.inputs.github_token or hub.inputs.app_id)
+    if not known or goal.configured is None or goal.configured.overlay is None:
+        return goal
+    return goal.asking_git(cache(partial(_git_content, goal, goal.configured, hub)))
+
+
+def _git_content(goal: Target, artifact: ArtifactConfig, hub: Hub) -> GitContent | None:
+    """Return the content of an artifact in Git, or None where nothing is checked out."""
+    from ci_automation.flows.planning.git_content import GitContent, GitPlace
+    from ci_automation.github.content_history import ContentHistory
+    from ci_automation.github.repository import Repository
+
+    if (folder := goal.ports.find_overlay()) is None:
+        return None
+    path = Path(hub.inputs.given.config or DEFAULT_PATH)
+    text, job, name = path.read_bytes().decode(), hub.job, hub.repository
+    rights = {"contents": "read", "pull_requests": "read"} | ({"members": "read"} if artifact.approval.team else {})
+    client = hub.client(**rights)
+    place = GitPlace(job.repository_id or name, path.as_posix(), text, job.sha, folder, artifact)
+    return GitContent(ContentHistory(client, name), Repository(client, name), place)
+
+
+def judged_by(goal: Target, kind: RequestKind, base: Digest) -> ApprovalConfig:
+    """Return the settings by which the approval of a step from `base` is judged.
+
+    If the rules changed since the content of the channel was approved, content is judged by the stricter ones.
+    """
+    settings = settings_of(goal)
+    ledger = goal.ports.ledger(goal.channel) if kind is RequestKind.CONTENT else None
+    records = ledger.records(base) if ledger else ()
+    if not records or goal.configured is None or (content := records[-1].content) is None:
+        return settings
+    from ci_automation.approval.content import stricter
+    from ci_automation.flows.planning.git_content import rules_of
+
+    rules = content.rules
+    return settings if rules == rules_of(goal.configured) else stricter(settings, rules.approvals, rules.team)
+
+
 def desks_of(goal: Target, hub: Hub) -> dict[RequestKind, Approvals]:
     """Return the ways to ask for approvals of an artifact, one for each kind of step; none if nobody is asked.
 
@@ -197,6 +244,7 @@ def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION
             client, name = hub.client(**rights), hub.repository
             places = Repository(client, name), Commits(client, name), Pulls(client, name)
             asking = PullRequestApprovals(*places, goal.name, goal.channel, settings, kind)
+            asking.judging(partial(judged_by, goal, kind))
             place = hub.job.workspace if hub.inputs.command == "update" else None
             return CheckoutFirst(asking, place, goal.channel, kind) if place else asking
         case ApprovalVia.WORKFLOW_DISPATCH:

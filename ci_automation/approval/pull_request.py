@@ -7,7 +7,7 @@ it speaks of. What people did is never overwritten.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +24,8 @@ from ci_automation.report.markdown import one_line
 from ci_automation.report.request import Mark, MarkState, Page, superseded, withdrawn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ci_automation.approval.port import GrantedApproval, NotCounted, Question
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
@@ -69,9 +71,15 @@ class PullRequestApprovals:
         self._repository, self._commits, self._pulls = repository, commits, pulls
         self._name, self._channel, self._settings = name, channel, settings
         self._kind = kind
+        self._judged_by: Callable[[Digest], ApprovalConfig] = lambda _: settings
         self._branch = branch_name(name, f"{kind}-" if kind is RequestKind.CONTENT else "")
         self._seen: PullSnapshot | None = None
         self._judged: str | None = None  # the merge that was judged in this run
+
+    def judging(self, judged_by: Callable[[Digest], ApprovalConfig]) -> Self:
+        """Let settings that depend on the base of a step judge its approval."""
+        self._judged_by = judged_by
+        return self
 
     def granted(self, base: Digest) -> GrantedApproval | NotCounted | None:
         """Return the approval of a step from `base`, judged now, or None.
@@ -87,10 +95,11 @@ class PullRequestApprovals:
         making = self._repository.making(to_judge, snapshot) if to_judge else Making()
         if making is None:  # the next run judges it
             return None
-        people = People.of(witnesses(entry, snapshot, making, self._settings), self._settings.team, self._repository)
+        settings = self._judged_by(base)
+        people = People.of(witnesses(entry, snapshot, making, settings), settings.team, self._repository)
         merged = merge_of(entry, snapshot)
         self._judged = merged.url if merged else None
-        return judge_merge(entry, snapshot, making, people, self._settings)
+        return judge_merge(entry, snapshot, making, people, settings)
 
     def ask(self, question: Question) -> Asked:
         """Ask, or find that it was asked already; what was asked before of this artifact is superseded.
@@ -140,7 +149,7 @@ class PullRequestApprovals:
         there = default.find(self._channel, self._kind)
         # What was merged and did not count, or was used up, is asked for in a way that its old merge does not answer.
         ask = there.ask + 1 if there and there.request == request else 1
-        settings = self._settings
+        settings = self._judged_by(request.base)
         page = Page(self._name, self._channel, question.step, question.notes, settings.approvals, settings.team)
         return _Wish(LockEntry(request, ask), default, page)
 

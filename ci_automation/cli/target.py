@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import ArtifactConfig
+    from ci_automation.flows.planning.git_content import GitContent
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.report.adoption import Adoption
 
@@ -71,6 +72,13 @@ class Target(Struct, frozen=True):
         if isinstance(self.prepared, Error):
             return self
         ports = replace(self.prepared.ports, say=say, confirm=confirm)
+        return replace(self, prepared=replace(self.prepared, ports=ports))
+
+    def asking_git(self, find: Callable[[], GitContent | None]) -> Target:
+        """Return the same with somebody who knows the content of Git."""
+        if isinstance(self.prepared, Error):
+            return self
+        ports = replace(self.prepared.ports, find_git=find)
         return replace(self, prepared=replace(self.prepared, ports=ports))
 
 

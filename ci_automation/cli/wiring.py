@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
     from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import ArtifactConfig, Config
+    from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.policy.plan import Plan
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
@@ -187,13 +188,13 @@ def _overlay(given: Arguments) -> Tree | None:
     return read_overlay(Path(given.overlay))
 
 
-def _overlay_of_checkout(artifact: ArtifactConfig | None) -> Tree | None:
+def _overlay_of_checkout(artifact: ArtifactConfig | None, given: Arguments) -> OverlayFolder | None:
     """Return the overlay in the checked out repository, or None where none is configured, or nothing checked out."""
     if artifact is None or artifact.overlay is None or not Path(".git").exists():
         return None
-    from ci_automation.flows.files import read_overlay
+    from ci_automation.flows.workspace import read_overlay_folder
 
-    return read_overlay(Path(artifact.overlay))
+    return read_overlay_folder(Path(), artifact.overlay, config=given.config or str(DEFAULT_PATH))
 
 
 def reading_files(text: str, given: Arguments) -> Tree:
@@ -226,7 +227,7 @@ def _ports(
         why_nobody=why_nobody,
         find_upstream=cache(partial(upstream, given, config)),
         find_kustomize=cache(kustomize),
-        find_overlay=cache(partial(_overlay_of_checkout, artifact)),
+        find_overlay=cache(partial(_overlay_of_checkout, artifact, given)),
         images=images(reference, artifact, given),
         confirm=confirmation(given),
         say=progress(verbose=given.verbose, text=given.output == "text"),

@@ -106,9 +106,11 @@ def _render(granted: GrantedApproval, base: Base, ports: Ports, intent: Intent) 
         raise ApprovalUsed(granted)
     if intent.content_apart and request.version != base.version:
         wanted = Wanted(request.version, base.options, base.overlay, base.pinned)
+        git = None
     else:
         wanted = replace(wanted_content(base, ports.with_overlay(intent)), version=request.version)
-    rendered = render_step(base, wanted, ports, intent)
+        git = ports.find_git()
+    rendered = render_step(base, wanted, ports, intent, judged=git.look(wanted) if git else None)
     _refuse_other(request, rendered)
     return rendered
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -74,8 +75,14 @@ def carry_out(
         _finish_interrupted(placed, ports, intent)
     if steps:
         _keep_base(placed, steps[0][0].step.old_version, ports)
+    content = placed.record.content if placed.record and not adopted else None
     for rendered, approval in steps:
-        publish(Publication.of(placed.channel, rendered, approval), ports, intent)
+        publication = Publication.of(placed.channel, rendered, approval)
+        if rendered.step.kind == "content" or rendered.step.changes_content:
+            content = rendered.judged.content if rendered.judged else None
+            if content is not None and (git := ports.find_git()):
+                publication = replace(publication, look_again=partial(git.look_again, content, rendered.after))
+        publish(replace(publication, content=content), ports, intent)
     return adopted
 
 

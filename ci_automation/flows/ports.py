@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.artifact.tree import Tree
+    from ci_automation.flows.planning.git_content import GitContent
+    from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.flux.bundle import ReleaseFiles
     from ci_automation.flux.release import ReleaseSource
     from ci_automation.flux.version import Version
@@ -80,7 +82,8 @@ class Ports(Struct, frozen=True):
     why_nobody: str = NOBODY_NAMED  # is trusted, where nobody is
     find_upstream: Callable[[], Upstream | None] = _nothing
     find_kustomize: Callable[[], Kustomize | None] = _nothing
-    find_overlay: Callable[[], Tree | None] = _nothing  # of the checkout
+    find_overlay: Callable[[], OverlayFolder | None] = _nothing  # of the checkout
+    find_git: Callable[[], GitContent | None] = _nothing  # where GitHub can be asked about the overlay
     images: Images | None = None  # None: nobody asks whether the controllers' images are there
     say: Callable[[str], None] = _silent
     clock: Callable[[], datetime] = _now  # for what is written down; what is decided goes by `Intent.now`
@@ -108,7 +111,9 @@ class Ports(Struct, frozen=True):
         Raises:
             UsageError: it cannot be used.
         """
-        return intent if intent.overlay is not None else replace(intent, overlay=self.find_overlay())
+        if intent.overlay is not None or (folder := self.find_overlay()) is None:
+            return intent
+        return replace(intent, overlay=folder.tree)
 
     def ledger(self, channel: Reference) -> Ledger | None:
         """Return the records and holds of `channel`; None without trusted signers."""

@@ -280,7 +280,10 @@ def _check_clusters(shown: Rollback, ports: Ports) -> None:
 
 
 def _record(proposal: RollbackProposal, signer: Signer, ports: Ports, intent: Intent) -> Record:
-    shown = proposal.shown
+    shown, ledger = proposal.shown, ports.ledger(proposal.shown.channel)
+    now = ports.later_than(shown.hold.at if shown.hold else None).clock()
+    had = [record.content for record in ledger.records(shown.target)] if ledger else []
+    content = had[-1] if had else None
     return Record(
         channel=channel_name(ports.registry, shown.channel),
         digest=shown.target,
@@ -288,10 +291,11 @@ def _record(proposal: RollbackProposal, signer: Signer, ports: Ports, intent: In
         version=shown.target_version,
         tag=immutable_tag(shown.target_version, shown.target),
         by=str(signer.who),
-        at=ports.later_than(shown.hold.at if shown.hold else None).clock(),
+        at=now,
         proof=None,
         options=proposal.options,
         run=intent.run.url or None,
         approval=intent.approval,
         rolled_back=True,
+        content=replace(content, at=max(now, content.at)) if content else None,  # no merge before it counts again
     )

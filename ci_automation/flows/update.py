@@ -45,7 +45,7 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     planned = plan_on(observed, ports, intent)
     placed = planned.placed(ports, intent)
     steps = automatic(planned)
-    signed |= carry_out(placed, [(rendered, None) for rendered in steps], ports, intent)
+    signed |= carry_out(placed, [(rendered, rendered.approval) for rendered in steps], ports, intent)
     trust, releases = str(placed.trust), planned.releases
     return Outcome(planned.plan, len(steps), trust, healed=signed, releases=releases, unmade=planned.unmade)
 

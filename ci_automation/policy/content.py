@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Every release changes these; the report says so if a step changes nothing else.
 _ONLY_IMAGES = frozenset({ChangeClass.IMAGE, ChangeClass.VERSION})
+_LOOKED_AT = {"options": "the install options", "files": "the overlay"}
 _LISTED = 10
 _BY_ITSELF = {
     Certainty.ADVICE: Decision.AUTO,
@@ -42,6 +43,7 @@ class Content(Struct, frozen=True):
     removal_allowed: bool = False
     options_changed: tuple[str, ...] = ()
     overlay_changed: tuple[str, ...] = ()
+    merged: bool = False  # merges on the default branch approved the options and the files
     edits_dropped: bool = False
     proof: Proof = Proof.KNOWN
     proof_detail: str = ""
@@ -89,16 +91,22 @@ def _proof(content: Content) -> Verdict:
 
 def _options(content: Content) -> Verdict:
     if not content.options_changed:
-        return Verdict("options", Decision.AUTO, "the options do not change", "the install options")
-    changed = ", ".join(content.options_changed)
-    return Verdict("options", Decision.APPROVAL, f"the options change: {changed}", "the install options")
+        return Verdict("options", Decision.AUTO, "the options do not change", _LOOKED_AT["options"])
+    return _approvable(content, "options", f"the options change: {', '.join(content.options_changed)}")
 
 
 def _files(content: Content) -> Verdict:
     if not content.overlay_changed:
-        return Verdict("files", Decision.AUTO, "the overlay's files do not change", "the overlay")
-    changed = ", ".join(content.overlay_changed)
-    return Verdict("files", Decision.APPROVAL, f"the overlay changes: {changed}", "the overlay")
+        return Verdict("files", Decision.AUTO, "the overlay's files do not change", _LOOKED_AT["files"])
+    return _approvable(content, "files", f"the overlay changes: {', '.join(content.overlay_changed)}")
+
+
+def _approvable(content: Content, gate: str, reason: str) -> Verdict:
+    """Ask a person, unless a merge approved this content."""
+    looked_at = _LOOKED_AT[gate]
+    if content.merged:
+        return Verdict(gate, Decision.AUTO, f"{reason}, which a merge approved", looked_at, allowed=True)
+    return Verdict(gate, Decision.APPROVAL, reason, looked_at)
 
 
 def _edits(content: Content) -> Verdict:

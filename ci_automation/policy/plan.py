@@ -73,6 +73,12 @@ class PlannedStep(Struct, frozen=True):
         step = self.old_version.bump_to(self.new_version)
         return "content" if self.old_version == self.new_version else str(step)
 
+    @property
+    def changes_content(self) -> bool:
+        """Return whether the options or the overlay change."""
+        quiet = {gate.gate: gate.decision is Decision.AUTO and not gate.allowed for gate in self.gates}
+        return not (quiet.get("options", True) and quiet.get("files", True))
+
     def to_json(self) -> dict[str, Any]:
         """Return the step as the plan's document has it."""
         return {

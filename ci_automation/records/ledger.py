@@ -93,10 +93,18 @@ class Ledger(Struct, frozen=True):
         Raises:
             ImmutableTagMoved: a tag hides a digest.
         """
-        tags = (tag for tag in self.registry.tags(self.channel) if immutable_version(tag) is not None)
-        found = [record for tag in tags if (record := self._latest(tag)) is not None]
+        found = self.all_moves()
         followed = {record.previous for record in found}
         return max(found, key=lambda record: (record.at, record.digest not in followed), default=None)
+
+    def all_moves(self) -> tuple[Record, ...]:
+        """Return the newest record of this channel about each digest that an immutable tag names.
+
+        Raises:
+            ImmutableTagMoved: a tag hides a digest.
+        """
+        tags = (tag for tag in self.registry.tags(self.channel) if immutable_version(tag) is not None)
+        return tuple(record for tag in tags if (record := self._latest(tag)) is not None)
 
     def superseded_by(self, position: Position, tags: Collection[str]) -> Record | None:
         """Return the record of the channel's last move after it was at `position`.

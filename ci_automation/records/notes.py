@@ -18,12 +18,14 @@ from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import InvalidVersion, Version
+from ci_automation.records.content import CountedRequest, RecordedContent
 from ci_automation.records.statement import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MAX_TEXT = 1024
+_OID = re.compile(r"[0-9a-f]{40}")
 _URL = re.compile(r"https?://[!-~]+")
 # RFC 3339 in UTC; no leap second, and no year that Python lacks.
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z")
@@ -53,7 +55,7 @@ def parse_time(text: str) -> datetime:
 
 
 _PARSERS: Mapping[str, Callable[[str], object]] = {
-    **dict.fromkeys(("digest", "previous", "options"), Digest.parse),
+    **dict.fromkeys(("digest", "previous", "options", "rest"), Digest.parse),
     **dict.fromkeys(("at", "until", "moved"), parse_time),
     "version": Version.parse,
 }
@@ -89,11 +91,7 @@ class Note(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the note as its statement states it."""
-        return {
-            name: member
-            for name, member in as_json(self).items()
-            if name != "digest" and (member or name not in self.omitted)
-        }
+        return {name: member for name, member in as_json(self).items() if name != "digest"}
 
     @classmethod
     def from_statement(cls, statement: Statement) -> Self:
@@ -107,7 +105,7 @@ class Note(Struct, frozen=True):
             reads = cls.predicate_type.rpartition(":")[2]
             raise cls.invalid(f"its type is {statement.predicate_type[:80]!r}, and this version reads {reads}")
         try:
-            note = convert({**_parsed_members(statement.predicate, deeper=True), "digest": statement.subject}, cls)
+            note = convert({**_parsed_members(statement.predicate), "digest": statement.subject}, cls)
         except ValidationError:
             note = None
         except (InvalidDigest, InvalidVersion, InvalidTime) as error:
@@ -154,7 +152,7 @@ def is_fit(text: str) -> bool:
 
 
 def as_json(value: object) -> Any:  # noqa: ANN401  # what JSON has
-    """Return a value as JSON has it."""
+    """Return a value as JSON has it; the members that its class has as `omitted` are left out if they say nothing."""
     match value:
         case datetime():
             return format_time(value)
@@ -162,17 +160,21 @@ def as_json(value: object) -> Any:  # noqa: ANN401  # what JSON has
             return str(value)
         case Struct():
             names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
-            return {encoded: as_json(getattr(value, name)) for name, encoded in names}
+            members = ((encoded, as_json(getattr(value, name))) for name, encoded in names)
+            omitted = getattr(value, "omitted", ())
+            return {name: member for name, member in members if member or name not in omitted}
+        case tuple():
+            return [as_json(each) for each in value]
     return value
 
 
-def _parsed_members(members: Mapping[str, Any], *, deeper: bool = False) -> dict[str, Any]:
+def _parsed_members(members: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of a note, those parsed whose name says what they are."""
     return {
         name: _PARSERS[name](member)
         if isinstance(member, str) and name in _PARSERS
         else _parsed_members(member)
-        if isinstance(member, dict) and deeper
+        if isinstance(member, dict)
         else member
         for name, member in members.items()
     }
@@ -185,16 +187,26 @@ class InvalidRecord(InvalidNote):
 
 
 class Approval(Struct, frozen=True):
-    """A person's approval: by whom, how (`pull request 7`, `--approve`), and when."""
+    """A person's approval: by whom, how (`pull request 7`, `--approve`), and when.
+
+    `requests` are those that approved content by their merge, with everyone who counted.
+    """
+
+    omitted: ClassVar[frozenset[str]] = frozenset({"requests"})
 
     by: str
     how: str
     at: datetime
+    requests: tuple[CountedRequest, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise `InvalidRecord` where a part could not be printed, or the time is of no zone."""
         require_printable(InvalidRecord, approver=self.by, approval=self.how)
         require_zone(InvalidRecord, self.at)
+        for request in self.requests:
+            require_page(InvalidRecord, request.url)
+            for person in request.people:
+                require_printable(InvalidRecord, approver=person.login)
 
 
 class Record(Note, frozen=True, rename="camel"):
@@ -204,13 +216,14 @@ class Record(Note, frozen=True, rename="camel"):
     moved the channel had no time to. `by` is who signs it, as `Verified.by` prints itself. `promoted_from` is the
     channel that the digest was promoted from, as a record names it. `rolled_back` says that the channel was moved back
     to the digest, from `previous`, and had had it before. `adopted` says that nobody published the digest: the person
-    in `approval` adopted it, and there is no `proof` of its rendering.
+    in `approval` adopted it, and there is no `proof` of its rendering. `content` is what Git had, if the channel's
+    content is from there.
     """
 
     predicate_type = "tag:flux-manifests.github.io,2026:publication/v1"
     media_type = "application/vnd.flux-manifests.publication.v1+json"
     invalid = InvalidRecord
-    omitted = frozenset({"promotedFrom", "rolledBack", "adopted"})
+    omitted = frozenset({"promotedFrom", "rolledBack", "adopted", "content"})
 
     channel: str
     previous: Digest | None
@@ -226,6 +239,7 @@ class Record(Note, frozen=True, rename="camel"):
     promoted_from: str | None = None
     rolled_back: bool = False
     adopted: bool = False
+    content: RecordedContent | None = None
 
     def __post_init__(self) -> None:
         """Raise `InvalidRecord` where a part could not be printed, or the time is of no zone."""
@@ -234,6 +248,12 @@ class Record(Note, frozen=True, rename="camel"):
             require_printable(InvalidRecord, source=self.promoted_from)
         require_page(InvalidRecord, self.run)
         require_zone(InvalidRecord, self.at)
+        if (content := self.content) is not None:
+            team = content.rules.team or "-"
+            require_printable(InvalidRecord, repository=content.repository, team=team)
+            require_zone(InvalidRecord, content.at)
+            if not (_OID.fullmatch(content.commit) and _OID.fullmatch(content.overlay)):
+                raise InvalidRecord("its content names no commit or no folder of Git")
 
 
 class InvalidHold(InvalidNote):

@@ -12,7 +12,7 @@ from ci_automation.policy.decision import Decision
 from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
@@ -75,6 +75,14 @@ class Account(Struct, frozen=True):
     def approval_url(self) -> str:
         """Return where the step can be approved that waits, or nothing."""
         return self.approval_urls.get(self.pending.target, "") if self.pending else ""
+
+    @property
+    def asked_for(self) -> Iterator[str]:
+        """Yield which step waits where for an approval."""
+        for step in self.waiting:
+            if url := self.approval_urls.get(step.target):
+                what = f"changed content of {step.new_version}" if step.kind == "content" else step.new_version
+                yield f"{what} waits for approval at {url}"
 
     @property
     def refused(self) -> bool:

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import shutil
+from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ci_automation.approval.lock import Lock, LockEntry
 from ci_automation.approval.port import RequestKind
-from tests.contract.scene import BRANCH, FIRST, LOCK, Scene, staged, template
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import LayoutDirectory, Reference
+from ci_automation.cli import run
+from ci_automation.records.ledger import Ledger
+from ci_automation.registry.layout import LayoutRegistry
+from ci_automation.signing.trust import TrustedKeys
+from tests.contract.scene import BRANCH, CHANNEL, FIRST, LOCK, Scene, staged, template
+from tests.fakes.world import signing_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
+
+    from ci_automation.records.notes import Record
 
 FOLDER = "clusters/production"
+CONFIG = ".github/flux-manifests.yaml"
 CONTENT_BRANCH = "flux-manifests/content-production"
-MAP = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more, namespace: flux-system}\n"
+BRANCHES = {BRANCH: RequestKind.VERSION, CONTENT_BRANCH: RequestKind.CONTENT}
+
+
+def patch(memory: str) -> bytes:
+    return (
+        f"- op: replace\n  path: /spec/template/spec/containers/0/resources/limits/memory\n  value: {memory}\n".encode()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -30,47 +48,88 @@ def scene(
 ) -> Iterator[Scene]:
     """Yield a repository whose artifact has an empty overlay, and whose folder holds one file more."""
     with staged(source, tmp_path / "scene", monkeypatch, capsys) as made:
-        made.configure(approval="{via: pull-request}", more=f", overlay: {FOLDER}")
+        made.fleet.protections.clear()
         made.offer(FIRST)
-        write(made, {"more.yaml": MAP})
+        configure(made)
+        made.fleet.push("main", {f"{FOLDER}/more.yaml": patch("1Gi")}, "ada")
         yield made
 
 
-def write(scene: Scene, files: dict[str, bytes]) -> None:
-    """Let the checkout have these files in the folder of the overlay."""
-    for name, data in files.items():
-        path = scene.runner.workspace / FOLDER / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+def later(scene: Scene, minutes: int = 1) -> None:
+    """Let GitHub's clock go on."""
+    now = scene.forge.now() + timedelta(minutes=minutes)
+    scene.forge.now = lambda: now
+
+
+def configure(scene: Scene, approval: str = "{via: pull-request}", more: str = "") -> None:
+    """Let the default branch have this configuration."""
+    scene.configure(approval=approval, more=f", overlay: {FOLDER}{more}")
+    scene.fleet.push("main", {CONFIG: (scene.runner.workspace / CONFIG).read_bytes()}, "ada")
+
+
+def checkout(scene: Scene) -> None:
+    """Let the workspace have the folder and the configuration of the default branch."""
+    shutil.rmtree(scene.runner.workspace / FOLDER, ignore_errors=True)
+    for path in scene.fleet.objects.files_at(scene.fleet.head):
+        if path.startswith(FOLDER) or path == CONFIG:
+            place = scene.runner.workspace / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(scene.fleet.read(path) or b"")
 
 
 def merge(scene: Scene, number: int) -> None:
     """Let one person review a request and another one merge it."""
+    later(scene)
     scene.fleet.review(number, "ben")
     scene.fleet.merge(number, "ada")
 
 
-def test_changed_content_is_asked_for_and_its_merge_publishes_it_once(scene: Scene) -> None:
+def entry_of(scene: Scene, branch: str, kind: RequestKind) -> LockEntry:
+    lock = Lock.parse((scene.fleet.read(LOCK, branch) or b"").decode())
+    (entry,) = (entry for entry in lock.entries if entry.request.kind is kind)
+    return entry
+
+
+def first_content(scene: Scene) -> str:
+    """Publish the first content by its digest, and return what the channel has then."""
+    checkout(scene)
+    scene.run()
+    merge(scene, scene.fleet.pulls[-1].number)
+    assert scene.run().outputs["changed"] == "true"
+    return scene.channel
+
+
+def by_request(scene: Scene, text: bytes, name: str = "more.yaml", by: str = "ada") -> int:
+    """Open a request that changes a file of the folder."""
+    later(scene)
+    branch = f"change-{len(scene.fleet.pulls)}"
+    scene.fleet.push(branch, {f"{FOLDER}/{name}": text}, by, onto=scene.fleet.head)
+    return scene.fleet.open_pull(branch, by).number
+
+
+def test_the_first_content_is_asked_for_and_its_merge_publishes_it_once(scene: Scene) -> None:
     before = scene.channel
+    checkout(scene)
     ran = scene.run()
     assert (ran.code, scene.channel) == (0, before)
     (pull,) = scene.fleet.pulls
     assert (pull.branch, pull.title) == (CONTENT_BRANCH, "Flux v2.98.5 for production (changed content)")
+    assert "no record says which content of Git the channel has" in pull.body
     assert "more.yaml (new)" in pull.body
     assert scene.run().outputs["approval-url"].endswith(f"/pull/{pull.number}")
     merge(scene, pull.number)
     ran = scene.run()
     assert (ran.outputs["changed"], ran.outputs["target-version"]) == ("true", FIRST)
-    assert scene.channel != before
     after = scene.channel
+    assert after != before
     asked = len(scene.forge.requests)
     assert scene.run().outputs["changed"] == "false"
-    assert len(scene.forge.requests) == asked
-    assert scene.channel == after
+    assert (len(scene.forge.requests), scene.channel) == (asked, after)
 
 
 def test_content_and_minor_wait_at_once_and_either_voids_the_other(scene: Scene) -> None:
     scene.offer(FIRST, "v2.99.4")
+    checkout(scene)
     ran = scene.run()
     minor, content = scene.fleet.pulls
     assert [minor.branch, content.branch] == [BRANCH, CONTENT_BRANCH]
@@ -80,14 +139,198 @@ def test_content_and_minor_wait_at_once_and_either_voids_the_other(scene: Scene)
     merge(scene, content.number)
     scene.run()
     now = entry_of(scene, BRANCH, RequestKind.VERSION).request
-    assert (str(now.base), str(now.version)) == (scene.channel, "v2.99.4")
+    assert (now.artifact, str(now.base), str(now.version)) == (Reference.parse(CHANNEL), scene.channel, "v2.99.4")
     assert len(scene.fleet.pulls) == 2
 
 
-BRANCHES = {BRANCH: RequestKind.VERSION, CONTENT_BRANCH: RequestKind.CONTENT}
+def test_a_merge_by_another_person_publishes_the_content_by_itself(scene: Scene) -> None:
+    before = first_content(scene)
+    number = by_request(scene, patch("2Gi"))
+    scene.fleet.merge(number, "ben")
+    checkout(scene)
+    asked = len(scene.forge.requests)
+    ran = scene.run()
+    assert (ran.code, ran.outputs["changed"], ran.outputs["decision"]) == (0, "true", "auto")
+    assert scene.channel != before
+    assert len(scene.forge.requests) - asked <= 10  # 8 to judge and look again, 2 to withdraw what was asked
+    assert scene.run().outputs["changed"] == "false"
 
 
-def entry_of(scene: Scene, branch: str, kind: RequestKind) -> LockEntry:
-    lock = Lock.parse((scene.fleet.read(LOCK, branch) or b"").decode())
-    (entry,) = (entry for entry in lock.entries if entry.request.kind is kind)
-    return entry
+def test_an_own_merge_asks_with_the_reason_above_the_changes(scene: Scene) -> None:
+    before = first_content(scene)
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ada")
+    checkout(scene)
+    scene.run()
+    assert scene.channel == before
+    body = scene.fleet.pulls[-1].body
+    assert "with 0 of 1 people who count" in body
+    assert body.index("a merge by ada at") < body.index("more.yaml (changed)")
+
+
+def newest(scene: Scene) -> Record:
+    """Return the record of what the channel has."""
+    registry, trusted = LayoutRegistry(LayoutDirectory(Path("registry"))), TrustedKeys((signing_key().public,))
+    return Ledger(registry, Reference.parse(CHANNEL), trusted).records(Digest.parse(scene.channel))[-1]
+
+
+def test_the_record_names_the_content_its_rules_and_everyone_who_counted(scene: Scene) -> None:
+    first_content(scene)
+    first = newest(scene).content
+    assert first is not None
+    assert (first.commit, first.rules.approvals, first.at) == (scene.fleet.head, 0, scene.forge.now())
+    urls = []
+    for text, merger in (("2Gi", "ben"), ("3Gi", "ada")):
+        number = by_request(scene, patch(text))
+        scene.fleet.review(number, "ben")
+        scene.fleet.merge(number, merger)
+        urls.append(f"{scene.forge.host}/acme/fleet/pull/{number}")
+    checkout(scene)
+    assert scene.run().outputs["changed"] == "true"
+    record = newest(scene)
+    assert record.approval is not None
+    assert [(it.url, [person.login for person in it.people]) for it in record.approval.requests] == [
+        (urls[0], ["ben"]),
+        (urls[1], ["ben"]),
+    ]
+    assert record.content is not None
+    assert (record.content.commit, record.content.overlay) == (scene.fleet.head, tree_id(scene))
+    assert record.content.rules == first.rules
+    scene.offer(FIRST, "v2.98.8")
+    assert scene.run().outputs["target-version"] == "v2.98.8"
+    assert newest(scene).content == record.content
+
+
+def tree_id(scene: Scene) -> str:
+    tree = scene.fleet.objects.commits[scene.fleet.head].tree
+    entry = scene.fleet.objects.entry(tree, FOLDER)
+    assert entry is not None
+    return entry.sha
+
+
+def pushed(scene: Scene) -> None:
+    later(scene)
+    scene.fleet.push("main", {f"{FOLDER}/more.yaml": patch("9Gi")}, "ada")
+
+
+def indirect(scene: Scene) -> None:
+    number = by_request(scene, patch("9Gi"))
+    scene.fleet.move("main", scene.fleet.branches[scene.fleet.pull(number).branch], "ada")
+
+
+def risky(scene: Scene) -> None:
+    number = by_request(scene, b"kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\n", "map.yaml")
+    scene.fleet.merge(number, "ben")
+
+
+def looser(scene: Scene) -> None:
+    """Let one request change the rules and the content, and another person merge it."""
+    later(scene)
+    scene.configure(approval="{via: pull-request, labels: [flux]}", more=f", overlay: {FOLDER}")
+    text = (scene.runner.workspace / CONFIG).read_bytes()
+    files = {CONFIG: text, f"{FOLDER}/more.yaml": patch("9Gi")}
+    scene.fleet.push("looser", files, "ada", onto=scene.fleet.head)
+    scene.fleet.merge(scene.fleet.open_pull("looser", "ada").number, "ben")
+
+
+NOT_PROVEN = {
+    "a push": (pushed, "a push by ada at"),
+    "an indirect merge": (indirect, "a push by ada at"),
+    "changed rules": (looser, "the rules of approvals, escalate, refuse"),
+    "a class that the policy escalates": (risky, "ConfigMap a is new"),
+}
+
+
+@pytest.mark.parametrize(("change", "reason"), NOT_PROVEN.values(), ids=list(NOT_PROVEN))
+def test_what_no_merge_proves_is_asked_by_digest(scene: Scene, change: Callable[[Scene], None], reason: str) -> None:
+    before = first_content(scene)
+    change(scene)
+    checkout(scene)
+    ran = scene.run()
+    assert (ran.code, scene.channel, ran.outputs["pending-decision"]) == (0, before, "approval")
+    assert reason in ran.outputs["pending-reasons"]
+    pull = scene.fleet.pulls[-1]
+    assert (pull.branch, pull.state) == (CONTENT_BRANCH, "OPEN")
+    merge(scene, pull.number)
+    assert scene.run().outputs["changed"] == "true"
+
+
+def tags_of(scene: Scene) -> dict[str, str]:
+    """Return the tags of the repository but for those of signatures."""
+    return {tag: digest for tag, digest in scene.tags.items() if not tag.startswith("sha256-")}
+
+
+def test_the_default_branch_is_looked_at_once_more_before_anything_is_tagged(scene: Scene) -> None:
+    before = first_content(scene)
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
+    checkout(scene)
+    tags, looks = tags_of(scene), list[str]()
+
+    def revert(_verb: str, path: str, body: object) -> None:
+        if path == "/graphql" and "defaultBranchRef { name target" in str(body):
+            looks.append(path)
+            if len(looks) == 2:
+                scene.fleet.push("main", {f"{FOLDER}/more.yaml": patch("1Gi")}, "ada")
+
+    scene.forge.faults.append(revert)
+    ran = scene.run()
+    assert (ran.code, len(looks), scene.channel) == (12, 2, before)
+    assert tags_of(scene) == tags
+    assert "changed on the default branch after it was judged" in ran.log
+
+
+def test_a_checkout_that_is_not_what_github_has_stops_the_run(scene: Scene) -> None:
+    before = first_content(scene)
+    asked = len(scene.fleet.pulls)
+    (scene.runner.workspace / FOLDER / "more.yaml").write_bytes(patch("9Gi"))
+    ran = scene.run()
+    assert (ran.code, scene.channel, len(scene.fleet.pulls)) == (2, before, asked)
+    assert "the folder clusters/production in the checkout is not what the default branch has" in ran.log
+
+
+def test_a_run_of_an_older_commit_leaves_the_content_to_the_next(scene: Scene) -> None:
+    before = first_content(scene)
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
+    checkout(scene)
+    scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
+    scene.fleet.merge(by_request(scene, patch("3Gi")), "ben")
+    ran = scene.run()
+    assert (ran.code, scene.channel, ran.outputs["pending-decision"]) == (0, before, "wait")
+    assert "the default branch moved on to" in ran.outputs["pending-reasons"]
+    checkout(scene)
+    assert scene.run().outputs["changed"] == "true"
+
+
+def test_a_log_that_lags_is_waited_for(scene: Scene) -> None:
+    before = first_content(scene)
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
+    checkout(scene)
+    scene.fleet.lag = 1
+    ran = scene.run()
+    assert (ran.outputs["pending-decision"], scene.channel) == ("wait", before)
+    scene.fleet.lag = 0
+    assert scene.run().outputs["changed"] == "true"
+
+
+def test_content_that_was_rolled_back_stays_so(scene: Scene) -> None:
+    before = first_content(scene)
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
+    checkout(scene)
+    assert scene.run().outputs["changed"] == "true"
+    signing = ("--signing", "key", "--key", "cosign.key")
+    assert run(["rollback", CHANNEL, "--to", before, "--yes", *signing]) == 0
+    assert (scene.run().outputs["pending-decision"], scene.channel) == ("wait", before)
+    assert run(["rollback", CHANNEL, "--lift", *signing]) == 0
+    for _ in range(2):
+        ran = scene.run()
+        assert (ran.outputs["pending-decision"], scene.channel) == ("approval", before)
+        assert "is not later than the content of the channel" in ran.outputs["pending-reasons"]
+        later(scene, 60)
+
+
+def test_an_own_merge_counts_where_the_configuration_says_so(scene: Scene) -> None:
+    configure(scene, "{via: pull-request, ownMerge: true}")
+    before = first_content(scene)
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ada")
+    checkout(scene)
+    assert scene.run().outputs["changed"] == "true"
+    assert scene.channel != before

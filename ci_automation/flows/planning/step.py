@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ci_automation.artifact.tree import Tree
+    from ci_automation.flows.planning.git_content import JudgedContent
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.rendering.proof import Rendering
     from ci_automation.flux.options import Options
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.impact.hazard import Hazard
     from ci_automation.policy.decision import Verdict
+    from ci_automation.records.notes import Approval
 
 
 class Rendered(Struct, frozen=True):
@@ -42,6 +44,12 @@ class Rendered(Struct, frozen=True):
     composed: Composed
     after: Base
     release: FetchedRelease
+    judged: JudgedContent | None = None  # of content from Git
+
+    @property
+    def approval(self) -> Approval | None:
+        """Return the approval by merges on the default branch, if content has it."""
+        return self.judged.approval if self.judged else None
 
 
 class Wanted(Struct, frozen=True):
@@ -69,8 +77,17 @@ def wanted_content(base: Base, intent: Intent) -> Wanted:
     return Wanted(base.version, base.options.with_flags(intent.flags), overlay, pinned)
 
 
-def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent, listed: Sequence[Release] = ()) -> Rendered:
+def render_step(
+    base: Base,
+    wanted: Wanted,
+    ports: Ports,
+    intent: Intent,
+    listed: Sequence[Release] = (),
+    judged: JudgedContent | None = None,
+) -> Rendered:
     """Return the step from `base` to what is wanted, rendered to the byte, with the decision of all gates.
+
+    For content from Git, `judged` is what its history says.
 
     Raises:
         ComponentMissing: the release lacks a component that the options name.
@@ -80,7 +97,7 @@ def render_step(base: Base, wanted: Wanted, ports: Ports, intent: Intent, listed
     made = _make(base, wanted, ports)
     # That edits are dropped, the user accepted; what is impact is what comes on top of that.
     before = replace(base, components=base.unedited or base.components)
-    return _judged(base, made, impact_of(before, made.composed.recipe, ports, intent, listed), intent)
+    return _judged(base, made, impact_of(before, made.composed.recipe, ports, intent, listed), intent, judged)
 
 
 def render_automatic(
@@ -130,16 +147,17 @@ def _make(base: Base, wanted: Wanted, ports: Ports) -> _Made:
     return _Made(wanted, release, made, compose(recipe))
 
 
-def _judged(base: Base, made: _Made, impact: Impact, intent: Intent) -> Rendered:
+def _judged(base: Base, made: _Made, impact: Impact, intent: Intent, judged: JudgedContent | None = None) -> Rendered:
     """Return the step with what all gates say of its release, its content and its impact."""
     wanted = made.wanted
-    content = _content(base, made, impact, intent)
-    verdicts = _verdicts(base, made, content, intent)
+    approved = judged is not None and judged.approval is not None
+    content = replace(_content(base, made, impact, intent), merged=approved)
+    verdicts = (*(judged.verdicts if judged else ()), *_verdicts(base, made, content, intent))
     step = _planned(base, made, impact, content, verdicts)
     holds = still_on(base.holds, wanted.version, intent.now)
     components = made.composed.recipe.components
     after = Base(step.target, wanted.version, wanted.options, wanted.overlay, base.path, components, holds=holds)
-    return Rendered(step, made.composed, after, made.release)
+    return Rendered(step, made.composed, after, made.release, judged)
 
 
 def _planned(base: Base, made: _Made, impact: Impact, content: Content, verdicts: tuple[Verdict, ...]) -> PlannedStep:

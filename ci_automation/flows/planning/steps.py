@@ -52,7 +52,7 @@ def plan_steps(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
     blocked: list[Rendered] = []
     for wanted in _sequence(base, found.selection, intent, begun=first is not None):
         try:
-            step = render_step(base, wanted(base), ports, intent, found.releases)
+            step = _rendered(base, wanted(base), found, ports, intent)
         except _CANNOT_BE_MADE as error:
             unmade.append(PassedOver(wanted(base).version, Decision.REFUSED, (str(error),)))
             continue
@@ -89,6 +89,13 @@ def _largest_by_itself(base: Base, found: Found, ports: Ports, intent: Intent) -
             if step is not None:
                 return step
     return None
+
+
+def _rendered(base: Base, wanted: Wanted, found: Found, ports: Ports, intent: Intent) -> Rendered:
+    """Return a step; content from Git is judged by its history, if GitHub can be asked."""
+    git = ports.find_git() if intent.content_apart and wanted.version == base.version else None
+    judged = git.judge(found.observed, base, wanted, ports) if git else None
+    return render_step(base, wanted, ports, intent, found.releases, judged)
 
 
 def _sequence(base: Base, selection: Selection, intent: Intent, *, begun: bool) -> Iterator[Callable[[Base], Wanted]]:

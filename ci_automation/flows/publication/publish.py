@@ -25,6 +25,8 @@ from ci_automation.signing.trust import Finding, TrustedIdentities
 from ci_automation.signing.verify import ensure_signed, examine, gather
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.manifest import Descriptor, Manifest
     from ci_automation.artifact.reference import Reference
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
+    from ci_automation.records.content import RecordedContent
     from ci_automation.records.notes import Approval
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
@@ -102,6 +105,8 @@ class Publication(Struct, frozen=True):
     approval: Approval | None = None
     holds: tuple[Hold, ...] = ()  # on the base, and still of weight
     recovered: bool = False  # an earlier run moved the channel, and wrote no record
+    content: RecordedContent | None = None  # that the channel has then, if it is from Git
+    look_again: Callable[[], None] = lambda: None  # checks that it still is what was judged
 
     @classmethod
     def of(
@@ -144,9 +149,8 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
     reports a race that was lost in it.
 
     Raises:
-        NoSigner: there is nothing to sign with, and signing is not switched off.
-        IdentityChange: somebody else is trusted than the one who signs.
-        ChannelMoved: the channel points at something else than the base, or was moved at the same moment.
+        NoSigner, IdentityChange: there is nothing to sign with, or somebody else is trusted than the one who signs.
+        ChannelMoved, ContentMoved: the channel is not at the base any more, or Git does not have the judged content.
         ImmutableTagTaken: the immutable tag is there, with another digest.
         VerificationFailed: what was read back does not verify, or a cluster would not accept it.
     """
@@ -170,6 +174,7 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
         _sign(publication, ports.signer, there[0] if there else None, ports, intent)
         signed_record = sign_publication(publication, ports.signer, ports, intent)
     _keep_holds(publication, ports, intent)
+    publication.look_again()
     _tag(tag, composed.manifest, named, ports)
     move(channel, publication.base, composed.manifest, ports, signed_record)
     if ports.signer is not None and signed_record is not None:

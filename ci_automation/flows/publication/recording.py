@@ -80,6 +80,7 @@ def sign_publication(publication: Publication, signer: Signer, ports: Ports, int
         run=writer.run,
         approval=publication.approval,
         recovered=publication.recovered,
+        content=publication.content,
     )
     return writer.sign(made)
 

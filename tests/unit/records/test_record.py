@@ -12,10 +12,12 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
+from ci_automation.records.content import ApprovedRules, CountedPerson, CountedRequest, RecordedContent
 from ci_automation.records.notes import (
     Approval,
     InvalidRecord,
     Record,
+    as_json,
     format_time,
     parse_time,
 )
@@ -36,6 +38,13 @@ RECORD = Record(
     run="https://github.com/acme/fleet/actions/runs/7",
     approval=Approval("octocat", "pull request 7", NOW - timedelta(hours=1)),
 )
+
+CONTENT = RecordedContent("77", "a" * 40, "b" * 40, Digest.of(b"options"), NOW, ApprovedRules(1, Digest.of(b"rest")))
+TEAM = replace(CONTENT.rules, team="acme/platform")
+COUNTED = CountedRequest("https://github.com/acme/fleet/pull/7", (CountedPerson("octocat", 583231),))
+MERGED = Approval("octocat", "merge of pull request 7", NOW, (COUNTED, replace(COUNTED, people=(CountedPerson("x"),))))
+GIT = as_json(CONTENT)
+MERGED_JSON = as_json(MERGED)
 
 
 def changed(**changes: Any) -> Statement:
@@ -67,6 +76,23 @@ def test_a_record_as_it_is_signed() -> None:
     }
 
 
+def test_content_and_those_who_counted_as_they_are_signed() -> None:
+    value = replace(RECORD, content=CONTENT, approval=MERGED).to_json()
+    assert value["content"] == {
+        "repository": "77",
+        "commit": "a" * 40,
+        "overlay": "b" * 40,
+        "options": str(Digest.of(b"options")),
+        "at": "2026-11-21T12:00:00Z",
+        "rules": {"approvals": 1, "rest": str(Digest.of(b"rest"))},
+    }
+    assert value["approval"]["requests"][0] == {
+        "url": "https://github.com/acme/fleet/pull/7",
+        "people": [{"login": "octocat", "id": 583231}],
+    }
+    assert "requests" not in RECORD.to_json()["approval"]
+
+
 @pytest.mark.parametrize(
     "record",
     [
@@ -76,6 +102,8 @@ def test_a_record_as_it_is_signed() -> None:
         pytest.param(replace(RECORD, promoted_from="oci://ghcr.io/acme/flux:staging"), id="promoted"),
         pytest.param(replace(RECORD, rolled_back=True), id="rolled back"),
         pytest.param(replace(RECORD, adopted=True), id="adopted"),
+        pytest.param(replace(RECORD, content=CONTENT, approval=MERGED), id="content from Git"),
+        pytest.param(replace(RECORD, content=replace(CONTENT, rules=TEAM)), id="with a team"),
     ],
 )
 def test_what_is_written_is_read(record: Record) -> None:
@@ -106,6 +134,18 @@ def test_what_is_written_is_read(record: Record) -> None:
         pytest.param({"tag": "\x1b[2J"}, id="a tag with an escape"),
         pytest.param({"by": "a\N{RIGHT-TO-LEFT OVERRIDE}b"}, id="a publisher written backwards"),
         pytest.param({"by": "x" * 2000}, id="a publisher without end"),
+        pytest.param({"content": {**GIT, "commit": "main"}}, id="content of a branch"),
+        pytest.param({"content": {**GIT, "overlay": "B" * 40}}, id="a tree id in capitals"),
+        pytest.param({"content": {**GIT, "repository": "\x1b[2J"}}, id="a repository with an escape"),
+        pytest.param({"content": {**GIT, "at": "yesterday"}}, id="content without a time"),
+        pytest.param({"content": {**GIT, "rules": {"approvals": 1}}}, id="half of the rules"),
+        pytest.param({"content": {**GIT, "rules": {**GIT["rules"], "team": ""}}}, id="an empty team"),
+        pytest.param({"approval": {**MERGED_JSON, "requests": []}}, id="no requests, in words"),
+        pytest.param({"approval": {**MERGED_JSON, "requests": [{"url": "x", "people": []}]}}, id="a request, no page"),
+        pytest.param(
+            {"approval": {**MERGED_JSON, "requests": [{"url": COUNTED.url, "people": [{"login": "\r"}]}]}},
+            id="a person with a control character",
+        ),
         pytest.param({"approval": {"by": "x", "how": "y"}}, id="an approval without a time"),
         pytest.param({"approval": {"by": "\r", "how": "y", "at": "2026-11-21T12:00:00Z"}}, id="a hostile approver"),
         pytest.param({"approval": {"by": "x", "how": None, "at": "2026-11-21T12:00:00Z"}}, id="an approval of no kind"),

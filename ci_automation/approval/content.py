@@ -1,0 +1,187 @@
+"""Judge whether merges approved the content at the head of the default branch, from GitHub's answers alone.
+
+GitHub's own log of the branch is the history: the judge goes back to the state that the channel has, and each update on
+the way that changes content must be the merge of one request whose page showed exactly that change, and that somebody
+besides its makers merged or reviewed. Whatever is not proven is asked by digest. Pure: values in, a verdict out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ci_automation.approval.counting import MergedRequest
+from ci_automation.github.model import UpdateKind
+from ci_automation.records.content import CountedPerson, CountedRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from ci_automation.approval.people import People
+    from ci_automation.config.model import ApprovalConfig
+    from ci_automation.github.model import BranchUpdate, ContentMerge
+
+MOST_REQUESTS = 5  # more are asked by digest
+MOST_PEOPLE = 10  # same
+_MERGES = frozenset({UpdateKind.PR_MERGE, UpdateKind.MERGE_QUEUE})
+_WORDS = {
+    UpdateKind.PUSH: "a push",
+    UpdateKind.FORCE_PUSH: "a force-push",
+    UpdateKind.BRANCH_CREATION: "a creation of the branch",
+    UpdateKind.BRANCH_DELETION: "a deletion of the branch",
+}
+
+
+class ContentKey(Struct, frozen=True):
+    """Content that the channel would have if a state of the repository were published."""
+
+    overlay: str | None  # the tree id of the folder; None: there is no folder
+    options: str
+
+
+class Way(Struct, frozen=True):
+    """Updates of the default branch since it had the content of the channel, newest first, that change content."""
+
+    updates: tuple[BranchUpdate, ...]
+
+    @property
+    def merges(self) -> tuple[BranchUpdate, ...]:
+        """Return those that can be merges of requests."""
+        return tuple(update for update in self.updates if update.kind in _MERGES)
+
+
+class Lags(Struct, frozen=True):
+    """GitHub's log of the branch does not show its newest commit yet."""
+
+
+class Unproven(Struct, frozen=True):
+    """Reasons why no merge approved the content, one for each update that did not count."""
+
+    reasons: tuple[str, ...]
+
+
+class Proven(Struct, frozen=True):
+    """Merged requests that approved the content, the oldest first, with everyone whose word counted."""
+
+    requests: tuple[CountedRequest, ...]
+    at: datetime  # of the last merge
+
+
+def way_back(
+    head: str, present: ContentKey, updates: Sequence[BranchUpdate] | None, contents: Mapping[str, ContentKey]
+) -> Way | Lags | Unproven:
+    """Return the updates since the default branch had the content of the channel, or why they are not known."""
+    if updates is None:
+        return Unproven(("GitHub shows no log of the default branch, so merges cannot be judged",))
+    if not updates or updates[0].after != head:
+        return Lags()
+    changing = []
+    for update, newer in zip(updates, (None, *updates), strict=False):
+        if newer is not None and newer.before != update.after:
+            gap = f"GitHub's log of the default branch has a gap before {update.after[:7]}"
+            return Unproven((gap,))
+        before, after = contents.get(update.before), contents.get(update.after)
+        if before is None or after is None or before != after:
+            changing.append(update)
+        if before == present:
+            return Way(tuple(changing))
+    return Unproven((f"none of the last {len(updates)} states of the default branch has the channel's content",))
+
+
+def content_witnesses(
+    way: Way, merges: Mapping[str, tuple[ContentMerge, ...]], settings: ApprovalConfig
+) -> tuple[str, ...]:
+    """Return the logins whose permission and team membership `judge_content` needs."""
+    found = (_request(update, merge) for update in way.merges for merge in merges.get(update.after, ()))
+    return tuple(dict.fromkeys(login for request in found for login in request.possible(settings).people))
+
+
+def _request(update: BranchUpdate, merge: ContentMerge) -> MergedRequest:
+    return MergedRequest(merge.pull, replace(merge.making, merged_as=update.kind), merge.viewer)
+
+
+class ContentCase(Struct, frozen=True):
+    """Facts about the updates of a way: the content of states as far as it can be told, requests, people, settings."""
+
+    contents: Mapping[str, ContentKey]
+    merges: Mapping[str, tuple[ContentMerge, ...]]
+    people: People
+    settings: ApprovalConfig
+    branch: str  # the default branch
+    since: datetime  # a merge that is not later approves nothing
+
+
+def judge_content(way: Way, case: ContentCase) -> Proven | Unproven:
+    """Return the requests that approved everything on the way, or each update that did not count, and why."""
+    judged = [(update, _judged(update, case)) for update in reversed(way.updates)]
+    reasons = tuple(f"{_named(update)} {found}" for update, found in judged if isinstance(found, str))
+    if len(way.merges) > MOST_REQUESTS:
+        reasons = (*reasons, f"{len(way.merges)} merges changed the content, and a run judges at most {MOST_REQUESTS}")
+    if reasons:
+        return Unproven(reasons)
+    requests = tuple(found for _, found in judged if isinstance(found, CountedRequest))
+    return Proven(requests, max(update.at for update in way.updates))
+
+
+def _named(update: BranchUpdate) -> str:
+    by = update.actor.login if update.actor else "an account that is gone"
+    what = _WORDS.get(update.kind, "a merge" if update.kind in _MERGES else "an update of an unknown type")
+    return f"{what} by {by} at {update.at:%Y-%m-%d %H:%M} UTC ({update.after[:7]})"
+
+
+def _judged(update: BranchUpdate, case: ContentCase) -> CountedRequest | str:
+    """Return the request that an update merged, with who counted, or why it approves nothing."""
+    if update.kind not in _MERGES:
+        return "is no merge of a pull request"
+    if update.at <= case.since:
+        return f"is not later than the content of the channel, which is of {case.since:%Y-%m-%d %H:%M} UTC"
+    found = case.merges.get(update.after, ())
+    own = [merge for merge in found if not merge.pull.cross_repository and merge.pull.base == case.branch]
+    if len(own) != 1 or len(found) != 1:
+        return _no_one_request(found, len(own))
+    merge = own[0]
+    number = merge.pull.number
+    if reason := _shown_otherwise(update, merge, case.contents):
+        return f"merged pull request {number}, {reason}"
+    counted = _request(update, merge).counted(case.people, case.settings)
+    if isinstance(counted, str):
+        return f"merged pull request {number}, {counted}"
+    people = tuple(CountedPerson(login) for login in counted.people)
+    return CountedRequest(merge.pull.url, people, own=counted.is_own)
+
+
+def _no_one_request(found: Sequence[ContentMerge], own: int) -> str:
+    if not found:
+        return "is the merge commit of no pull request"
+    if own > 1 or (own and len(found) > 1):
+        return f"is the merge commit of {len(found)} pull requests"
+    pull = found[0].pull
+    where = "comes from a fork" if pull.cross_repository else f"went into {pull.base}"
+    return f"merged pull request {pull.number}, which {where}"
+
+
+def _shown_otherwise(update: BranchUpdate, merge: ContentMerge, contents: Mapping[str, ContentKey]) -> str:
+    """Return how the change of an update is another one than the page of its request showed, or nothing."""
+    base = contents.get(merge.merge_base.commit) if merge.merge_base else None
+    head = contents.get(merge.head.commit) if merge.head else None
+    before, after = contents.get(update.before), contents.get(update.after)
+    if None in (base, head, before, after):
+        return "of which GitHub does not tell all content"
+    if base != before:
+        return "whose page compared with older content than the default branch had; update such a branch first"
+    return "" if head == after else "and left other content than its page showed"
+
+
+def stricter(settings: ApprovalConfig, approvals: int, team: str | None) -> ApprovalConfig:
+    """Return the settings of a judge for whom earlier rules hold too: more reviews, the earlier team, no own merge."""
+    return replace(settings, approvals=max(settings.approvals, approvals), team=team or settings.team, own_merge=False)
+
+
+def commits_of(updates: Iterable[BranchUpdate]) -> tuple[str, ...]:
+    """Return the states that a log names, but for that before the branch was made."""
+    return tuple(
+        dict.fromkeys(commit for update in updates for commit in (update.after, update.before) if commit.strip("0"))
+    )

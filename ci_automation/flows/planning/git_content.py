@@ -1,0 +1,253 @@
+"""Content of an artifact whose overlay is in Git: is the checkout what GitHub has, and who approved it there."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, to_builtins
+
+from ci_automation.approval.content import (
+    MOST_PEOPLE,
+    MOST_REQUESTS,
+    ContentCase,
+    ContentKey,
+    Lags,
+    Proven,
+    Unproven,
+    Way,
+    commits_of,
+    content_witnesses,
+    judge_content,
+    way_back,
+)
+from ci_automation.approval.people import People
+from ci_automation.artifact.digest import Digest
+from ci_automation.config.document import InvalidConfig
+from ci_automation.config.load import parse_config
+from ci_automation.errors import Conflict, UsageError
+from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.records.content import ApprovedRules, RecordedContent
+from ci_automation.records.notes import Approval
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from ci_automation.config.model import ArtifactConfig
+    from ci_automation.flows.observe import Placed
+    from ci_automation.flows.planning.findings import Chosen
+    from ci_automation.flows.ports import Ports
+    from ci_automation.flows.workspace import OverlayFolder
+    from ci_automation.flux.options import Options
+    from ci_automation.github.content_history import ContentHistory
+    from ci_automation.github.model import BranchUpdate, ContentAt, ContentMerge
+    from ci_automation.github.repository import Repository
+
+GATE = "merge"
+
+
+class CheckoutDiffers(UsageError):
+    """The checked out content is neither that of the default branch now, nor that of the run's commit."""
+
+    hint = (
+        "Check the default branch out without filters, and let no step before this one write into the folder. Run it "
+        "again."
+    )
+
+    def __init__(self, what: str, commit: str) -> None:
+        super().__init__(f"{what} in the checkout is not what the default branch has at {commit[:7]}")
+
+
+class ContentMoved(Conflict):
+    """The default branch changed the content, or its rules, between the judgement and the publication."""
+
+    hint = "Nothing was tagged. The next run judges what the default branch has by then."
+
+    def __init__(self, what: str, judged: str, found: str) -> None:
+        super().__init__(
+            f"{what} changed on the default branch after it was judged at {judged[:7]}: it is at {found[:7]}"
+        )
+
+
+class JudgedContent(Struct, frozen=True):
+    """Judgement on the content of the default branch: verdicts, the approval by merges, and the part of a record."""
+
+    verdicts: tuple[Verdict, ...]
+    content: RecordedContent | None = None  # None: the default branch moved on, and nothing is published
+    approval: Approval | None = None
+
+
+class GitPlace(Struct, frozen=True):
+    """Where the content of an artifact is in Git: its repository, and the configuration of the checkout."""
+
+    repository: str  # the number of the repository, or its name
+    config: str  # the path of the configuration file
+    text: str  # of that file in the checkout
+    commit: str  # that the run was started for, or nothing
+    folder: OverlayFolder
+    artifact: ArtifactConfig
+
+
+class GitContent:
+    """Content of one artifact in one repository on GitHub, for one run."""
+
+    def __init__(self, history: ContentHistory, people: Repository, place: GitPlace) -> None:
+        self._history, self._people, self._place = history, people, place
+        self._head: tuple[str, ContentAt, datetime] | None = None
+
+    def look(self, wanted: Chosen) -> JudgedContent:
+        """Return what a record says of the wanted content, unless the default branch moved on since the checkout.
+
+        Raises:
+            CheckoutDiffers: the checkout is not what GitHub has.
+            ReleaseSourceError: GitHub failed or refused.
+        """
+        place = self._place
+        _, at, now = self._head = self._look()
+        here = (place.folder.tree_id, place.text)
+        if (at.overlay, at.config) != here:
+            before = self._history.contents(filter(None, [place.commit]), place.folder.path, place.config)
+            started = before.get(place.commit)
+            if started is None or (started.overlay, started.config) != here:
+                what = place.config if at.overlay == place.folder.tree_id else f"the folder {place.folder.path}"
+                raise CheckoutDiffers(what, at.commit)
+            reason = f"the default branch moved on to {at.commit[:7]}, which the next run compares"
+            return JudgedContent((Verdict(GATE, Decision.WAIT, reason, at.commit),))
+        options, rules = wanted.options.digest, rules_of(place.artifact)
+        tree = place.folder.tree_id
+        return JudgedContent((), RecordedContent(place.repository, at.commit, tree, options, now, rules))
+
+    def judge(self, placed: Placed, base: Chosen, wanted: Chosen, ports: Ports) -> JudgedContent:
+        """Return whether merges on the default branch approved the wanted content, judged now; see `look`."""
+        looked = self.look(wanted)
+        if looked.content is None or self._head is None:
+            return looked
+        found = self._found(placed, base, wanted, ports)
+        commit = looked.content.commit
+        if isinstance(found, Lags):
+            reason = f"GitHub's log of the default branch does not show {commit[:7]} yet; the next run looks again"
+            return JudgedContent((Verdict(GATE, Decision.WAIT, reason, commit),))
+        if isinstance(found, Unproven):
+            verdicts = (Verdict(GATE, Decision.APPROVAL, reason, commit) for reason in found.reasons)
+            return JudgedContent(tuple(verdicts), looked.content)
+        people = dict.fromkeys(person.login for request in found.requests for person in request.people)
+        pages = [request.url for request in found.requests]
+        verdict = Verdict(GATE, Decision.AUTO, f"merges approved the content: {', '.join(pages)}", commit, allowed=True)
+        own = ", merged by its author" if any(request.own for request in found.requests) else ""
+        how = f"pull request {pages[-1]}{own}"
+        approval = Approval(", ".join(people), how, found.at, found.requests)
+        return JudgedContent((verdict,), looked.content, approval)
+
+    def look_again(self, judged: RecordedContent, wanted: Chosen) -> None:
+        """Check that the default branch still has the judged content under the same rules, and is not paused.
+
+        Raises:
+            ContentMoved: it does not.
+            ReleaseSourceError: GitHub failed or refused.
+        """
+        _, at, _ = self._look()
+        place = self._place
+        artifact = self._artifact(at)
+        key = self._key(at, wanted.options, pinned=wanted.pinned)
+        if at.overlay != judged.overlay:
+            raise ContentMoved(f"the folder {place.folder.path}", judged.commit, at.commit)
+        if artifact is None or key is None or key != _key(place.folder.tree_id, wanted.options, pinned=wanted.pinned):
+            raise ContentMoved("the options", judged.commit, at.commit)
+        if rules_of(artifact) != judged.rules or artifact.paused:
+            raise ContentMoved("the configuration", judged.commit, at.commit)
+
+    def _found(self, placed: Placed, base: Chosen, wanted: Chosen, ports: Ports) -> Proven | Unproven | Lags:
+        """Return what the history of the default branch says of the content since the channel's."""
+        assert self._head is not None  # noqa: S101  # for the type checker: `look` came first
+        branch, at, _ = self._head
+        place, record = self._place, placed.record
+        had = record.content if record and not record.recovered else None
+        ledger = ports.ledger(placed.channel)
+        if had is None or ledger is None:
+            return Unproven(("no record says which content of Git the channel has",))
+        if had.repository != place.repository:
+            return Unproven((f"the channel has content of another repository, {had.repository}",))
+        if changed := tuple(_changed_rules(had.rules, rules_of(place.artifact))):
+            return Unproven(changed)
+        if self._key(at, base.options, pinned=base.pinned) != self._wanted_key(wanted):
+            return Unproven(("options of this run come from its inputs, not from the configuration",))
+        present = _key(had.overlay, base.options, pinned=base.pinned)
+        updates = self._history.updates(branch)
+        contents = self._contents(commits_of(updates or ()), base)
+        way = way_back(at.commit, present, updates, contents)
+        if not isinstance(way, Way):
+            return way
+        merges = self._merges(way.merges[:MOST_REQUESTS])
+        shown = (
+            it.commit for found in merges.values() for merge in found for it in (merge.merge_base, merge.head) if it
+        )
+        contents = {**contents, **self._contents(shown, base)}
+        settings = place.artifact.approval
+        people = People.of(content_witnesses(way, merges, settings)[:MOST_PEOPLE], settings.team, self._people)
+        since = max((it.content.at for it in ledger.all_moves() if it.content), default=had.at)
+        return judge_content(way, ContentCase(contents, merges, people, settings, branch, since))
+
+    def _look(self) -> tuple[str, ContentAt, datetime]:
+        return self._history.head(self._place.folder.path, self._place.config)
+
+    def _merges(self, updates: Sequence[BranchUpdate]) -> Mapping[str, tuple[ContentMerge, ...]]:
+        return self._history.merges(updates, self._place.folder.path, self._place.config)
+
+    def _contents(self, commits: Iterable[str], base: Chosen) -> dict[str, ContentKey]:
+        found = self._history.contents(commits, self._place.folder.path, self._place.config)
+        keys = {commit: self._key(at, base.options, pinned=base.pinned) for commit, at in found.items()}
+        return {commit: key for commit, key in keys.items() if key}
+
+    def _wanted_key(self, wanted: Chosen) -> ContentKey:
+        return _key(self._place.folder.tree_id, wanted.options, pinned=wanted.pinned)
+
+    def _key(self, at: ContentAt, options: Options, *, pinned: bool) -> ContentKey | None:
+        """Return the content that the channel, with these options, would have from a state; None if nobody can tell."""
+        if (artifact := self._artifact(at)) is None or artifact.overlay != self._place.folder.path:
+            return None
+        pins = pinned if artifact.pin_images is None else artifact.pin_images
+        return _key(at.overlay, options.with_flags(artifact.flags), pinned=pins)
+
+    def _artifact(self, at: ContentAt) -> ArtifactConfig | None:
+        """Return the artifact as the configuration of a state has it, or None where it has none that can be read."""
+        if at.config is None:
+            return None
+        try:
+            config = parse_config(at.config.encode(), self._place.config)
+        except InvalidConfig:
+            return None
+        channel = self._place.artifact.channel
+        return next((artifact for artifact in config.artifacts if artifact.channel == channel), None)
+
+
+def _key(overlay: str | None, options: Options, *, pinned: bool) -> ContentKey:
+    return ContentKey(overlay, f"{options.digest}{' pinned' if pinned else ''}")
+
+
+def rules_of(artifact: ArtifactConfig) -> ApprovedRules:
+    """Return the rules under which content of an artifact is approved."""
+    policy = artifact.policy
+    rest = {
+        "approval": to_builtins(artifact.approval),
+        "escalate": sorted(policy.escalate),
+        "refuse": sorted(policy.refuse),
+        "acknowledge": [[it.fingerprint, it.until.isoformat(), it.reason] for it in policy.acknowledge],
+        "overlay": artifact.overlay,
+        "url": str(artifact.channel),
+        "verify": to_builtins(artifact.verify),
+        "signing": to_builtins(artifact.signing),
+        "from": artifact.promote.source if artifact.promote else None,
+    }
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return ApprovedRules(artifact.approval.approvals, Digest.of(text.encode()), artifact.approval.team)
+
+
+def _changed_rules(old: ApprovedRules, new: ApprovedRules) -> Iterable[str]:
+    since = "since the content of the channel was approved"
+    if old.approvals != new.approvals:
+        yield f"the rules changed {since}: approvals ({old.approvals} -> {new.approvals})"
+    if old.team != new.team:
+        yield f"the rules changed {since}: team ({old.team or 'none'} -> {new.team or 'none'})"
+    if old.rest != new.rest and (old.approvals, old.team) == (new.approvals, new.team):
+        yield f"the rules of approvals, escalate, refuse, acknowledge, overlay, url, verify or signing changed {since}"

@@ -1,0 +1,54 @@
+"""Parts of a publication record about content from Git, and about the requests that approved it."""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003  # msgspec reads it
+from typing import ClassVar
+
+from msgspec import Struct
+
+from ci_automation.artifact.digest import Digest  # noqa: TC001  # same
+
+
+class CountedPerson(Struct, frozen=True):
+    """Person whose word counted for a request: the login at that time, and the account's number if GitHub told it."""
+
+    omitted: ClassVar[frozenset[str]] = frozenset({"id"})
+
+    login: str
+    id: int = 0
+
+
+class CountedRequest(Struct, frozen=True):
+    """Merged request that approved content, and everyone whose word counted; `own` if its author merged it."""
+
+    omitted: ClassVar[frozenset[str]] = frozenset({"own"})
+
+    url: str
+    people: tuple[CountedPerson, ...]
+    own: bool = False
+
+
+class ApprovedRules(Struct, frozen=True):
+    """Rules of an artifact when its content was approved; `rest` is a digest of those that have no member here."""
+
+    omitted: ClassVar[frozenset[str]] = frozenset({"team"})
+
+    approvals: int
+    rest: Digest
+    team: str | None = None
+
+
+class RecordedContent(Struct, frozen=True):
+    """Content of a channel that a commit of the default branch has, since when, and under which rules.
+
+    `overlay` is the tree id that Git gives to the folder, `repository` the number or name of the repository. `at` is by
+    GitHub's clock: a merge before it approves nothing any more.
+    """
+
+    repository: str
+    commit: str
+    overlay: str
+    options: Digest
+    at: datetime
+    rules: ApprovedRules
