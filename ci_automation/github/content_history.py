@@ -159,7 +159,8 @@ class ContentHistory:
         """
         owner, _, name = self.name.partition("/")
         paths = {f"a{place}": path for place, path in enumerate(_attribute_files(folder))}
-        variables = {"owner": owner, "name": name, "folder": folder, "config": config, **paths}
+        # Without a folder the overlay is asked for at a path that has none.
+        variables = {"owner": owner, "name": name, "folder": folder or config, "config": config, **paths}
         text = "object { ... on Blob { text isTruncated } }"
         content = " ".join(f"{name}: file(path: ${name}) {{ {text} }}" for name in paths)
         query = (

@@ -10,12 +10,13 @@ import pytest
 from ci_automation.github.client import GitHub
 from ci_automation.github.content_history import ContentHistory
 from ci_automation.github.errors import EmptyRepository, NotOnGitHub
-from ci_automation.github.model import ContentAt, UpdateKind
+from ci_automation.github.model import Actor, ContentAt, UpdateKind
 from tests.fakes.forge import Forge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ci_automation.github.model import BranchUpdate, ContentMerge
     from tests.fakes.forge import Repository
 
 FOLDER, CONFIG = "clusters/production", ".github/flux-manifests.yaml"
@@ -58,6 +59,10 @@ def test_the_head_has_the_folder_as_git_names_it_the_configuration_and_the_time(
     branch, content, now = history.head(FOLDER, CONFIG)
     assert (branch, now) == ("main", forge.now())
     assert content == ContentAt(fleet.head, tree_of(fleet, fleet.head), "version: 1\n")
+
+
+def test_without_a_folder_there_is_no_overlay(fleet: Repository, history: ContentHistory) -> None:
+    assert history.head("", CONFIG)[1] == ContentAt(fleet.head, None, "version: 1\n")
 
 
 def test_the_attributes_above_the_folder_come_along(fleet: Repository, history: ContentHistory) -> None:
@@ -200,3 +205,117 @@ def test_a_repository_that_is_hidden_or_empty_is_said_so(forge: Forge) -> None:
     empty.branches.clear()
     with pytest.raises(EmptyRepository):
         ContentHistory(GitHub(forge.token("actions", "acme/empty", rights), forge.url), "acme/empty").head("a", "b")
+
+
+class TestAttacks:
+    """What the judge of content needs to see of each trick: types, states, and what a request's page compared."""
+
+    def newest(self, history: ContentHistory) -> BranchUpdate:
+        return (history.updates("main") or ())[0]
+
+    def merged(self, history: ContentHistory) -> tuple[BranchUpdate, tuple[ContentMerge, ...], list[str | None]]:
+        """Return the last update, the requests merged as its commit, and the overlay before and after."""
+        update = self.newest(history)
+        states = history.contents((update.before, update.after), FOLDER, CONFIG)
+        merges = history.merges([update], FOLDER, CONFIG)[update.after]
+        return update, merges, [states[commit].overlay for commit in (update.before, update.after)]
+
+    def test_a_push_of_a_requests_commits_is_a_push_though_the_request_counts_as_merged(
+        self, fleet: Repository, history: ContentHistory
+    ) -> None:
+        number = requested(fleet, b"a: 2\n")
+        fleet.move("main", fleet.pull(number).head, "carol")
+        update, (merge,), _ = self.merged(history)
+        assert (update.kind, merge.making.merged_as, merge.pull.merged_by) == (
+            UpdateKind.PUSH, UpdateKind.PUSH, Actor("carol")
+        )  # fmt: skip
+
+    def test_a_merge_commit_with_foreign_bytes_has_another_tree_than_its_request(
+        self, fleet: Repository, history: ContentHistory
+    ) -> None:
+        number = requested(fleet, b"a: 2\n")
+        head = fleet.pull(number).head
+        evil = fleet.objects.changed(fleet.objects.commits[head].tree, {PATCH: b"evil: 1\n"})
+        by = fleet.signature("carol")
+        fleet.move("main", fleet.objects.commit(evil, [fleet.head, head], by, by, "Merge"), "carol")
+        update, (merge,), (before, after) = self.merged(history)
+        assert update.kind is UpdateKind.PUSH
+        assert merge.merge_base
+        assert merge.head
+        assert (merge.merge_base.overlay, after) == (before, tree_of(fleet, fleet.head))
+        assert merge.head.overlay != after
+
+    def test_what_two_requests_sum_to_is_on_neither_page(self, fleet: Repository, history: ContentHistory) -> None:
+        base = fleet.head
+        numbers = []
+        for name in ("one", "two"):
+            fleet.push(name, {f"{FOLDER}/{name}.yaml": b"1"}, "alice", onto=base)
+            numbers.append(fleet.open_pull(name, "alice").number)
+        for number in numbers:
+            fleet.merge(number, "bob")
+        _, (merge,), (before, after) = self.merged(history)
+        assert merge.merge_base
+        assert merge.head
+        assert merge.merge_base.overlay == tree_of(fleet, base) != before
+        assert merge.head.overlay != after
+
+    def test_a_queue_of_two_is_one_update_that_names_the_last_request(
+        self, fleet: Repository, history: ContentHistory
+    ) -> None:
+        base = fleet.head
+        fleet.push("other", {"x": b"1"}, "alice", onto=base)
+        other, number = fleet.open_pull("other", "alice").number, requested(fleet, b"a: 2\n")
+        fleet.merge_queue(other, number)
+        update, (merge,), (before, after) = self.merged(history)
+        assert (update.kind, update.before, merge.pull.number) == (UpdateKind.MERGE_QUEUE, base, number)
+        assert merge.merge_base
+        assert merge.head
+        assert (merge.merge_base.overlay, merge.head.overlay) == (before, after)
+        assert merge.pull.merged_by
+        assert merge.pull.merged_by.is_bot
+
+    def test_a_commit_that_merged_several_requests_names_them_all(
+        self, fleet: Repository, history: ContentHistory
+    ) -> None:
+        first = requested(fleet, b"a: 2\n")
+        fleet.push("more", {"x": b"1"}, "carol", onto=fleet.pull(first).head)
+        second = fleet.open_pull("more", "carol").number
+        fleet.merge(second, "bob")
+        _, merges, _ = self.merged(history)
+        assert sorted(merge.pull.number for merge in merges) == [first, second]
+
+    def test_a_request_that_went_into_another_branch_is_not_looked_into(
+        self, fleet: Repository, history: ContentHistory
+    ) -> None:
+        fleet.push("feature", {"f": b"1"}, "alice")
+        number = requested(fleet, b"a: 2\n", base="feature")
+        commit = fleet.merge(number, "bob")
+        fleet.move("main", commit, "carol")
+        _, (merge,), _ = self.merged(history)
+        assert (merge.pull.base, merge.merge_base, merge.head) == ("feature", None, None)
+
+    def test_a_revert_that_is_pushed_back_has_the_approved_tree_by_a_push(
+        self, fleet: Repository, history: ContentHistory
+    ) -> None:
+        first = fleet.head
+        fleet.merge(requested(fleet, b"a: 2\n"), "bob")
+        merged = fleet.head
+        fleet.push("main", {PATCH: b"a: 1\n"}, "alice")
+        fleet.push("main", {PATCH: b"a: 2\n"}, "carol")
+        fleet.move("main", merged, "carol", force=True)
+        updates = history.updates("main") or ()
+        states = history.contents((update.after for update in updates), FOLDER, CONFIG)
+        assert [(update.kind.value, states[update.after].overlay) for update in updates] == [
+            ("force_push", tree_of(fleet, merged)), ("push", tree_of(fleet, merged)), ("push", tree_of(fleet, first)),
+            ("pr_merge", tree_of(fleet, merged)), ("branch_creation", tree_of(fleet, first)),
+        ]  # fmt: skip
+
+    def test_a_log_that_lags_or_has_a_gap_shows_it(self, fleet: Repository, history: ContentHistory) -> None:
+        for number in range(3):
+            fleet.push("main", {PATCH: b"a: 1%d\n" % number}, "alice")
+        fleet.lag = 1
+        assert self.newest(history).after != fleet.head
+        fleet.lag = 0
+        del fleet.activity[-2]
+        newest, older, *_ = history.updates("main") or ()
+        assert newest.before != older.after
