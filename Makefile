@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# Where a machine forbids Python to keep bytecode, each process that a test starts would compile the program again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo image test lint types unit real bench lock clean
 
@@ -36,6 +39,11 @@ image: $(KUSTOMIZE)  ## build the action's image, and one for cloud KMS (its tag
 $(KUSTOMIZE): Makefile
 	GOBIN=$(CURDIR)/$(@D) CGO_ENABLED=0 go install -trimpath -ldflags '-s -w' sigs.k8s.io/kustomize/kustomize/v5@v5.8.2
 
+# Tests store thousands of small files safely; in memory, where there is enough, that takes no time.
+MEMORY := $(shell grep -qE '^tmpfs /dev/shm .*noexec' /proc/mounts 2>/dev/null || \
+	df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 {print "/dev/shm"}')
+unit: export PYTEST_DEBUG_TEMPROOT = $(MEMORY)
+
 test: lint types unit  ## run every check and test that needs no other program
 
 lint: $(STAMP)  ## check the style, and the imports between rooms
@@ -53,7 +61,7 @@ unit: $(STAMP)  ## run unit, contract and end-to-end tests; unit tests cover all
 
 real: $(STAMP)  ## run the tests against real registries, cosign, flux, a cluster's control plane and containers (needs Go, podman and release data; EVERY=1: all kills)
 	$(BIN)/python tests/real/peers.py
-	$(BIN)/pytest tests/real --numprocesses auto --dist loadgroup
+	$(BIN)/pytest tests/real --numprocesses auto --dist loadgroup --no-loadscope-reorder
 
 bench: $(STAMP)  ## measure the figures of the README, beside the real programs
 	$(BIN)/python tests/real/peers.py

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+# What takes minutes begins first, so that no worker is left alone with it at the end.
+LONGEST = (
+    *("test_action", "test_callers", "test_judge", "test_guard_follow"),
+    *("test_kustomize_builds", "test_promote", "test_keyless_crash", "test_crash"),
+)
 # The tests of a file share what takes long to start, so that one worker runs them; the tests of these share nothing.
 SPREAD = frozenset({"test_crash", "test_keyless_crash", "test_keys", "test_overlay", "test_promote"})
 TOGETHER = {"test_action": "act", "test_callers": "act"}  # one act waits for the other
@@ -30,7 +35,9 @@ TOGETHER = {"test_action": "act", "test_callers": "act"}  # one act waits for th
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests one worker runs."""
+    """Say which tests one worker runs, and which come first."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
     for item in items:
         if item.path.stem not in SPREAD:
             item.add_marker(pytest.mark.xdist_group(TOGETHER.get(item.path.stem, item.path.stem)))
