@@ -1,12 +1,12 @@
-"""Families of errors and their exit codes; each cause is a class of its own in the room where it happens.
+"""Families of errors and their exit codes; each cause is a class in the room where it happens.
 
 Error                     1   internal error, when nothing below fits
   UsageError              2   the command line, the configuration, a file that the user named
   VerificationFailed     10   a signature, a digest, a rendering that is not proven
-  PolicyRefused          11   what was asked for explicitly is not allowed
-  Conflict               12   somebody else changed the same thing
+  PolicyRefused          11   the policy does not allow an explicit request
+  Conflict               12   another writer changed the same thing
   RegistryError          20   the registry refused, failed, or lied
-  ReleaseSourceError     21   GitHub, or the folder that releases come from
+  ReleaseSourceError     21   GitHub, or the folder with releases
   SigningError           22   a key cannot be read or used
 """
 
@@ -19,7 +19,7 @@ INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
 
 
 class Error(Exception):
-    """Something that a user can cause or must know; the command line prints it and exits with `exit_code`."""
+    """An error that a user can cause or must know; the command line prints it and exits with `exit_code`."""
 
     exit_code: ClassVar[int] = 1
     hint: str = ""
@@ -33,37 +33,37 @@ class Error(Exception):
 
 
 class UsageError(Error):
-    """The command line, the configuration, or a file that the user named, is wrong."""
+    """The command line, the configuration or a file that the user named is wrong."""
 
     exit_code = 2
 
 
 class VerificationFailed(Error):
-    """A signature, a digest or a rendering could not be proven."""
+    """A signature, a digest or a rendering is not proven."""
 
     exit_code = 10
 
 
 class PolicyRefused(Error):
-    """What was asked for is not allowed."""
+    """The policy does not allow an explicit request."""
 
     exit_code = 11
 
 
 class Conflict(Error):
-    """Somebody else changed what this run was about to change."""
+    """Another writer changed what this run was about to change."""
 
     exit_code = 12
 
 
 class RegistryError(Error):
-    """A registry refused, failed, or answered what it must not."""
+    """A registry refused, failed, or gave a wrong answer."""
 
     exit_code = 20
 
 
 class ReleaseSourceError(Error):
-    """The place that releases come from refused, failed, or lied."""
+    """The source of releases refused, failed, or gave a wrong answer."""
 
     exit_code = 21
 
@@ -75,7 +75,7 @@ class SigningError(Error):
 
 
 def is_interruption(error: BaseException | None) -> bool:
-    """Return whether an error comes from Ctrl-C: imports, and modules in C, make errors of their own of it."""
+    """Return whether Ctrl-C caused an error; imports and modules in C turn it into other errors."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return True

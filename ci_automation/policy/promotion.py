@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Word(Struct, frozen=True):
-    """Evidence from outside: whether it says yes, a sentence on it, and what was looked at."""
+    """Evidence for a promotion: whether it is positive, a sentence about it, and the input."""
 
     speaks_for: bool
     sentence: str
@@ -27,7 +27,7 @@ class Word(Struct, frozen=True):
 
 
 class PromotionCandidate(Struct, frozen=True):
-    """A promotion's source: its digest, since when it has that by its signed record, and the evidence."""
+    """A promotion's source: its digest, the time of its signed record, and the evidence."""
 
     source: str
     digest: Digest
@@ -63,7 +63,7 @@ _FIRST = Verdict(
 
 
 def _soak(candidate: PromotionCandidate, goal: Goal) -> Verdict:
-    """Wait until the source has had the digest for long enough, by the signed record of the move there."""
+    """Wait until the soak time has passed since the source's signed record of the digest."""
     needed = f"promote.after: {_for_people(goal.after)}"
     since = candidate.since
     if since is None:
@@ -83,7 +83,7 @@ def _evidence(word: Word) -> Verdict:
 
 
 def _for_people(span: timedelta) -> str:
-    """Return a span in days and hours, or in minutes where it is short."""
+    """Return a span in days and hours, or in minutes if it is short."""
     hours, rest = divmod(span, timedelta(hours=1))
     parts = [f"{hours // 24}d" if hours >= 24 else "", f"{hours % 24}h" if hours % 24 else ""]  # noqa: PLR2004  # a day
     return " ".join(filter(None, parts)) or f"{rest // timedelta(minutes=1)}m"

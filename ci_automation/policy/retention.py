@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NothingKept(UsageError):
-    """A retention would keep no artifact to go back to."""
+    """A retention would keep no artifact for a rollback."""
 
     hint = "Keep at least one: --keep-last 1. What a channel has is kept besides."
 
@@ -32,7 +32,7 @@ class Window(Struct, frozen=True):
     keep_for: timedelta | None = None
 
     def __post_init__(self) -> None:
-        """Raise `NothingKept` where nothing would be."""
+        """Raise `NothingKept` if the window keeps no artifact."""
         if self.keep_last < 1:
             raise NothingKept
 
@@ -40,7 +40,7 @@ class Window(Struct, frozen=True):
 class Stored(Struct, frozen=True):
     """One artifact: its immutable tag, every other tag that leads to it, and when a channel came to it or left it last.
 
-    `ours` says that somebody trusted signed it. `at` is None where no signed record tells.
+    `ours` says that a trusted signer signed it. `at` is None if no signed record tells the time.
     """
 
     digest: Digest
@@ -66,9 +66,9 @@ class Retention(Struct, frozen=True):
 
 
 def retain(artifacts: Sequence[Stored], window: Window, now: datetime) -> Retention:
-    """Return what stays and what may go, the newest first.
+    """Return the artifacts to keep and to delete, the newest first.
 
-    What is newest goes by the version, and among equal ones by when a channel had them.
+    The newest has the highest version, and among equal versions the latest time at a channel.
     """
     newest = sorted(artifacts, key=_rank, reverse=True)
     last = {artifact.digest for artifact in [it for it in newest if it.ours][: window.keep_last]}
@@ -84,14 +84,14 @@ def retain(artifacts: Sequence[Stored], window: Window, now: datetime) -> Retent
 
 
 def named_by_others(digest: Digest, own: Collection[str], tags: Mapping[str, Digest]) -> tuple[str, ...]:
-    """Return the tags that name `digest` besides its own ones: to delete it would delete them."""
+    """Return the other tags that name `digest`, which a deletion of the digest would delete too."""
     return tuple(sorted(tag for tag, named in tags.items() if named == digest and tag not in own))
 
 
 def _needed(artifact: Stored, window: Window, now: datetime) -> str:
-    """Return why an artifact stays, however many newer ones there are; nothing where it need not."""
+    """Return why an artifact must stay, however many newer ones exist, or nothing."""
     if not artifact.ours:
-        return "nobody who is trusted signed it"
+        return "no trusted signer signed it"
     if artifact.others:
         return f"{', '.join(artifact.others)} leads to it"
     if window.keep_for is None:

@@ -72,7 +72,7 @@ def test_of_two_with_a_version_the_one_that_a_channel_had_later_stays() -> None:
 @pytest.mark.parametrize(
     ("artifact", "reason"),
     [
-        (stored("v2.0.0", ours=False), "nobody who is trusted signed it"),
+        (stored("v2.0.0", ours=False), "no trusted signer signed it"),
         (stored("v2.0.0", others=("production", "staging")), "production, staging leads to it"),
         (stored("v2.0.0", days=None), "no signed record tells its age"),
         (stored("v2.0.0", days=1), "it is younger than 7 days"),
