@@ -12,7 +12,7 @@ from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.programs.kustomize import Confined
 from ci_automation.impact.hazard import Certainty
 from ci_automation.impact.objects import read_objects
-from ci_automation.impact.overlay.followed import original
+from ci_automation.impact.overlay.outcome import original
 from ci_automation.impact.overlay.preflight import Preflight, preflight
 from tests.real.peers import peer
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_automation.impact.hazard import Hazard
-    from ci_automation.impact.overlay.followed import Followed
+    from ci_automation.impact.overlay.outcome import Followed
 
     Files = Mapping[str, object]
 

@@ -16,9 +16,9 @@ from ci_automation.impact.hazard import Certainty
 from ci_automation.impact.objects import read_objects
 from ci_automation.impact.overlay.builder import BuildFailed
 from ci_automation.impact.overlay.folders import applied_folder, applied_folders
-from ci_automation.impact.overlay.followed import read_marks, unmarked
 from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort
 from ci_automation.impact.overlay.marking import marked
+from ci_automation.impact.overlay.outcome import read_marks, unmarked
 from ci_automation.impact.overlay.preflight import Preflight, preflight
 from tests.real.overlays import (
     grave,

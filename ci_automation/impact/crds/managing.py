@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.impact.crds.manifests import GATE, PROSE
+from ci_automation.impact.crds.manifests import GATE, PROSE, How, Use, uses
 from ci_automation.impact.crds.remedies import MIGRATE, TAKE, edit_first, forget_managers
-from ci_automation.impact.crds.scan import How, Use, uses
 from ci_automation.impact.crds.versions import newest_first
 from ci_automation.impact.hazard import Certainty, Hazard, Place, some_of, within
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ci_automation.impact.change import ObjectId
-    from ci_automation.impact.overlay.followed import Effect, Followed, Touch
     from ci_automation.impact.overlay.kustomization import Effort
+    from ci_automation.impact.overlay.outcome import Effect, Followed, Touch
 
 GATE = "overlay"
 _LISTED = 8

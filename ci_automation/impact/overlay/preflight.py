@@ -18,9 +18,8 @@ from ci_automation.impact.hazard import Certainty, Hazard, in_shell
 from ci_automation.impact.overlay.built import BuiltSide, built_changes
 from ci_automation.impact.overlay.compare import GATE, lost_targets
 from ci_automation.impact.overlay.folders import ROOT, applied_folder, applied_folders, folders
-from ci_automation.impact.overlay.followed import Followed
 from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort, TooMuch
-from ci_automation.impact.overlay.outcome import looked_into
+from ci_automation.impact.overlay.outcome import Followed, looked_into
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

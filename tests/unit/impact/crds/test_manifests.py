@@ -14,7 +14,7 @@ from ci_automation.impact.hazard import Certainty, Hazard, Place
 from tests.unit.impact.crds.definitions import components
 
 if TYPE_CHECKING:
-    from ci_automation.impact.crds.scan import Use
+    from ci_automation.impact.crds.manifests import Use
 
 HELM, ALERTS = "helmreleases.helm.toolkit.fluxcd.io", "alerts.notification.toolkit.fluxcd.io"
 OLD = components(alerts="v1beta3* v1beta2", receivers="v1* v1beta2", helmreleases="v2* v2beta2")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.impact.crds.scan import How, Use, uses
+from ci_automation.impact.crds.manifests import How, Use, uses
 
 HELM = "helm.toolkit.fluxcd.io"
 OBJECT = f"apiVersion: {HELM}/v2beta1\nkind: HelmRelease\nmetadata:\n  name: podinfo\n"

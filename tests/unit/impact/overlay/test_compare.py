@@ -9,8 +9,8 @@ import pytest
 from ci_automation.impact.change import ObjectId
 from ci_automation.impact.overlay import compare as module
 from ci_automation.impact.overlay.compare import Shift, in_one_line, shift
-from ci_automation.impact.overlay.followed import Touch
 from ci_automation.impact.overlay.kustomization import Effort
+from ci_automation.impact.overlay.outcome import Touch
 
 OWN = ObjectId("", "Own", "", "own")
 TOKENS = {"resources": ["tokens"], "verbs": ["create"]}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ci_automation.impact.overlay.followed import read_marks, unmarked
+from ci_automation.impact.overlay.outcome import read_marks, unmarked
 from tests.unit.impact.overlay.trees import COMPONENTS, LIST, MAP, PATH, hits, overlay, rules
 
 REPLICAS = json.dumps([{"op": "add", "path": "/spec/replicas", "value": 2}])

@@ -17,9 +17,9 @@ from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.programs.kustomize import Confined
 from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable
 from ci_automation.impact.overlay.folders import Gathered, applied_folder, gathered
-from ci_automation.impact.overlay.followed import Followed, read_marks
 from ci_automation.impact.overlay.kustomization import Effort
 from ci_automation.impact.overlay.marking import PREFIX, marked
+from ci_automation.impact.overlay.outcome import Followed, read_marks
 from ci_automation.impact.overlay.preflight import Preflight, preflight
 
 if TYPE_CHECKING:
