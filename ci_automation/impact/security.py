@@ -2,40 +2,61 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from ci_automation.impact.change import ChangeKind, Severity
 from ci_automation.impact.values import MISSING, Pair, by_key, gained, items, listed, mapping, sides, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from ci_automation.impact.change import Change
+    from ci_automation.impact.values import Rule
 
 POD_SECURITY = "pod-security.kubernetes.io/"
 APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _LEVELS = ("privileged", "baseline", "restricted")
-# What is safer, of two values of one field; a field that is not there has the value that Kubernetes gives it.
-_SAFE: Final[Mapping[str, tuple[object, object]]] = {  # the safe value, the value of a field that is not there
-    "allowPrivilegeEscalation": (False, True),
-    "readOnlyRootFilesystem": (True, False),
-    "runAsNonRoot": (True, False),
-}
 _PROFILES = frozenset({"RuntimeDefault", "Localhost"})
 _UNCONFINED = "unconfined"
 # What a container has from its pod where it says nothing itself (`determineEffectiveSecurityContext` of the kubelet).
 _INHERITED = frozenset(
     {"appArmorProfile", "runAsGroup", "runAsNonRoot", "runAsUser", "seLinuxOptions", "seccompProfile"}
 )
-_HOST = ("hostNetwork", "hostPID", "hostIPC")
 _SAME = "has {} written in another way, which means the same"
 _UNTOLD = "; check whether that is safer"
+
+
+class _Row(Struct, frozen=True):
+    """The kinds of change where something is opened and where it is closed, with the sentences; {} is what it is."""
+
+    opened: ChangeKind
+    closed: ChangeKind
+    opens: str
+    closes: str
+
+    def change(self, pair: Pair, what: str = "", *, opened: bool, severity: Severity = Severity.DANGER) -> Change:
+        """Return the change of a pair; `severity` is that of opening."""
+        said = (self.opens if opened else self.closes).format(what or pair.path)
+        return pair.change(self.opened if opened else self.closed, severity if opened else Severity.NOTICE, said)
+
+
+_HOST_KINDS = (ChangeKind.HOST_ACCESS_ADDED, ChangeKind.HOST_ACCESS_REMOVED)
+_SECURITY_KINDS = (ChangeKind.SECURITY_LOWERED, ChangeKind.SECURITY_RAISED)
+_ON_HOST = _Row(*_HOST_KINDS, "sets {}", "no longer sets {}")
+_FOLDER = _Row(*_HOST_KINDS, "mounts {} of its node", "no longer mounts {} of its node")
+_PORT = _Row(*_HOST_KINDS, "listens on port {} of its node", "no longer listens on port {} of its node")
+_SHARED = _Row(*_SECURITY_KINDS, "sets {}", "no longer sets {}")
+_HELD = _Row(*_SECURITY_KINDS, "is restricted less: {}", "is restricted more: {}")
+_NAMESPACE = _Row(*_SECURITY_KINDS, "restricts its pods less: {}", "restricts its pods more: {}")
 
 
 def context(pair: Pair) -> Iterator[Change]:
     """Yield the changes of the `securityContext` of a pod."""
     for side, key in sides(pair):
-        yield from _field(side, key)
+        yield from _FIELDS.get(key, _rest)(side)
 
 
 def container_context(pair: Pair, of_pod: Pair) -> Iterator[Change]:
@@ -48,41 +69,32 @@ def container_context(pair: Pair, of_pod: Pair) -> Iterator[Change]:
         )
         effective = Pair(pair.id, old, new, side.path)
         if key not in _INHERITED:
-            yield from _field(side, key)
+            yield from _FIELDS.get(key, _rest)(side)
         elif effective.differs:
-            yield from _field(effective, key)
+            yield from _FIELDS.get(key, _rest)(effective)
         else:
             yield side.change(ChangeKind.OTHER, Severity.INFO, _SAME.format(side.path))
 
 
-def _field(side: Pair, key: str) -> Iterator[Change]:
-    if key == "capabilities":
-        yield from _capabilities(side)
-    elif key == "privileged":
-        yield from _switch(side, ChangeKind.HOST_ACCESS_ADDED, ChangeKind.HOST_ACCESS_REMOVED)
-    elif key in _SAFE:
-        yield _safer(side, key)
-    elif key in {"seccompProfile", "appArmorProfile"}:
-        yield _profile(side, key)
-    elif key in {"runAsUser", "runAsGroup"}:
-        yield _user(side)
-    else:
-        yield _untold(side)
+def _rest(side: Pair) -> Iterator[Change]:
+    yield _untold(side)
 
 
-def _safer(pair: Pair, key: str) -> Change:
-    safe, absent = _SAFE[key]
+def _safer(pair: Pair, safe: object, absent: object) -> Iterator[Change]:
+    """Yield whether a field has its safe value now; one that is not there has the value `absent`."""
     old, new = (absent if value is MISSING or value is None else value for value in (pair.old, pair.new))
     if (old is safe) == (new is safe):
-        return pair.change(ChangeKind.OTHER, Severity.INFO, _SAME.format(pair.path))
-    return _moved(pair, raised=new is safe)
+        yield pair.change(ChangeKind.OTHER, Severity.INFO, _SAME.format(pair.path))
+    else:
+        yield _HELD.change(pair, opened=new is not safe)
 
 
-def _profile(pair: Pair, key: str) -> Change:
+def _profile(pair: Pair, *, app_armor: bool) -> Iterator[Change]:
     old, new = (words(mapping(value).get("type")) for value in (pair.old, pair.new))
     if (old in _PROFILES) != (new in _PROFILES):
-        return _moved(pair, raised=new in _PROFILES)
-    return _confined(pair, old, new) if key == "appArmorProfile" else _untold(pair)
+        yield _HELD.change(pair, opened=old in _PROFILES)
+    else:
+        yield _confined(pair, old, new) if app_armor else _untold(pair)
 
 
 def app_armor(pair: Pair) -> Change:
@@ -93,25 +105,18 @@ def app_armor(pair: Pair) -> Change:
 def _confined(pair: Pair, old: str, new: str) -> Change:
     """Return the change of an AppArmor profile; without one a container has that of the runtime."""
     was, now = (profile.lower() == _UNCONFINED for profile in (old, new))
-    return _untold(pair) if was == now else _moved(pair, raised=was)
+    return _untold(pair) if was == now else _HELD.change(pair, opened=now)
 
 
 def _untold(pair: Pair) -> Change:
     return pair.change(ChangeKind.SECURITY_LOWERED, Severity.NOTICE, f"changes {pair.path}{_UNTOLD}")
 
 
-def _user(pair: Pair) -> Change:
-    if pair.new == 0:
-        return _moved(pair, raised=False)
-    if pair.old == 0 and isinstance(pair.new, int):
-        return _moved(pair, raised=True)
-    return _untold(pair)
-
-
-def _moved(pair: Pair, *, raised: bool) -> Change:
-    if raised:
-        return pair.change(ChangeKind.SECURITY_RAISED, Severity.NOTICE, f"is restricted more: {pair.path}")
-    return pair.change(ChangeKind.SECURITY_LOWERED, Severity.DANGER, f"is restricted less: {pair.path}")
+def _user(pair: Pair) -> Iterator[Change]:
+    if pair.new == 0 or (pair.old == 0 and isinstance(pair.new, int)):
+        yield _HELD.change(pair, opened=pair.new == 0)
+    else:
+        yield _untold(pair)
 
 
 def _capabilities(pair: Pair) -> Iterator[Change]:
@@ -129,47 +134,22 @@ def _names(capabilities: Any, key: str) -> list[str]:  # noqa: ANN401 - a value 
     return [words(item) for item in items(mapping(capabilities).get(key))]
 
 
-def _switch(pair: Pair, on: ChangeKind, off: ChangeKind) -> Iterator[Change]:
-    old, new = pair.old is True, pair.new is True
+def _switch(pair: Pair, row: _Row = _ON_HOST, *, closed_by: bool = False) -> Iterator[Change]:
+    """Yield that a field opens something now, or no longer: by true, or by anything but false if that closes it."""
+    old, new = (value is not False if closed_by else value is True for value in (pair.old, pair.new))
+    side = Pair(pair.id, old, new, pair.path) if closed_by else pair
     if old == new:
-        yield pair.change(ChangeKind.OTHER, Severity.INFO, _SAME.format(pair.path))
-    elif new:
-        yield pair.change(on, Severity.DANGER, f"sets {pair.path}")
+        yield side.change(ChangeKind.OTHER, Severity.INFO, _SAME.format(side.path))
     else:
-        yield pair.change(off, Severity.NOTICE, f"no longer sets {pair.path}")
-
-
-def host(pair: Pair) -> Iterator[Change]:
-    """Yield that a pod shares a namespace of its machine now, or no longer."""
-    yield from _switch(pair, ChangeKind.HOST_ACCESS_ADDED, ChangeKind.HOST_ACCESS_REMOVED)
-
-
-def host_users(pair: Pair) -> Iterator[Change]:
-    """Yield that a pod got or lost a user namespace of its own, which `hostUsers: false` gives."""
-    yield from _switch(
-        Pair(pair.id, pair.old is not False, pair.new is not False, pair.path),
-        ChangeKind.HOST_ACCESS_ADDED,
-        ChangeKind.HOST_ACCESS_REMOVED,
-    )
-
-
-def shared_processes(pair: Pair) -> Iterator[Change]:
-    """Yield that the containers of a pod see each other's processes now, or no longer."""
-    yield from _switch(pair, ChangeKind.SECURITY_LOWERED, ChangeKind.SECURITY_RAISED)
+        yield row.change(side, opened=new)
 
 
 def host_path(pair: Pair) -> Iterator[Change]:
     """Yield that a volume is a folder of the machine now, or no longer; any other difference is for others."""
     old, new = (mapping(value).get("hostPath", MISSING) for value in (pair.old, pair.new))
     side = Pair(pair.id, old, new, f"{pair.path}.hostPath")
-    if not side.differs:
-        return
-    if new is not MISSING:
-        yield side.change(ChangeKind.HOST_ACCESS_ADDED, Severity.DANGER, f"mounts {_folder(new)} of its node")
-    else:
-        yield side.change(
-            ChangeKind.HOST_ACCESS_REMOVED, Severity.NOTICE, f"no longer mounts {_folder(old)} of its node"
-        )
+    if side.differs:
+        yield _FOLDER.change(side, _folder(old if new is MISSING else new), opened=new is not MISSING)
 
 
 def _folder(value: Any) -> str:  # noqa: ANN401 - a value of YAML
@@ -198,11 +178,7 @@ def _on_host(port: Any) -> str:  # noqa: ANN401 - a value of YAML
 
 
 def _listens(side: Pair) -> Change:
-    if side.new is MISSING:
-        said = f"no longer listens on port {words(side.old)} of its node"
-        return side.change(ChangeKind.HOST_ACCESS_REMOVED, Severity.NOTICE, said)
-    said = f"listens on port {words(side.new)} of its node"
-    return side.change(ChangeKind.HOST_ACCESS_ADDED, Severity.DANGER, said)
+    return _PORT.change(side, words(side.old if side.new is MISSING else side.new), opened=side.new is not MISSING)
 
 
 def pod_security(pair: Pair) -> Iterator[Change]:
@@ -212,21 +188,31 @@ def pod_security(pair: Pair) -> Iterator[Change]:
     if mode not in {"enforce", "warn", "audit"}:
         yield _untold(pair)
     elif max(new, 0) > max(old, 0):
-        yield pair.change(
-            ChangeKind.SECURITY_RAISED, Severity.NOTICE, f"restricts its pods more: {mode} {words(pair.new)}"
-        )
+        yield _NAMESPACE.change(pair, f"{mode} {words(pair.new)}", opened=False)
     elif max(new, 0) < max(old, 0):
         severity = Severity.DANGER if mode == "enforce" else Severity.WARNING
-        yield pair.change(ChangeKind.SECURITY_LOWERED, severity, f"restricts its pods less: {mode}")
+        yield _NAMESPACE.change(pair, mode, opened=True, severity=severity)
     else:
         yield _untold(pair)
 
 
-POD: Final[Mapping[str, Callable[[Pair], Iterator[Change]]]] = {
+_FIELDS: Final[Mapping[str, Rule]] = {
+    "capabilities": _capabilities,
+    "privileged": _switch,
+    # The safe value, and the one that Kubernetes gives a field that is not there.
+    "allowPrivilegeEscalation": partial(_safer, safe=False, absent=True),
+    "readOnlyRootFilesystem": partial(_safer, safe=True, absent=False),
+    "runAsNonRoot": partial(_safer, safe=True, absent=False),
+    "seccompProfile": partial(_profile, app_armor=False),
+    "appArmorProfile": partial(_profile, app_armor=True),
+    "runAsUser": _user,
+    "runAsGroup": _user,
+}
+POD: Final[Mapping[str, Rule]] = {
     "securityContext": context,
-    "hostUsers": host_users,
-    "shareProcessNamespace": shared_processes,
-    **dict.fromkeys(_HOST, host),
+    "hostUsers": partial(_switch, closed_by=True),  # `hostUsers: false` gives a pod a user namespace of its own
+    "shareProcessNamespace": partial(_switch, row=_SHARED),
+    **dict.fromkeys(("hostNetwork", "hostPID", "hostIPC"), _switch),
 }
 
 
