@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 ATTRIBUTES = ".gitattributes"
 _BLANK = " \t\r"
+_BLANKS = re.compile(f"[{_BLANK}]+")
 _LINE = re.compile(rf'"(?P<quoted>(?:[^"\\]|\\.)*)"(?P<after>.*)|(?P<plain>[^{_BLANK}]+)(?P<states>.*)', re.DOTALL)
 _MACRO = "[attr]"
 _CONCEALING = re.compile(
@@ -77,7 +78,7 @@ def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
             continue
         pattern = match["plain"] or match["quoted"] or ""
         is_escaped = match["plain"] is None and "\\" in pattern
-        yield "**" if is_escaped else pattern, re.split(f"[{_BLANK}]+", match["after"] or match["states"] or "")
+        yield "**" if is_escaped else pattern, _BLANKS.split(match["after"] or match["states"] or "")
 
 
 def _may_match(pattern: str, path: str) -> bool:
