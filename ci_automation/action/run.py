@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ci_automation.action.github import Hub
 from ci_automation.action.logins import logins
 from ci_automation.action.outputs import OUTPUTS, append, output_text, room_for_summary
+from ci_automation.action.subject import require_own_claims, require_own_event
 from ci_automation.action.workflow_commands import annotation, group, hide
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
@@ -170,8 +172,10 @@ def goals(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[Target
         _require_ours(Reference.parse_channel(inputs.artifact) if ":" in inputs.artifact else None, config)
     artifact = _asked_for(inputs.artifact, config, run.job) or inputs.artifact or None
     given = replace(given, logins=logins(inputs, run.job, _channels(artifact, config), run.hide).before)
+    if signs:
+        _require_own_event(inputs, run)
     found = targets(artifact, given, signs=signs)
-    _require_own_subjects(inputs, given, run.job)
+    _require_own_claims(inputs, given, run)
     return tuple(goal.speaking(run.say, _adopts(inputs, run)) for goal in found)
 
 
@@ -188,8 +192,10 @@ def promotions(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[P
     for secret in _secrets_of_the_job(inputs, config):
         run.hide(secret)
     given = replace(given, logins=logins(inputs, run.job, _ends(config), run.hide).before)
+    if signs:
+        _require_own_event(inputs, run)
     waves = all_waves(given, config.find(inputs.artifact).name if inputs.artifact else None, signs=signs)
-    _require_own_subjects(inputs, given, run.job)
+    _require_own_claims(inputs, given, run)
     return tuple(planned.saying(run.say) for wave in waves for planned in wave)
 
 
@@ -259,14 +265,25 @@ def _artifacts(config: Config | None) -> tuple[ArtifactConfig, ...]:
     return config.artifacts if config else ()
 
 
-def _require_own_subjects(inputs: Inputs, given: Arguments, job: Job) -> None:
-    """Check under which name this run signs keyless, before anything is done."""
-    if inputs.accept_shared_subject:
-        return
-    from ci_automation.action.subject import require_own_subject
+def _require_own_event(inputs: Inputs, run: ActionRun) -> None:
+    """Check, before a key is read or a token is asked for, that this run may publish.
 
-    for signer in given.keyless.values():
-        require_own_subject(signer.who.subject, job)
+    Raises:
+        NotTheDefaultBranch: it may not.
+    """
+    if run.job.runner and not inputs.accept_shared_subject:
+        require_own_event(run.job.event, run.job.ref, Hub.of(inputs, run).default_branch())
+
+
+def _require_own_claims(inputs: Inputs, given: Arguments, run: ActionRun) -> None:
+    """Check the claims of the identity token that this run signs with, before anything is done with it.
+
+    Raises:
+        SharedSubject, NotTheDefaultBranch: it is not of a job of this very workflow.
+    """
+    if run.job.runner and not inputs.accept_shared_subject:
+        for signer in given.keyless.values():
+            require_own_claims(signer.claims, run.job, Hub.of(inputs, run).default_branch())
 
 
 def _adopts(inputs: Inputs, run: ActionRun) -> Callable[[Adoption], bool]:

@@ -134,7 +134,7 @@ def test_the_name_of_a_branch(scene: Scene) -> None:
     own = scene.approving()
     scene.runner.variables["GITHUB_REF"] = f"refs/heads/{NAME}"
     ran = scene.run("approve", **own)
-    assert ran.code == 11
+    assert ran.code == 2
     assert "mallory" in ran.said("error")[0]
     harmless(ran)
 

@@ -25,6 +25,11 @@ WRONG = 2
 REFUSED = 11
 VOID = 12
 JOBS = yaml.safe_load(WORKFLOW)["jobs"]
+LIVE = (
+    "- {name: live, url: 'layout:live:live', verify: {publicKey: cosign.pub}, signing: {mode: key, key: cosign.key}, "
+    "promote: {from: production}}\n"
+)
+PEER = LIVE.replace("live", "peer")
 
 
 @pytest.fixture
@@ -236,6 +241,16 @@ def test_c10_no_other_workflow_can_call_it() -> None:
     assert read[True]["push"]["branches"] == ["main"]
 
 
+@pytest.mark.parametrize("changes", [{"GITHUB_REF": "refs/heads/feature"}, {"GITHUB_EVENT_NAME": "pull_request"}])
+@pytest.mark.parametrize("command", ["update", "apply", "promote"])
+def test_c10_no_key_is_read_on_another_branch_or_event(scene: Scene, command: str, changes: dict[str, str]) -> None:
+    configure(scene, others=LIVE)
+    (scene.runner.workspace / "cosign.key").unlink()
+    scene.runner.event("push", PAYLOAD)
+    scene.runner.variables.update(changes)
+    refused(scene.run(command), WRONG, "this job may not sign", scene, scene.tags)
+
+
 def test_c11_nothing_runs_after_a_rejection_or_without_the_gate(scene: Scene, asked: Dispatched) -> None:
     assert JOBS["do"]["needs"] == ["show", "gate"]
     assert "if" not in JOBS["do"]
@@ -289,13 +304,6 @@ def test_c12_who_starts_it_by_another_event_does_nothing(scene: Scene, asked: Di
         scene.runner.event(event, PAYLOAD)
         given = {"releases": "../releases", "key": "cosign.key", **asked.inputs, "shown": shown}
         refused(scene.runner.run(command="do", **given), WRONG, f"started by {event}", scene, before)
-
-
-LIVE = (
-    "- {name: live, url: 'layout:live:live', verify: {publicKey: cosign.pub}, signing: {mode: key, key: cosign.key}, "
-    "promote: {from: production}}\n"
-)
-PEER = LIVE.replace("live", "peer")
 
 
 def test_d1_the_approval_for_one_channel_does_not_count_for_another(scene: Scene) -> None:

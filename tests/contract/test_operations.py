@@ -11,6 +11,7 @@ from ci_automation.cli import run
 from ci_automation.signing.trust import Identity
 from tests.contract.operating import CONFIG, configure, dispatch, push
 from tests.contract.scene import FIRST, MINOR, PATCH
+from tests.fakes.sigstore.tokens import encode, github_claims
 from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
@@ -311,3 +312,28 @@ class TestKeyless:
         keyless.runner.variables.update(self.token(local))
         ran = asked.do(shown.outputs["shown"], key="")
         assert (ran.code, ran.outputs["target-version"]) == (0, FIRST), ran
+
+    @pytest.mark.parametrize(
+        ("claims", "said"),
+        [
+            ({"workflow_ref": "acme/evil/.github/workflows/caller.yaml@refs/heads/main"}, "called by acme/evil"),
+            ({"ref": "refs/heads/feature"}, "it runs on refs/heads/feature"),
+            ({"ref": "refs/tags/main"}, "it runs on refs/tags/main"),
+            ({"event_name": "pull_request_target"}, "it was started by pull_request_target"),
+            ({"repository_id": "75"}, "its token is for the repository"),
+        ],
+    )
+    def test_c10_a_token_of_another_workflow_branch_or_event_is_not_used(
+        self, keyless: Scene, local: LocalSigstore, claims: dict[str, str], said: str
+    ) -> None:
+        asked = dispatch(keyless, "rollback", to=FIRST)
+        shown = asked.show()
+        asked.approve()
+        own = github_claims(self.SUBJECT.removeprefix("https://github.com/"))
+        keyless.runner.variables["SIGSTORE_ID_TOKEN"] = encode({**own, **claims})
+        before, logged = tag_of(keyless, "keyless", "production"), len(local.requests)
+        for ran in (asked.do(shown.outputs["shown"], key=""), keyless.runner.run(releases="../releases")):
+            assert (ran.code, ran.outputs["changed"]) in {(2, "false"), (2, "")}, ran
+            assert said in ran.said("error")[0]
+        assert tag_of(keyless, "keyless", "production") == before
+        assert len(local.requests) == logged

@@ -120,6 +120,7 @@ class Runner:
             "GITHUB_OUTPUT": str(self.files / "output"),
             "GITHUB_STEP_SUMMARY": str(self.files / "summary"),
             "GITHUB_REPOSITORY": "acme/fleet",
+            "GITHUB_REPOSITORY_ID": "74",
             "GITHUB_RUN_ID": "7",
             "GITHUB_ACTOR": "octocat",
             "GITHUB_REF": "refs/heads/main",
@@ -146,7 +147,8 @@ class Runner:
         return Ran(code, log, errors, outputs(output), summary)
 
     def event(self, name: str, payload: dict[str, Any]) -> None:
-        """Let an event have started the run."""
+        """Let an event have started the run; like GitHub's, it names the repository."""
         self.files.mkdir(exist_ok=True)
-        (self.files / "event.json").write_text(json.dumps(payload))
+        named = {"repository": {"default_branch": "main", "full_name": "acme/fleet"}, **payload}
+        (self.files / "event.json").write_text(json.dumps(named))
         self.variables.update(GITHUB_EVENT_NAME=name, GITHUB_EVENT_PATH=str(self.files / "event.json"))

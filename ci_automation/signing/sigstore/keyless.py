@@ -86,6 +86,15 @@ class KeylessSigner:
         return self._held.identity if self._held else self._tokens.token().identity
 
     @property
+    def claims(self) -> Mapping[str, Any]:
+        """Return the claims of the token that the certificates are for.
+
+        Raises:
+            SigningError: there is no token to tell it.
+        """
+        return self._tokens.token().claims
+
+    @property
     def trusted(self) -> TrustedIdentities:
         """Return trust in exactly that identity, with this instance's roots.
 

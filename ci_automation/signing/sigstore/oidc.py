@@ -78,11 +78,12 @@ class TokenExpired(SigningError):
 class Token(Hiding, Struct, frozen=True):
     """An identity token, the identity that Fulcio's certificate will name, and the time of expiry."""
 
-    hides = ("text",)
+    hides = ("text", "claims")
 
     text: str
     identity: Identity
     expires: float
+    claims: Mapping[str, Any] = {}
 
     @classmethod
     def parse(cls, text: str, where: str, server: str | None = None) -> Token:
@@ -100,7 +101,7 @@ class Token(Hiding, Struct, frozen=True):
                     raise TokenMalformed(where, f"it is not for the audience {AUDIENCE}")
                 if not 0 < expires < _MAX_TIME:
                     raise TokenMalformed(where, "its end cannot be")
-                return cls(text, _identity(claims, issuer, server), float(expires))
+                return cls(text, _identity(claims, issuer, server), float(expires), claims)
         raise TokenMalformed(where, "it lacks claims that every token has")
 
     @property

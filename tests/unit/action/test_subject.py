@@ -1,47 +1,93 @@
-"""Under whose name a job signs, and when that name is not its own."""
+"""Who may sign: jobs of the started workflow itself, on the default branch, by an event of the own repository."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from ci_automation.action.job import Job
-from ci_automation.action.subject import SharedSubject, require_own_subject
-
-CALLER = "acme/fleet/.github/workflows/flux.yaml@refs/heads/main"
-CALLED = "https://github.com/acme/ci-automation/.github/workflows/update.yaml@refs/tags/v1"
-GHES = "https://github.example"
-
-
-@pytest.mark.parametrize(
-    ("subject", "job"),
-    [
-        pytest.param(f"https://github.com/{CALLER}", Job(workflow_ref=CALLER), id="its own workflow"),
-        pytest.param(f"{GHES}/{CALLER}", Job(server=GHES, workflow_ref=CALLER), id="on an Enterprise Server"),
-        pytest.param("ada@acme.example", Job(workflow_ref=CALLER), id="a person, whose token was handed over"),
-        pytest.param("https://gitlab.com/acme/fleet//.gitlab-ci.yml@refs/heads/main", Job(), id="somewhere else"),
-    ],
+from ci_automation.action.subject import (
+    EVENTS,
+    NotTheDefaultBranch,
+    SharedSubject,
+    require_own_claims,
+    require_own_event,
 )
-def test_a_name_of_ones_own_is_signed_with(subject: str, job: Job) -> None:
-    require_own_subject(subject, job)
+
+OWN = "acme/fleet/.github/workflows/flux.yaml@refs/heads/main"
+CALLED = "acme/ci-automation/.github/workflows/update.yaml@refs/tags/v1"
+JOB = Job(runner=True, repository="acme/fleet", repository_id="74", workflow_ref=OWN)
+CLAIMS: dict[str, Any] = {
+    "event_name": "schedule",
+    "ref": "refs/heads/main",
+    "repository": "acme/fleet",
+    "repository_id": "74",
+    "job_workflow_ref": OWN,
+    "workflow_ref": OWN,
+}
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_an_event_of_the_default_branch_may_sign(event: str) -> None:
+    require_own_event(event, "refs/heads/main", "main")
+    require_own_claims({**CLAIMS, "event_name": event}, JOB, "main")
 
 
 @pytest.mark.parametrize(
-    ("subject", "job"),
+    "event",
+    ["", "pull_request", "pull_request_target", "workflow_run", "issue_comment", "workflow_call", "release", "Push"],
+)
+def test_another_event_signs_nothing(event: str) -> None:
+    with pytest.raises(NotTheDefaultBranch, match=f"it was started by {event or 'no event'}"):
+        require_own_event(event, "refs/heads/main", "main")
+    with pytest.raises(NotTheDefaultBranch):
+        require_own_claims({**CLAIMS, "event_name": event}, JOB, "main")
+
+
+@pytest.mark.parametrize(
+    "ref", ["", "main", "refs/heads/feature", "refs/tags/main", "refs/pull/7/merge", "refs/heads/"]
+)
+def test_another_branch_or_a_tag_signs_nothing(ref: str) -> None:
+    with pytest.raises(NotTheDefaultBranch, match="and the default branch is main"):
+        require_own_event("push", ref, "main")
+    with pytest.raises(NotTheDefaultBranch):
+        require_own_claims({**CLAIMS, "ref": ref}, JOB, "main")
+
+
+@pytest.mark.parametrize("claims", [{"sub": "ada@acme.example"}, {"email": "ada@acme.example"}])
+def test_an_identity_of_another_kind_is_somebodys_own(claims: dict[str, Any]) -> None:
+    require_own_claims(claims, JOB, "main")
+
+
+@pytest.mark.parametrize(
+    ("claims", "job"),
     [
-        pytest.param(CALLED, Job(workflow_ref=CALLER), id="a called workflow of another repository"),
+        pytest.param({"job_workflow_ref": CALLED}, JOB, id="a called workflow of another repository"),
         pytest.param(
-            "https://github.com/acme/fleet/.github/workflows/sub.yaml@refs/heads/main",
-            Job(workflow_ref=CALLER),
+            {"job_workflow_ref": OWN.replace("flux", "sub")},
+            JOB,
             id="a called one of the same repository, which others may call as well",
         ),
         pytest.param(
-            "https://github.com/acme/fleet/.github/workflows/flux.yaml@refs/heads/other",
-            Job(workflow_ref=CALLER),
+            {"workflow_ref": "acme/evil/.github/workflows/x.yaml@refs/heads/main"}, JOB, id="called by others"
+        ),
+        pytest.param(dict.fromkeys(("workflow_ref", "job_workflow_ref"), CALLED), JOB, id="a job of another run"),
+        pytest.param(
+            dict.fromkeys(("workflow_ref", "job_workflow_ref"), OWN.replace("main", "other")),
+            JOB,
             id="the same file of another branch",
         ),
-        pytest.param(CALLED, Job(), id="nobody says what was started"),
+        pytest.param({"workflow_ref": None}, JOB, id="nobody says what was started"),
+        pytest.param({}, Job(runner=True), id="nor the runner"),
     ],
 )
-def test_a_name_that_others_sign_with_is_refused(subject: str, job: Job) -> None:
+def test_a_name_that_others_sign_with_is_refused(claims: dict[str, Any], job: Job) -> None:
     with pytest.raises(SharedSubject, match="every caller of that workflow signs with the same name"):
-        require_own_subject(subject, job)
+        require_own_claims({**CLAIMS, **claims}, job, "main")
+
+
+@pytest.mark.parametrize("claims", [{"repository_id": "75"}, {"repository_id": None}, {"repository": "evil/fleet"}])
+def test_a_token_of_another_repository_is_refused(claims: dict[str, Any]) -> None:
+    with pytest.raises(NotTheDefaultBranch, match="its token is for the repository"):
+        require_own_claims({**CLAIMS, **claims}, JOB, "main")

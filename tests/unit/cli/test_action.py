@@ -15,7 +15,7 @@ from ci_automation.action.github import Hub, NoReceiver, NoRepository, NoToken, 
 from ci_automation.action.inputs import Inputs
 from ci_automation.action.job import Job
 from ci_automation.action.logins import Logins, OneLoginForSeveralRegistries, logins, secrets_in
-from ci_automation.action.run import ActionRun, _require_own_subjects, trouble
+from ci_automation.action.run import ActionRun, _require_own_claims, trouble
 from ci_automation.action.subject import SharedSubject
 from ci_automation.action.workflow_commands import Log
 from ci_automation.approval.checkout import CheckoutFirst
@@ -29,7 +29,6 @@ from ci_automation.flows.ports import Intent
 from ci_automation.registry.credentials import Anonymous, Credential, Credentials
 from ci_automation.registry.docker_config import InvalidRegistryConfig
 from ci_automation.registry.logins.cloud import NotOfProvider
-from ci_automation.signing.trust import Identity
 from tests.fakes.world import NOW, World
 
 if TYPE_CHECKING:
@@ -171,16 +170,19 @@ def test_the_token_goes_to_the_api_that_it_is_for(monkeypatch: pytest.MonkeyPatc
 
 @dataclass
 class Signs:
-    who: Identity
+    claims: dict[str, str]
 
 
 def test_a_shared_subject_is_refused_unless_it_is_accepted() -> None:
-    subject = "https://github.com/acme/ci-automation/.github/workflows/update.yaml@refs/tags/v1"
-    given = Arguments()
-    given.keyless[cast("Any", "root")] = cast("Any", Signs(Identity("https://issuer.example", subject)))
+    called = "acme/ci-automation/.github/workflows/update.yaml@refs/tags/v1"
+    given, run = (
+        Arguments(),
+        ActionRun(replace(JOB, runner=True, event="schedule", ref="refs/heads/main"), Log(io.StringIO(), runner=True)),
+    )
+    given.keyless[cast("Any", "root")] = cast("Any", Signs({"job_workflow_ref": called}))
     with pytest.raises(SharedSubject):
-        _require_own_subjects(Inputs.parse({}), given, JOB)
-    _require_own_subjects(Inputs.parse({"accept_shared_subject": "true"}), given, JOB)
+        _require_own_claims(Inputs.parse({}), given, run)
+    _require_own_claims(Inputs.parse({"accept_shared_subject": "true"}), given, run)
 
 
 def test_hints_name_inputs_where_there_is_one() -> None:
