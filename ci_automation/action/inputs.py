@@ -27,7 +27,6 @@ _NEEDED = {
     "show": ("operation",),
     "do": ("operation",),
     "watch": ("workflow",),
-    "preview": ("path",),
     "comment": ("text",),
 }
 _MAX_PAGE = 60_000

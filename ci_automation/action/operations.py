@@ -178,7 +178,6 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
     """Return what publishing the first artifact of the channel would do."""
     from ci_automation.flows.init import propose_init, publish_first
     from ci_automation.flux.version import Version
-    from ci_automation.report.adoption import written_flags
     from ci_automation.report.changes import text_parts
 
     ports, folder = goal.ports, wanted.overlay
@@ -187,7 +186,7 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
     first = propose_init(goal.channel, version, ports, intent)
     digest = first.publication.composed.digest
     after = Standing(version, digest)
-    flags = " ".join(written_flags(first.options)) or "Flux's default options"
+    flags = " ".join(first.options.to_arguments()) or "Flux's default options"
     lines = [f"The first artifact of {goal.channel} is Flux {version} with {flags}.", f"Its digest is {digest}."]
     lines.append(f"The components are in {first.path}; their rendering is proven: {first.publication.proof}.")
     lines.append(f"The overlay is {folder.path} at {folder.tree_id}:" if folder else "There is no overlay.")

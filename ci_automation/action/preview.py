@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ci_automation.action.job import Job
     from ci_automation.action.run import ActionRun
     from ci_automation.github.files import Files
+    from ci_automation.report.preview import ArtifactReview, FileReview
 
 _OID = re.compile(r"[0-9a-f]{40}")
 _MOST_REVIEWS, _MOST_BESIDE, _MOST_FILES = 200, 100, 2_000
@@ -138,15 +139,33 @@ def preview(inputs: Inputs, run: ActionRun) -> int:
     base = Repository(client, hub.repository).merge_base(pull.base, pull.head)
     files = Files(client, hub.repository)
     before, after = (_Commit(oid, dict(files.listed(oid))) for oid in (base, pull.head))
-    reviewer = Reviewer(release_ports(inputs.given, None, run.say), Intent(now=now()))
-    states = _states(inputs.path, before, after, files)
-    reviews = [(path, reviewer.review(*pair)) for path, pair in states.items()]
-    remarks = (_NOT_ALL,) if len(states) == _MOST_REVIEWS else ()
-    run.page = PreviewPage(base, pull.head, changed_between(before.blobs, after.blobs), grouped(reviews), remarks)
-    run.say(f"{len(reviews)} components files or their folders change from {base} to {pull.head}")
-    if inputs.fail_on and any(fails(each.found, FailOn(inputs.fail_on)) for _, each in reviews):
+    reviews = _file_reviews(inputs, run, before, after, files)
+    artifacts: tuple[ArtifactReview, ...] = ()
+    remarks: tuple[str, ...] = ()
+    if not inputs.path:
+        from ci_automation.action.previewed import CommitFiles, artifact_reviews
+
+        tip = before.blobs if pull.base == base else dict(files.listed(pull.base))
+        commits = CommitFiles(files, pull.base, tip), CommitFiles(files, pull.head, after.blobs)
+        artifacts, remarks = artifact_reviews(inputs, run, *commits, changed_between(before.blobs, tip))
+    elif len(reviews) == _MOST_REVIEWS:
+        remarks = (_NOT_ALL,)
+    changed = changed_between(before.blobs, after.blobs)
+    run.page = PreviewPage(base, pull.head, changed, grouped(reviews), artifacts, remarks)
+    if inputs.fail_on and fails(run.page, FailOn(inputs.fail_on)):
         raise TooGrave(FailOn(inputs.fail_on))
     return 0
+
+
+def _file_reviews(
+    inputs: Inputs, run: ActionRun, before: _Commit, after: _Commit, files: Files
+) -> tuple[tuple[str, FileReview], ...]:
+    if not inputs.path:
+        return ()
+    reviewer = Reviewer(release_ports(inputs.given, None, run.say), Intent(now=now()))
+    states = _states(inputs.path, before, after, files)
+    run.say(f"{len(states)} components files or their folders change from {before.oid} to {after.oid}")
+    return tuple((path, reviewer.review(*pair)) for path, pair in states.items())
 
 
 def _states(

@@ -233,7 +233,7 @@ OPTIONS = (
     Option("shown", input="For do: the output shown of the job that ran show"),
     Option("workflow", input="For watch: the file name of the workflow that must have succeeded, such as flux.yaml"),
     Option("max-age-days", input="For watch: how many days may pass without a success", default="7", kind=Kind.NUMBER),
-    Option("path", input="For preview: patterns of components files, one per line; ** is any folders", kind=Kind.LIST),
+    Option("path", input="For preview: review components files of these patterns, not artifacts", kind=Kind.LIST),
     Option("text", input="For comment: the output preview of the job that ran it", kind=Kind.PAGE),
     Option(
         "fail-on",

@@ -75,6 +75,11 @@ def targets(artifact: str | None, given: Arguments, *, signs: bool = True) -> tu
     return found
 
 
+def readers_targets(config: Config, given: Arguments) -> tuple[Target, ...]:
+    """Return all artifacts of a configuration that was read elsewhere, for a run that does not sign."""
+    return tuple(_target(each, config, given, signs=False) for each in config.artifacts)
+
+
 def _configured(artifact: str, config: Config | None) -> ArtifactConfig | None:
     """Return the configuration's artifact of that name or address; an address that it lacks is none.
 

@@ -12,6 +12,7 @@ from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.planning.contents import Contents
 from ci_automation.flows.planning.findings import findings, first_findings
+from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.render import render_release
 from ci_automation.flux.components import inventory, unpin
 from ci_automation.flux.proof import Proof
@@ -20,15 +21,17 @@ from ci_automation.impact.hazard import Certainty, Hazard, some_of
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation, version_verdicts
 from ci_automation.report.findings import Findings
-from ci_automation.report.preview import ComponentsOrigin, FileReview, RenderedBy
+from ci_automation.report.preview import ArtifactReview, ComponentsOrigin, FileReview, RenderedBy, StepReview
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.rendering.proof import Rendering
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
+    from ci_automation.policy.plan import PlannedStep
 
 GATE = "components"
 _EVERY = "**"
@@ -41,6 +44,13 @@ class FolderState(Struct, frozen=True):
     name: str
     content: bytes | None
     beside: tuple[tuple[str, bytes], ...] | None = None
+
+
+class PlanInputs(Struct, frozen=True):
+    """What somebody wants of an artifact, and the world to plan it in."""
+
+    ports: Ports
+    intent: Intent
 
 
 class _Side(Struct, frozen=True):
@@ -155,6 +165,27 @@ def _unchecked(reason: str) -> Findings:
     sentence = f"the files were not compared: {reason}"
     hazard = Hazard(GATE, Certainty.UNCHECKED, reason, sentence)
     return Findings(hazards=(hazard,), gates=(Verdict(GATE, Decision.APPROVAL, sentence, str(Certainty.UNCHECKED)),))
+
+
+def review_artifact(name: str, channel: Reference, before: PlanInputs, after: PlanInputs) -> ArtifactReview:
+    """Return what the next run would do to an artifact after a request, and which of that it would do without it."""
+    try:
+        planned = make_plan(channel, after.ports, after.intent)
+    except Error as error:
+        return ArtifactReview(name, trouble=str(error))
+    remarks = [f"nothing was verified: {after.ports.why_nobody}"] if planned.observed.trust == "not checked" else []
+    try:
+        known = {_effect(it) for it in make_plan(channel, before.ports, before.intent).plan.steps}
+    except Error as error:
+        remarks.append(f"what the next run would do without the request is not known: {error}")
+        known = set()
+    steps = tuple(StepReview(it, _effect(it) in known) for it in planned.plan.steps)
+    return ArtifactReview(name, steps, tuple(remarks))
+
+
+def _effect(step: PlannedStep) -> tuple[object, ...]:
+    """Return what a step does, also on another base: a minor that waits stays the same one on top of new content."""
+    return step.old_version, step.new_version, step.decision, step.changes, step.hazards, step.pruned
 
 
 def grouped(reviews: Iterable[tuple[str, FileReview]]) -> tuple[tuple[FileReview, tuple[str, ...]], ...]:

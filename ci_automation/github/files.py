@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from ci_automation.github.client import GitHub
 
-_MODES = frozenset({"100644", "100755"})
+_PLAIN = "100644"
+_MODES = frozenset({_PLAIN, "100755"})
 _BATCH = 50  # texts of at most 512 kB each, as GitHub cuts them; an answer has at most 32 MB
 
 
@@ -41,6 +42,22 @@ class Files:
         if not below:
             raise TooManyFiles(self.name, "")
         return tuple(sorted({item for path in below for item in self._files_at(ref, path)}))
+
+    def unusual(self, ref: str) -> dict[str, str]:
+        """Return the mode of each entry of a commit that is no plain file: executables, links and submodules.
+
+        Raises:
+            NotOnGitHub: there is no such commit.
+            TooManyFiles: there are more than GitHub lists at once.
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        root = self._tree(ref, recursive=True)
+        if root.flag("truncated"):
+            raise TooManyFiles(self.name, "")
+        found = (
+            (entry.text("path"), entry.text("mode")) for entry in root.each("tree") if entry.text("type") != "tree"
+        )
+        return {path: mode for path, mode in found if mode != _PLAIN}
 
     def contents(self, commit: str, listed: Iterable[tuple[str, str]]) -> Iterator[tuple[str, bytes | None]]:
         """Yield each blob of the `listed` paths of a commit once, with its content, or None if it is too large.

@@ -13,7 +13,6 @@ from ci_automation.report.text import Table, plain_text
 if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
 
 _LINES = 60  # of a difference; whoever wants more has `pull`
@@ -41,15 +40,6 @@ class Adoption(Struct, frozen=True):
     overlay: tuple[AdoptedFile, ...]
     compared_with: Digest | None
     compared_options: tuple[str, ...] = ()
-
-
-def written_flags(options: Options) -> tuple[str, ...]:
-    """Return the flags of `flux install` that differ from Flux's defaults, as one would write them."""
-    return tuple(f"--{flag}={_written(value)}" for flag, value in options.differing().items())
-
-
-def _written(value: object) -> str:
-    return ",".join(value) if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def difference(old: bytes, new: bytes) -> tuple[str, ...]:

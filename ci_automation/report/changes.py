@@ -6,6 +6,7 @@ The values are those of `Findings`, as its JSON has them; what is long is cut, a
 from __future__ import annotations
 
 from collections import Counter
+from html import escape
 from typing import TYPE_CHECKING
 
 from ci_automation.flux.proof import Proof
@@ -229,7 +230,9 @@ def markdown_sections(found: Findings, rows: int) -> Iterator[tuple[str, str]]:
     files = [f"{code(one_line(it.path))}\n\n{quote(it.text, rows * _ROOM)}" for it in found.diffs if not it.rendered]
     if found.diffs:
         built = [it for it in found.diffs if it.rendered]
-        files += [folded(f"{_RENDERED}{code(one_line(it.path))}", quote(it.text, rows * _ROOM)) for it in built[:rows]]
+        # The words to click on are in HTML, where backticks keep nothing apart.
+        titles = [escape(one_line(f"{_RENDERED}{it.path}")) for it in built[:rows]]
+        files += [folded(title, quote(it.text, rows * _ROOM)) for title, it in zip(titles, built, strict=False)]
         yield "What changes in your files", "\n\n".join([*files[:rows], *_more(files, rows, "And {} more files.")])
 
 

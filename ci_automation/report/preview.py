@@ -11,7 +11,7 @@ from msgspec import Struct
 from ci_automation.impact.change import Severity
 from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.decision import Decision, decide
-from ci_automation.report.changes import markdown_sections
+from ci_automation.report.changes import markdown_sections, step_title
 from ci_automation.report.findings import ACKNOWLEDGED, Findings
 from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line, quote
 from ci_automation.report.summary import fitting
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
+    from ci_automation.policy.plan import PlannedStep
 
 MAX_COMMENT = 60_000  # characters; GitHub takes 65,536
 _ROWS = (60, 20, 6, 2)  # of each list: as many as fit
@@ -84,25 +85,61 @@ class FileReview(Struct, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
+class StepReview(Struct, frozen=True):
+    """A step that the next run would plan; `known` says that it would without the request too."""
+
+    step: PlannedStep
+    known: bool = False
+
+
+class ArtifactReview(Struct, frozen=True):
+    """What the next run would do to an artifact if the request were merged; `trouble` says why nobody knows."""
+
+    name: str
+    steps: tuple[StepReview, ...] = ()
+    remarks: tuple[str, ...] = ()
+    trouble: str = ""
+
+
 class PreviewPage(Struct, frozen=True):
-    """All that a preview says of a pull request; each review with the files that it holds for."""
+    """All that a preview says of a pull request; each review of a file with the paths that it holds for."""
 
     base: str  # the commits
     head: str
     changed: tuple[str, ...]  # every file that the request changes
     reviews: tuple[tuple[FileReview, tuple[str, ...]], ...] = ()
+    artifacts: tuple[ArtifactReview, ...] = ()
     remarks: tuple[str, ...] = ()
 
 
-def fails(found: Findings, limit: FailOn) -> bool:
-    """Return whether findings are as grave as what a preview is to fail on; what is acknowledged does not count."""
-    taken = found.taken()
-    open_hazards = [it for it in found.hazards if taken.hazard(it) != ACKNOWLEDGED]
-    if any(it.certainty is Certainty.CERTAIN for it in open_hazards):
+class _Item(Struct, frozen=True):
+    """One row of the overview, and one entry of each section below it; all texts are Markdown."""
+
+    names: str
+    name: str
+    versions: str
+    found: Findings
+    remarks: tuple[str, ...]
+    facts: str
+    edits: tuple[tuple[str, str], ...] = ()  # each with its title
+
+
+def fails(page: PreviewPage, limit: FailOn) -> bool:
+    """Return whether a page has what a preview is to fail on; what would be so without the request does not count."""
+    if limit is FailOn.APPROVAL and any(it.trouble for it in page.artifacts):
         return True
-    if limit is FailOn.CERTAIN:
-        return False
-    if any(it.severity is Severity.DANGER and taken.change(it) != ACKNOWLEDGED for it in found.changes):
+    steps = (Findings.of(it.step) for artifact in page.artifacts for it in artifact.steps if not it.known)
+    return any(_is_grave(found, limit) for found in (*(review.found for review, _ in page.reviews), *steps))
+
+
+def _is_grave(found: Findings, limit: FailOn) -> bool:
+    """Return whether findings are as grave as a limit; what is acknowledged does not count."""
+    taken = found.taken()
+    hazards = [it for it in found.hazards if taken.hazard(it) != ACKNOWLEDGED]
+    if any(it.certainty is Certainty.CERTAIN for it in hazards):
+        return True
+    dangers = (it for it in found.changes if it.severity is Severity.DANGER and taken.change(it) != ACKNOWLEDGED)
+    if limit is not FailOn.CERTAIN and any(dangers):
         return True
     return limit is FailOn.APPROVAL and _decision(found) in {Decision.APPROVAL, Decision.REFUSED}
 
@@ -112,9 +149,8 @@ def preview_markdown(page: PreviewPage, limit: int) -> str:
 
     Lists get shorter until all of it fits. If the shortest do not fit, the end is left out, and a last line says so.
     """
-    *longer, shortest = _ROWS
-    made = (_text(page, rows, limit) for rows in longer)
-    return next((text for text in made if not text.endswith(f"{_CUT}\n")), "") or _text(page, shortest, limit)
+    made = (_text(page, rows, limit) for rows in _ROWS)
+    return next((text for text in made if not text.endswith(f"{_CUT}\n")), "") or _text(page, _ROWS[-1], limit)
 
 
 def _text(page: PreviewPage, rows: int, limit: int) -> str:
@@ -122,21 +158,51 @@ def _text(page: PreviewPage, rows: int, limit: int) -> str:
 
 
 def _parts(page: PreviewPage, rows: int) -> Iterator[str]:
-    yield f"## Preview of Flux\n\n{_commits(page)}"
+    yield "## Preview of Flux"
+    yield f"From {code(page.base)} to {code(page.head)}. A preview is advice: it approves nothing."
     yield from _first(page)
-    ranked = sorted(page.reviews, key=lambda it: _gravity(it[0].found))
+    if lines := [_line(it) for it in page.artifacts]:
+        yield "\n".join(lines)
+    ranked = sorted(_items(page), key=lambda it: _gravity(it.found))
     if not ranked:
-        yield "The request changes nothing that was asked for."
+        yield "" if lines else "The request changes nothing that was asked for."
         return
-    yield _overview(ranked)
-    for title, make in (("What can break", _breaks), ("What changes", _changes), ("", _edits)):
-        for review, paths in ranked:
-            if text := "\n\n".join(make(review, rows)):
-                yield f"### {title}{' in ' if title else ''}{_paths(paths, 1)}\n\n{text}"
+    yield _overview(ranked, "file" if page.reviews else "artifact")
+    for title, make in (("What can break", _breaks), ("What changes", _changes), ("Differences", _diffs)):
+        for item in ranked:
+            if text := "\n\n".join(make(item, rows)):
+                yield f"### {title} in {item.name}\n\n{text}"
 
 
-def _commits(page: PreviewPage) -> str:
-    return f"From {code(page.base)} to {code(page.head)}. A preview is advice: it approves nothing."
+def _line(review: ArtifactReview) -> str:
+    """Return what becomes of an artifact in one line, and what else must be known of it below."""
+    new = sum(not it.known for it in review.steps)
+    known = len(review.steps) - new
+    also = f", and {known} with or without it" if known else ""
+    if review.trouble:
+        told = f"nobody knows: {inline(review.trouble, _MAX_TEXT)}"
+    elif new:
+        told = f"the next run would have {new} step{'s' if new > 1 else ''} because of the request{also}"
+    else:
+        told = "the request changes nothing that the next run would do"
+    remarks = (f"  - {inline(remark, _MAX_TEXT)}" for remark in review.remarks)
+    return "\n".join((f"- **{inline(review.name, _MAX_PATH)}**: {told}", *remarks))
+
+
+def _items(page: PreviewPage) -> Iterator[_Item]:
+    for review, paths in page.reviews:
+        sides = (("base", review.old), ("head", review.new))
+        edits = tuple((f"Hand edits in the {name}", it.edits) for name, it in sides if it and it.edits)
+        names = _paths(paths, _MOST_PATHS), _paths(paths, 1)
+        yield _Item(*names, _versions(review), review.found, review.remarks, _origins(review), edits)
+    for artifact in page.artifacts:
+        for it in artifact.steps:
+            if not it.known:
+                step, name = it.step, inline(artifact.name, _MAX_PATH)
+                versions = f"{step.old_version} to {step.new_version}" if step.kind != "content" else "same version"
+                name = f"{name} ({inline(versions)})"
+                facts = markdown_table(("", "digest"), (("from", code(str(step.base))), ("to", code(str(step.target)))))
+                yield _Item(name, name, inline(step_title(step, "to")), Findings.of(step), (), facts)
 
 
 def _first(page: PreviewPage) -> Iterator[str]:
@@ -151,19 +217,13 @@ def _first(page: PreviewPage) -> Iterator[str]:
         yield "\n".join(f"- {inline(remark, _MAX_TEXT)}" for remark in page.remarks)
 
 
-def _overview(ranked: Sequence[tuple[FileReview, tuple[str, ...]]]) -> str:
-    """Return the table with a row for each review: in no list it is the first to be cut."""
+def _overview(ranked: Sequence[_Item], kind: str) -> str:
+    """Return the table with a row for each item: in no list it is the first to be cut."""
     rows = [
-        (
-            _paths(paths, _MOST_PATHS),
-            _versions(review),
-            _hazards(review.found),
-            inline(review.found.count(), _MAX_TEXT),
-            _verdict(review.found),
-        )
-        for review, paths in ranked
+        (it.names, it.versions, _hazards(it.found), inline(it.found.count(), _MAX_TEXT), _SAYS[_decision(it.found)])
+        for it in ranked
     ]
-    return markdown_table(("file", "Flux", "what can break", "changes", "the policy"), rows)
+    return markdown_table((kind, "Flux", "what can break", "changes", "the policy"), rows)
 
 
 def _versions(review: FileReview) -> str:
@@ -178,36 +238,46 @@ def _hazards(found: Findings) -> str:
     return ", ".join(f"{number} {mark}" for mark, number in numbers.items() if number)
 
 
-def _verdict(found: Findings) -> str:
-    return _SAYS[_decision(found)]
-
-
 def _decision(found: Findings) -> Decision:
     return decide(found.gates) if found.gates else Decision.AUTO
 
 
 def _gravity(found: Findings) -> tuple[bool, ...]:
     """Return what puts the gravest first."""
-    return tuple(not fails(found, limit) for limit in FailOn)
+    return tuple(not _is_grave(found, limit) for limit in FailOn)
 
 
-def _breaks(review: FileReview, rows: int) -> Iterator[str]:
-    yield from (f"- {inline(remark, _MAX_TEXT)}" for remark in review.remarks)
-    for title, text in markdown_sections(review.found, rows):
+def _breaks(item: _Item, rows: int) -> Iterator[str]:
+    found = item.found
+    yield from (f"- {inline(remark, _MAX_TEXT)}" for remark in item.remarks)
+    for title, text in markdown_sections(found, rows):
         if title == "What can break":
             yield text
         elif title == "What clusters delete":
             yield f"{title}:"
             yield text
-    found = review.found  # gates on single hazards and changes are told with those
+    # Gates on single hazards and changes are told with those.
     stops = [it for it in found.ranked_gates() if it.decision is not Decision.AUTO and not found.lists(it)]
     if stops:
         more = [f"- and {len(stops) - rows} more reasons"] if len(stops) > rows else []
-        yield f"The policy {_verdict(found)}:"
+        yield f"The policy {_SAYS[_decision(found)]}:"
         yield "\n".join([*(f"- {inline(it.reason, _MAX_TEXT)}" for it in stops[:rows]), *more])
 
 
-def _changes(review: FileReview, rows: int) -> Iterator[str]:
+def _changes(item: _Item, rows: int) -> Iterator[str]:
+    yield item.facts
+    for title, text in markdown_sections(item.found, rows):
+        if title == "What changes":
+            yield text
+
+
+def _diffs(item: _Item, rows: int) -> Iterator[str]:
+    yield from (text for title, text in markdown_sections(item.found, rows) if title == "What changes in your files")
+    yield from (folded(title, quote(text, _MAX_DIFF)) for title, text in item.edits)
+
+
+def _origins(review: FileReview) -> str:
+    """Return the table of how the file was made at both commits."""
     sides = [(name, it) for name, it in (("base", review.old), ("head", review.new)) if it]
     facts = (
         ("Flux", [code(str(it.version)) if it.version else "?" for _, it in sides]),
@@ -215,22 +285,13 @@ def _changes(review: FileReview, rows: int) -> Iterator[str]:
         ("images", [f"{it.pins} pinned to digests" if it.pins else "by tag" for _, it in sides]),
         ("written by", [inline(f"{it.by}{f': {it.detail}' if it.detail else ''}", _MAX_TEXT) for _, it in sides]),
     )
-    yield markdown_table(("", *(name for name, _ in sides)), [(fact, *cells) for fact, cells in facts])
-    for title, text in markdown_sections(review.found, rows):
-        if title == "What changes":
-            yield text
+    return markdown_table(("", *(name for name, _ in sides)), [(fact, *cells) for fact, cells in facts])
 
 
 def _options(options: Options | None) -> str:
     if options is None:
         return "?"
     return "<br>".join(code(one_line(flag, _MAX_TEXT)) for flag in options.to_arguments()) or "Flux's own"
-
-
-def _edits(review: FileReview, _: int) -> Iterator[str]:
-    for name, side in (("base", review.old), ("head", review.new)):
-        if side and side.edits:
-            yield folded(f"Hand edits in the {name}", quote(side.edits, _MAX_DIFF))
 
 
 def _paths(paths: Sequence[str], most: int) -> str:

@@ -254,10 +254,11 @@ def test_an_event_that_says_too_little_is_refused(
     assert (ran.code, forge.requests) == (2, []), ran
 
 
-def test_a_preview_needs_a_path(runner: Runner) -> None:
-    ran = runner.run(command="preview")
-    assert ran.code == 2
-    assert "path: preview needs it" in ran.said("error")[0]
+def test_without_a_path_or_a_configuration_there_is_nothing_to_show(runner: Runner, fleet: Repository) -> None:
+    ran = requested(runner, fleet, {PRODUCTION: components(PATCH)}, path="")
+    assert ran.code == 0
+    assert "There is no configuration to preview: .github/flux-manifests.yaml" in ran.summary
+    assert PRODUCTION not in ran.summary
 
 
 def test_text_of_a_request_does_nothing_on_its_page(runner: Runner, fleet: Repository) -> None:

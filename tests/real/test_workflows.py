@@ -165,8 +165,7 @@ class TestRights:
         assert triggers(read) == {"pull_request": {}}
         look, comment = (read["jobs"][name] for name in ("look", "comment"))
         assert [*read["jobs"]] == ["look", "comment"]
-        assert set(look["permissions"].values()) == {"read"}
-        assert look["permissions"].keys() <= {"contents", "packages"}
+        assert look["permissions"] == {"contents": "read", "packages": "read"}
         assert comment["permissions"] == {"pull-requests": "write"}
         assert "github.event.pull_request.head.repo.full_name == github.repository" in comment["if"]
         assert [command_of(job) for job in (look, comment)] == ["preview", "comment"]

@@ -17,7 +17,7 @@ from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.recover import recover
 from ci_automation.records.ledger import Ledger
-from ci_automation.report.adoption import AdoptedFile, Adoption, difference, written_flags
+from ci_automation.report.adoption import AdoptedFile, Adoption, difference
 from ci_automation.signing.verify import verify
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _adoption(observed: Observed, problem: str, ports: Ports, intent: Intent) ->
         digest=observed.digest,
         problem=problem,
         version=recovered.version,
-        options=written_flags(recovered.options),
+        options=recovered.options.to_arguments(),
         components=path,
         difference=difference(upstream.encode(), tree[path]),
         overlay=tuple(
@@ -95,7 +95,7 @@ def _require_clear_names(tree: Tree) -> None:
 
 
 def _options(tree: Tree, path: str) -> tuple[str, ...]:
-    return written_flags(recover(tree[path].decode(errors="replace")).options) if path in tree.by_path else ()
+    return recover(tree[path].decode(errors="replace")).options.to_arguments() if path in tree.by_path else ()
 
 
 def _adopted(now: TreeFile | None, before: TreeFile | None, *, compared: bool) -> AdoptedFile:

@@ -77,7 +77,7 @@ def test_any_other_word_is_no_switch(text: str) -> None:
         ({"app_id": "7"}, "app-private-key: it goes together with app-id"),
         ({"provider": "aws", "docker_config": "{}"}, "provider: it and docker-config exclude each other"),
         ({**APPROVE, "target": " "}, "target: approve needs it"),
-        ({"command": "preview"}, "path: preview needs it"),
+        ({"command": "comment"}, "text: comment needs it"),
         ({"command": "preview", "path": "x", "fail_on": "any"}, "fail-on: it is one of certain, danger, approval, not"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

@@ -7,9 +7,8 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
-from ci_automation.flux.options import Options
 from ci_automation.flux.version import Version
-from ci_automation.report.adoption import AdoptedFile, Adoption, adoption_text, difference, written_flags
+from ci_automation.report.adoption import AdoptedFile, Adoption, adoption_text, difference
 
 ADOPTION = Adoption(
     channel=Reference.parse("oci://registry.example/acme/flux:production"),
@@ -63,11 +62,6 @@ def test_options_are_shown_and_those_of_what_is_signed() -> None:
     assert "It is Flux v2.9.4 with the options --registry=evil.example/fluxcd." in text
     assert "The signed digest has Flux's default options." in text
     assert "What is signed" not in adoption_text(replace(ADOPTION, compared_options=ADOPTION.options))
-
-
-def test_options_are_written_as_flags() -> None:
-    options = Options().with_flags({"network-policy": False, "toleration-keys": "a,b", "namespace": "fleet"})
-    assert written_flags(options) == ("--namespace=fleet", "--network-policy=false", "--toleration-keys=a,b")
 
 
 @pytest.mark.parametrize(

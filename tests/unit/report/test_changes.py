@@ -463,13 +463,18 @@ class TestFiles:
         page = dict(markdown_sections(self.FOUND, 9))["What changes in your files"]
         seen, _, folded = page.partition("<details>")
         assert seen.startswith("`a/b.yaml`\n\n```text\n@@ -1,30 +1,30 @@\n+line 0\n")
-        assert "What changes in the rendering of `./`</summary>" in folded
+        assert "What changes in the rendering of ./</summary>" in folded
         assert "+x: 2 @ you `" in folded
         assert "\x1b" not in folded
         assert (
             "And 2 more files."
             in dict(markdown_sections(Findings(diffs=(self.LONG,) * 3), 1))["What changes in your files"]
         )
+
+    def test_a_folders_name_over_a_folded_diff_is_no_html(self) -> None:
+        found = Findings(diffs=(FileDiff("<img src=x>", "+x", rendered=True),))
+        page = dict(markdown_sections(found, 9))["What changes in your files"]
+        assert "rendering of &lt;img src=x&gt;</summary>" in page
 
     def test_a_rendering_that_changes_alone_is_told_as_well(self) -> None:
         page = dict(markdown_sections(Findings(diffs=(self.RENDERED,)), 9))["What changes in your files"]

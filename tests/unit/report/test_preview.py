@@ -9,19 +9,25 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
+from ci_automation.artifact.digest import Digest
 from ci_automation.flux.options import Options
+from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity
 from ci_automation.impact.hazard import Certainty, Hazard
+from ci_automation.impact.overlay.difference import FileDiff
 from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.policy.plan import PlannedStep
 from ci_automation.report.findings import ACKNOWLEDGED, Findings
 from ci_automation.report.preview import (
     MAX_COMMENT,
+    ArtifactReview,
     ComponentsOrigin,
     FailOn,
     FileReview,
     PreviewPage,
     RenderedBy,
+    StepReview,
     fails,
     preview_markdown,
 )
@@ -77,7 +83,9 @@ def acknowledged(fingerprint: str) -> Verdict:
     ],
 )
 def test_what_a_preview_fails_on(found: Findings, limits: str) -> None:
-    assert [str(limit) for limit in FailOn if fails(found, limit)] == limits.split()
+    assert [
+        str(limit) for limit in FailOn if fails(page((FileReview(BY_FLUX, BY_FLUX, found), (PATH,))), limit)
+    ] == limits.split()
 
 
 def test_it_names_both_commits_and_says_that_it_approves_nothing() -> None:
@@ -123,7 +131,7 @@ def test_hazards_come_before_changes_and_changes_before_diffs() -> None:
         "| images | by tag | 2 pinned to digests |",
         "is restricted less",
         "### What changes in `a.yaml`",
-        f"### `{PATH}` and 1 more",
+        f"### Differences in `{PATH}` and 1 more",
         "<summary>Hand edits in the head</summary>",
     ]
     places = [text.find(each) for each in order]
@@ -155,6 +163,90 @@ def test_a_request_that_changes_no_such_file_says_so() -> None:
 def test_remarks_come_first() -> None:
     text = preview_markdown(replace(page((HARMLESS, (PATH,))), remarks=("Only the first were reviewed.",)), MAX_COMMENT)
     assert text.index("- Only the first were reviewed.") < text.index("| file |")
+
+
+DIGEST = Digest.of(b"")
+PATCHED = PlannedStep(
+    OLD,
+    NEW,
+    DIGEST,
+    DIGEST,
+    Decision.AUTO,
+    (),
+    Options(),
+    DIGEST,
+    DIGEST,
+    Proof.KNOWN,
+    changes=(IMAGE,),
+    gates=(PASSES,),
+)
+CONTENT = replace(PATCHED, new_version=OLD, changes=(OPENED,), hazards=(BREAKS,), gates=(PASSES, ASKS))
+
+
+@pytest.mark.parametrize(
+    ("artifact", "line"),
+    [
+        pytest.param(ArtifactReview("a"), "the request changes nothing that the next run would do", id="nothing"),
+        pytest.param(
+            ArtifactReview("a", (StepReview(PATCHED, known=True),)),
+            "the request changes nothing that the next run would do",
+            id="nothing new",
+        ),
+        pytest.param(
+            ArtifactReview("a", (StepReview(CONTENT), StepReview(PATCHED, known=True))),
+            "the next run would have 1 step because of the request, and 1 with or without it",
+            id="one more",
+        ),
+        pytest.param(
+            ArtifactReview("a", (StepReview(CONTENT), StepReview(PATCHED))),
+            "the next run would have 2 steps because of the request",
+            id="two",
+        ),
+        pytest.param(ArtifactReview("a", trouble="it is *gone*"), r"nobody knows: it is \*gone\*", id="trouble"),
+        pytest.param(
+            ArtifactReview("a", remarks=("nothing was verified",)),
+            "the request changes nothing that the next run would do\n  - nothing was verified",
+            id="remarks",
+        ),
+    ],
+)
+def test_what_becomes_of_an_artifact_is_one_line(artifact: ArtifactReview, line: str) -> None:
+    text = preview_markdown(replace(page(), artifacts=(artifact,)), MAX_COMMENT)
+    assert f"- **a**: {line}\n" in text
+    assert ("| artifact | Flux |" in text) is any(not it.known for it in artifact.steps)
+
+
+def test_a_step_has_its_digests_its_hazards_and_its_diffs() -> None:
+    steps = (StepReview(replace(CONTENT, diffs=(FileDiff("limits.yaml", "-1Gi\n+2Gi"),))), StepReview(PATCHED))
+    text = preview_markdown(replace(page(), artifacts=(ArtifactReview("production", steps),)), MAX_COMMENT)
+    order = [
+        "| production (same version) | v2.8.5, same version",
+        "| production (v2.8.5 to v2.8.8) | v2.8.5 to v2.8.8 (patch",
+        "### What can break in production (same version)",
+        f"| from | `{DIGEST}` |",
+        "is restricted less",
+        "### What changes in production (v2.8.5 to v2.8.8)",
+        "### Differences in production (same version)",
+        "`limits.yaml`",
+        "-1Gi\n+2Gi",
+    ]
+    places = [text.find(each) for each in order]
+    assert -1 not in places, order[places.index(-1)]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("artifact", "limits"),
+    [
+        (ArtifactReview("a", (StepReview(CONTENT, known=True),)), ""),
+        (ArtifactReview("a", (StepReview(CONTENT),)), "certain danger approval"),
+        (ArtifactReview("a", (StepReview(PATCHED),)), ""),
+        (ArtifactReview("a", trouble="it is gone"), "approval"),
+    ],
+)
+def test_a_preview_fails_on_what_the_request_would_do(artifact: ArtifactReview, limits: str) -> None:
+    made = replace(page(), artifacts=(artifact,))
+    assert [str(limit) for limit in FailOn if fails(made, limit)] == limits.split()
 
 
 def many(number: int) -> FileReview:
@@ -211,7 +303,10 @@ def test_nothing_acts_whatever_a_request_has_in_it(text: str) -> None:
     found = replace(EVERYTHING.found, changes=(change,), gates=(gate,))
     origin = replace(EDITED, detail=text, edits=f"--- a\n+++ b\n+{text}")
     review = FileReview(origin, origin, found, (text,))
-    made = PreviewPage("1" * 40, "2" * 40, (f".github/workflows/{text}",), ((review, (text,)),), (text,))
+    diffs = (FileDiff(text, text), FileDiff(text, text, rendered=True))
+    step = StepReview(replace(CONTENT, changes=(change,), gates=(gate,), diffs=diffs))
+    artifacts = (ArtifactReview(text, (step,), (text,)), ArtifactReview(text, trouble=text))
+    made = PreviewPage("1" * 40, "2" * 40, (f".github/workflows/{text}",), ((review, (text,)),), artifacts, (text,))
     assert [*acting(preview_markdown(made, MAX_COMMENT))] == []
 
 

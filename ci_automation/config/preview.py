@@ -1,0 +1,76 @@
+"""The configuration that a preview goes by: of a pull request what it wants, and no address and nobody to trust.
+
+A request that names a host would get the job's credentials sent there, before anybody has reviewed it. So where
+artifacts and releases are, who is trusted, and which files are read is as the base commit says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ci_automation.config.model import ArtifactConfig, Config
+
+# What a request may try out; every other field is the base's, also one that is not made yet.
+_OF_REQUEST = ("components_file", "flags", "overlay", "paused", "pin_images", "policy")
+_KEYS = {"channel": "url", "minimum_flux": "minimumFlux", "trust_config": "trustConfig"}
+_OF_FILE = ("source", "upstream")
+
+
+def preview_config(base: Config, head: Config) -> Config:
+    """Return the base's configuration with what the head's wants of the artifacts that both have."""
+    found = {it.name: it for it in head.artifacts}
+    return replace(
+        base,
+        artifacts=tuple(_followed(it, found[it.name]) for it in base.artifacts if it.name in found),
+        digest=head.digest,
+    )
+
+
+def _followed(base: ArtifactConfig, head: ArtifactConfig) -> ArtifactConfig:
+    values = {name: getattr(head, name) for name in _OF_REQUEST}
+    clusters = replace(base.clusters, kubernetes=head.clusters.kubernetes)
+    if base.flags.get("registry") != head.flags.get("registry"):
+        values["pin_images"] = False  # no image is looked up in a registry that a request names
+    return replace(base, **values, clusters=clusters)
+
+
+def not_previewed(base: Config, head: Config) -> Iterator[str]:
+    """Yield a sentence on everything in the head's configuration that a preview does not go by, and on new rules."""
+    if keys := [name for name in _OF_FILE if getattr(base, name) != getattr(head, name)]:
+        yield _told("the configuration", keys)
+    known, wanted = ({it.name: it for it in config.artifacts} for config in (base, head))
+    for name, artifact in known.items():
+        if name not in wanted:
+            yield f"{name} is taken out: no run would publish it any more"
+        else:
+            yield from _of_artifact(artifact, wanted[name])
+    for name in wanted.keys() - known.keys():
+        yield f"{name} is new: its address is not asked before the request is merged"
+
+
+def _of_artifact(base: ArtifactConfig, head: ArtifactConfig) -> Iterator[str]:
+    if keys := [*_differing(base, head)]:
+        yield _told(base.name, keys)
+    if rules := [name for name in ("policy", "paused") if getattr(base, name) != getattr(head, name)]:
+        yield f"{base.name}: {' and '.join(rules)} change; the verdicts here are those of the request's own rules"
+    if base.flags.get("registry") != head.flags.get("registry"):
+        yield f"{base.name}: the registry of the images changes; none is looked up there, nor shown with a digest"
+
+
+def _differing(base: ArtifactConfig, head: ArtifactConfig) -> Iterator[str]:
+    for name in base.__struct_fields__:
+        one, other = getattr(base, name), getattr(head, name)
+        if name == "clusters":
+            other = replace(other, kubernetes=one.kubernetes)
+        if name not in _OF_REQUEST and one != other:
+            yield _KEYS.get(name, name)
+
+
+def _told(subject: str, keys: list[str]) -> str:
+    verb = "changes" if len(keys) == 1 else "change"
+    return f"{subject}: {', '.join(keys)} {verb}; the preview asks and trusts what the base commit names"

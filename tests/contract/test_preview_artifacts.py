@@ -1,0 +1,252 @@
+"""Previews of what a pull request would do to artifacts: planned with what it wants, at the places that the base names.
+
+The job has a token for reading, no key and no checkout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_automation.cli import run
+from ci_automation.demo.samples import write_samples
+from ci_automation.report.preview import MAX_COMMENT
+from tests.contract.hostile_registry import HostileRegistry, Reply
+from tests.contract.previewed import NAME, READS, event
+from tests.contract.test_action_hostile import HOSTILE, acting
+from tests.fakes.forge import Forge
+from tests.fakes.runner import Runner
+from tests.fakes.world import key_pem, signing_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tests.fakes.forge.repository import Repository
+    from tests.fakes.runner import Ran
+
+CONFIG = ".github/flux-manifests.yaml"
+OLD, PATCH, MINOR = "v2.98.5", "v2.98.8", "v2.99.4"
+OVERLAY = {
+    "kustomization.yaml": b"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+    b"resources:\n- flux-system/gotk-components.yaml\n",
+    "limits.yaml": b"memory: 1Gi\n",
+}
+FOLDER = "clusters/production"
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with releases, all of them old, and a registry whose channel has the first of them, signed."""
+    folder = tmp_path_factory.mktemp("template")
+    write_samples(folder / "releases")
+    listed = json.loads((folder / "releases/releases.json").read_bytes())
+    aged = [{**release, "published_at": "2020-01-01T00:00:00Z"} for release in listed]
+    (folder / "releases/releases.json").write_text(json.dumps(aged))
+    (folder / "cosign.key").write_bytes(key_pem())
+    for name, data in OVERLAY.items():
+        (folder / "overlay").mkdir(exist_ok=True)
+        (folder / "overlay" / name).write_bytes(data)
+    own = ["--releases", str(folder / "releases"), "--signing", "key", "--key", str(folder / "cosign.key")]
+    own += ["--overlay", str(folder / "overlay")]
+    assert run(["init", f"layout:{folder}/registry:production", "--flux-version", OLD, *own]) == 0
+    return folder
+
+
+@pytest.fixture
+def folder(template: Path, tmp_path: Path) -> Path:
+    shutil.copytree(template, tmp_path / "world")
+    return tmp_path / "world"
+
+
+@pytest.fixture
+def forge() -> Iterator[Forge]:
+    with Forge() as running:
+        yield running
+
+
+def config(folder: Path, artifact: str = "", more: str = "") -> bytes:
+    return (
+        f"version: 1\nupstream: {{verify: if-available}}\n{more}artifacts:\n- name: production\n"
+        f"  url: layout:{folder}/registry:production\n  verify: {{publicKey: cosign.pub}}\n{artifact}"
+    ).encode()
+
+
+@pytest.fixture
+def fleet(forge: Forge, folder: Path) -> Repository:
+    files = {CONFIG: config(folder), "cosign.pub": signing_key().public.to_pem().encode()}
+    files |= {f"{FOLDER}/{name}": data for name, data in OVERLAY.items()}
+    made = forge.repository(NAME, files)
+    forge.user("ada")
+    made.collaborators["ada"] = "write"
+    return made
+
+
+@pytest.fixture
+def runner(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    forge: Forge,
+    fleet: Repository,
+    folder: Path,
+) -> Runner:
+    for name in os.environ:
+        monkeypatch.delenv(name)
+    workspace = tmp_path / "workspace"  # without a checkout
+    workspace.mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "no programs"))
+    monkeypatch.chdir(workspace)
+    (workspace / "releases").symlink_to(folder / "releases")
+    variables = {"GITHUB_API_URL": forge.url, "GITHUB_SERVER_URL": forge.host, "GITHUB_REF": "refs/pull/1/merge"}
+    variables["INPUT_GITHUB-TOKEN"] = forge.token("actions", fleet.full_name, READS)
+    return Runner(workspace, tmp_path / "files", monkeypatch, capsys, variables)
+
+
+def requested(runner: Runner, fleet: Repository, files: Mapping[str, bytes | None], **inputs: str) -> Ran:
+    """Open a pull request that changes files, and run the preview of it."""
+    fleet.push("change", files, "ada")
+    runner.event("pull_request", event(fleet, fleet.open_pull("change", "ada").number))
+    return runner.run(**{"command": "preview", "releases": "releases", **inputs})
+
+
+def state(folder: Path) -> set[str]:
+    return {str(path) for path in (folder / "registry").rglob("*")}
+
+
+def test_a_policy_shows_the_steps_that_it_would_make(runner: Runner, fleet: Repository, folder: Path) -> None:
+    before = state(folder)
+    ran = requested(runner, fleet, {CONFIG: config(folder, "  policy: {minor: auto, escalate: []}\n")})
+    assert ran.code == 0, ran
+    assert "**production**: the next run would have" in ran.summary
+    assert f"| production (v2.98.8 to {MINOR})" in ran.summary or f"| production ({OLD} to {MINOR})" in ran.summary
+    assert re.search(r"\| to \| `sha256:[0-9a-f]{64}` \|", ran.summary)
+    assert f"The request changes rules of flux-manifests: `{CONFIG}`" in ran.summary
+    assert "- production: policy change; the verdicts here are those of the request's own rules" in ran.summary
+    assert state(folder) == before
+
+
+def test_what_happens_without_the_request_is_not_listed(runner: Runner, fleet: Repository) -> None:
+    ran = requested(runner, fleet, {"apps/app.yaml": b"a: 1\n"}, fail_on="approval")
+    assert ran.code == 0, ran
+    assert "**production**: the request changes nothing that the next run would do" in ran.summary
+    assert MINOR not in ran.summary
+
+
+@pytest.mark.parametrize(("limit", "code"), [("", 0), ("certain", 0), ("danger", 0), ("approval", 11)])
+def test_a_flag_shows_the_content_step(runner: Runner, fleet: Repository, folder: Path, limit: str, code: int) -> None:
+    ran = requested(runner, fleet, {CONFIG: config(folder, "  flags: {log-level: debug}\n")}, fail_on=limit)
+    assert ran.code == code, ran
+    assert "log-level (info -&gt; debug)" in ran.summary or "log-level (info -\\> debug)" in ran.summary
+    assert "needs approval" in ran.summary
+
+
+def test_an_overlay_shows_its_diff(runner: Runner, fleet: Repository, folder: Path) -> None:
+    fleet.push("main", {CONFIG: config(folder, f"  overlay: {FOLDER}\n")}, "acme")
+    changed = {f"{FOLDER}/limits.yaml": b"memory: 2Gi\n", f"{FOLDER}/new.sh": b"#!/bin/sh\n"}
+    ran = requested(runner, fleet, changed)
+    assert ran.code == 0, ran
+    assert "-memory: 1Gi\n+memory: 2Gi" in ran.summary
+    assert "`new.sh`" in ran.summary
+    assert ran.summary.index("What can break") < ran.summary.index("-memory: 1Gi")
+
+
+def test_an_overlay_folder_that_hides_its_changes_is_not_planned(
+    runner: Runner, fleet: Repository, folder: Path
+) -> None:
+    fleet.push("main", {CONFIG: config(folder, f"  overlay: {FOLDER}\n")}, "acme")
+    fleet.push("change", {f"{FOLDER}/.gitattributes": b"*.yaml -diff\n"}, "ada")
+    runner.event("pull_request", event(fleet, fleet.open_pull("change", "ada").number))
+    ran = runner.run(command="preview", releases="releases", fail_on="approval")
+    assert ran.code == 11
+    assert "**production**: nobody knows: " in ran.summary
+
+
+@pytest.mark.parametrize("mark", ["pinImages: true, flags: {registry: HOST/fluxcd}", "flags: {registry: HOST/fluxcd}"])
+def test_no_address_of_the_request_is_asked_and_each_is_told(
+    runner: Runner, fleet: Repository, folder: Path, mark: str
+) -> None:
+    with HostileRegistry(lambda _: Reply(404, b"")) as canary:
+        fields = (
+            f"  trustConfig: http://{canary.host}/root.json\n  signing: {{mode: kms, key: 'hashivault://x'}}\n"
+            f"  credentials: {{tokenHost: {canary.host}, pull: {{usernameVariable: A, passwordVariable: TOKEN}}}}\n"
+            f"  clusters: {{objects: ['oci://{canary.host}/acme/apps:main']}}\n  announce: [mallory/fleet]\n"
+            f"  consumers: [{{repository: mallory/apps}}]\n  approval: {{via: none}}\n"
+        )
+        fields += "".join(f"  {line}\n" for line in re.split(r", (?=flags)", mark.replace("HOST", canary.host)))
+        more = f"source: github:mallory/flux2\napiUrl: http://{canary.host}/api\n"
+        head = config(folder, fields, more).decode()
+        head = head.replace("upstream: {verify: if-available}", f"upstream: {{manifests: 'oci://{canary.host}/m/f:x'}}")
+        head = head.replace(f"layout:{folder}/registry", f"oci://{canary.host}/acme/flux").replace(
+            "cosign.pub", "evil.pub"
+        )
+        extra = f"- {{name: added, url: 'oci://{canary.host}/acme/added:x'}}\n"
+        ran = requested(runner, fleet, {CONFIG: (head + extra).encode(), "evil.pub": b"x"})
+        assert canary.asked == []
+        assert canary.connections == 0
+    assert ran.code == 0, ran
+    remark = "; the preview asks and trusts what the base commit names\n"
+    keys = "url, signing, verify, credentials, trustConfig, approval, consumers, clusters, announce"
+    assert f"- the configuration: source, upstream change{remark}" in ran.summary
+    assert f"- production: {keys} change{remark}" in ran.summary
+    assert "- production: the registry of the images changes; none is looked up there" in ran.summary
+    assert "- added is new: its address is not asked before the request is merged\n" in ran.summary
+    assert "the options change: registry (ghcr.io/fluxcd" in ran.summary
+
+
+def test_an_artifact_that_is_taken_out_is_told(runner: Runner, fleet: Repository, folder: Path) -> None:
+    other = f"- {{name: other, url: 'layout:{folder}/registry:other'}}\n".encode()
+    fleet.push("main", {CONFIG: config(folder) + other}, "acme")
+    ran = requested(runner, fleet, {CONFIG: config(folder)})
+    assert "other is taken out: no run would publish it any more" in ran.summary
+
+
+def test_a_configuration_that_cannot_be_used_is_told_at_its_line(
+    runner: Runner, fleet: Repository, folder: Path
+) -> None:
+    ran = requested(runner, fleet, {CONFIG: config(folder, "  polcy: {}\n")})
+    assert ran.code == 2
+    (error,) = [each for each in ran.commands if each.name == "error"]
+    assert (error.properties["file"], error.properties["line"]) == (CONFIG, "7")
+
+
+@pytest.mark.parametrize("base", [True, False])
+def test_without_a_configuration_there_is_nothing_to_preview(
+    runner: Runner, fleet: Repository, folder: Path, *, base: bool
+) -> None:
+    if not base:
+        fleet.push("main", {CONFIG: None}, "acme")
+    ran = requested(runner, fleet, {CONFIG: None if base else config(folder)})
+    assert ran.code == 0, ran
+    assert "There is no configuration to preview" in ran.summary
+
+
+def test_a_request_that_is_behind_says_so(runner: Runner, fleet: Repository, folder: Path) -> None:
+    fleet.push("change", {CONFIG: config(folder, "  flags: {log-level: debug}\n")}, "ada")
+    fleet.push("main", {CONFIG: config(folder, "  policy: {minor: never}\n")}, "acme")
+    runner.event("pull_request", event(fleet, fleet.open_pull("change", "ada").number))
+    ran = runner.run(command="preview", releases="releases")
+    assert f"The base has changed {CONFIG} since: update the request" in ran.summary
+
+
+def test_text_of_an_overlay_does_nothing_on_the_page(runner: Runner, fleet: Repository, folder: Path) -> None:
+    fleet.push("main", {CONFIG: config(folder, f"  overlay: {FOLDER}\n")}, "acme")
+    changed = {f"{FOLDER}/limits.yaml": HOSTILE.encode() * 20, f"{FOLDER}/@mallory fixes #4711 `<img>.yaml": b"\xff\n"}
+    ran = requested(runner, fleet, changed)
+    assert ran.code == 0, ran
+    assert "mallory" in ran.summary
+    assert acting(ran.summary) == []
+    assert len(ran.outputs["preview"]) <= MAX_COMMENT
+    assert not {"set-output", "error"} & {each.name for each in ran.commands}
+
+
+def test_the_releases_of_github_are_those_of_the_base(runner: Runner, fleet: Repository, forge: Forge) -> None:
+    ran = requested(runner, fleet, {"apps/app.yaml": b"a: 1\n"})
+    assert ran.code == 0
+    assert all(request.method == "GET" or request.path == "/graphql" for request in forge.requests)
