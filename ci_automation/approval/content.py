@@ -169,7 +169,7 @@ def _shown_otherwise(update: BranchUpdate, merge: ContentMerge, contents: Mappin
     head = contents.get(merge.head.commit) if merge.head else None
     before, after = contents.get(update.before), contents.get(update.after)
     if None in (base, head, before, after):
-        return "of which GitHub does not tell all content"
+        return "of which GitHub does not tell all content, or did not show all changes"
     if base != before:
         return "whose page compared with older content than the default branch had; update such a branch first"
     return "" if head == after else "and left other content than its page showed"

@@ -18,14 +18,14 @@ from msgspec import Struct
 
 from ci_automation.approval.lock import LOCK_FILE
 from ci_automation.artifact.git_attributes import attribute_files, concealed
-from ci_automation.artifact.git_tree import EXECUTABLE, PLAIN, GitEntry, git_tree_id
+from ci_automation.artifact.git_tree import EXECUTABLE, PLAIN, GitEntry, git_blob_id, git_tree_id
 from ci_automation.artifact.tree import COMPONENTS_NAMES, Tree, TreeFile
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import UsageError
 from ci_automation.flows.files import MAX_OVERLAY_BYTES, below, read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _WORKFLOWS = ".github/workflows"
 _POINTER = b"version https://git-lfs.github.com/spec/"
@@ -104,6 +104,13 @@ def require_shown(attributes: Mapping[str, str | None], folder: str, tree: Tree)
     texts = {source: text for source, text in attributes.items() if text is not None}
     if found := concealed(texts, [f"{folder}/{file.path}" for file in tree.files]):
         raise ConcealedOverlay(f"{found.source} gives {found.path[:_SHOWN]!r} the attribute {found.attribute[:_SHOWN]}")
+
+
+def first_difference(folder: OverlayFolder, listed: Iterable[tuple[str, str]]) -> str | None:
+    """Return the first path whose file is another in a folder than in the `listed` paths and blob ids, or None."""
+    here = {file.path: git_blob_id(file.content) for file in folder.tree.files}
+    there = dict(listed)
+    return min((path for path in here.keys() | there.keys() if here.get(path) != there.get(path)), default=None)
 
 
 def _require_place(folder: str, workspace: Path, config: str) -> None:

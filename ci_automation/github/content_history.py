@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ci_automation.github.activity import branch_updates
 from ci_automation.github.answers import Fields, require_name, segment
 from ci_automation.github.errors import EmptyRepository, NotOnGitHub, UnexpectedGitHubAnswer
+from ci_automation.github.files import Files
 from ci_automation.github.making import MAKING, read_making
 from ci_automation.github.model import ContentAt, ContentMerge, Making
 from ci_automation.github.repository import PULL, read_pull, read_text
@@ -111,6 +112,14 @@ class ContentHistory:
                 making = replace(making, merged_as=update.kind)
                 found[after] += (ContentMerge(pull, base, head, making, viewer),)
         return found
+
+    def files(self, tree: str) -> tuple[tuple[str, str], ...]:
+        """Return path and blob id of the regular files of a folder, by its tree id.
+
+        Raises:
+            ReleaseSourceError: as `Files.listed`.
+        """
+        return Files(self._client, self.name).listed(tree)
 
     def _learn(self, commits: Sequence[str], folder: str, config: str) -> None:
         """Ask for the content at commits, and for the requests that the first few were merged as."""

@@ -232,9 +232,136 @@ def looser(scene: Scene) -> None:
     scene.fleet.merge(scene.fleet.open_pull("looser", "ada").number, "ben")
 
 
+def pushed_back(scene: Scene) -> None:
+    """Merge content, revert it, and push it again."""
+    scene.fleet.merge(by_request(scene, patch("9Gi")), "ben")
+    for text in ("1Gi", "9Gi"):
+        later(scene)
+        scene.fleet.push("main", {f"{FOLDER}/more.yaml": patch(text)}, "ada")
+
+
+def forced_back(scene: Scene) -> None:
+    """Merge content, and force the branch to the commit before, and to the merge again."""
+    before = scene.fleet.head
+    merged = scene.fleet.merge(by_request(scene, patch("9Gi")), "ben")
+    for commit in (before, merged):
+        later(scene)
+        scene.fleet.move("main", commit, "ada", force=True)
+
+
+def evil_merge(scene: Scene) -> None:
+    """Push a merge commit of a request that has bytes of neither side."""
+    objects, by = scene.fleet.objects, scene.fleet.signature("ada")
+    head = scene.fleet.pull(by_request(scene, patch("2Gi"))).head
+    tree = objects.changed(objects.commits[head].tree, {f"{FOLDER}/more.yaml": patch("9Gi")})
+    scene.fleet.move("main", objects.commit(tree, [scene.fleet.head, head], by, by, "Merge"), "ada")
+
+
+def sum_of_two(scene: Scene) -> None:
+    """Merge two requests, neither of which shows both changes."""
+    first = by_request(scene, patch("2Gi"))
+    second = by_request(scene, patch("9Gi"), "other.yaml")
+    for number in (first, second):
+        later(scene)
+        scene.fleet.merge(number, "ben")
+
+
+def of_a_fork(scene: Scene) -> None:
+    fork = scene.forge.fork("acme/fleet", "mallory")
+    fork.push("change", {f"{FOLDER}/more.yaml": patch("9Gi")}, "mallory")
+    later(scene)
+    scene.fleet.merge(scene.fleet.open_pull("mallory:change", "mallory").number, "ben")
+
+
+def retargeted(scene: Scene) -> None:
+    """Let a review see another base than that which the author merges into."""
+    number = by_request(scene, patch("9Gi"))
+    scene.fleet.push("feature", {"f": b"1"}, "ada", onto=scene.fleet.head)
+    scene.fleet.retarget(number, "feature", "ada")
+    scene.fleet.review(number, "ben")
+    later(scene)
+    scene.fleet.retarget(number, "main", "ada")
+    scene.fleet.merge(number, "ada")
+
+
+def by_auto_merge(scene: Scene) -> None:
+    """Let one person switch auto-merge on, and another one push and approve what is merged then."""
+    number = by_request(scene, patch("2Gi"), by="ben")
+    scene.fleet.collaborators[scene.forge.user("cyn").login] = "write"
+    scene.fleet.protect()
+    scene.fleet.allow_auto_merge = True
+    scene.fleet.enable_auto_merge(number, "ada")
+    scene.fleet.push(scene.fleet.pull(number).branch, {f"{FOLDER}/more.yaml": patch("9Gi")}, "ada", by="cyn")
+    scene.fleet.review(number, "cyn")
+    scene.fleet.protections.clear()
+
+
+def by_queue(scene: Scene) -> None:
+    number = by_request(scene, patch("9Gi"))
+    scene.fleet.push("other", {"f": b"1"}, "ada", onto=scene.fleet.head)
+    scene.fleet.merge_queue(scene.fleet.open_pull("other", "ada").number, number)
+
+
+def by_bot(scene: Scene) -> None:
+    scene.fleet.merge(by_request(scene, patch("9Gi")), "github-actions[bot]")
+
+
+def by_pusher(scene: Scene) -> None:
+    number = by_request(scene, patch("2Gi"))
+    scene.fleet.push(scene.fleet.pull(number).branch, {f"{FOLDER}/more.yaml": patch("9Gi")}, "ada", by="ben")
+    scene.fleet.merge(number, "ben")
+
+
+def in_another(scene: Scene) -> None:
+    """Merge a request that has the commits of another one."""
+    head = scene.fleet.pull(by_request(scene, patch("9Gi"))).head
+    scene.fleet.push("more", {"f": b"1"}, "ada", onto=head)
+    scene.fleet.merge(scene.fleet.open_pull("more", "ada").number, "ben")
+
+
+def by_nobody_now(scene: Scene) -> None:
+    scene.fleet.collaborators[scene.forge.user("cyn").login] = "write"
+    scene.fleet.merge(by_request(scene, patch("9Gi")), "cyn")
+    scene.fleet.collaborators["cyn"] = "read"
+
+
+def without_a_log(scene: Scene) -> None:
+    scene.fleet.merge(by_request(scene, patch("9Gi")), "ben")
+    scene.fleet.has_activity = False
+
+
+def with_a_gap(scene: Scene) -> None:
+    pushed(scene)
+    scene.fleet.merge(by_request(scene, patch("8Gi")), "ben")
+    (gap,) = [each for each in scene.fleet.activity if each.branch == "main"][-2:-1]
+    scene.fleet.activity.remove(gap)
+
+
+def concealed(scene: Scene) -> None:
+    """Hide files from the request's page while it is reviewed."""
+    scene.fleet.push("main", {".gitattributes": b"* -diff\n"}, "ada")
+    scene.fleet.merge(by_request(scene, patch("9Gi")), "ben")
+    scene.fleet.push("main", {".gitattributes": None}, "ada")
+
+
 NOT_PROVEN = {
     "a push": (pushed, "a push by ada at"),
     "an indirect merge": (indirect, "a push by ada at"),
+    "an evil merge": (evil_merge, "a push by ada at"),
+    "a revert that is pushed back": (pushed_back, "a push by ada at"),
+    "a merge that is forced back": (forced_back, "a push by ada at"),
+    "what two requests sum to": (sum_of_two, "whose page compared with older content"),
+    "a request of a fork": (of_a_fork, "which comes from a fork"),
+    "a request with the commits of another": (in_another, "is the merge commit of 2 pull requests"),
+    "a review of another base": (retargeted, "ben approved it before its base changed"),
+    "auto-merge": (by_auto_merge, "auto-merge was on, so no person pressed merge"),
+    "a merge queue": (by_queue, "a merge queue merged it"),
+    "a bot's merge": (by_bot, "with 0 of 1 people who count"),
+    "the merge of who pushed": (by_pusher, "ben is its author or pushed to it"),
+    "the merge of who may not write now": (by_nobody_now, "cyn may not write to the repository now"),
+    "no log": (without_a_log, "GitHub shows no log of the default branch"),
+    "a gap in the log": (with_a_gap, "has a gap before"),
+    "files that the page did not show": (concealed, "did not show all changes"),
     "changed rules": (looser, "the rules of approvals, escalate, refuse"),
     "a class that the policy escalates": (risky, "ConfigMap a is new"),
 }
@@ -284,7 +411,20 @@ def test_a_checkout_that_is_not_what_github_has_stops_the_run(scene: Scene) -> N
     (scene.runner.workspace / FOLDER / "more.yaml").write_bytes(patch("9Gi"))
     ran = scene.run()
     assert (ran.code, scene.channel, len(scene.fleet.pulls)) == (2, before, asked)
-    assert "the folder clusters/production in the checkout is not what the default branch has" in ran.log
+    assert f"{FOLDER}/more.yaml in the checkout is not what the default branch has" in ran.log
+    checkout(scene)
+    (scene.runner.workspace / FOLDER / "more.yaml").chmod(0o755)
+    assert f"the folder {FOLDER}, by modes or links, in the checkout is not what" in scene.run().log
+
+
+def test_attributes_of_the_default_branch_that_conceal_files_stop_the_run(scene: Scene) -> None:
+    before = first_content(scene)
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
+    scene.fleet.push("main", {".gitattributes": b"*.yaml linguist-generated\n"}, "ada")
+    checkout(scene)
+    ran = scene.run()
+    assert (ran.code, scene.channel) == (2, before)
+    assert f".gitattributes gives '{FOLDER}/more.yaml' the attribute linguist-generated" in ran.log
 
 
 def test_a_run_of_an_older_commit_leaves_the_content_to_the_next(scene: Scene) -> None:

@@ -26,6 +26,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
 from ci_automation.errors import Conflict, UsageError
+from ci_automation.flows.workspace import ConcealedOverlay, first_difference, require_shown
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.records.content import ApprovedRules, RecordedContent
 from ci_automation.records.notes import Approval
@@ -101,6 +102,7 @@ class GitContent:
 
         Raises:
             CheckoutDiffers: the checkout is not what GitHub has.
+            ConcealedOverlay: attributes of the default branch are about the files.
             ReleaseSourceError: GitHub failed or refused.
         """
         place = self._place
@@ -110,10 +112,10 @@ class GitContent:
             before = self._history.contents(filter(None, [place.commit]), place.folder.path, place.config)
             started = before.get(place.commit)
             if started is None or (started.overlay, started.config) != here:
-                what = place.config if at.overlay == place.folder.tree_id else f"the folder {place.folder.path}"
-                raise CheckoutDiffers(what, at.commit)
+                raise CheckoutDiffers(place.config if at.overlay == here[0] else self._differing(at), at.commit)
             reason = f"the default branch moved on to {at.commit[:7]}, which the next run compares"
             return JudgedContent((Verdict(GATE, Decision.WAIT, reason, at.commit),))
+        require_shown(at.attributes, place.folder.path, place.folder.tree)
         options, rules = wanted.options.digest, rules_of(place.artifact)
         tree = place.folder.tree_id
         return JudgedContent((), RecordedContent(place.repository, at.commit, tree, options, now, rules))
@@ -188,6 +190,12 @@ class GitContent:
         since = max((it.content.at for it in ledger.all_moves() if it.content), default=had.at)
         return judge_content(way, ContentCase(contents, merges, people, settings, branch, since))
 
+    def _differing(self, at: ContentAt) -> str:
+        """Return the first file of the checkout that the default branch does not have so."""
+        folder = self._place.folder
+        found = first_difference(folder, self._history.files(at.overlay) if at.overlay else ())
+        return f"{folder.path}/{found}" if found else f"the folder {folder.path}, by modes or links,"
+
     def _look(self) -> tuple[str, ContentAt, datetime]:
         return self._history.head(self._place.folder.path, self._place.config)
 
@@ -206,8 +214,18 @@ class GitContent:
         """Return the content that the channel, with these options, would have from a state; None if nobody can tell."""
         if (artifact := self._artifact(at)) is None or artifact.overlay != self._place.folder.path:
             return None
+        if self._is_concealed(at):
+            return None
         pins = pinned if artifact.pin_images is None else artifact.pin_images
         return _key(at.overlay, options.with_flags(artifact.flags), pinned=pins)
+
+    def _is_concealed(self, at: ContentAt) -> bool:
+        """Return whether attributes of a state may have kept a file off a request's page."""
+        try:
+            require_shown(at.attributes, self._place.folder.path, self._place.folder.tree)
+        except ConcealedOverlay:
+            return True
+        return False
 
     def _artifact(self, at: ContentAt) -> ArtifactConfig | None:
         """Return the artifact as the configuration of a state has it, or None where it has none that can be read."""
