@@ -2,33 +2,55 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from ci_automation.cli.arguments import ContradictingOptions
 from ci_automation.cli.output import print_aside, print_json, print_parts, print_text
 from ci_automation.cli.parameters import COMMON, SIGNING, takes
 from ci_automation.cli.target import rendered
 from ci_automation.cli.wiring import target
+from ci_automation.errors import UsageError, VerificationFailed
 from ci_automation.flows.init import init
+from ci_automation.flows.migration import BootstrappedFolder, MigrationAllowances, read_bootstrapped
+from ci_automation.flows.sync import sync
 from ci_automation.flux.version import Version
 from ci_automation.report.changes import text_parts
 from ci_automation.report.findings import Findings
+from ci_automation.report.migration import migration_steps
+from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
+    from ci_automation.cli.target import Target
+    from ci_automation.flows.init import Initialised
 
 _UNSIGNED = "It is unsigned: clusters that verify will refuse it. Sign with --signing key or --signing keyless."
 
 
 @click.command("init")
 @click.argument("artifact")
-@click.option("--flux-version", required=True, metavar="VERSION", help="the release to begin with, for example v2.9.4")
+@click.option("--flux-version", metavar="VERSION", help="the release to begin with, for example v2.9.4")
 @click.option("--overlay", metavar="DIR", help="the team's own files: kustomization.yaml, patches, anything")
+@click.option("--from", "source", metavar="DIR", help="a folder of `flux bootstrap`: its version, options and overlay")
+@click.option("--keep-sync", is_flag=True, help="with --from: keep gotk-sync.yaml in the overlay")
+@click.option("--allow-secrets", is_flag=True, help="with --from: publish Secrets that are not encrypted")
+@click.option("--still-in-git", is_flag=True, help="with --from: publish although Git still applies the folder")
 @takes(
     "unsafe-unproven-rendering", *SIGNING, "components-file", "releases", "registry-config", *COMMON, install_flags=True
 )
-def command(artifact: str, flux_version: str, given: Arguments) -> None:
+def command(
+    artifact: str,
+    flux_version: str | None,
+    source: str | None,
+    *,
+    keep_sync: bool,
+    allow_secrets: bool,
+    still_in_git: bool,
+    given: Arguments,
+) -> None:
     """Publish the first artifact of a channel.
 
     It holds the components of a release, rendered with the given flags of `flux install`, and the files of the overlay.
@@ -37,13 +59,40 @@ def command(artifact: str, flux_version: str, given: Arguments) -> None:
     exists is left alone, unless it would be the same. What is sure to break clusters, such as an overlay that cannot be
     built or that leaves Flux out, is refused; what may break them is listed.
 
+    With --from the folder of `flux bootstrap` is taken as it is: gotk-components.yaml says the version and the flags,
+    which a rendering proves, and all other files are the overlay. Then the command prints the objects by which a
+    cluster follows the artifact, and the steps that take it there.
+
     \b
     flux-manifests init oci://ghcr.io/acme/flux-manifests:production --flux-version v2.9.4 \\
       --overlay ./overlay --signing key --key cosign.key
+    flux-manifests init production --from clusters/production/flux-system --still-in-git
     """
-    version = Version.parse(flux_version)
+    others = (flux_version, given.overlay, given.components_file, given.flags)
+    if (source is None) == (flux_version is None) or (source and any(others)):
+        raise ContradictingOptions("init takes --flux-version, or --from without --overlay, a version or flags")
+    if source is None and (keep_sync or allow_secrets or still_in_git):
+        raise ContradictingOptions("--keep-sync, --allow-secrets and --still-in-git go with --from")
     (goal,) = rendered((target(artifact, given),), print_aside)
-    result = init(goal.channel, version, goal.ports, goal.intent)
+    taken = BootstrappedFolder(Version.parse(flux_version or "v0.0.0"), goal.intent)
+    if source is not None:
+        allowed = MigrationAllowances(keep_sync, allow_secrets, still_in_git)
+        taken = read_bootstrapped(Path(source), goal.ports, goal.intent, allowed)
+    result = init(goal.channel, taken.version, goal.ports, taken.intent)
+    _print(result, goal, given)
+    if source is not None and given.output == "text":
+        print_text(f"\n{migration_steps(source, taken.git, _objects(goal), keep_sync=keep_sync)}")
+
+
+def _objects(goal: Target) -> str:
+    """Return the objects by which a cluster follows the artifact, or why there are none."""
+    try:
+        return sync(goal.channel, goal.ports, name="flux-manifests", interval="10m").to_yaml()
+    except (UsageError, VerificationFailed) as error:
+        return f"# `sync-manifests` prints the objects: {plain_text(str(error))}"
+
+
+def _print(result: Initialised, goal: Target, given: Arguments) -> None:
     if given.output == "json":
         value = {"artifact": str(goal.channel), "version": str(result.version), "digest": str(result.digest)}
         made = {

@@ -12,6 +12,7 @@ __all__ = [
     "history",
     "init",
     "lift",
+    "migration",
     "mirror",
     "observe",
     "planning",

@@ -75,8 +75,12 @@ class OverlayFolder(Struct, frozen=True):
     tree: Tree
 
 
-def read_overlay_folder(workspace: Path, folder: str, *, config: str = DEFAULT_PATH.as_posix()) -> OverlayFolder:
+def read_overlay_folder(
+    workspace: Path, folder: str, *, config: str = DEFAULT_PATH.as_posix(), components: bool = False
+) -> OverlayFolder:
     """Return a folder of a checkout; `config` is the path of the configuration file, which must not be in it.
+
+    With `components` it may hold a components file, as `flux bootstrap` puts it there.
 
     Raises:
         UnfitOverlayFolder: it is not there, is a link or behind one, or holds what approvals depend on.
@@ -85,7 +89,7 @@ def read_overlay_folder(workspace: Path, folder: str, *, config: str = DEFAULT_P
     """
     path = folder.removesuffix("/")
     _require_place(path, workspace, config)
-    entries = tuple(_entries(workspace / path, path))
+    entries = tuple(_entries(workspace / path, path, components=components))
     tree = Tree(tuple(TreeFile(entry.path, entry.data, entry.mode == EXECUTABLE) for entry in entries))
     _require_distinct(path, tree)
     present = [name for name in attribute_files(path) if os.path.lexists(workspace / name)]
@@ -140,12 +144,12 @@ def _require_plain(path: str, name: str) -> None:
         raise UnfitOverlayFile(path, f"has the character U+{ord(unseen):04X} in its name, which nobody sees")
 
 
-def _entries(root: Path, folder: str) -> Iterator[GitEntry]:
+def _entries(root: Path, folder: str, *, components: bool) -> Iterator[GitEntry]:
     total = 0
     try:
         for entry in below(root, ()):
             path = entry.path.removeprefix(f"{root}/")
-            yield (made := _entry(entry, path, f"{folder}/{path}"))
+            yield (made := _entry(entry, path, f"{folder}/{path}", components=components))
             total += len(made.data)
             if total > MAX_OVERLAY_BYTES:
                 raise UnfitOverlayFolder(folder, f"holds more than {MAX_OVERLAY_BYTES >> 20} MiB")
@@ -153,7 +157,7 @@ def _entries(root: Path, folder: str) -> Iterator[GitEntry]:
         raise UnfitOverlayFolder(folder, f"cannot be read: {error.strerror or error}") from None
 
 
-def _entry(entry: os.DirEntry[str], path: str, shown: str) -> GitEntry:
+def _entry(entry: os.DirEntry[str], path: str, shown: str, *, components: bool) -> GitEntry:
     mode = entry.stat(follow_symlinks=False).st_mode
     if not stat.S_ISREG(mode):
         raise UnfitOverlayFile(shown, "is a symbolic link" if stat.S_ISLNK(mode) else "is not a regular file")
@@ -161,7 +165,7 @@ def _entry(entry: os.DirEntry[str], path: str, shown: str) -> GitEntry:
         _require_plain(shown, name)
         if name.casefold().startswith(_GIT) or name.casefold() == _IGNORED:
             raise UnfitOverlayFile(shown, f"has the name {name}, which Git or Flux takes for its own")
-    if entry.name in COMPONENTS_NAMES:
+    if entry.name in COMPONENTS_NAMES and not components:
         raise UnfitOverlayFile(shown, "is a components file, which the run renders")
     data = read_file(Path(entry.path), MAX_OVERLAY_BYTES, partial(UnfitOverlayFile, shown))
     if data.startswith(_POINTER):

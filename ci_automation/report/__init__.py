@@ -7,6 +7,7 @@ __all__ = [
     "consumers",
     "findings",
     "markdown",
+    "migration",
     "notes",
     "preview",
     "promotion",

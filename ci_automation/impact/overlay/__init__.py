@@ -1,3 +1,3 @@
 """The team's own files around the components: what they patch, and whether that still hits."""
 
-__all__ = ["builder", "compare", "difference", "kustomization", "objects", "outcome", "preflight"]
+__all__ = ["bootstrapped", "builder", "compare", "difference", "kustomization", "objects", "outcome", "preflight"]

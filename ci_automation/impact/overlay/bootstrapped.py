@@ -1,0 +1,218 @@
+"""A folder that `flux bootstrap` made, as an overlay: its sync objects, what it refers to, and Secrets in it."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from typing import TYPE_CHECKING, Any
+
+from ci_automation.artifact.yaml import Unreadable, nodes, plain, text
+from ci_automation.errors import UsageError
+from ci_automation.impact.hazard import Place
+from ci_automation.impact.overlay.kustomization import (
+    NAMES,
+    Kustomization,
+    joined,
+    kustomization_file,
+    listed_at,
+    read_kustomization,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ci_automation.artifact.tree import Tree
+
+COMPONENTS, SYNC = "gotk-components.yaml", "gotk-sync.yaml"
+_LISTED = re.compile(r"""^[ ]*-[ ]+["']?(?:\./)?gotk-sync\.yaml["']?[ ]*(?:#.*)?\n?""", re.MULTILINE)
+_OF_GIT = "kustomize.toolkit.fluxcd.io/"
+_ENCRYPTED = "ENC[AES256_GCM"
+_GENERATORS = ("configMapGenerator", "secretGenerator")
+
+
+class UnfitBootstrap(UsageError):
+    """A folder cannot be taken over as `flux bootstrap` left it."""
+
+    hint = "docs/migration.md says what a folder must be."
+
+
+def without_sync(tree: Tree) -> Tree:
+    """Return the files without gotk-sync.yaml, and without the line of the kustomization that lists it.
+
+    Raises:
+        UnfitBootstrap: the kustomization lists it in another way.
+    """
+    if SYNC not in tree.by_path:
+        return tree
+    rest = tree.without(SYNC)
+    if (path := kustomization_file(rest, ".")) is None:
+        return rest
+    written = _LISTED.sub("", _text(path, rest[path]))
+    listed = _kustomization(path, written.encode())
+    if listed and any(joined(".", each.path) == SYNC for each in listed.resources):
+        raise UnfitBootstrap(f"{path} lists {SYNC} in a way that this program does not edit; remove it, or --keep-sync")
+    return rest.replaced(path, written.encode())
+
+
+def covering(tree: Tree, folder: str | None) -> tuple[str, ...]:
+    """Return the Kustomizations of gotk-sync.yaml that apply a folder of the repository; None: it is not known which.
+
+    Raises:
+        UnfitBootstrap: the file is no YAML.
+    """
+    found = []
+    for value in _documents(SYNC, tree[SYNC]) if SYNC in tree.by_path else ():
+        spec = _mapping(value.get("spec"))
+        if not text(value.get("apiVersion")).startswith(_OF_GIT) or value.get("kind") != "Kustomization":
+            continue
+        if _mapping(spec.get("sourceRef")).get("kind") == "OCIRepository":
+            continue
+        path = posixpath.normpath(f"/{text(spec.get('path'))}").lstrip("/")
+        inside = folder is None or _is_below(folder, path) or _is_below(path, folder)
+        if inside:
+            metadata = _mapping(value.get("metadata"))
+            found.append(f"{text(metadata.get('namespace'))}/{text(metadata.get('name'))} (path ./{path})")
+    return tuple(found)
+
+
+def outside(tree: Tree) -> tuple[str, ...]:
+    """Return what the kustomizations refer to outside of the folder, each with its place.
+
+    Raises:
+        UnfitBootstrap: a kustomization cannot be read.
+    """
+    found = []
+    for file in tree.files:
+        folder, _, name = file.path.rpartition("/")
+        if name in NAMES and (it := _kustomization(file.path, file.content)):
+            named = [(each.path, each.place) for each in (*it.resources, *it.components, *it.files, *it.patch_files)]
+            named += [(path, Place(file.path)) for path, _ in _generated(it)]
+            for path, place in named:
+                target = joined(folder or ".", path)
+                if "://" in path or path.startswith(("/", "github.com/", "git@")) or target.split("/")[0] == "..":
+                    found.append(f"{path} ({place})")
+    return tuple(found)
+
+
+def plain_secrets(tree: Tree) -> tuple[str, ...]:
+    """Return the files that hold a Secret that is not encrypted, or from which kustomize makes one.
+
+    Raises:
+        UnfitBootstrap: a file cannot be read.
+    """
+    found = set()
+    for file in tree.files:
+        folder, _, name = file.path.rpartition("/")
+        if name in NAMES and (it := _kustomization(file.path, file.content)):
+            for path, is_secret in _generated(it):
+                target = joined(folder or ".", path) if path else file.path
+                if is_secret and _ENCRYPTED.encode() not in tree.by_path.get(target, file).content:
+                    found.add(target)
+        elif name.endswith((".yaml", ".yml", ".json")) and any(map(_is_plain, _documents(file.path, file.content))):
+            found.add(file.path)
+    return tuple(sorted(found))
+
+
+def _is_plain(value: Mapping[str, Any]) -> bool:
+    items = value.get("items")
+    if isinstance(items, list) and any(isinstance(it, dict) and _is_plain(it) for it in items):
+        return True
+    held = [*_mapping(value.get("data")).values(), *_mapping(value.get("stringData")).values()]
+    return value.get("kind") == "Secret" and any(not text(each).startswith(_ENCRYPTED) for each in held)
+
+
+def _generated(it: Kustomization) -> Iterator[tuple[str, bool]]:
+    """Yield each file that a generator reads, an empty path for literals, and whether it makes Secrets."""
+    for key in _GENERATORS:
+        for entry in map(_mapping, listed_at(it.value, key)):
+            paths = [*listed_at(entry, "envs"), *listed_at(entry, "files"), entry.get("env")]
+            yield from ((text(path).rpartition("=")[2], key == _GENERATORS[1]) for path in paths if path)
+            if entry.get("literals"):
+                yield "", key == _GENERATORS[1]
+
+
+def _kustomization(path: str, data: bytes) -> Kustomization | None:
+    try:
+        return read_kustomization(text_of(data), path, path.rpartition("/")[0] or ".")
+    except Unreadable as error:
+        raise UnfitBootstrap(f"{path}:{error.line or 1}: {error.reason}") from None
+
+
+def _documents(path: str, data: bytes) -> list[Mapping[str, Any]]:
+    try:
+        return [value for node in nodes(_text(path, data)) if isinstance(value := plain(node), dict)]
+    except Unreadable as error:
+        raise UnfitBootstrap(f"{path}:{error.line or 1}: {error.reason}") from None
+
+
+def _text(path: str, data: bytes) -> str:
+    try:
+        return text_of(data)
+    except Unreadable as error:
+        raise UnfitBootstrap(f"{path}: {error.reason}") from None
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return folder in {"", "."} or path == folder or path.startswith(f"{folder}/")
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def edits_as_patches(expected: str, edited: str) -> str:
+    """Return a kustomization's `patches` that make `edited` of `expected`, and what patches cannot do as comments.
+
+    Raises:
+        UnfitBootstrap: one of them is not YAML.
+    """
+    before, after = ({_key(it): it for it in _documents(COMPONENTS, each.encode())} for each in (expected, edited))
+    lines = ["patches:"]
+    for key in before:
+        if key in after and (operations := list(_operations(before[key], after[key], ""))):
+            lines += _patch(key, operations)
+    for key in (key for key in before if key not in after):
+        kind, name, namespace = key
+        where = f", namespace: {json.dumps(namespace)}" if namespace else ""
+        lines += [f"- target: {{kind: {json.dumps(kind)}, name: {json.dumps(name)}{where}}}", "  patch: |"]
+        version = json.dumps(text(before[key].get("apiVersion")))
+        metadata = f"{{name: {json.dumps(name)}{where}}}"
+        lines += [f"    {{$patch: delete, apiVersion: {version}, kind: {json.dumps(kind)}, metadata: {metadata}}}"]
+    more = [
+        f"# put {kind} {name} into a file of its own, and list it" for kind, name, _ in after.keys() - before.keys()
+    ]
+    return "\n".join([*(lines if len(lines) > 1 else []), *sorted(more)])
+
+
+def _key(value: Mapping[str, Any]) -> tuple[str, str, str]:
+    metadata = _mapping(value.get("metadata"))
+    return text(value.get("kind")), text(metadata.get("name")), text(metadata.get("namespace"))
+
+
+def _patch(key: tuple[str, str, str], operations: list[dict[str, Any]]) -> list[str]:
+    kind, name, namespace = map(json.dumps, key)
+    where = f", namespace: {namespace}" if key[2] else ""
+    target = f"- target: {{kind: {kind}, name: {name}{where}}}"
+    return [target, "  patch: |", *(f"    - {json.dumps(operation)}" for operation in operations)]
+
+
+def _operations(old: object, new: object, path: str) -> Iterator[dict[str, Any]]:
+    """Yield the operations of a JSON patch that make `new` of `old`."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in {**old, **new}:
+            here = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
+            if key not in new:
+                yield {"op": "remove", "path": here}
+            elif key not in old:
+                yield {"op": "add", "path": here, "value": new[key]}
+            else:
+                yield from _operations(old[key], new[key], here)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for number, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _operations(before, after, f"{path}/{number}")
+    elif isinstance(old, list) and isinstance(new, list) and new[: len(old)] == old:
+        yield from ({"op": "add", "path": f"{path}/-", "value": each} for each in new[len(old) :])
+    elif old != new:
+        yield {"op": "replace", "path": path, "value": new}

@@ -1,0 +1,143 @@
+"""A cluster that `flux bootstrap` set up from Git moves to an artifact, and no object of Flux is deleted on the way."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING
+
+import yaml
+
+from ci_automation.report.sync import secret_yaml
+from tests.real import program
+from tests.real.cluster import condition, manifest
+from tests.real.git_server import Checkout, served
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.real.cluster import Cluster, Object
+    from tests.real.registries import RealRegistry
+
+SOON = 120
+VERSION = "v2.9.0"
+FOLDER = "clusters/production/flux-system"
+KINDS = "namespace,crd,deployment,service,serviceaccount,clusterrole,clusterrolebinding,networkpolicy,resourcequota"
+KUSTOMIZATION = """\
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+- gotk-components.yaml
+- gotk-sync.yaml
+patches:
+- target: {kind: Deployment, name: source-controller}
+  patch: |
+    - {op: add, path: /metadata/labels/acme, value: patched}
+"""
+ONLY_SYNC = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [gotk-sync.yaml]\n"
+APP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app, namespace: flux-system}\n"
+
+
+def sync_objects(url: str, *, prune: bool) -> str:
+    """Return gotk-sync.yaml."""
+    metadata = {"name": "flux-system", "namespace": "flux-system"}
+    git = {"interval": "2s", "url": url, "ref": {"branch": "main"}}
+    applied = {
+        "interval": "2s",
+        "path": "./clusters/production",
+        "prune": prune,
+        "sourceRef": {"kind": "GitRepository", "name": "flux-system"},
+    }
+    objects = (
+        manifest("source.toolkit.fluxcd.io/v1", "GitRepository", metadata, spec=git),
+        manifest("kustomize.toolkit.fluxcd.io/v1", "Kustomization", metadata, spec=applied),
+    )
+    return yaml.safe_dump_all(objects)
+
+
+def of_flux(cluster: Cluster) -> dict[tuple[str, str], str]:
+    """Return the uid of each object of Flux; one that was deleted and made again has another."""
+    selected = ("get", KINDS, "--all-namespaces", "--selector=app.kubernetes.io/part-of=flux", "--output=json")
+    items: list[Object] = json.loads(cluster.kubectl(*selected))["items"]
+    assert [it["metadata"]["name"] for it in items if "deletionTimestamp" in it["metadata"]] == []
+    return {(it["kind"], it["metadata"]["name"]): it["metadata"]["uid"] for it in items}
+
+
+def belongs_to_artifact(deployment: Object) -> bool:
+    """Return whether the artifact's Kustomization applied a Deployment, with the overlay's patch."""
+    labels = deployment["metadata"]["labels"]
+    return (labels["acme"], labels["kustomize.toolkit.fluxcd.io/name"]) == ("patched", "flux-manifests")
+
+
+def wait_for_commit(cluster: Cluster, commit: str) -> Object:
+    """Return Git's Kustomization once it has applied a commit."""
+
+    def applied(found: Object) -> bool:
+        revision = str(found.get("status", {}).get("lastAppliedRevision", ""))
+        return condition(found)[0] == "True" and revision.endswith(commit)
+
+    return cluster.wait_for("kustomization", "flux-system", applied, SOON)
+
+
+def test_a_cluster_moves_from_git_to_the_artifact_and_nothing_of_flux_is_deleted(
+    *,
+    cluster: Cluster,
+    distribution_registry: RealRegistry,
+    repository: str,
+    flux_releases: Path,
+    golden: Path,
+    tmp_path: Path,
+) -> None:
+    components = gzip.decompress((golden / "text" / VERSION / "default.yaml.gz").read_bytes()).decode()
+    checkout, pair = Checkout(tmp_path / "fleet"), program.elliptic_key(tmp_path / "key")
+    channel = program.channel(distribution_registry.host, repository)
+    with served(checkout) as url:
+        files = {"gotk-components.yaml": components, "kustomization.yaml": KUSTOMIZATION}
+        files["gotk-sync.yaml"] = sync_objects(url, prune=True)
+        commit = checkout.commit(
+            {f"{FOLDER}/{name}": text for name, text in files.items()} | {"clusters/production/app.yaml": APP}
+        )
+        cluster.apply(components)
+        cluster.start_controllers()
+        cluster.apply(files["gotk-sync.yaml"])
+        wait_for_commit(cluster, commit)
+        before = of_flux(cluster)
+        assert len(before) > 20
+
+        # What the program refuses while Git applies the folder, and what it prints.
+        arguments = ("init", channel, "--from", FOLDER, "--releases", flux_releases, *pair.signing)
+        refused = program.flux_manifests(*arguments, folder=checkout.folder)
+        assert (refused.code, "Git applies this unsigned" in refused.errors) == (11, True)
+        done = program.flux_manifests(*arguments, "--still-in-git", folder=checkout.folder)
+        assert done.code == 0, done.errors
+        assert "gotk-sync.yaml" not in done.output.partition("4. ")[2].partition("---")[2]
+
+        # The steps that it prints, one after the other.
+        commit = checkout.commit({f"{FOLDER}/gotk-sync.yaml": sync_objects(url, prune=False)})
+        wait_for_commit(cluster, commit)
+        cluster.apply(secret_yaml("flux-manifests-keys", "flux-system", [pair.key.public.to_pem()]))
+        cluster.apply("---" + done.output.partition("\n---")[2])
+        digest = done.output.partition("sha256:")[2][:64]
+        cluster.wait_until_applied(f"sha256:{digest}", SOON, "flux-manifests")
+        assert of_flux(cluster) == before
+        commit = checkout.commit({f"{FOLDER}/gotk-components.yaml": None, f"{FOLDER}/kustomization.yaml": ONLY_SYNC})
+        left = wait_for_commit(cluster, commit)
+        held = [it["id"] for it in left["status"]["inventory"]["entries"]]
+        assert any("_app_" in each for each in held)
+        assert not any("Deployment" in each or "CustomResourceDefinition" in each for each in held)
+        assert of_flux(cluster) == before
+        commit = checkout.commit({f"{FOLDER}/gotk-sync.yaml": sync_objects(url, prune=True)})
+        wait_for_commit(cluster, commit)
+        assert of_flux(cluster) == before
+
+        # From now on the artifact alone decides: Git prunes its own, and the patch of the overlay stays.
+        commit = checkout.commit(
+            {"clusters/production/app.yaml": None, "clusters/production/b.yaml": APP.replace("app", "b")}
+        )
+        wait_for_commit(cluster, commit)
+        assert cluster.get("configmap", "app") is None
+        assert of_flux(cluster) == before
+        now = ("kustomization", "flux-manifests", "--overwrite", "reconcile.fluxcd.io/requestedAt=now")
+        cluster.kubectl("annotate", "--namespace=flux-system", *now)
+        cluster.wait_for("deployment", "source-controller", belongs_to_artifact, SOON)
+        assert of_flux(cluster) == before

@@ -1,0 +1,176 @@
+"""A bootstrapped folder: what is left out, what covers it, what it refers to, its Secrets, and edits as patches."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from ci_automation.artifact.tree import Tree, TreeFile
+from ci_automation.impact.overlay.bootstrapped import (
+    UnfitBootstrap,
+    covering,
+    edits_as_patches,
+    outside,
+    plain_secrets,
+    without_sync,
+)
+
+LISTED = "resources:\n- gotk-components.yaml\n- gotk-sync.yaml\n"
+SYNC = """\
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: flux-system, namespace: flux-system}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: flux-system, namespace: flux-system}
+spec: {path: PATH, sourceRef: {kind: GitRepository, name: flux-system}}
+"""
+FOLDER = "clusters/production/flux-system"
+
+
+def tree(**files: str) -> Tree:
+    named = {name.replace("__", "/").replace("_DOT_", ".").replace("_DASH_", "-"): text for name, text in files.items()}
+    return Tree(tuple(TreeFile(name, text.encode()) for name, text in named.items()))
+
+
+def folder(kustomization: str | None = LISTED, sync: str | None = SYNC, **more: str) -> Tree:
+    given = {"kustomization.yaml": kustomization, "gotk-sync.yaml": sync}
+    own = tuple(TreeFile(name, text.encode()) for name, text in given.items() if text is not None)
+    return Tree((*own, *tree(**more).files))
+
+
+class TestSync:
+    @pytest.mark.parametrize(
+        "line", ["- gotk-sync.yaml\n", "  - ./gotk-sync.yaml # of Git\n", '- "gotk-sync.yaml"', "- 'gotk-sync.yaml'\n"]
+    )
+    def test_it_is_left_out_with_its_line_and_all_else_keeps_its_bytes(self, line: str) -> None:
+        indent = line[: len(line) - len(line.lstrip())]
+        before = f"# ours\nresources:\n{indent}- gotk-components.yaml\n"
+        left = without_sync(folder(before + line))
+        assert left.by_path.keys() == {"kustomization.yaml"}
+        assert left["kustomization.yaml"].decode() == before
+
+    def test_nothing_is_done_where_it_is_not_there_or_not_listed(self) -> None:
+        assert without_sync(folder(sync=None)) == folder(sync=None)
+        assert without_sync(folder(None)) == Tree(())
+
+    @pytest.mark.parametrize("listed", ["resources: [gotk-components.yaml, gotk-sync.yaml]\n", "resources: [\n"])
+    def test_a_list_that_cannot_be_edited_is_refused(self, listed: str) -> None:
+        with pytest.raises(UnfitBootstrap):
+            without_sync(folder(listed))
+
+
+class TestCovering:
+    @pytest.mark.parametrize("path", ["./clusters/production", "clusters", "", ".", f"./{FOLDER}/", f"{FOLDER}/inner"])
+    def test_a_path_that_holds_the_folder_or_a_part_of_it_covers_it(self, path: str) -> None:
+        (found,) = covering(folder(sync=SYNC.replace("PATH", f'"{path}"')), FOLDER)
+        assert found.startswith("flux-system/flux-system (path ./")
+
+    @pytest.mark.parametrize("path", ["./clusters/prod", "./apps", f"./{FOLDER}-2"])
+    def test_another_path_does_not(self, path: str) -> None:
+        sync = SYNC.replace("PATH", path)
+        assert covering(folder(sync=sync), FOLDER) == ()
+        assert len(covering(folder(sync=sync), None)) == 1
+
+    def test_one_that_applies_an_artifact_or_no_file_does_not(self) -> None:
+        assert covering(folder(sync=SYNC.replace("kind: GitRepository, ", "kind: OCIRepository, ")), None) == ()
+        assert covering(folder(sync=None), None) == ()
+        with pytest.raises(UnfitBootstrap, match="it is not YAML"):
+            covering(folder(sync="["), None)
+
+
+class TestOutside:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "resources: [../base]\n",
+            "resources: [https://example.com/a.yaml]\n",
+            "components: [github.com/acme/base]\n",
+            "patches: [{path: /etc/passwd}]\n",
+            "configMapGenerator: [{name: a, files: [a=../../b]}]\n",
+            "resources: [git@github.com:acme/base]\n",
+        ],
+    )
+    def test_what_is_not_in_the_folder_is_named_with_its_place(self, text: str) -> None:
+        (found,) = outside(folder(text))
+        assert "(kustomization.yaml" in found
+
+    def test_what_is_in_it_is_not(self) -> None:
+        inner = "resources: [../a.yaml]\nconfigMapGenerator: [{name: a, env: b.env, literals: [c=d]}, x]\n"
+        assert outside(folder(inner__kustomization_DOT_yaml=inner)) == ()
+
+    def test_a_kustomization_that_is_none_is_refused(self) -> None:
+        with pytest.raises(UnfitBootstrap):
+            outside(folder("[]"))
+        with pytest.raises(UnfitBootstrap, match="not UTF-8"):
+            outside(Tree((TreeFile("kustomization.yaml", b"\xff"),)))
+
+
+class TestSecrets:
+    @pytest.mark.parametrize(
+        ("files", "found"),
+        [
+            ({"a_DOT_yaml": "kind: Secret\ndata: {a: Yg==}\n"}, ("a.yaml",)),
+            (
+                {"a_DOT_json": '{"kind": "List", "items": [1, {"kind": "Secret", "stringData": {"a": "b"}}]}'},
+                ("a.json",),
+            ),
+            ({"a_DOT_yaml": "kind: Secret\nstringData: {a: 'ENC[AES256_GCM,data:x]'}\n"}, ()),
+            ({"a_DOT_yaml": "kind: Secret\nmetadata: {name: a}\n", "b_DOT_txt": "kind: Secret"}, ()),
+            ({"a_DOT_yaml": "kind: ConfigMap\ndata: {a: b}\n---\n[]\n"}, ()),
+        ],
+    )
+    def test_one_in_plain_text_is_found(self, files: dict[str, str], found: tuple[str, ...]) -> None:
+        assert plain_secrets(folder(**files)) == found
+
+    def test_what_one_is_generated_from_is_found(self) -> None:
+        made = "secretGenerator: [{name: a, literals: [b=c]}, {name: b, envs: [x.env], files: [k=y.enc]}]\n"
+        held = folder(made, x_DOT_env="A=b", y_DOT_enc="ENC[AES256_GCM,data:x]")
+        assert plain_secrets(held) == ("kustomization.yaml", "x.env")
+        assert plain_secrets(folder("configMapGenerator: [{name: a, literals: [b=c]}]\n")) == ()
+
+    def test_a_file_that_is_no_yaml_is_refused(self) -> None:
+        with pytest.raises(UnfitBootstrap):
+            plain_secrets(folder(a_DOT_yaml="["))
+        with pytest.raises(UnfitBootstrap):
+            plain_secrets(Tree((TreeFile("a.yaml", b"\xff"),)))
+
+
+OBJECT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a, namespace: flux-system, labels: {x/y: "1"}}
+spec: {args: [--a, --b], replicas: 1, old: 1}
+"""
+ROLE = "apiVersion: rbac/v1\nkind: ClusterRole\nmetadata: {name: r}\n"
+
+
+class TestEdits:
+    def test_each_edit_becomes_an_operation_of_a_patch(self) -> None:
+        edited = OBJECT.replace('x/y: "1"', 'x/y: "2", z~: "3"').replace("--b]", "--c]").replace("old: 1", "new: 2")
+        (patch,) = yaml.safe_load(edits_as_patches(OBJECT, edited))["patches"]
+        assert patch["target"] == {"kind": "Deployment", "name": "a", "namespace": "flux-system"}
+        assert yaml.safe_load(patch["patch"]) == [
+            {"op": "replace", "path": "/metadata/labels/x~1y", "value": "2"},
+            {"op": "add", "path": "/metadata/labels/z~0", "value": "3"},
+            {"op": "replace", "path": "/spec/args/1", "value": "--c"},
+            {"op": "remove", "path": "/spec/old"},
+            {"op": "add", "path": "/spec/new", "value": 2},
+        ]
+
+    def test_a_longer_list_is_added_to_and_another_one_is_replaced(self) -> None:
+        (longer,) = yaml.safe_load(edits_as_patches(OBJECT, OBJECT.replace("--b]", "--b, --c]")))["patches"]
+        assert yaml.safe_load(longer["patch"]) == [{"op": "add", "path": "/spec/args/-", "value": "--c"}]
+        (other,) = yaml.safe_load(edits_as_patches(OBJECT, OBJECT.replace("[--a, --b]", "[--b]")))["patches"]
+        assert yaml.safe_load(other["patch"]) == [{"op": "replace", "path": "/spec/args", "value": ["--b"]}]
+
+    def test_an_object_that_is_gone_is_deleted_and_one_that_is_new_is_named(self) -> None:
+        both = f"{OBJECT}---\n{ROLE}"
+        (gone,) = yaml.safe_load(edits_as_patches(both, OBJECT))["patches"]
+        deleted = {"$patch": "delete", "apiVersion": "rbac/v1", "kind": "ClusterRole", "metadata": {"name": "r"}}
+        assert yaml.safe_load(gone["patch"]) == deleted
+        (other,) = yaml.safe_load(edits_as_patches(both, ROLE))["patches"]
+        assert yaml.safe_load(other["patch"])["metadata"] == {"name": "a", "namespace": "flux-system"}
+        assert edits_as_patches(OBJECT, both) == "# put ClusterRole r into a file of its own, and list it"
+        assert edits_as_patches(OBJECT, OBJECT) == ""
