@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import yaml
 
 _ACTION = re.compile(r"[\w.-]+/(?:ci-automation|flux-manifests)(?:/\.github/workflows/(?P<called>[\w.-]+)\.ya?ml)?")
-_EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
+_EXPRESSION = re.compile(r"\$\{\{([^{}]*)\}\}")
 PUBLISHING = frozenset({"update", "apply", "approve", "fleet"})  # they render, sign, and move a channel
 SIGNING = PUBLISHING | {"promote", "do"}
 
@@ -120,7 +120,8 @@ class ActionUse(Struct, frozen=True):
             return f"flux-manifests-{self.inputs.get('artifact', '') if self.is_fixed else artifact.channel}"
         values = {"inputs.artifact": str(artifact.channel), "matrix.artifact": str(artifact.channel)}
         values |= {"matrix.name": artifact.name, "github.workflow": text(self.workflow.value.get("name"))}
-        return _EXPRESSION.sub(lambda found: values.get(found[1], found[0]), group_of(self.setting("concurrency")[0]))
+        group = group_of(self.setting("concurrency")[0])
+        return _EXPRESSION.sub(lambda found: values.get(found[1].strip(), found[0]), group)
 
     @property
     def is_fixed(self) -> bool:
