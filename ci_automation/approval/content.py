@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ci_automation.approval.counting import MergedRequest
 from ci_automation.github.model import UpdateKind
-from ci_automation.records.content import CountedPerson, CountedRequest
+from ci_automation.records.content import CountedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -146,11 +146,11 @@ def _judged(update: BranchUpdate, case: ContentCase) -> CountedRequest | str:
     number = merge.pull.number
     if reason := _shown_otherwise(update, merge, case.contents):
         return f"merged pull request {number}, {reason}"
-    counted = _request(update, merge).counted(case.people, case.settings)
+    request = _request(update, merge)
+    counted = request.counted(case.people, case.settings)
     if isinstance(counted, str):
         return f"merged pull request {number}, {counted}"
-    people = tuple(CountedPerson(login) for login in counted.people)
-    return CountedRequest(merge.pull.url, people, own=counted.is_own)
+    return request.recorded(counted, case.people)
 
 
 def _no_one_request(found: Sequence[ContentMerge], own: int) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.github.model import UpdateKind
+from ci_automation.records.content import CountedPerson, CountedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +66,11 @@ class MergedRequest(Struct, frozen=True):
         else:
             few = f"with {len(counted.people)} of {needed} people who count, by pressing merge or approving it"
         return "; ".join((few, *(f"{login} {why}" for login, why in lacking.items()), *self._remarks(found)))
+
+    def recorded(self, found: Counted, people: People) -> CountedRequest:
+        """Return the request as a record names it, with the people who counted."""
+        named = tuple(CountedPerson(login, people.accounts.get(login, 0)) for login in found.people)
+        return CountedRequest(self.pull.url, named, own=found.is_own)
 
     @property
     def _presser(self) -> str | None:

@@ -88,13 +88,15 @@ def _verdict(
         return reason
     if pull.merged_at is None:
         return "was merged, but GitHub does not say when"
-    found = MergedRequest(pull, making, snapshot.viewer).counted(people, settings)
+    merged = MergedRequest(pull, making, snapshot.viewer)
+    found = merged.counted(people, settings)
     if isinstance(found, str):
         return f"was merged {f'by {pull.merged_by.login} ' if pull.merged_by else ''}{found}"
     if again := snapshot.open_pull:  # the file lost the entry since, and has it back without a word of anybody's
         return f"was merged before pull request {again.number} was opened, which asks again"
     how = f"pull request {pull.url}{', merged by its author' if found.is_own else ''}"
-    return Approval(found.merger or ", ".join(found.reviewers), how, pull.merged_at)
+    by = found.merger or ", ".join(found.reviewers)
+    return Approval(by, how, pull.merged_at, (merged.recorded(found, people),))
 
 
 def _out_of_place(pull: PullRequest, snapshot: PullSnapshot) -> str:

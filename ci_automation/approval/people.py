@@ -19,6 +19,7 @@ class People(Struct, frozen=True):
 
     permissions: Mapping[str, str]
     members: frozenset[str] = frozenset()
+    accounts: Mapping[str, int] = {}  # the number of each account, which a new login does not change
 
     @classmethod
     def of(cls, logins: Iterable[str], team: str | None, repository: Repository) -> Self:
@@ -28,8 +29,10 @@ class People(Struct, frozen=True):
             TeamHidden: there is no such team, or the token may not see it.
             ReleaseSourceError: as `GitHub.get`.
         """
-        permissions = {login: repository.permission(login) for login in logins}
-        return cls(permissions, frozenset(login for login in permissions if team and repository.is_member(team, login)))
+        found = {login: repository.permission(login) for login in logins}
+        members = frozenset(login for login in found if team and repository.is_member(team, login))
+        levels = {login: permission.level for login, permission in found.items()}
+        return cls(levels, members, {login: permission.account for login, permission in found.items()})
 
     def lacking(self, login: str, team: str | None) -> str:
         """Return what a person lacks to be an approver, or nothing."""

@@ -27,6 +27,13 @@ class Actor(Struct, frozen=True):
     is_bot: bool = False
 
 
+class Access(Struct, frozen=True):
+    """Level of access to a repository, `admin`, `write`, `read` or `none`, and the number of the account."""
+
+    level: str
+    account: int = 0
+
+
 class Review(Struct, frozen=True):
     """The last word of a reviewer with write access, on one commit: `APPROVED`, `CHANGES_REQUESTED` or `DISMISSED`."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ci_automation.github.answers import Fields, object_at, require_name, segment
 from ci_automation.github.errors import EmptyRepository, NotOnGitHub, TeamHidden, UnexpectedGitHubAnswer
 from ci_automation.github.making import making_of
-from ci_automation.github.model import Actor, Branch, Commit, PullRequest, PullSnapshot, PullState, Review
+from ci_automation.github.model import Access, Actor, Branch, Commit, PullRequest, PullSnapshot, PullState, Review
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,8 +144,8 @@ class Repository:
         found = object_at(self._client, f"/repos/{self.name}/compare/{segment(base)}...{segment(head)}")
         return found.fields("merge_base_commit").oid("sha")
 
-    def permission(self, login: str) -> str:
-        """Return a user's permission: `admin`, `write`, `read` or `none` (`maintain` is `write`, `triage` is `read`).
+    def permission(self, login: str) -> Access:
+        """Return a user's permission (`maintain` is `write`, `triage` is `read`), and the number of the account.
 
         Raises:
             ReleaseSourceError: as `GitHub.get`.
@@ -153,8 +153,9 @@ class Repository:
         try:
             found = object_at(self._client, f"/repos/{self.name}/collaborators/{segment(login)}/permission")
         except NotOnGitHub:
-            return "none"
-        return found.text("permission")
+            return Access("none")
+        user = found.maybe("user")
+        return Access(found.text("permission"), user.number("id") if user and user.has("id") else 0)
 
     def is_member(self, team: str, login: str) -> bool:
         """Return whether a user is in the team `ORGANISATION/TEAM`, and not just invited.

@@ -223,7 +223,7 @@ class TestPermissions:
     )
     def test_each_has_its_own(self, forge: Forge, repository: Repository, login: str, permission: str) -> None:
         forge.user("mallory")
-        assert repository.permission(login) == permission
+        assert repository.permission(login).level == permission
 
     def test_members_of_a_team_are_known_to_who_may_see_them(self, forge: Forge, connect: Open) -> None:
         team = forge.team("acme/platform", ["ada"])

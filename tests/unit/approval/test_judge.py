@@ -17,6 +17,7 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.flux.version import Version
 from ci_automation.github.model import Actor, Making, PullRequest, PullSnapshot, PullState, Review, UpdateKind
+from ci_automation.records.content import CountedPerson, CountedRequest
 from ci_automation.records.notes import Approval
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
@@ -90,7 +91,8 @@ class TestMergedByAPerson:
     def test_the_merge_is_the_yes(self) -> None:
         found = judge_merge(ENTRY, snapshot(pull()), OURS, PEOPLE, PLAIN)
         how = "pull request https://github.com/acme/fleet/pull/7"
-        assert found == GrantedApproval(ENTRY.request, Approval("alice", how, MERGED))
+        counted = CountedRequest("https://github.com/acme/fleet/pull/7", (CountedPerson("alice", 0),))
+        assert found == GrantedApproval(ENTRY.request, Approval("alice", how, MERGED, (counted,)))
 
     def test_the_merge_method_does_not_matter(self) -> None:
         merged = Lock().with_entry(ENTRY).with_entry(replace(ENTRY, request=replace(ENTRY.request, artifact=OTHER)))

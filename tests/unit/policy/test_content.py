@@ -41,6 +41,16 @@ RULE = change(ChangeKind.RULE_ADDED, "ClusterRole flux-edit may now create artif
 BREAK = hazard(Certainty.CERTAIN)
 
 
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_merge_answers_the_options_and_the_files_and_nothing_else(*, merged: bool) -> None:
+    content = Content(options_changed=("log-level",), overlay_changed=("a.yaml (new)",), changes=(RULE,), merged=merged)
+    found = {it.gate: it for it in content_verdicts(content, situation())}
+    wanted = (Decision.AUTO, True) if merged else (Decision.APPROVAL, False)
+    assert [(found[gate].decision, found[gate].allowed) for gate in ("options", "files")] == [wanted, wanted]
+    assert found["files"].reason.endswith(", which a merge approved") is merged
+    assert found["rbac"].decision is Decision.APPROVAL
+
+
 def situation(**policy: object) -> Situation:
     return Situation(Version.parse("v2.9.3"), replace(Policy(), **policy), NOW)  # type: ignore[arg-type]
 

@@ -63,6 +63,21 @@ BESIDE = replace(PATCH, old_version=MINOR.old_version, new_version=MINOR.old_ver
 FORKED = replace(PLAN, steps=(PATCH, BESIDE, MINOR))
 
 
+@pytest.mark.parametrize(
+    ("gates", "changes"),
+    [
+        ((), False),
+        ((Verdict("files", Decision.AUTO, ""), Verdict("options", Decision.AUTO, "")), False),
+        ((Verdict("files", Decision.APPROVAL, ""),), True),
+        ((Verdict("files", Decision.AUTO, "", allowed=True),), True),
+        ((Verdict("options", Decision.APPROVAL, ""),), True),
+        ((Verdict("rbac", Decision.APPROVAL, ""),), False),
+    ],
+)
+def test_a_step_changes_content_by_its_gates(gates: tuple[Verdict, ...], *, changes: bool) -> None:
+    assert replace(MINOR, gates=gates).changes_content is changes
+
+
 def test_two_steps_can_start_from_the_same_digest() -> None:
     assert Plan.parse(FORKED.to_text().encode()) == FORKED
 
