@@ -474,3 +474,87 @@ def test_an_own_merge_counts_where_the_configuration_says_so(scene: Scene) -> No
     checkout(scene)
     assert scene.run().outputs["changed"] == "true"
     assert scene.channel != before
+
+
+def test_looser_rules_do_not_judge_their_own_request(scene: Scene) -> None:
+    configure(scene, "{via: pull-request, approvals: 1}")
+    before = first_content(scene)
+    configure(scene)
+    pushed(scene)
+    checkout(scene)
+    ran = scene.run()
+    assert "approvals (1 -> 0)" in ran.outputs["pending-reasons"].splitlines()[0]
+    pull = scene.fleet.pulls[-1]
+    assert "after 1 approving review" in pull.body
+    later(scene)
+    scene.fleet.merge(pull.number, "ada")
+    ran = scene.run()
+    assert scene.channel == before
+    assert "with 0 of 1 approving reviews" in ran.summary
+
+
+def test_each_artifact_judges_a_shared_folder_by_its_own_rules(scene: Scene) -> None:
+    staging = CHANNEL.replace("production", "staging")
+    signing = ("--releases", "../releases", "--signing", "key", "--key", "cosign.key")
+    assert run(["init", staging, "--flux-version", FIRST, *signing]) == 0
+    head = f"version: 1\napiUrl: {scene.forge.url}\nupstream: {{verify: if-available}}\n"
+    defaults = f"overlay: {FOLDER}, approval: {{via: pull-request, approvals:"
+    artifacts = (
+        f"- {{name: {name}, url: '{channel}', {defaults} {number}}}}}\n"
+        for name, channel, number in (("staging", staging, 0), ("production", CHANNEL, 2))
+    )
+    text = "".join((head, "artifacts:\n", *artifacts))
+    scene.fleet.collaborators[scene.forge.user("cleo").login] = "write"
+    scene.fleet.push("main", {CONFIG: text.encode()}, "ada")
+    checkout(scene)
+    scene.run()
+    for pull in list(scene.fleet.pulls):
+        later(scene)
+        for reviewer in ("ben", "cleo"):
+            scene.fleet.review(pull.number, reviewer)
+        scene.fleet.merge(pull.number, "ada")
+        scene.run()
+    before = dict(scene.tags)
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
+    checkout(scene)
+    ran = scene.run()
+    assert scene.tags["staging"] != before["staging"]
+    assert scene.tags["production"] == before["production"]
+    assert "with 0 of 2 approving reviews" in ran.summary
+
+
+def test_content_waits_while_the_artifact_is_paused(scene: Scene) -> None:
+    before = first_content(scene)
+    configure(scene, more=", paused: true")
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
+    checkout(scene)
+    assert (scene.run().outputs["pending-decision"], scene.channel) == ("wait", before)
+    configure(scene)
+    checkout(scene)
+    assert scene.run().outputs["changed"] == "true"
+
+
+def test_the_record_of_another_repository_proves_nothing(scene: Scene) -> None:
+    first_content(scene)
+    scene.runner.variables["GITHUB_REPOSITORY_ID"] = "5"
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
+    checkout(scene)
+    assert "the channel has content of another repository" in scene.run().outputs["pending-reasons"]
+
+
+def test_a_run_in_an_environment_approves_content_beside_a_minor(scene: Scene) -> None:
+    configure(scene, "{via: workflow-dispatch}")
+    scene.offer(FIRST, "v2.99.4")
+    checkout(scene)
+    scene.run()
+    minor, content = scene.fleet.runs
+    assert str(content.inputs["key"]).startswith("content-")
+    assert (minor.inputs["version"], content.inputs["version"]) == ("v2.99.4", FIRST)
+    scene.run()
+    assert [each.status for each in scene.fleet.runs] == ["waiting", "waiting"]
+    scene.fleet.answer(content.id, "ada")
+    ran = scene.run("approve", **scene.approving())
+    assert (ran.code, ran.outputs["target-version"]) == (0, FIRST)
+    found = newest(scene).content
+    assert found is not None
+    assert found.commit == scene.fleet.head

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, to_builtins
@@ -96,6 +97,7 @@ class GitContent:
     def __init__(self, history: ContentHistory, people: Repository, place: GitPlace) -> None:
         self._history, self._people, self._place = history, people, place
         self._head: tuple[str, ContentAt, datetime] | None = None
+        self._read = cache(self._artifact_in)  # most states have the same configuration
 
     def look(self, wanted: Chosen) -> JudgedContent:
         """Return what a record says of the wanted content, unless the default branch moved on since the checkout.
@@ -229,10 +231,11 @@ class GitContent:
 
     def _artifact(self, at: ContentAt) -> ArtifactConfig | None:
         """Return the artifact as the configuration of a state has it, or None where it has none that can be read."""
-        if at.config is None:
-            return None
+        return None if at.config is None else self._read(at.config)
+
+    def _artifact_in(self, text: str) -> ArtifactConfig | None:
         try:
-            config = parse_config(at.config.encode(), self._place.config)
+            config = parse_config(text.encode(), self._place.config)
         except InvalidConfig:
             return None
         channel = self._place.artifact.channel
