@@ -4,6 +4,7 @@
     Repository(client, "acme/fleet").snapshot("flux-manifests/production", ".github/flux-manifests.lock.yaml")
 
 `repository`, `commits`, `pulls`, `runs` and `issues` have one class each, whose methods are one request as a rule;
+`content_history` has the log of branches, and the merges that led to the content of the default branch;
 `model` has their results, `errors` their errors; `app` makes tokens of an App.
 """
 

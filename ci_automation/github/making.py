@@ -102,8 +102,8 @@ def _merged_with(node: Fields, pull: PullRequest) -> Iterator[int]:
 def read_making(node: Fields, client: GitHub, name: str, pull: PullRequest, viewer: Actor) -> Making:
     """Return how a pull request was made: by the fields that `MAKING` asks for, and by the log of its branch.
 
-    Where that log does not have the push of the last commit, all hands are known only if GitHub itself signed every
-    commit as ours: the author of such a commit is who asked GitHub for it.
+    Where that log does not have the push of the last commit, or does not go back to the creation of the branch, all
+    hands are known only if GitHub itself signed every commit as ours: the author of such a commit is who asked for it.
 
     Raises:
         ReleaseSourceError: as `GitHub.get`.
@@ -114,25 +114,22 @@ def read_making(node: Fields, client: GitHub, name: str, pull: PullRequest, view
     pushes = tuple(_pushes(branch_updates(client, name, pull.branch, _MANY_PUSHES) or (), oids, pull))
     hands = {login for commit in commits for login in _makers(commit)}
     hands |= {push.actor.login.casefold() for push in pushes if push.actor}
-    pushed_at = max((push.at for push in pushes if push.after == pull.head), default=None)
+    is_seen = any(push.kind is UpdateKind.BRANCH_CREATION for push in pushes) and all(push.actor for push in pushes)
+    pushed_at = max((push.at for push in pushes if is_seen and push.after == pull.head), default=None)
     if pushed_at is None and all(_is_ours(commit, viewer) for commit in commits):
         pushed_at = max((commit.time("committedDate") for commit in commits), default=None)
     is_whole = pull.head in oids and connection.number("totalCount") == len(commits)
-    are_known = all(push.actor for push in pushes)
-    return Making(
-        frozenset(hands), pushed_at if is_whole and are_known else None, _auto_merge(node), _last(node, "retargeting")
-    )
+    return Making(frozenset(hands), pushed_at if is_whole else None, _auto_merge(node), _last(node, "retargeting"))
 
 
 def _pushes(updates: tuple[BranchUpdate, ...], oids: set[str], pull: PullRequest) -> Iterator[BranchUpdate]:
     """Yield the updates that gave a branch what was merged: those since it was made last, and those to its commits."""
     is_of_it = True
     for update in updates:
-        if pull.merged_at and update.at > pull.merged_at:
+        # GitHub's moments are whole seconds: a branch may be deleted in the one in which it was merged.
+        if update.kind is UpdateKind.BRANCH_DELETION or (pull.merged_at and update.at > pull.merged_at):
             continue
-        if update.kind is UpdateKind.BRANCH_DELETION:
-            is_of_it = False
-        elif is_of_it or update.after in oids:
+        if is_of_it or update.after in oids:
             yield update
         is_of_it &= update.kind is not UpdateKind.BRANCH_CREATION
 

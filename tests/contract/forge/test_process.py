@@ -71,11 +71,18 @@ def test_another_process_acts_as_people(tmp_path: Path) -> None:
             where, "dispatch", fleet | {"workflow": "approve.yaml", "ref": "main", "inputs": inputs, "by": "alice"}
         )
         control(where, "approve", {"run": run["id"], "by": "bob"})
+        for branch in ("one", "two"):
+            control(where, "push", fleet | {"branch": branch, "files": {branch: "1"}, "by": "alice"})
+            control(where, "open_pull", fleet | {"branch": branch, "by": "alice"})
+        control(where, "log", fleet | {"lag": 1, "lose": 1})
+        (_, queued) = control(where, "merge_queue", fleet | {"numbers": [2, 3]})["commits"]
+        control(where, "move", fleet | {"branch": "main", "commit": sha, "by": "acme", "force": True})
+        control(where, "move", fleet | {"branch": "main", "commit": queued, "by": "acme"})
         state = control(where, "state")["repositories"]["acme/fleet"]
         process.terminate()
         assert process.wait(10) == 0
     assert (state["branches"]["main"], state["issues"][0]["merged_by"], state["runs"][0]["status"]) == (
-        sha,
+        queued,
         "alice",
         "queued",
     )

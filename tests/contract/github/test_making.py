@@ -79,6 +79,32 @@ def test_commits_of_an_earlier_branch_of_the_name_keep_their_pusher(forge: Forge
     assert making(forge).hands == {"alice", "bob"}
 
 
+def test_a_log_that_does_not_go_back_to_the_creation_of_the_branch_leaves_pushers_unknown(
+    forge: Forge, fleet: Repository
+) -> None:
+    first = fleet.push(BRANCH, {"f": b"1"}, "alice", by="bob")
+    for number in range(50):
+        fleet.push(BRANCH, {"f": b"%d" % number}, "carol", onto=first, force=True, by="alice")
+        fleet.move(BRANCH, first, "alice", force=True)
+    found = making(forge)
+    assert found.hands == {"alice"}
+    assert found.pushed_at is None
+
+
+def test_a_branch_that_goes_with_its_merge_keeps_its_pushers(forge: Forge, fleet: Repository) -> None:
+    fleet.delete_branch_on_merge = True
+    first = fleet.push(BRANCH, {"f": b"1"}, "alice")
+    fleet.push(BRANCH, {"f": b"2"}, "alice", onto=first, by="bob")
+    fleet.move(BRANCH, first, "alice", force=True)
+    fleet.merge(fleet.open_pull(BRANCH, "alice").number, "alice")
+    door = Door(client(forge, {"contents": "read", "pull_requests": "read"}, FLEET), FLEET)
+    seen = door.snapshot(BRANCH, "f")
+    found = door.making(seen.pulls[0], seen)
+    assert found
+    assert found.hands == {"alice", "bob"}
+    assert found.pushed_at
+
+
 @pytest.mark.parametrize("status", [403, 404, 422])
 def test_an_activity_that_is_not_shown_leaves_the_last_push_unknown(
     forge: Forge, fleet: Repository, monkeypatch: pytest.MonkeyPatch, status: int
