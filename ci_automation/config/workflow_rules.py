@@ -10,6 +10,8 @@ from ci_automation.config.document import InvalidConfig, Problem
 from ci_automation.config.model import ApprovalConfig, ApprovalVia, Config, GitHubSourceConfig
 from ci_automation.config.workflow_rights import asks_via, missing_rights
 from ci_automation.config.workflows import (
+    GATED,
+    PREVIEWING,
     PUBLISHING,
     SIGNING,
     ActionUse,
@@ -150,6 +152,8 @@ def _shared_groups(uses: Sequence[ActionUse], config: Config) -> Iterator[Proble
 
 def _wrong_events(use: ActionUse, place: GitHubPlace | None) -> Iterator[Problem]:
     events, branch = use.workflow.triggers, place.branch if place else "main"
+    if use.command in PREVIEWING:
+        yield from _wrong_preview(use)
     if use.command not in SIGNING:
         return
     for event in events:
@@ -171,6 +175,21 @@ def _wrong_events(use: ActionUse, place: GitHubPlace | None) -> Iterator[Problem
             yield use.workflow.problem(what, "on", "workflow_dispatch")
 
 
+def _wrong_preview(use: ActionUse) -> Iterator[Problem]:
+    """Yield what would let a pull request run with rights, or with a token that may write beside its own files."""
+    for event in use.workflow.triggers.keys() - {"pull_request"}:
+        what = f"runs {use.command} on {event}, with the rights of the default branch. Keep to pull_request"
+        yield use.workflow.problem(what, "on", event)
+    given, path = use.setting("permissions")
+    writes = [name for name, level in given.items() if level == "write"] if isinstance(given, dict) else []
+    if use.command == "preview" and writes:
+        what = f"reads files of a pull request, and may write {', '.join(writes)}. Give it contents: read alone"
+        yield use.workflow.problem(what, *path)
+    others = [used for used, at in use.workflow.used() if at[1] == use.job and "checkout@" in used]
+    if use.command == "comment" and others:
+        yield use.problem("may write, and checks out files of a pull request. Remove the checkout", "steps")
+
+
 def _listed(value: object, key: str) -> list[str]:
     found = value.get(key) if isinstance(value, dict) else None
     return [text(each) for each in (found if isinstance(found, list) else [found])]
@@ -186,7 +205,7 @@ def _wrong_environment(use: ActionUse, config: Config) -> Iterator[Problem]:
     if name and "matrix.artifact" in use.inputs.get("artifact", "") and "matrix." not in name:
         what = "gives the jobs of all artifacts one environment, and with it the same secrets. Use "
         yield use.problem(f"{what}flux-manifests-${{{{ matrix.name }}}}", "environment")
-    if use.command not in {"approve", "do"}:
+    if use.command not in GATED:
         return
     gates = {it.approval.environment for it in use.artifacts(config)} or {ApprovalConfig().environment}
     waiting = {job: values for job, values in use.workflow.jobs.items() if environment_of(values) in gates}
@@ -195,6 +214,8 @@ def _wrong_environment(use: ActionUse, config: Config) -> Iterator[Problem]:
             what = f"waits in the environment {gate}, the configuration says {', '.join(sorted(gates))}. Use one name"
             yield use.problem(what, "with", "gate")
         return
+    if "always()" in text(use.values.get("if")):
+        yield use.problem("runs after a rejection too, by always(). Remove it", "if")
     if not waiting.keys() & set(_needed_jobs(use.values)):
         what = f"waits for no approval. Let it need a job in the environment {' or '.join(sorted(gates))}"
         yield use.problem(f"{what}, which the configuration names", "needs")

@@ -23,6 +23,8 @@ _ACTION = re.compile(r"[\w.-]+/(?:ci-automation|flux-manifests)(?:/\.github/work
 _EXPRESSION = re.compile(r"\$\{\{([^{}]*)\}\}")
 PUBLISHING = frozenset({"update", "apply", "approve", "fleet"})  # they render, sign, and move a channel
 SIGNING = PUBLISHING | {"promote", "do"}
+GATED = frozenset({"approve", "do"})  # they do what reviewers approved in an earlier job of the run
+PREVIEWING = frozenset({"preview", "comment"})
 
 
 class GitHubPlace(Struct, frozen=True):

@@ -42,7 +42,9 @@ PROMOTE = (
 WITH_KEY = ({"flux.yaml": "with-key/flux.yaml", "approve.yaml": "with-key/approve.yaml"}, KEY)
 CONSUMERS = ({"flux.yaml": "flux.yaml", "consumers.yaml": "consumers.yaml"}, ONE)
 WATCH = ({"flux.yaml": "flux.yaml", "watch.yaml": "watch.yaml"}, "")
+PREVIEW = ({"flux.yaml": "flux.yaml", "preview.yaml": "preview.yaml"}, ONE)
 WAYS = {
+    "previews": PREVIEW,
     "by pull request": PULL_REQUEST,
     "by dispatch": DISPATCH,
     "by dispatch, configured": (DISPATCH[0], ONE + verify("flux|approve")),
@@ -281,6 +283,47 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "gate: other",
         "waits in the environment other",
         id="called gate",
+    ),
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        "needs: [show, gate]",
+        "needs: show",
+        "jobs.do.needs: waits for no approval",
+        id="no gate",
+    ),
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        "needs: [show, gate]",
+        "needs: [show, gate]\n    if: always()",
+        "jobs.do.if: runs after a rejection too",
+        id="a rejection is no end",
+    ),
+    # previews
+    pytest.param(
+        PREVIEW,
+        "preview.yaml",
+        "  pull_request:",
+        "  pull_request_target:",
+        "on.pull_request_target: runs",
+        id="rights",
+    ),
+    pytest.param(
+        PREVIEW,
+        "preview.yaml",
+        "contents: read",
+        "contents: write",
+        "jobs.look.permissions: reads files of a pull request, and may write contents",
+        id="a preview that may write",
+    ),
+    pytest.param(
+        PREVIEW,
+        "preview.yaml",
+        "      pull-requests: write # the comment\n    steps:\n",
+        f"      pull-requests: write # the comment\n    steps:\n      - uses: actions/checkout@{COMMIT}\n",
+        "jobs.comment.steps: may write, and checks out",
+        id="files beside rights",
     ),
     # names
     pytest.param(
