@@ -203,7 +203,7 @@ def _computed(
     if there.config is None or config.digest != Digest.of(there.config.encode()):
         raise OldCheckout(path)
     if inputs.operation == "init" and folder:
-        wanted = replace(wanted, overlay=_overlay(folder, path, there, hub))
+        wanted = wanted.from_git(goal, _overlay(folder, path, there, hub), hub.place, there.commit, at)
     operation = OPERATIONS[inputs.operation](goal, wanted)
     ledger = goal.ports.ledger(goal.channel)
     named = ledger.named_holds(operation.before.digest) if ledger and operation.before else ()

@@ -130,6 +130,11 @@ class Hub(Hiding, Struct):
         return ContentHistory(self.client(contents="read"), self.repository)
 
     @property
+    def place(self) -> str:
+        """Return the number of this repository, which a new name does not change, or its name."""
+        return self.job.repository_id or self.repository
+
+    @property
     def sender(self) -> Sender:
         """Return who sends events: this repository, in this run."""
         from ci_automation.approval.dispatch import Sender
@@ -187,7 +192,7 @@ def _git_content(goal: Target, artifact: ArtifactConfig, hub: Hub) -> GitContent
     text, job, name = path.read_bytes().decode(), hub.job, hub.repository
     rights = {"contents": "read", "pull_requests": "read"} | ({"members": "read"} if artifact.approval.team else {})
     client = hub.client(**rights)
-    place = GitPlace(job.repository_id or name, path.as_posix(), text, job.sha, folder, artifact)
+    place = GitPlace(hub.place, path.as_posix(), text, job.sha, folder, artifact)
     return GitContent(ContentHistory(client, name), Repository(client, name), place)
 
 

@@ -12,11 +12,13 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.decision import Decision
+from ci_automation.records.content import RecordedContent
 from ci_automation.report.account import Standing
 from ci_automation.report.text import MarkedLine, Table, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.promotions import PlannedPromotion
@@ -73,8 +75,20 @@ class OperationInputs(Struct, frozen=True):
 
     find_promotion: Callable[[], PlannedPromotion]
     overlay: OverlayFolder | None = None  # of the configuration, as the default branch has it
+    content: RecordedContent | None = None  # the same, for the record of a first artifact
     to: str = ""
     reason: str = ""
+
+    def from_git(self, goal: Target, folder: OverlayFolder, place: str, commit: str, at: datetime) -> OperationInputs:
+        """Return the same with the overlay of the default branch, whose later merges can count by the record of it."""
+        from ci_automation.flows.planning.git_content import rules_of
+        from ci_automation.flux.options import Options
+
+        if goal.configured is None:
+            return replace(self, overlay=folder)
+        options, rules = Options().with_flags(goal.intent.flags).digest, rules_of(goal.configured)
+        content = RecordedContent(place, commit, folder.tree_id, options, at, rules)
+        return replace(self, overlay=folder, content=content)
 
 
 class NotTheTarget(UsageError):
@@ -184,6 +198,8 @@ def _init(goal: Target, wanted: OperationInputs) -> Operation:
     intent = replace(goal.intent, overlay=folder.tree if folder else None)
     version = Version.parse(wanted.to)
     first = propose_init(goal.channel, version, ports, intent)
+    if not first.is_there:  # else an earlier run published it, and this one only writes its record
+        first = replace(first, publication=replace(first.publication, content=wanted.content))
     digest = first.publication.composed.digest
     after = Standing(version, digest)
     flags = " ".join(first.options.to_arguments()) or "Flux's default options"

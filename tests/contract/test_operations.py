@@ -239,7 +239,9 @@ class TestInit:
         assert dispatch(fresh, "init", artifact="fresh", to=FIRST).show().outputs["shown"] == ""
         fresh.runner.capture.readouterr()
         assert run(["history", "layout:fresh:production", "--public-key", "cosign.pub", "--output", "json"]) == 0
-        assert '"by": "ada"' in fresh.runner.capture.readouterr().out
+        told = fresh.runner.capture.readouterr().out
+        assert '"by": "ada"' in told
+        assert f'"commit": "{fresh.fleet.head}"' in told  # of the content, from which merges are judged
 
     def test_the_scheduled_run_goes_on_from_there(self, fresh: Scene) -> None:
         assert dispatch(fresh, "init", artifact="fresh", to=FIRST).through().code == 0
