@@ -56,7 +56,7 @@ def calibrate(theirs: str, bundle: ManifestsBundle, version: Version, options: O
         raise NotCalibrated(f"upstream's rendering of {version} states the version {found.version}")
     ours = render(bundle, version, Options(components=found.options.components))
     if ours != theirs:
-        raise NotCalibrated(f"upstream renders {version} differently: {first_difference(ours, theirs)}")
+        raise NotCalibrated(f"upstream renders {version} differently: {differing_document(ours, theirs)}")
     if lacking := unexercised(options, found.options.components):
         raise NotCalibrated(f"upstream's rendering of {version} does not show {', '.join(lacking)}")
 
@@ -74,7 +74,7 @@ def unexercised(options: Options, components: tuple[str, ...] = ()) -> tuple[str
     return (*flags, *(name for name in options.components if components and name not in components))
 
 
-def first_difference(ours: str, theirs: str) -> str:
+def differing_document(ours: str, theirs: str) -> str:
     """Return the first difference between our rendering and upstream's: its document and its line."""
     from ci_automation.flux.text import documents
 

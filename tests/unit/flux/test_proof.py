@@ -10,7 +10,7 @@ import pytest
 from ci_automation.demo.samples import SAMPLES
 from ci_automation.flux.bundle import ComponentMissing, ManifestsBundle
 from ci_automation.flux.options import COMPONENTS, DEFAULT_COMPONENTS, InvalidOption, Options
-from ci_automation.flux.proof import NotCalibrated, calibrate, first_difference, unexercised
+from ci_automation.flux.proof import NotCalibrated, calibrate, differing_document, unexercised
 from ci_automation.flux.recover import UnreadableComponents
 from ci_automation.flux.render import render
 from ci_automation.flux.text import TemplateMismatch
@@ -155,8 +155,8 @@ A, B = "kind: A\nmetadata:\n  name: a\nspec: 1", "kind: B\nmetadata:\n  labels:\
     ],
 )
 def test_the_first_difference_is_said_in_a_sentence(ours: list[str], theirs: list[str], said: str) -> None:
-    assert first_difference("\n---\n".join(ours) + "\n", "\n---\n".join(theirs) + "\n").startswith(said)
+    assert differing_document("\n---\n".join(ours) + "\n", "\n---\n".join(theirs) + "\n").startswith(said)
 
 
 def test_what_could_control_a_terminal_is_shown_as_an_escape() -> None:
-    assert "\x1b" not in first_difference(A + "\n", A.replace("1", "\x1b[2J") + "\n")
+    assert "\x1b" not in differing_document(A + "\n", A.replace("1", "\x1b[2J") + "\n")
