@@ -79,9 +79,8 @@ def command(
         allowed = MigrationAllowances(keep_sync, allow_secrets, still_in_git)
         taken = read_bootstrapped(Path(source), goal.ports, goal.intent, allowed)
     result = init(goal.channel, taken.version, goal.ports, taken.intent)
-    _print(result, goal, given)
-    if source is not None and given.output == "text":
-        print_text(f"\n{migration_steps(source, taken.git, _objects(goal), keep_sync=keep_sync)}")
+    steps = migration_steps(source, taken.git, _objects(goal), keep_sync=keep_sync) if source is not None else ""
+    _print(result, goal, given, steps)
 
 
 def _objects(goal: Target) -> str:
@@ -92,7 +91,7 @@ def _objects(goal: Target) -> str:
         return f"# `sync-manifests` prints the objects: {plain_text(str(error))}"
 
 
-def _print(result: Initialised, goal: Target, given: Arguments) -> None:
+def _print(result: Initialised, goal: Target, given: Arguments, steps: str) -> None:
     if given.output == "json":
         value = {"artifact": str(goal.channel), "version": str(result.version), "digest": str(result.digest)}
         made = {
@@ -101,7 +100,8 @@ def _print(result: Initialised, goal: Target, given: Arguments) -> None:
             "components": result.path,
             "options": result.options.differing(),
         }
-        print_json({**value, **made, "hazards": [hazard.to_json() for hazard in result.hazards]})
+        hazards = [hazard.to_json() for hazard in result.hazards]
+        print_json({**value, **made, "hazards": hazards, **({"migration": steps} if steps else {})})
         return
     verb = "published" if result.published else "is there already, with exactly this content"
     print_text(f"{goal.channel} {verb}: Flux {result.version}, {result.digest}\n  its components are in {result.path}")
@@ -109,3 +109,5 @@ def _print(result: Initialised, goal: Target, given: Arguments) -> None:
         print_text(_UNSIGNED if result.published else f"Nothing was verified: {goal.ports.why_nobody}.")
     if result.hazards:
         print_parts(text_parts(Findings(hazards=result.hazards, nothing_before=True)))
+    if steps:
+        print_text(f"\n{steps}")

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from ci_automation.impact.overlay.bootstrapped import edits_as_patches
 from ci_automation.report.sync import secret_yaml
 from tests.real import program
 from tests.real.cluster import condition, manifest
 from tests.real.git_server import Checkout, served
+from tests.real.peers import peer
+from tests.real.processes import run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,6 +80,23 @@ def wait_for_commit(cluster: Cluster, commit: str) -> Object:
         return condition(found)[0] == "True" and revision.endswith(commit)
 
     return cluster.wait_for("kustomization", "flux-system", applied, SOON)
+
+
+def test_the_patch_that_is_printed_for_a_hand_edit_makes_that_edit(golden: Path, tmp_path: Path) -> None:
+    rendered = gzip.decompress((golden / "text" / VERSION / "default.yaml.gz").read_bytes()).decode()
+    edited = (
+        rendered.replace("replicas: 1", "replicas: 2", 1)
+        .replace("- --log-level=info", "- --log-level=info\n        - --feature-gates=A=true", 1)
+        .replace("        fsGroup: 1337\n", "", 1)
+        .replace("memory: 64Mi", "memory: 128Mi")
+    )
+    patch = edits_as_patches(rendered, edited)
+    (tmp_path / "gotk-components.yaml").write_text(rendered)
+    (tmp_path / "kustomization.yaml").write_text(f"resources: [gotk-components.yaml]\n{patch}\n")
+    built = yaml.safe_load_all(run([peer("kustomize"), "build", tmp_path]))
+    by_name = {(it["kind"], it["metadata"]["name"]): it for it in built}
+    assert by_name == {(it["kind"], it["metadata"]["name"]): it for it in yaml.safe_load_all(edited)}
+    assert patch.count("- target:") == 4
 
 
 def test_a_cluster_moves_from_git_to_the_artifact_and_nothing_of_flux_is_deleted(
