@@ -263,6 +263,8 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
     move(channel, shown.base, manifest, ports)
     if proposal.left is not None and shown.hold is not None:
         writer.mark_left(proposal.left, shown.hold)
+    if (now := registry.resolve(channel)) != shown.target:  # a publication that began before may have moved it again
+        raise ChannelMoved(channel, shown.target, now)
     ports.say("recording it")
     writer.attach(manifest, signed_record)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ci_automation.impact.assess import Cleared
     from ci_automation.impact.change import Change
     from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.overlay.difference import FileDiff
     from ci_automation.report.rollback import Rollback
 OURS = TrustedKeys((signing_key().public,))
 AUTO = Policy(actions=dict.fromkeys(BUMPS, Action.AUTO))
@@ -42,6 +43,7 @@ class Found:
     hazards: tuple[Hazard, ...] = ()
     pruned: tuple[str, ...] = ()
     cleared: tuple[Cleared, ...] = ()
+    diffs: tuple[FileDiff, ...] = ()
 
 
 @made_once

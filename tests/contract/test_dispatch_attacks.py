@@ -203,6 +203,24 @@ def test_c7_a_conflict_is_tried_again_three_times(
     assert asked.do(shown).code == (0 if times <= 3 else VOID)
 
 
+@pytest.mark.parametrize(("times", "code"), [(1, 0), (9, VOID)])
+def test_c7_a_publication_that_overwrites_the_rollback_does_not_go_unnoticed(
+    scene: Scene, asked: Dispatched, times: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown, left, had = approved(asked), [times], scene.channel
+
+    def overwritten(*given: Any) -> None:
+        channel, base, _, ports = given
+        move(*given)
+        if left[0]:
+            left[0] -= 1
+            ports.registry.put_manifest(channel, ports.registry.manifest(channel.at_digest(base)))
+
+    monkeypatch.setattr("ci_automation.flows.rollback.move", overwritten)
+    assert asked.do(shown).code == code
+    assert (scene.channel == had) is (code == VOID)
+
+
 @pytest.mark.parametrize(
     "artifact",
     ["oci://canary.example/acme/flux-manifests:production", "canary.example", "layout:elsewhere:production", "../.."],
