@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.github.activity import branch_updates
-from ci_automation.github.answers import Fields, require_name, segment
+from ci_automation.github.answers import Fields, require_name
 from ci_automation.github.errors import EmptyRepository, NotOnGitHub, UnexpectedGitHubAnswer
 from ci_automation.github.files import Files
 from ci_automation.github.making import MAKING, read_making
 from ci_automation.github.model import ContentAt, ContentMerge, Making
-from ci_automation.github.repository import PULL, read_pull, read_text
+from ci_automation.github.repository import PULL, Repository, read_pull, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -149,10 +149,10 @@ class ContentHistory:
 
     def _compared(self, before: str, head: str, folder: str, config: str) -> tuple[ContentAt | None, ContentAt | None]:
         """Return the content of the newest commit that both have, and of the head; None where GitHub lacks one."""
-        path = f"/repos/{self.name}/compare/{segment(before)}...{segment(head)}?per_page=1"
-        if (answer := self._client.get(path)) is None:
+        try:
+            base = Repository(self._client, self.name).merge_base(before, head)
+        except NotOnGitHub:
             return None, None
-        base = Fields(answer.value, f"GET {self._client.host}{path}").fields("merge_base_commit").oid("sha")
         found = self.contents((base, head), folder, config)
         return found.get(base), found.get(head)
 

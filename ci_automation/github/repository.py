@@ -141,7 +141,8 @@ class Repository:
             NotOnGitHub: a commit does not exist, or the two have no common ancestor.
             ReleaseSourceError: as `GitHub.get`.
         """
-        found = object_at(self._client, f"/repos/{self.name}/compare/{segment(base)}...{segment(head)}")
+        path = f"/repos/{self.name}/compare/{segment(base)}...{segment(head)}?per_page=1"  # commits are not asked for
+        found = object_at(self._client, path)
         return found.fields("merge_base_commit").oid("sha")
 
     def permission(self, login: str) -> Access:

@@ -10,13 +10,13 @@ import pytest
 from ci_automation.github.client import GitHub
 from ci_automation.github.content_history import ContentHistory
 from ci_automation.github.errors import EmptyRepository, NotOnGitHub
-from ci_automation.github.model import Actor, ContentAt, UpdateKind
+from ci_automation.github.model import Actor, BranchUpdate, ContentAt, UpdateKind
 from tests.fakes.forge import Forge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_automation.github.model import BranchUpdate, ContentMerge
+    from ci_automation.github.model import ContentMerge
     from tests.fakes.forge import Repository
 
 FOLDER, CONFIG = "clusters/production", ".github/flux-manifests.yaml"
@@ -165,6 +165,16 @@ def test_requests_that_an_answer_does_not_show_whole_are_none(fleet: Repository,
     (update, *_) = history.updates("main") or ()
     assert update.after == head
     assert history.merges([update], FOLDER, CONFIG) == {head: ()}
+
+
+def test_what_github_has_lost_is_not_compared(forge: Forge, fleet: Repository, history: ContentHistory) -> None:
+    fleet.merge(requested(fleet, b"a: 2\n"), "bob")
+    lost = BranchUpdate("f" * 40, fleet.head, UpdateKind.PR_MERGE, Actor("bob"), forge.now())
+    (merge,) = history.merges([lost], FOLDER, CONFIG)[fleet.head]
+    assert (merge.merge_base, merge.head) == (None, None)
+    assert history.merges([BranchUpdate(fleet.head, "f" * 40, UpdateKind.PR_MERGE, None, forge.now())], "a", "b") == {
+        "f" * 40: ()
+    }
 
 
 def test_an_update_that_no_request_was_merged_as_has_none(fleet: Repository, history: ContentHistory) -> None:
