@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.port import ApprovalRequest, GrantedApproval, RequestKind
+from ci_automation.config.load import parse_config
 from ci_automation.flows.apply import ApprovedTwice, apply
 from ci_automation.flows.approved import ApprovalUsed, apply_granted
 from ci_automation.flows.init import init
+from ci_automation.flows.lift import lift
+from ci_automation.flows.planning.git_content import GitContent, GitPlace
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flows.update_and_ask import update_and_ask
+from ci_automation.flows.workspace import OverlayFolder
+from ci_automation.github.model import (
+    Access,
+    Actor,
+    BranchUpdate,
+    ContentAt,
+    ContentMerge,
+    Making,
+    PullRequest,
+    PullState,
+    UpdateKind,
+)
 from ci_automation.impact.change import ChangeClass
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Policy
@@ -24,8 +39,10 @@ from tests.contract.test_flows_approval import PaperApprovals, yes
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, made_once
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ci_automation.artifact.tree import Tree
-    from ci_automation.flows.ports import Intent
+    from ci_automation.flows.ports import Intent, Ports
     from ci_automation.policy.plan import PlannedStep
 
 GIT = OVERLAY.replaced("flux-system/more.yaml", b"kind: ConfigMap\napiVersion: v1\nmetadata: {name: more}\n")
@@ -184,3 +201,84 @@ class TestAsking:
         assert [question.step.kind for question in desks[RequestKind.CONTENT].asked] == ["content"]
         assert len(desks[RequestKind.VERSION].withdrawn) == 1
         assert desks[RequestKind.CONTENT].withdrawn == []
+
+
+TEXT = f"version: 1\nartifacts: [{{name: production, url: '{CHANNEL}', overlay: clusters}}]\n"
+ALICE, BOB = Actor("alice"), Actor("bob")
+MORE = GIT.replaced("patches/limits.yaml", b"# 4Gi\n- op: replace\n")
+TREES = {"a" * 40: OVERLAY, "b" * 40: GIT, "c" * 40: MORE}
+
+
+class Story:
+    """A default branch whose commits have the same digit as their trees, and that bob merges into for alice."""
+
+    def __init__(self) -> None:
+        self.log: list[BranchUpdate] = []
+        self.now = datetime.now(UTC) - timedelta(days=3)
+
+    def merge(self, before: str, after: str) -> None:
+        self.now += timedelta(minutes=5)
+        self.log.insert(0, BranchUpdate(before * 40, after * 40, UpdateKind.PR_MERGE, BOB, self.now))
+
+    def head(self, _folder: str, _config: str) -> tuple[str, ContentAt, datetime]:
+        self.now += timedelta(seconds=1)
+        return "main", self._at(self.log[0].after), self.now
+
+    def updates(self, _branch: str) -> tuple[BranchUpdate, ...]:
+        return tuple(self.log)
+
+    def contents(self, commits: Iterable[str], _folder: str, _config: str) -> dict[str, ContentAt]:
+        return {commit: self._at(commit) for commit in commits}
+
+    def merges(
+        self, updates: Iterable[BranchUpdate], _folder: str, _config: str
+    ) -> dict[str, tuple[ContentMerge, ...]]:
+        return {it.after: (self._merge(it),) for it in updates}
+
+    def _merge(self, update: BranchUpdate) -> ContentMerge:
+        pull = PullRequest(
+            "id", 7, "https://github.com/acme/fleet/pull/7", PullState.MERGED, "", "", "change", "main",
+            update.after, cross_repository=False, author=ALICE, merged_by=BOB, merged_at=update.at,
+        )  # fmt: skip
+        making = Making(frozenset({"alice"}), update.at)
+        return ContentMerge(
+            pull, self._at(update.before), self._at(update.after), making, Actor("flux[bot]", is_bot=True)
+        )
+
+    def _at(self, commit: str) -> ContentAt:
+        return ContentAt(commit, commit, TEXT)
+
+    def ports(self, world: World) -> Ports:
+        tree = self.log[0].after
+        folder = OverlayFolder("clusters", tree, TREES[tree])
+        place = GitPlace("77", "flux.yaml", TEXT, "", folder, parse_config(TEXT.encode(), "flux.yaml").artifacts[0])
+        git = GitContent(cast("Any", self), cast("Any", self), place)
+        return replace(world.ports(), find_overlay=lambda: folder, find_git=lambda: git)
+
+    def permission(self, _login: str) -> Access:
+        return Access("write", 1)
+
+
+def test_merged_content_that_was_rolled_back_is_not_published_by_any_later_run(world: World) -> None:
+    story, wish = Story(), intent(content_apart=True)
+    story.merge("a", "b")
+    plan = make_plan(CHANNEL, story.ports(world), wish).plan
+    assert "no record says which content" in plan.steps[0].reasons[0]
+    first = yes(ApprovalRequest.of(plan, plan.steps[0]))
+    assert apply_granted(first, story.ports(world), wish).done == 1
+    before = world.channel_digest()
+    story.merge("b", "c")
+    outcome = update(CHANNEL, story.ports(world), wish)
+    assert (outcome.done, outcome.plan.steps[0].overlay) == (1, MORE.digest())
+    roll_back(propose_rollback(CHANNEL, Wish(str(before)), world.ports(), wish), world.ports(), wish)
+    lift(CHANNEL, "it was not that", world.ports(), wish)
+    for hour in range(48):
+        story.now += timedelta(hours=1)
+        outcome = update(CHANNEL, story.ports(world), replace(wish, now=NOW + timedelta(hours=hour)))
+        assert (outcome.done, outcome.left) == (0, Decision.APPROVAL)
+    assert world.channel_digest() == before
+    story.now = datetime.now(UTC) + timedelta(hours=1)  # the rollback was dated by the clock of its run
+    story.merge("c", "b")  # A-B-A-B: what the channel has again, and then the old content in a new merge
+    assert update(CHANNEL, story.ports(world), wish).plan.steps[0].kind == "minor"
+    story.merge("b", "c")
+    assert update(CHANNEL, story.ports(world), wish).done == 1

@@ -294,6 +294,23 @@ class TestConfiguration:
         assert desk.ok("config", "schema").json["$schema"].startswith("https://json-schema.org/")
 
 
+def test_content_of_a_checkout_is_a_step_that_a_person_chooses(desk: Desk) -> None:
+    desk.init(version="v2.99.4")
+    entry = f"- {{name: a, url: '{CHANNEL}', overlay: clusters, signing: {{mode: key, key: cosign.key}}}}"
+    desk.config(f"version: 1\nartifacts:\n{entry}\n")
+    desk.write("clusters/limits.txt", "memory: 1Gi\n")
+    assert desk.ok("check", "a", "--output", "json").json["waiting"] == []  # nothing is checked out here
+    desk.write(".git/HEAD", "ref: refs/heads/main\n")
+    (step,) = desk.ok("plan", "a", "--out", "plan.json", "--output", "json").json["waiting"]
+    assert (step["kind"], step["decision"], step["reasons"]) == (
+        "content", "approval", ["the overlay changes: limits.txt (new)"]
+    )  # fmt: skip
+    assert (
+        desk.ok("apply", "plan.json", "--approve", step["target"], "--output", "json").json["digest"] == step["target"]
+    )
+    assert desk.ok("plan", "a", "--output", "json").json["waiting"] == []
+
+
 FOLDERS = {"a": "clusters", "b": "clusters/b", "c": "other"}
 
 
