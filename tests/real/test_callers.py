@@ -16,6 +16,7 @@ from ci_automation.approval.dispatch import Dispatch, EventType, Sender
 from ci_automation.approval.port import ApprovalRequest
 from ci_automation.artifact.digest import Digest
 from ci_automation.flux.version import Version
+from tests.contract.previewed import event
 from tests.fakes.forge import ACTIONS
 from tests.real.peers import ROOT
 
@@ -73,6 +74,27 @@ def test_a_fleet_has_a_job_for_each_artifact_which_takes_up_its_own_approval_alo
     assert fleet.run("flux.yaml", "schedule", run=3).code == 0
     assert fleet.state() == before
     assert len(fleet.asked) <= 2 * NOTHING_TO_DO
+
+
+def test_a_pull_request_is_previewed_in_one_comment_that_is_kept_current(with_key: Fleet) -> None:
+    fleet = with_key
+    fleet.use("preview.yaml", "preview.yaml")
+    path = ".github/flux-manifests.yaml"
+    text = (fleet.github.read(path, "main") or b"").decode()
+    number, before = 0, fleet.state()["tags"]
+    for run, level in enumerate(("debug", "error"), 1):
+        changed = text.replace("  verify:", f"  flags: {{log-level: {level}}}\n  verify:")
+        fleet.github.push("change", {path: changed.encode()}, "alice")
+        number = number or fleet.github.open_pull("change", "alice").number
+        fleet.github.pull(number).head = fleet.github.branches["change"]
+        done = fleet.run("preview.yaml", "pull_request", event(fleet.github, number), run=run)
+        assert done.code == 0, done.text
+        (comment,) = fleet.github.pull(number).comments
+        assert comment.author == ACTIONS
+        assert f"the options change: log-level (info -\\> {level})" in comment.body
+        assert f"to `{fleet.github.branches['change']}`" in comment.body
+        assert "(v2.8.5 to v2.8.8)" not in comment.body  # that step comes with or without the request
+    assert fleet.state()["tags"] == before
 
 
 def test_an_event_of_another_repository_starts_a_check_and_decides_nothing(keyless: Fleet, files: cosign.Files) -> None:
