@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ci_automation.github.files import Files
 
 _EXECUTABLE = "100755"
-_MOST_FILES = 1_000
+_MOST_FILES = 2_000
 _SAME = "the request changes nothing of it"
 
 
@@ -52,11 +52,11 @@ class CommitFiles(Struct, frozen=True):
     oid: str
     blobs: Mapping[str, str]
 
-    def below(self, paths: Iterable[str]) -> Tree:
-        """Return the files at some paths, or below them, with their modes.
+    def below(self, paths: Iterable[str], *, whole: bool) -> Tree:
+        """Return the files at some paths, or below them, without links unless the `whole` is wanted.
 
         Raises:
-            UnfitOverlayFile: there are too many, one is too large, or is a link or a submodule.
+            UnfitOverlayFile: there are too many, one is too large, or, of the whole, is a link or a submodule.
             UnfitPath: a file has a path that could lead somewhere else.
             ReleaseSourceError: as `Files.contents`.
         """
@@ -64,7 +64,7 @@ class CommitFiles(Struct, frozen=True):
         found = {path: blob for path, blob in self.blobs.items() if f"{path}/".startswith(asked)}
         if len(found) > _MOST_FILES:
             raise UnfitOverlayFile(", ".join(asked), f"has more than {_MOST_FILES} files")
-        modes = self.files.unusual(self.oid)
+        modes = self.files.unusual(self.oid) if whole else {}
         for path in modes:
             if f"{path}/".startswith(asked) and modes[path] != _EXECUTABLE:
                 raise UnfitOverlayFile(path, "is a symbolic link or a submodule")
@@ -90,7 +90,7 @@ class CommitFiles(Struct, frozen=True):
         """
         with TemporaryDirectory(prefix="flux-") as place:
             root = Path(place) / "tree"
-            write_tree(self.below((folder, *attribute_files(folder))), root)
+            write_tree(self.below((folder, *attribute_files(folder)), whole=True), root)
             return read_overlay_folder(root, folder, config=config)
 
 
@@ -117,7 +117,9 @@ def artifact_reviews(
     given = replace(given, logins=logins(inputs, run.job, channels, run.hide).before)
     with TemporaryDirectory(prefix="flux-") as place:
         root = Path(place) / "base"
-        write_tree(base.below((path, *_named(before), *given.public_key, *filter(None, (given.trust_config,)))), root)
+        write_tree(
+            base.below((path, *_named(before), *given.public_key, given.trust_config or path), whole=False), root
+        )
         with chdir(root):
             made = _reviews(
                 before, after, given, run, lambda it, of: (base if of is before else head).overlay(it, path)

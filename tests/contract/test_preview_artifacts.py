@@ -20,6 +20,7 @@ from tests.contract.hostile_registry import HostileRegistry, Reply
 from tests.contract.previewed import NAME, READS, event
 from tests.contract.test_action_hostile import HOSTILE, acting
 from tests.fakes.forge import Forge
+from tests.fakes.forge.objects import Leaf
 from tests.fakes.runner import Runner
 from tests.fakes.world import key_pem, signing_key
 
@@ -166,6 +167,34 @@ def test_an_overlay_folder_that_hides_its_changes_is_not_planned(
     ran = runner.run(command="preview", releases="releases", fail_on="approval")
     assert ran.code == 11
     assert "**production**: nobody knows: " in ran.summary
+
+
+def linked(fleet: Repository, branch: str, path: str) -> None:
+    """Commit a symbolic link to a file of the machine, as git allows it."""
+    objects, commit = fleet.objects, fleet.objects.commits[fleet.branches.get(branch, fleet.head)]
+    tree = objects.tree(objects.files(commit.tree) | {path: Leaf("120000", objects.blob(b"/etc/passwd"))})
+    fleet.move(branch, objects.commit(tree, [commit.sha], commit.author, commit.author, "Link"), "acme")
+
+
+def test_an_overlay_with_a_link_is_not_planned(runner: Runner, fleet: Repository, folder: Path) -> None:
+    fleet.push("main", {CONFIG: config(folder, f"  overlay: {FOLDER}\n")}, "acme")
+    linked(fleet, "change", f"{FOLDER}/passwd")
+    runner.event("pull_request", event(fleet, fleet.open_pull("change", "ada").number))
+    ran = runner.run(command="preview", releases="releases")
+    assert "**production**: nobody knows: " in ran.summary
+    assert "is a symbolic link or a submodule" in ran.summary
+
+
+def test_links_among_the_manifests_of_the_base_are_not_followed(
+    runner: Runner, fleet: Repository, folder: Path
+) -> None:
+    manifests = config(folder, "  clusters: {objects: [apps]}\n")
+    fleet.push("main", {CONFIG: manifests, "apps/app.yaml": b"kind: ConfigMap\n"}, "acme")
+    linked(fleet, "main", "apps/passwd.yaml")
+    flags = config(folder, "  clusters: {objects: [apps]}\n  flags: {log-level: debug}\n")
+    ran = requested(runner, fleet, {CONFIG: flags})
+    assert ran.code == 0, ran
+    assert "the next run would have 1 step because of the request" in ran.summary
 
 
 @pytest.mark.parametrize("mark", ["pinImages: true, flags: {registry: HOST/fluxcd}", "flags: {registry: HOST/fluxcd}"])
