@@ -109,8 +109,8 @@ def show_operation(inputs: Inputs, run: ActionRun) -> int:
         print_parts(operation.page)
         run.handover = "" if operation.idle else handover.to_text()
         run.more.append(_page(goal, operation, handover, inputs))
-        remarks = (f"nothing to do: {goal.name} is there already",) if operation.idle else ()
-        return Account(goal.name, goal.channel, before=operation.before, remarks=remarks)
+        asked = f"{inputs.operation} waits for approval of this run"
+        return Account(goal.name, goal.channel, operation.before, done="" if operation.idle else asked)
 
     return run.each(goals(inputs, run, signs=False), flow)
 

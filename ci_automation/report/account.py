@@ -50,7 +50,7 @@ class Account(Struct, frozen=True):
     approved_how: str = ""  # same: in words, with an address at their end
     approval_urls: Mapping[Digest, str] = {}  # by the target of the step that is asked for
     promoted: Standing | None = None  # where a promotion, or another operation, has put it
-    done: str = ""  # the operation of this run, in words
+    done: str = ""  # the operation of this run, in words, or that it waits for approval
     signed: bool = False
     healed: bool = False
     remarks: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class Account(Struct, frozen=True):
             "base-digest": str(before.digest) if before else None,
             "digest": str(after.digest) if after else None,
             "digest-url": self.digest_url or None,
-            "immutable-tag": immutable_tag(last.new_version, last.target) if last else None,
+            "immutable-tag": immutable_tag(after.version, after.digest) if after and (last or self.promoted) else None,
             "signed": self.signed if after else None,
             "healed": self.healed,
             "approval-url": self.approval_url or None,

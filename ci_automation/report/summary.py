@@ -61,9 +61,8 @@ def verdict(account: Account) -> str:
         did.append("policy refuses everything newer")
     elif pending is not None:
         did.append(f"{pending.new_version} is {_WAITING.get(pending.decision, 'not done yet')}")
-    if account.after is None:
-        return f"{name}: nothing to do"
-    return f"{name} is at Flux {account.after.version}: {'; '.join(did) or 'nothing to do'}"
+    at = f" is at Flux {account.after.version}" if account.after else ""
+    return f"{name}{at}: {'; '.join(did) or 'nothing to do'}"
 
 
 def _name(account: Account) -> str:

@@ -101,6 +101,11 @@ def test_each_step_that_is_asked_for_says_where() -> None:
         ),
         pytest.param(Account("production", CHANNEL), "**production**: nothing to do", id="not looked at"),
         pytest.param(
+            Account("production", CHANNEL, done="init waits for approval of this run"),
+            "**production**: init waits for approval of this run",
+            id="nothing there yet",
+        ),
+        pytest.param(
             replace(NOTHING, name=str(CHANNEL)), f"**`{CHANNEL}`** is at Flux v2.8.7: nothing to do", id="nameless"
         ),
     ],
@@ -263,6 +268,12 @@ def test_the_outputs_are_texts() -> None:
     assert told["immutable-tag"] == f"v2.8.8-{PATCHED.hex[:12]}"
     assert json.loads(told["plan"]) == PLAN.to_json()
     assert json.loads(told["artifacts"]) == [BOTH.to_json("plans/production.json")]
+
+
+def test_an_operation_that_moved_the_channel_names_the_immutable_tag() -> None:
+    told = outputs((replace(NOTHING, promoted=Standing(MINOR, PATCHED)),), {}, limit=LIMIT)
+    assert told["immutable-tag"] == f"v2.9.4-{PATCHED.hex[:12]}"
+    assert outputs((NOTHING,), {}, limit=LIMIT)["immutable-tag"] == ""
 
 
 def test_what_is_not_known_is_empty() -> None:
