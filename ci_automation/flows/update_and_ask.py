@@ -80,12 +80,12 @@ def _asked(
     kind: RequestKind, outcome: Outcome, ports: Ports, desks: Desks, *, thorough: bool
 ) -> Mapping[Digest, Asked]:
     """Ask for the next step of one kind that waits, or take back what was asked; return where a person can answer."""
-    steps = (step for step in outcome.waiting if step.decision is Decision.APPROVAL and _kind(step, desks) is kind)
-    if waiting := next(steps, None):
+    steps = [step for step in outcome.waiting if _kind(step, desks) is kind]
+    if waiting := next((step for step in steps if step.decision is Decision.APPROVAL), None):
         ports.say(f"asking for approval of {waiting.new_version}")
         said = notes_between(outcome.releases, waiting.old_version, waiting.new_version)
         return {waiting.target: desks[kind].ask(Question(outcome.plan, waiting, said))}
-    if thorough:
+    if thorough and not (steps and kind is RequestKind.CONTENT):  # content that has to wait now is asked for later
         desks[kind].withdraw(f"{outcome.plan.artifact} is at {outcome.digest} now, and no step needs approval")
     return {}
 

@@ -192,6 +192,14 @@ class TestAsking:
         assert asked == {RequestKind.VERSION: ["minor"], RequestKind.CONTENT: ["content"]}
         assert progress.asked.keys() == {question.step.target for desk in desks.values() for question in desk.asked}
 
+    def test_a_request_stays_open_while_its_content_has_to_wait(self, world: World) -> None:
+        desks = {kind: PaperApprovals() for kind in RequestKind}
+        update_and_ask(CHANNEL, world.ports(), apart(paused=True), desks, thorough=True)
+        assert desks[RequestKind.CONTENT].withdrawn == []
+        assert len(desks[RequestKind.VERSION].withdrawn) == 1
+        update_and_ask(CHANNEL, world.ports(), apart(OVERLAY, paused=True), desks, thorough=True)
+        assert len(desks[RequestKind.CONTENT].withdrawn) == 1
+
     def test_what_is_published_voids_the_other_and_withdraws_what_waits_no_more(self, world: World) -> None:
         desks = {kind: PaperApprovals() for kind in RequestKind}
         desks[RequestKind.CONTENT].answer = approve(world, "content")
