@@ -229,6 +229,28 @@ def test_no_address_of_the_request_is_asked_and_each_is_told(
     assert "the options change: registry (ghcr.io/fluxcd" in ran.summary
 
 
+def test_without_a_trusted_signer_the_page_says_that_nothing_was_verified(
+    runner: Runner, fleet: Repository, folder: Path
+) -> None:
+    nobody = config(folder).replace(b"  verify: {publicKey: cosign.pub}\n", b"")
+    fleet.push("main", {CONFIG: nobody}, "acme")
+    ran = requested(runner, fleet, {CONFIG: nobody + b"  flags: {log-level: debug}\n"})
+    assert ran.code == 0, ran
+    assert "  - nothing was verified: " in ran.summary
+    assert "the options change: log-level" in ran.summary
+
+
+def test_a_base_that_nobody_trusted_signed_is_not_planned(runner: Runner, fleet: Repository, folder: Path) -> None:
+    fleet.push("main", {"cosign.pub": signing_key("mallory").public.to_pem().encode()}, "acme")
+    changed = {
+        CONFIG: config(folder, "  flags: {log-level: debug}\n"),
+        "cosign.pub": signing_key().public.to_pem().encode(),
+    }
+    ran = requested(runner, fleet, changed, fail_on="approval")
+    assert ran.code == 11, ran
+    assert "**production**: nobody knows: " in ran.summary
+
+
 def test_an_artifact_that_is_taken_out_is_told(runner: Runner, fleet: Repository, folder: Path) -> None:
     other = f"- {{name: other, url: 'layout:{folder}/registry:other'}}\n".encode()
     fleet.push("main", {CONFIG: config(folder) + other}, "acme")
