@@ -215,6 +215,7 @@ def _computed(
     plan = Digest.of(json.dumps(facts, sort_keys=True, default=str).encode())
     return operation, Handover(
         command=inputs.operation,
+        name=goal.name,
         artifact=str(goal.channel),
         base=str(operation.before.digest) if operation.before else NOTHING,
         target=str(operation.target),

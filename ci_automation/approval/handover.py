@@ -40,11 +40,13 @@ class HandoverVoid(Conflict):
 class Handover(Struct, frozen=True, forbid_unknown_fields=True):
     """One operation as reviewers saw it.
 
-    `base` and `target` are digests, `base` or NOTHING. `content` names the overlay and options, `rules` the
-    configuration, `head` the commit of the default branch, `plan` everything on the page.
+    `name` is the artifact's in the configuration. `base` and `target` are digests, `base` or NOTHING. `content` names
+    the overlay and options, `rules` the configuration, `head` the commit of the default branch, `plan` what the page
+    says.
     """
 
     command: str
+    name: str
     artifact: str
     base: str
     target: str
@@ -102,7 +104,7 @@ class Handover(Struct, frozen=True, forbid_unknown_fields=True):
             return
         changed = [
             f"{name} was {old}, and is {new}"
-            for name in ("command", "artifact", "base", "target", "content", "rules", "plan")
+            for name in ("command", "name", "artifact", "base", "target", "content", "rules", "plan")
             if (old := getattr(self, name)) != (new := getattr(anew, name))
         ]
         raise HandoverVoid("; ".join(changed))

@@ -130,7 +130,7 @@ def test_c4_an_output_that_was_dropped_or_masked_does_nothing(scene: Scene, aske
     refused(asked.do(lost), WRONG, "what the job `show` handed over cannot be used", scene, scene.tags)
 
 
-NAMES = ["command", "artifact", "base", "target", "content", "rules", "head", "plan", "attempt", "at"]
+NAMES = ["command", "name", "artifact", "base", "target", "content", "rules", "head", "plan", "attempt", "at"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -328,7 +328,13 @@ def test_d1_the_approval_for_one_channel_does_not_count_for_another(scene: Scene
     configure(scene, others=LIVE + PEER)
     asked = dispatch(scene, "promote", artifact="peer")
     shown = approved(asked)
-    refused(asked.do(shown, artifact="live"), VOID, "artifact was layout:peer:peer", scene, scene.tags)
+    refused(
+        asked.do(shown, artifact="live"),
+        VOID,
+        "name was peer, and is live; artifact was layout:peer:peer",
+        scene,
+        scene.tags,
+    )
     assert not (scene.runner.workspace / "live").exists()
 
 

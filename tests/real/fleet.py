@@ -40,7 +40,9 @@ SHIPPED = "oci://ghcr.io/acme/flux-manifests:production"
 PIN = re.compile(r"acme/ci-automation(?:/\S+)?@(?P<ref>\S+)")
 OVERLAY = b"resources: [flux-system/gotk-components.yaml]\n"
 RELEASES = "/repos/fluxcd/flux2/"
-PUSHED, NOT_PUSHED = "github.event_name == 'push'", "github.event_name != 'push'"
+PUSHED = "github.event_name == 'push'"
+NOT_PUSHED = "github.event_name == 'schedule' || inputs.command == 'update'"
+BY_DISPATCH = frozenset({"show", "gate", "do"})  # the jobs of an operation
 
 
 @dataclass(slots=True)
@@ -224,10 +226,11 @@ class Fleet:
 def _granted(workflow: str, event: str) -> dict[str, str]:
     """Return the permissions that the jobs of a workflow have, those together that run for the event."""
     granted: dict[str, str] = {}
-    for job in yaml.safe_load(workflow)["jobs"].values():
-        if job.get("if") != (NOT_PUSHED if event == "push" else PUSHED):
+    for name, job in yaml.safe_load(workflow)["jobs"].items():
+        runs = event == "workflow_dispatch" or name not in BY_DISPATCH
+        if runs and job.get("if") != (NOT_PUSHED if event == "push" else PUSHED):
             own = job["permissions"].items()
-            granted |= {name: level for name, level in own if granted.get(name) != "write"}
+            granted |= {right: level for right, level in own if granted.get(right) != "write"}
     return granted
 
 

@@ -15,6 +15,7 @@ from ci_automation.artifact.digest import Digest
 NOW = datetime(2026, 11, 22, 3, tzinfo=UTC)
 SHOWN = Handover(
     command="rollback",
+    name="production",
     artifact="oci://ghcr.io/acme/flux-manifests:production",
     base=str(Digest.of(b"base")),
     target=str(Digest.of(b"target")),
@@ -72,7 +73,7 @@ def test_a_later_attempt_of_the_last_job_and_a_newer_head_are_the_same(later: ti
     SHOWN.require_same(replace(SHOWN, attempt=3, at=NOW + later, head="b" * 40))
 
 
-@pytest.mark.parametrize("name", ["command", "artifact", "base", "target", "content", "rules", "plan"])
+@pytest.mark.parametrize("name", ["command", "name", "artifact", "base", "target", "content", "rules", "plan"])
 def test_each_change_since_voids_it(name: str) -> None:
     changes: dict[str, Any] = {name: OTHER}
     with pytest.raises(HandoverVoid, match=f"{name} was .*, and is {OTHER}"):
