@@ -9,12 +9,12 @@ from msgspec import Struct
 from ci_automation.impact.checks import all_checks
 from ci_automation.impact.compare import changes
 from ci_automation.impact.files import overlay_changes
-from ci_automation.impact.overlay.difference import FileDiff, overlay_diffs
+from ci_automation.impact.overlay.difference import overlay_diffs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ci_automation.impact.change import Change
+    from ci_automation.impact.change import Change, FileDiff
     from ci_automation.impact.check import Applied, Known, Seen
     from ci_automation.impact.hazard import Hazard
 

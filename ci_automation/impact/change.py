@@ -183,6 +183,14 @@ class Change(Struct, frozen=True):
         )
 
 
+class FileDiff(Struct, frozen=True):
+    """What changes in a file, or in what a folder renders to, as the hunks of a unified diff or a sentence."""
+
+    path: str
+    text: str
+    rendered: bool = False
+
+
 def fingerprint(*parts: str) -> str:
     """Return the 16 hex digits by which something is acknowledged; other parts have others.
 

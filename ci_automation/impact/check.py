@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
-    from ci_automation.impact.change import Change, ObjectId
+    from ci_automation.impact.change import Change, FileDiff, ObjectId
     from ci_automation.impact.crds.snapshot import Snapshot
     from ci_automation.impact.hazard import Hazard
     from ci_automation.impact.overlay.builder import Kustomize
-    from ci_automation.impact.overlay.difference import FileDiff
 
 ARTIFACTS = ("oci://", "layout:")
 _MINOR = r"v?1\.(\d{1,3})(?:\.\d{1,5})?"

@@ -15,9 +15,8 @@ from ci_automation.errors import UsageError
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.impact.change import Change
+from ci_automation.impact.change import Change, FileDiff
 from ci_automation.impact.hazard import Hazard
-from ci_automation.impact.overlay.difference import FileDiff
 from ci_automation.policy.decision import Decision, Verdict
 
 if TYPE_CHECKING:

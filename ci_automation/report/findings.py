@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from ci_automation.impact.change import Change
+    from ci_automation.impact.change import Change, FileDiff
     from ci_automation.impact.hazard import Hazard
-    from ci_automation.impact.overlay.difference import FileDiff
     from ci_automation.policy.decision import Verdict
     from ci_automation.policy.model import Acknowledgement
     from ci_automation.policy.plan import PlannedStep

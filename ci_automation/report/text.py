@@ -92,7 +92,7 @@ def plan_table(plan: Plan, done: int, start: int = 0) -> Table:
 
 def _why(step: PlannedStep) -> str:
     told = "; ".join(main_reasons(step))
-    return told if step.decision is Decision.AUTO else shortened(told, _MAX_WHY)
+    return shortened(told, _MAX_WHY) if step.decision is Decision.APPROVAL else told
 
 
 def passed_over_rows(plan: Plan) -> Iterator[tuple[Decision, str, tuple[str, ...]]]:

@@ -378,7 +378,7 @@ class TestJson:
         assert ran.json["plan"]["current"] == {"version": "v2.98.5", "digest": digest}
         assert ran.json["plan"]["steps"] == [*ran.json["published"], *ran.json["waiting"]]
         assert all(set(step) == STEP_KEYS for step in ran.json["plan"]["steps"])
-        assert set(ran.json["waiting"][-1]["changes"]) == {"images", "added", "removed", "all"}
+        assert set(ran.json["waiting"][-1]["changes"]) == {"images", "added", "removed", "all", "diffs"}
         assert ran.json["changed"] is (command is UPDATE)
         assert ran.json["version"] == ("v2.98.8" if command is UPDATE else "v2.98.5")
 

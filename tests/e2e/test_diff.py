@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 OLD, NEW = "v2.98.8", "v2.99.4"
 CHANGE_KEYS = {"class", "kind", "object", "severity", "sentence", "path", "from", "to", "fingerprint"}
-HAZARD_KEYS = {"gate", "certainty", "subject", "sentence", "places", "remedies", "fingerprint"}
+HAZARD_KEYS = {"gate", "certainty", "subject", "sentence", "places", "remedies", "fingerprint", "together", "name"}
 EXTRA = ("--components-extra", "image-reflector-controller")  # the minor release takes a version of its CRDs away
 NO_OVERLAY = "Files around the components were not compared: neither side has any.\n"
 

@@ -31,12 +31,13 @@ SPAN = re.compile(r"`([^`\n]+)`")
 PRINTED = {
     ("report/text.py", "plan"): "tests/e2e/test_printed.py::test_an_approval",
     ("report/text.py", "apply"): "tests/e2e/test_printed.py::test_an_approval",
-    ("cli/promote.py", "promote"): (
+    ("cli/follow_up.py", "promote"): (
         "tests/contract/test_promote_command.py::test_the_command_that_approves_does_what_this_one_would"
     ),
-    ("action/commands.py", "promote"): (
-        "tests/contract/test_promote_command.py::test_what_waits_is_approved_by_a_command_that_is_said"
-    ),
+    (
+        "report/preview.py",
+        "diff",
+    ): "tests/e2e/test_diff.py::test_every_change_and_hazard_of_two_releases_is_in_the_json",
     ("report/sync.py", "public-key"): "tests/e2e/test_printed.py::test_the_secret",
     ("report/adoption.py", "pull"): "tests/e2e/test_printed.py::test_what_an_adoption_shows",
     ("report/rollback.py", "rollback"): "tests/e2e/test_printed.py::test_what_lifts_a_hold",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from ci_automation.flux.components import hunks
+from ci_automation.impact.change import FileDiff
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,14 +20,6 @@ _YAML = (".yaml", ".yml")
 _MOST_DIFFS, _MOST_LINES, _WIDEST = 40, 400, 500
 _HIDDEN = "It holds, or may hold, a Secret: its content is not shown."
 _BINARY = "It is no text."
-
-
-class FileDiff(Struct, frozen=True):
-    """What changes in a file, or in what a folder renders to, as the hunks of a unified diff or a sentence."""
-
-    path: str
-    text: str
-    rendered: bool = False
 
 
 def overlay_diffs(old: Tree, new: Tree) -> tuple[FileDiff, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ci_automation.artifact.tree import Tree, TreeFile
-from ci_automation.impact.overlay.difference import FileDiff, overlay_diffs, rendered_diffs
+from ci_automation.impact.change import FileDiff
+from ci_automation.impact.overlay.difference import overlay_diffs, rendered_diffs
 from ci_automation.impact.overlay.preflight import Built
 
 HIDDEN = "It holds, or may hold, a Secret: its content is not shown."
