@@ -94,6 +94,13 @@ def an_edited_plan(scene: Scene) -> None:
     asked(scene)
     text = edited(scene.fleet.read(LOCK, BRANCH), target=OTHER)
     scene.fleet.push(BRANCH, {LOCK: text}, "ada", "Something else")
+    scene.fleet.merge(1, "ben")
+
+
+def an_own_edit(scene: Scene) -> None:
+    """A person changes the branch, and merges it alone."""
+    asked(scene)
+    scene.fleet.push(BRANCH, {"NOTES.md": b"mine"}, "ada", "Something more")
     scene.fleet.merge(1, "ada")
 
 
@@ -102,7 +109,7 @@ def an_edited_version(scene: Scene) -> None:
     asked(scene)
     text = edited(scene.fleet.read(LOCK, BRANCH), version=PATCH)
     scene.fleet.push(BRANCH, {LOCK: text}, "ada", "Rather not")
-    scene.fleet.merge(1, "ada")
+    scene.fleet.merge(1, "ben")
 
 
 def an_unmerged_branch(scene: Scene) -> None:
@@ -185,10 +192,11 @@ MERGES = {
     "an unmerged branch": Refusal(an_unmerged_branch, 0, ""),
     "a push without a merge": Refusal(a_push_without_a_merge, 11, "the file was edited"),
     "a fork": Refusal(a_fork, 11, "comes from a fork"),
-    "the bot": Refusal(the_bot, 11, "was merged by no person"),
-    "the job's own bot": Refusal(the_jobs_own_bot, 11, "was merged by no person"),
-    "a revoked permission": Refusal(a_revoked_permission, 11, "ben, who may not write to the repository"),
-    "a person who left": Refusal(a_person_who_left, 11, "ben, who may not write to the repository"),
+    "an own edit": Refusal(an_own_edit, 11, "ada is its author or pushed to it"),
+    "the bot": Refusal(the_bot, 11, "was merged by keeper with 0 of 1 people who count"),
+    "the job's own bot": Refusal(the_jobs_own_bot, 11, "[bot] with 0 of 1 people who count"),
+    "a revoked permission": Refusal(a_revoked_permission, 11, "ben may not write to the repository now"),
+    "a person who left": Refusal(a_person_who_left, 11, "ben may not write to the repository now"),
     "a replay": Refusal(a_replay, 11, "was used before"),
 }
 
