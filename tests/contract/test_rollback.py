@@ -582,6 +582,31 @@ class TestLifting:
         assert lift(CHANNEL, "another word", world.ports(), intent()).holds == ()
         assert world.contents() == before
 
+    def test_an_approval_older_than_the_lifting_does_not_count_again(self, world: World) -> None:
+        target = at(world)
+        base = Ledger(world.registry, CHANNEL, OURS).all_records(target)[-1].previous
+        assert base
+        forget_records(world, target)  # so that no record tells that it was used
+        back(world)
+        lift(CHANNEL, "", world.ports(), intent())
+        granted = GrantedApproval(
+            ApprovalRequest(CHANNEL, MINOR, base, target), Approval("ada", "pull request 7", NOW - timedelta(days=9))
+        )
+        with pytest.raises(ApprovalUsed):
+            apply_granted(granted, world.ports(), intent())
+        assert at(world) == base
+
+    def test_one_of_two_is_lifted_by_the_digest_of_its_statement(self, world: World) -> None:
+        back(world, reason="webhooks time out")
+        back(world, str(OLD), reason="leaks memory")
+        ledger = Ledger(world.registry, CHANNEL, OURS)
+        (name, hold), (_, other) = ledger.named_holds(at(world))
+        lifted = lift(CHANNEL, "", world.ports(), intent(), name)
+        assert [it.digest for it in lifted.holds] == [hold.digest] != [other.digest]
+        on = [it.digest for it in ledger.holds(at(world)) if it.is_on(intent().now)]
+        assert on == [other.digest]
+        assert lift(CHANNEL, "", world.ports(), intent(), name).holds == ()  # its statement is another now
+
     def test_all_of_several_are_lifted(self, world: World) -> None:
         back(world)
         back(world, str(OLD))
