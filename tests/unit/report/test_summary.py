@@ -55,7 +55,10 @@ TROUBLE = Trouble("it moved from `a` to |b|", "channel-moved", "Run @octocat aga
 
 def test_each_step_that_is_asked_for_says_where() -> None:
     content = replace(ASKED, new_version=PATCH, target=Digest.of(b"content"))
-    account = replace(BOTH, waiting=(content, ASKED), approval_urls={content.target: f"{URL}1", ASKED.target: URL})
+    held = replace(HELD, target=Digest.of(b"held"))
+    account = replace(
+        BOTH, waiting=(content, ASKED, held), approval_urls={content.target: f"{URL}1", ASKED.target: URL}
+    )
     assert list(account.asked_for) == [
         f"changed content of v2.8.8 waits for approval at {URL}1",
         f"v2.9.4 waits for approval at {URL}",
