@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ci_automation.policy.plan import Plan, PlannedStep
 
 MAX_REASON = 160  # characters; all of it is told with the step
-_MAX_WHY = 57  # same, on a terminal: with the digest before it that fits two lines
+_MAX_WHY = 57  # same, on a terminal, where a step that needs approval is told in full below
 _FEW = 2
 _WORDS = {
     Decision.AUTO: "can be published",
