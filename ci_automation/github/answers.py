@@ -6,7 +6,7 @@ import json
 import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import parse_qs, quote
 
 from msgspec import Struct
 
@@ -23,7 +23,7 @@ _Kind = TypeVar("_Kind")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}/(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
 _OID = re.compile(r"[0-9a-f]{40}")
 _NEXT = 'rel="next"'
-_CURSOR = re.compile(rf"<[^<>]*[?&]after=([^&<>]+)[^<>]*>; {_NEXT}")
+_NEXT_PAGE = re.compile(rf"<[^<>?]*\?([^<>]*)>; {_NEXT}")
 _BOT = "[bot]"
 _PAGE = 100  # as many as there can be
 
@@ -42,8 +42,8 @@ class GitHubValue(Struct, frozen=True):
     @property
     def cursor(self) -> str:
         """Return the cursor of the next page, in a list that has no numbers of pages, or nothing."""
-        found = _CURSOR.search(self.link)
-        return unquote(found[1]) if found else ""
+        found = _NEXT_PAGE.search(self.link)
+        return parse_qs(found[1]).get("after", [""])[0] if found else ""
 
 
 def document(reply: Answer, what: str) -> Any:  # noqa: ANN401  # whatever JSON has
