@@ -152,10 +152,12 @@ class TestWhere:
         back(world, forms[form])
         assert at(world) == digest
 
-    @pytest.mark.parametrize("wanted", ["v2.97.0", "v2.98.8-000000000000", f"sha256:{'0' * 64}"])
-    def test_has_to_be_in_the_history(self, world: World, wanted: str) -> None:
-        with pytest.raises(NotInHistory):
+    @pytest.mark.parametrize("wanted", ["", "v2.97.0", "v2.98.8-000000000000", f"sha256:{'0' * 64}"])
+    def test_has_to_be_in_the_history_whose_tags_the_hint_names(self, world: World, wanted: str) -> None:
+        with pytest.raises(NotInHistory) as caught:
             propose_rollback(CHANNEL, Wish(wanted), world.ports(), intent())
+        (tag,) = (tag for tag in world.registry.tags(CHANNEL) if tag.startswith("v2.98.5"))
+        assert tag in caught.value.hint
 
     def test_is_no_channel(self, world: World) -> None:
         with pytest.raises(InvalidVersion):

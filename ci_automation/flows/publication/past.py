@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from ci_automation.signing.trust import Trusted
 
 _SUFFIX = len("-1a2b3c4d5e6f")
+_SHOWN = 10  # tags in a hint
 
 
 class NotInHistory(UsageError):
-    """The digest that a channel shall go back to is not in its repository."""
+    """The digest that a channel shall go back to is not in its repository, or none is named."""
 
-    hint = "`history` lists the digests."
-
-    def __init__(self, channel: Reference, wanted: str) -> None:
-        super().__init__(f"nothing in the history of {channel} is {wanted!r}")
+    def __init__(self, channel: Reference, wanted: str, ports: Ports) -> None:
+        super().__init__(f"nothing in the history of {channel} is {wanted!r}" if wanted else "`to` is empty")
+        newest = ", ".join(str(it.tag) for it in immutable_references(channel, ports)[:_SHOWN])
+        self.hint = f"Give a version, or one of these tags: {newest}. `history` lists the digests."
 
 
 class AmbiguousVersion(UsageError):
@@ -82,16 +83,18 @@ def find_past(channel: Reference, wanted: str, present: Digest, ports: Ports) ->
     Of several digests with a version it is the one that the channel has, or had last by its records.
 
     Raises:
-        NotInHistory: there is none.
+        NotInHistory: there is none, or `wanted` is empty.
         AmbiguousVersion: there are several.
         InvalidVersion: it is none of the three.
         ImmutableTagMoved: a tag points at another digest than the one it is named after.
     """
     ports.say(f"looking for {wanted}")
+    if not wanted:
+        raise NotInHistory(channel, wanted, ports)
     if wanted.startswith("sha256:"):
         digest = Digest.parse(wanted)
         if ports.registry.resolve(channel.at_digest(digest)) is None:
-            raise NotInHistory(channel, wanted)
+            raise NotInHistory(channel, wanted, ports)
         return digest
     if immutable_version(wanted) is not None:
         return _named(channel.at_tag(wanted), channel, ports)
@@ -102,7 +105,7 @@ def find_past(channel: Reference, wanted: str, present: Digest, ports: Ports) ->
         if str(reference.tag)[:-_SUFFIX] == immutable_tag(version, present)[:-_SUFFIX]
     }
     if not found:
-        raise NotInHistory(channel, str(version))
+        raise NotInHistory(channel, str(version), ports)
     if present in found:
         return present
     return next(iter(found)) if len(found) == 1 else _last_of(channel, version, found, ports)
@@ -123,7 +126,7 @@ def require_version(channel: Reference, wanted: str, digest: Digest, found: Vers
 def _named(tag: Reference, channel: Reference, ports: Ports) -> Digest:
     digest = ports.registry.resolve(tag)
     if digest is None:
-        raise NotInHistory(channel, str(tag.tag))
+        raise NotInHistory(channel, str(tag.tag), ports)
     if not str(tag.tag).endswith(digest.short):
         raise ImmutableTagMoved(tag, digest)
     return digest
