@@ -17,7 +17,8 @@ from ci_automation.errors import UsageError
 from ci_automation.flows.diff import Difference, Side, compare, of_artifact, of_file, of_folder, of_release
 from ci_automation.flux.options import Options
 from ci_automation.flux.release import read_version
-from ci_automation.report.changes import difference_markdown, text_parts
+from ci_automation.report.changes import text_parts
+from ci_automation.report.changes_markdown import difference_markdown
 from ci_automation.report.text import MarkedLine, plain_text
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ __all__ = [
     "account",
     "adoption",
     "changes",
+    "changes_markdown",
     "consumers",
     "findings",
     "markdown",

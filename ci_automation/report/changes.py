@@ -1,4 +1,4 @@
-"""Changes, hazards, pruned objects and verdicts of a step as lines and tables for a terminal, and as Markdown.
+"""Changes, hazards, pruned objects and verdicts of a step as lines and tables for a terminal.
 
 The values are those of `Findings`, as its JSON has them; what is long is cut, and says so.
 """
@@ -6,7 +6,6 @@ The values are those of `Findings`, as its JSON has them; what is long is cut, a
 from __future__ import annotations
 
 from collections import Counter
-from html import escape
 from typing import TYPE_CHECKING
 
 from ci_automation.flux.proof import Proof
@@ -14,7 +13,6 @@ from ci_automation.impact.change import Severity
 from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.report.findings import CRD, Findings, acknowledging, meaning, named_together, told_together
-from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line, quote, typed
 from ci_automation.report.text import MarkedLine, Part, Table, plain_text, shortened
 
 if TYPE_CHECKING:
@@ -29,13 +27,12 @@ DELETES = "deletes"  # a word that has a colour of its own on a terminal
 _FEW = 3  # harmless changes that are told one by one
 _MANY, _OF_A_CLASS = 6, 1  # rows of changes on a terminal, and of each class where there are more
 _ROWS = 60  # on a terminal; of a hazard's places, too
-_MAX_CELL, _MAX_SENTENCE, _MAX_REMEDY = 120, 300, 600  # in Markdown
-_DIFF_ROWS, _ROOM = 20, 100  # lines of a diff on a terminal; characters of one in Markdown for each row of a table
-_RENDERED = "What changes in the rendering of "
-_GRAVE = {Severity.DANGER, Severity.WARNING, Certainty.CERTAIN, Certainty.POSSIBLE, Decision.REFUSED, Decision.APPROVAL}
-_WITH_ALL = "with every object of its kind"
-_NOTHING = "No object and no file changes."
-_ALL_NEW = "There was nothing before: everything is new."
+_DIFF_ROWS = 20  # lines of a diff on a terminal
+RENDERED = "What changes in the rendering of "
+GRAVE = {Severity.DANGER, Severity.WARNING, Certainty.CERTAIN, Certainty.POSSIBLE, Decision.REFUSED, Decision.APPROVAL}
+WITH_ALL = "with every object of its kind"
+NOTHING = "No object and no file changes."
+ALL_NEW = "There was nothing before: everything is new."
 _TO_ACCEPT = "To acknowledge instead, add to the artifact's configuration:"
 _WHY = "Verdict of each gate:"
 _PROOFS = {
@@ -78,7 +75,7 @@ def _hazard_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
     yield from _remedy_lines("  What to do about several of these:", shared)
     for kind in kinds:
         hazard, several = kind[0], len(kind) > 1
-        head = _words(hazard, taken.hazard(hazard)) + ("" if several else f" ({hazard.fingerprint})")
+        head = hazard_words(hazard, taken.hazard(hazard)) + ("" if several else f" ({hazard.fingerprint})")
         is_cut = not every and hazard.certainty is Certainty.ADVICE
         text = _line(f"  {head}: {told_together(kind)}")
         yield MarkedLine(shortened(text) if is_cut else text, hazard.certainty)
@@ -104,15 +101,13 @@ def _pruned_lines(found: Findings) -> Iterator[MarkedLine]:
         yield MarkedLine("What clusters delete when they apply it (prune):")
     for name in found.ranked_pruned():
         is_crd = name.startswith(CRD)
-        yield MarkedLine(
-            _line(f"  {name}{f', {_WITH_ALL}' if is_crd else ''}"), DELETES if is_crd else Severity.WARNING
-        )
+        yield MarkedLine(_line(f"  {name}{f', {WITH_ALL}' if is_crd else ''}"), DELETES if is_crd else Severity.WARNING)
 
 
 def _change_lines(found: Findings) -> Iterator[MarkedLine]:
     """Yield the changes that need a look, a line each, those of several objects together; the others are counted."""
     if not found.changes:
-        yield MarkedLine(_ALL_NEW if found.nothing_before else _NOTHING)
+        yield MarkedLine(ALL_NEW if found.nothing_before else NOTHING)
         return
     yield MarkedLine("What changes:")
     harmless = found.harmless()
@@ -133,7 +128,7 @@ def _change_line(found: Findings, row: Sequence[Change]) -> MarkedLine:
     first, verdict = row[0], found.taken().change(row[0])
     head = ", ".join(word for word in (str(first.severity), str(first.belongs_to), verdict) if word)
     between = ":" if len(row) > 1 else ""
-    mark = first.severity if first.severity in _GRAVE else ""
+    mark = first.severity if first.severity in GRAVE else ""
     return MarkedLine(shortened(_line(f"  {head}: {named_together(row)}{between} {meaning(first)}")), mark)
 
 
@@ -142,7 +137,7 @@ def _change_table_of_all(found: Findings) -> Iterator[Part]:
         yield from _change_lines(found)
         return
     yield MarkedLine(f"What changes: {found.count()}")
-    yield _change_table(found, [(it,) for it in found.ranked()], every=True).mapped(lambda _, cell: _line(cell))
+    yield change_table(found, [(it,) for it in found.ranked()], every=True).mapped(lambda _, cell: _line(cell))
 
 
 def _diff_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
@@ -150,7 +145,7 @@ def _diff_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
     for each in found.diffs:
         lines = each.text.splitlines()
         shown = lines if every else lines[:_DIFF_ROWS]
-        yield MarkedLine(_line(f"{_RENDERED if each.rendered else ''}{each.path}:"))
+        yield MarkedLine(_line(f"{RENDERED if each.rendered else ''}{each.path}:"))
         yield from (MarkedLine(_line(f"  {line}")) for line in shown)
         if len(lines) > len(shown):
             yield MarkedLine(f"  and {len(lines) - len(shown)} more lines (-v lists them)")
@@ -168,11 +163,11 @@ def _gate_parts(found: Findings, *, every: bool) -> Iterator[Part]:
     gates = found.ranked_gates()
     if every and gates:
         yield MarkedLine(_WHY)
-        yield _gate_table(gates).mapped(lambda _, cell: _line(cell))
+        yield gate_table(gates).mapped(lambda _, cell: _line(cell))
         return
     for gate in gates:
         if gate.allowed or (gate.decision is not Decision.AUTO and not found.lists(gate)):
-            mark = gate.decision if gate.decision in _GRAVE else ""
+            mark = gate.decision if gate.decision in GRAVE else ""
             yield MarkedLine(_line(f"{gate.decision}, {gate.gate}: {gate.reason}"), mark)
     passed = sum(it.decision is Decision.AUTO and not it.allowed for it in gates)
     words = f"{passed} check{'' if passed == 1 else 's'} passed (-v lists them)"
@@ -185,7 +180,7 @@ def _gate_parts(found: Findings, *, every: bool) -> Iterator[Part]:
         yield MarkedLine(words)
 
 
-def _change_table(found: Findings, rows: Sequence[Sequence[Change]], *, every: bool = False) -> Table:
+def change_table(found: Findings, rows: Sequence[Sequence[Change]], *, every: bool = False) -> Table:
     """Return a row for each change, or for what says the same of several objects; `every` column on request."""
     taken = found.taken()
     cells = [
@@ -204,146 +199,16 @@ def _change_table(found: Findings, rows: Sequence[Sequence[Change]], *, every: b
     return Table(tuple(cells[0]), tuple(tuple(row.values()) for row in cells))
 
 
-def _gate_table(gates: Sequence[Verdict]) -> Table:
+def gate_table(gates: Sequence[Verdict]) -> Table:
+    """Return a row for each gate, with what it looked at."""
     head = ("verdict", "gate", "input", "reason")
     return Table(head, tuple((str(it.decision), it.gate, it.looked_at, it.reason) for it in gates))
 
 
-def _words(hazard: Hazard, verdict: str) -> str:
+def hazard_words(hazard: Hazard, verdict: str) -> str:
     """Return how sure a hazard is, which gate tells it, and what that gate says."""
     return ", ".join(word for word in (str(hazard.certainty), hazard.gate, verdict) if word)
 
 
 def _line(text: str) -> str:
     return plain_text(text).replace("\n", " ")
-
-
-def markdown_sections(found: Findings, rows: int) -> Iterator[tuple[str, str]]:
-    """Yield a title and the Markdown under it, the gravest first; of each list at most `rows` are shown."""
-    if found.hazards:
-        yield "What can break", "\n\n".join(_hazards(found, rows))
-    if found.pruned:
-        names = found.ranked_pruned()
-        lines = [f"- {_pruned(name)}" for name in names[:rows]] + _more(names, rows, "- and {} more")
-        yield "What clusters delete", "\n".join(lines)
-    yield "What changes", "\n\n".join(_changes(found, rows))
-    files = [f"{code(one_line(it.path))}\n\n{quote(it.text, rows * _ROOM)}" for it in found.diffs if not it.rendered]
-    if found.diffs:
-        built = [it for it in found.diffs if it.rendered]
-        # The words to click on are in HTML, where backticks keep nothing apart.
-        titles = [escape(one_line(f"{_RENDERED}{it.path}")) for it in built[:rows]]
-        files += [folded(title, quote(it.text, rows * _ROOM)) for title, it in zip(titles, built, strict=False)]
-        yield "What changes in your files", "\n\n".join([*files[:rows], *_more(files, rows, "And {} more files.")])
-
-
-def difference_markdown(old: str, new: str, remarks: Sequence[str], found: Findings, rows: int) -> str:
-    """Return the findings of a comparison as a page; at most `rows` of each list are shown."""
-    parts = [f"## {code(one_line(old))} to {code(one_line(new))}"]
-    parts += ["\n".join(f"- {inline(remark, _MAX_SENTENCE)}" for remark in remarks)] if remarks else []
-    parts += [part for title, text in markdown_sections(found, rows) for part in (f"### {title}", text)]
-    return "\n\n".join(parts)
-
-
-def acknowledgement_markdown(found: Findings, rows: int) -> str:
-    """Return the YAML that accepts what stops a step, or nothing where nothing does."""
-    known = found.to_acknowledge()
-    return f"```yaml\n{acknowledging(known, rows)}\n```" if known else ""
-
-
-def gates_markdown(found: Findings, rows: int) -> str:
-    """Return the table of all gates, or nothing where there are none."""
-    gates = found.ranked_gates()
-    parts = [_table(_gate_table(gates[:rows])), *_more(gates, rows, "And {} more gates.")]
-    return "\n\n".join(parts) if gates else ""
-
-
-def _hazards(found: Findings, rows: int) -> Iterator[str]:
-    kinds, taken, shared = found.hazards_by_kind(), found.taken(), found.shared_remedies()
-    shown = kinds[:rows]
-    lines = [line for kind in shown for line in _hazard(kind, taken.hazard(kind[0]), rows)]
-    yield "\n".join([*lines, *_more(kinds, rows, "- and {} more that can break")])
-    if shared:
-        yield "What to do about several of these:"
-        yield "\n".join(_remedies(shared, rows))
-    told = [it for kind in shown for it in (kind[:rows] if len(kind) > 1 else ())]
-    single = [kind[0] for kind in shown if len(kind) == 1]
-    own = [(it, [text for text in it.remedies if text not in shared]) for it in (*told, *single)]
-    own = [(it, remedies) for it, remedies in own if remedies or it in told]
-    if own and len(found.hazards) == 1:
-        yield "What to do:"
-        yield "\n".join(_remedies(own[0][1], rows))
-    elif own:
-        lines = [line for hazard, remedies in own for line in (_named(hazard), *_remedies(remedies, rows, "  "))]
-        yield folded("Each of these, and what to do about it" if told else "What to do about each", "\n".join(lines))
-
-
-def _hazard(kind: Sequence[Hazard], verdict: str, rows: int) -> Iterator[str]:
-    hazard, places = kind[0], tuple(dict.fromkeys(place for each in kind for place in each.places))
-    head = inline(_words(hazard, verdict), _MAX_CELL)
-    head = f"**{head}**" if hazard.certainty in _GRAVE else head
-    print_of_one = f" (`{hazard.fingerprint}`)" if len(kind) == 1 else ""
-    yield f"- {head}: {inline(told_together(kind), _MAX_SENTENCE)}{print_of_one}"
-    yield from (f"  - {typed(one_line(str(place), _MAX_CELL))}" for place in places[:rows])
-    yield from _more(places, rows, "  - and {} more places")
-
-
-def _named(hazard: Hazard) -> str:
-    return f"- {inline(hazard.sentence, _MAX_CELL)} (`{hazard.fingerprint}`)"
-
-
-def _remedies(remedies: Sequence[str], rows: int, indent: str = "") -> Iterator[str]:
-    yield from (f"{indent}- {_remedy(text)}" for text in remedies[:rows])
-    yield from _more(remedies, rows, indent + "- and {} more")
-
-
-def _remedy(text: str) -> str:
-    """Return advice whose commands are in backticks, as its author put them."""
-    parts = text[:_MAX_REMEDY].split("`")
-    shown = (typed(one_line(part, _MAX_REMEDY)) if number % 2 else _between(part) for number, part in enumerate(parts))
-    return "".join(shown)
-
-
-def _between(text: str) -> str:
-    """Return words beside a command, with the blanks that keep them apart from it."""
-    before, after = (" " if blank else "" for blank in (text[:1].isspace(), text[-1:].isspace()))
-    return f"{before}{inline(text, _MAX_REMEDY)}{after}"
-
-
-def _pruned(name: str) -> str:
-    return f"**{inline(name, _MAX_CELL)}, {_WITH_ALL}**" if name.startswith(CRD) else inline(name, _MAX_CELL)
-
-
-def _changes(found: Findings, rows: int) -> Iterator[str]:
-    if not found.changes:
-        yield _ALL_NEW if found.nothing_before else _NOTHING
-        return
-    yield f"{found.count()}."
-    grave, harmless, counted = found.to_look_at(), found.harmless(), list(found.counted())
-    alike = found.alike(grave)
-    yield from [_table(_change_table(found, alike[:rows]))] if grave else []
-    if left := sum(map(len, alike[rows:])):
-        yield f"And {left} less grave changes."
-    if len(alike) < len(grave):
-        each = [_table(_change_table(found, [(it,) for it in grave[:rows]])), *_more(grave, rows, "And {} more.")]
-        yield folded(f"Each of these {len(grave)} changes", "\n\n".join(each))
-    parts = [_table(_change_table(found, [(it,) for it in harmless[:rows]]))] if harmless else []
-    if rest := ", ".join([*_more(harmless, rows, "{} more"), *counted]):
-        parts.append(f"And {rest}." if parts else f"{rest}.")
-    number = len(found.changes) - len(grave)
-    need = "change that needs" if number == 1 else "changes that need"
-    yield from [folded(f"{number} {need} no review", "\n\n".join(parts))] if parts else []
-
-
-def _table(rows: Table) -> str:
-    """Return a table as Markdown: what needs a look is strong, and objects are code."""
-
-    def cell(head: str, text: str) -> str:
-        if text in _GRAVE and head == rows.head[0]:
-            return f"**{text}**"
-        return code(one_line(text, _MAX_CELL)) if head == "object" else inline(text, _MAX_SENTENCE)
-
-    return markdown_table(rows.head, rows.mapped(cell).rows)
-
-
-def _more(items: Sequence[object], rows: int, text: str) -> list[str]:
-    return [text.format(len(items) - rows)] if len(items) > rows else []

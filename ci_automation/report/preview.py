@@ -11,7 +11,8 @@ from msgspec import Struct
 from ci_automation.impact.change import Severity
 from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.decision import Decision, decide
-from ci_automation.report.changes import markdown_sections, step_title
+from ci_automation.report.changes import step_title
+from ci_automation.report.changes_markdown import markdown_sections
 from ci_automation.report.findings import ACKNOWLEDGED, Findings
 from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line, quote
 from ci_automation.report.summary import fitting

@@ -16,7 +16,7 @@ from msgspec import Struct
 from ci_automation.artifact.digest import Digest
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.hazard import Certainty
-from ci_automation.report.changes import gates_markdown, markdown_sections
+from ci_automation.report.changes_markdown import gates_markdown, markdown_sections
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line
 from ci_automation.report.notes import notes_markdown, telling_markdown

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.policy.decision import Decision
-from ci_automation.report.changes import acknowledgement_markdown, gates_markdown, markdown_sections, step_title
+from ci_automation.report.changes import step_title
+from ci_automation.report.changes_markdown import acknowledgement_markdown, gates_markdown, markdown_sections
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, folded, inline, link, markdown_table
 from ci_automation.report.text import MAX_REASON, main_reasons, passed_over_rows

@@ -24,14 +24,12 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Acknowledgement, Policy
 from ci_automation.policy.plan import PlannedStep
-from ci_automation.report.changes import (
+from ci_automation.report.changes import step_parts, step_title, text_parts
+from ci_automation.report.changes_markdown import (
     acknowledgement_markdown,
     difference_markdown,
     gates_markdown,
     markdown_sections,
-    step_parts,
-    step_title,
-    text_parts,
 )
 from ci_automation.report.findings import Findings, idle_acknowledgements
 from ci_automation.report.text import MarkedLine, Table
