@@ -124,19 +124,20 @@ def _promote(inputs: Inputs, run: ActionRun) -> int:
         shown, found = as_shown(goal.name, done), done.considered
         print_table(promotions_table((shown,)))
         print_parts(promotion_parts(shown))
-        remarks = []
-        if done.done:
-            remarks.append(f"{found.version} was promoted from {found.promotion.source}")
-        elif done.waits:
+        remarks = [f"{found.version} was promoted from {found.promotion.source}"] if done.done else []
+        if done.waits:
             remarks.append(f"{found.sentence} {shown.word}: {'; '.join(found.reasons)}")
         if done.waits and found.decision is Decision.APPROVAL:
             command = approving_promotion(goal, found.digest, inputs.given)
-            remarks.append(f"to approve it, run {in_shell(*command)}")
+            remarks.append(f"to approve it, start flux.yaml: promote, {goal.name}; or run {in_shell(*command)}")
         for remark in remarks:
             run.tell("notice", f"{goal.name}: {remark}")
         had = Standing(found.old_version, found.before.digest) if found.before and found.old_version else None
         now_at, left = (Standing(found.version, found.digest), None) if done.done else (None, found.decision)
-        return Account(goal.name, goal.channel, had, promoted=now_at, left=left, signed=True, remarks=tuple(remarks))
+        waits = f"{found.version} waits for approval" if left is Decision.APPROVAL else ""
+        return Account(
+            goal.name, goal.channel, had, left=left, promoted=now_at, done=waits, signed=True, remarks=(*remarks,)
+        )
 
     return _each(tuple(it.goal for it in planned.values()), flow, inputs, run)
 

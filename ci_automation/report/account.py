@@ -36,6 +36,11 @@ class Trouble(Struct, frozen=True):
     exit_code: int = 1
 
 
+def what_comes(step: PlannedStep) -> str:
+    """Return what a step brings to the channel, in a few words."""
+    return f"changed content of {step.new_version}" if step.kind == "content" else str(step.new_version)
+
+
 class Account(Struct, frozen=True):
     """Result of one artifact; a field is empty if the run failed before it was known."""
 
@@ -81,8 +86,7 @@ class Account(Struct, frozen=True):
         """Yield which step waits where for an approval."""
         for step in self.waiting:
             if url := self.approval_urls.get(step.target):
-                what = f"changed content of {step.new_version}" if step.kind == "content" else step.new_version
-                yield f"{what} waits for approval at {url}"
+                yield f"{what_comes(step)} waits for approval at {url}"
 
     @property
     def refused(self) -> bool:

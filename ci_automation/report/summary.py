@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.policy.decision import Decision
+from ci_automation.report.account import what_comes
 from ci_automation.report.changes import step_title
 from ci_automation.report.changes_markdown import acknowledgement_markdown, gates_markdown, markdown_sections
 from ci_automation.report.findings import Findings
@@ -48,7 +49,7 @@ def _headline(accounts: Sequence[Account]) -> str:
 def verdict(account: Account) -> str:
     """Return the result for an artifact, in one line."""
     name = f"**{_name(account)}**"
-    did = [f"published {step.new_version}" for step in account.published] + list(filter(None, (account.done,)))
+    did = [f"published {what_comes(step)}" for step in account.published] + list(filter(None, (account.done,)))
     if account.trouble:
         before = f" after it had {' and '.join(did)}" if did else ""
         return f"{name} failed{before}: {inline(account.trouble.message, _LONGEST)}"
@@ -57,11 +58,11 @@ def verdict(account: Account) -> str:
     pending = account.pending
     if pending is not None and pending.decision is Decision.APPROVAL:
         where = link("waits for approval", account.approval_url) if account.approval_url else "waits for approval"
-        did.append(f"{pending.new_version} {where}")
+        did.append(f"{what_comes(pending)} {where}")
     elif pending is None and account.refused:
         did.append("policy refuses everything newer")
     elif pending is not None:
-        did.append(f"{pending.new_version} is {_WAITING.get(pending.decision, 'not done yet')}")
+        did.append(f"{what_comes(pending)} is {_WAITING.get(pending.decision, 'not done yet')}")
     at = f" is at Flux {account.after.version}" if account.after else ""
     return f"{name}{at}: {'; '.join(did) or 'nothing to do'}"
 

@@ -228,7 +228,9 @@ class TestTheAction:
     def test_what_waits_is_approved_by_a_command_that_is_said(self, folder: Path, runner: Runner) -> None:
         shutil.rmtree(folder / "staging")
         ran = runner.run(command="promote", artifact="staging")
-        (notice,) = (it for it in ran.said("notice") if "to approve it, run" in it)
+        assert "waits for approval" in ran.summary.partition("###")[0]
+        (notice,) = (it for it in ran.said("notice") if "to approve it" in it)
+        assert "to approve it, start flux.yaml: promote, staging; or run" in notice
         words = notice.partition("`")[2].rstrip("`")
         assert "--config" not in words
         assert run(shlex.split(words)[1:]) == 0

@@ -75,6 +75,12 @@ def test_each_step_that_is_asked_for_says_where() -> None:
             id="published, and asked",
         ),
         pytest.param(
+            replace(BOTH, published=(replace(AUTO, old_version=PATCH),), waiting=(replace(ASKED, old_version=MINOR),)),
+            "**production** is at Flux v2.8.8: published changed content of v2.8.8; "
+            f"changed content of v2.9.4 [waits for approval](<{URL}>)",
+            id="content",
+        ),
+        pytest.param(
             replace(BOTH, approval_urls={}),
             "**production** is at Flux v2.8.8: published v2.8.8; v2.9.4 waits for approval",
             id="nowhere to ask",
