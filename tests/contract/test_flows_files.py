@@ -52,7 +52,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_what_clusters_could_not_unpack_is_no_overlay(
     tmp_path: Path, make: Callable[[Path], object], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_MAX_OVERLAY_BYTES", 4)
+    monkeypatch.setattr(files, "MAX_OVERLAY_BYTES", 4)
     make(tmp_path)
     with pytest.raises(UnreadableOverlay, match=message):
         read_overlay(tmp_path)

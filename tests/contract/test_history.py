@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("step", "findings"):
-        monkeypatch.setattr(f"ci_automation.flows.{place}.impact_of", lambda *_: Found())
+        monkeypatch.setattr(f"ci_automation.flows.planning.{place}.impact_of", lambda *_: Found())
 
 
 def test_the_newest_move_comes_first_whatever_its_version() -> None:
