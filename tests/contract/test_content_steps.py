@@ -290,3 +290,26 @@ def test_merged_content_that_was_rolled_back_is_not_published_by_any_later_run(w
     assert update(CHANNEL, story.ports(world), wish).plan.steps[0].kind == "minor"
     story.merge("b", "c")
     assert update(CHANNEL, story.ports(world), wish).done == 1
+
+
+def test_a_merge_during_a_hold_does_not_count_once_the_hold_is_lifted(world: World) -> None:
+    story, wish = Story(), intent(content_apart=True)
+    story.merge("a", "b")
+    plan = make_plan(CHANNEL, story.ports(world), wish).plan
+    apply_granted(yes(ApprovalRequest.of(plan, plan.steps[0])), story.ports(world), wish)
+    before = world.channel_digest()
+    story.merge("b", "c")
+    assert update(CHANNEL, story.ports(world), wish).done == 1
+    roll_back(propose_rollback(CHANNEL, Wish(str(before)), world.ports(), wish), world.ports(), wish)
+    story.now = datetime.now(UTC) + timedelta(hours=1)
+    story.merge("c", "b")
+    story.merge("b", "c")
+    assert update(CHANNEL, story.ports(world), wish).left is not None
+    late = replace(world.ports(), clock=lambda: story.now + timedelta(hours=1))
+    lift(CHANNEL, "it was not that", late, wish)
+    outcome = update(CHANNEL, story.ports(world), wish)
+    assert (outcome.done, outcome.left, world.channel_digest()) == (0, Decision.APPROVAL, before)
+    story.now += timedelta(hours=2)
+    story.merge("c", "b")
+    story.merge("b", "c")
+    assert update(CHANNEL, story.ports(world), wish).done == 1

@@ -190,6 +190,7 @@ class GitContent:
         settings = place.artifact.approval
         people = People.of(content_witnesses(way, merges, settings)[:MOST_PEOPLE], settings.team, self._people)
         since = max((it.content.at for it in ledger.all_moves() if it.content), default=had.at)
+        since = max((since, *(hold.at for hold in placed.holds)))  # the end of a hold revives no merge from before it
         return judge_content(way, ContentCase(contents, merges, people, settings, branch, since))
 
     def _differing(self, at: ContentAt) -> str:
