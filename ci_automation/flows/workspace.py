@@ -93,12 +93,12 @@ def read_overlay_folder(
     tree = Tree(tuple(TreeFile(entry.path, entry.data, entry.mode == EXECUTABLE) for entry in entries))
     _require_distinct(path, tree)
     present = [name for name in attribute_files(path) if os.path.lexists(workspace / name)]
-    require_shown({name: _attributes(workspace, name) for name in present}, path, tree)
+    require_shown({name: _attributes(workspace, name) for name in present}, path, tree.by_path)
     return OverlayFolder(path, git_tree_id(entries), tree)
 
 
-def require_shown(attributes: Mapping[str, str | None], folder: str, tree: Tree) -> None:
-    """Check that no `.gitattributes` above an overlay folder conceals one of its files.
+def require_shown(attributes: Mapping[str, str | None], folder: str, paths: Iterable[str]) -> None:
+    """Check that no `.gitattributes` above an overlay folder conceals one of the paths in it.
 
     Raises:
         ConcealedOverlay: one does, or cannot be read, where its text is None.
@@ -106,7 +106,7 @@ def require_shown(attributes: Mapping[str, str | None], folder: str, tree: Tree)
     if unread := next((source for source, text in attributes.items() if text is None), None):
         raise ConcealedOverlay(f"{unread} is not a text that this run can read")
     texts = {source: text for source, text in attributes.items() if text is not None}
-    if found := concealed(texts, [f"{folder}/{file.path}" for file in tree.files]):
+    if found := concealed(texts, [f"{folder}/{path}" for path in paths]):
         raise ConcealedOverlay(f"{found.source} gives {found.path[:_SHOWN]!r} the attribute {found.attribute[:_SHOWN]}")
 
 

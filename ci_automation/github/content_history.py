@@ -121,6 +121,14 @@ class ContentHistory:
         """
         return Files(self._client, self.name).listed(tree)
 
+    def blob(self, name: str) -> bytes:
+        """Return the content of a blob.
+
+        Raises:
+            ReleaseSourceError: as `Files.blob`.
+        """
+        return Files(self._client, self.name).blob(name)
+
     def _learn(self, commits: Sequence[str], folder: str, config: str) -> None:
         """Ask for the content at commits, and for the requests that the first few were merged as."""
         if not commits:

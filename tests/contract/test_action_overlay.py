@@ -344,6 +344,41 @@ def concealed(scene: Scene) -> None:
     scene.fleet.push("main", {".gitattributes": None}, "ada")
 
 
+def by_requests(scene: Scene, *changes: dict[str, bytes | None]) -> None:
+    """Let one person propose each change, and another one merge it."""
+    for number, files in enumerate(changes):
+        later(scene)
+        branch = f"step-{number}"
+        scene.fleet.push(branch, dict(files), "ada", onto=scene.fleet.head)
+        scene.fleet.merge(scene.fleet.open_pull(branch, "ada").number, "ben")
+
+
+def concealed_from_inside(scene: Scene) -> None:
+    """Hide a file by attributes in the folder itself, which the next request takes out."""
+    inside = f"{FOLDER}/.gitattributes"
+    by_requests(scene, {inside: b"* -diff\n", f"{FOLDER}/more.yaml": patch("9Gi")}, {inside: None})
+
+
+def concealed_and_renamed(scene: Scene) -> None:
+    """Hide a file by its name, and rename it in the next request, whose page shows no more than the names."""
+    first, then = f"{FOLDER}/other.yaml", f"{FOLDER}/another.yaml"
+    scene.fleet.push("main", {".gitattributes": b"other.yaml -diff\n"}, "ada")
+    by_requests(scene, {first: patch("9Gi")})
+    scene.fleet.push("main", {".gitattributes": None}, "ada")
+    by_requests(scene, {first: None, then: patch("9Gi")})
+
+
+def binary(scene: Scene) -> None:
+    """Merge a file in UTF-16, which clusters read, and of which Git shows no lines."""
+    by_requests(scene, {f"{FOLDER}/more.yaml": patch("9Gi").decode().encode("utf-16")})
+
+
+def once_binary(scene: Scene) -> None:
+    """Merge a file that is binary for Git, and a request that makes a text of it: neither page shows a line."""
+    text, path = patch("9Gi"), f"{FOLDER}/more.yaml"
+    by_requests(scene, {path: text + b"# \0\n"}, {path: text})
+
+
 NOT_PROVEN = {
     "a push": (pushed, "a push by ada at"),
     "an indirect merge": (indirect, "a push by ada at"),
@@ -362,6 +397,10 @@ NOT_PROVEN = {
     "no log": (without_a_log, "GitHub shows no log of the default branch"),
     "a gap in the log": (with_a_gap, "has a gap before"),
     "files that the page did not show": (concealed, "did not show all changes"),
+    "files that attributes in the folder hid": (concealed_from_inside, "did not show all changes"),
+    "a hidden file that got another name": (concealed_and_renamed, "did not show all changes"),
+    "a file that is binary for Git": (binary, "did not show all changes"),
+    "a file that was binary for Git": (once_binary, "did not show all changes"),
     "changed rules": (looser, "the rules of approvals, escalate, refuse"),
     "a class that the policy escalates": (risky, "ConfigMap a is new"),
 }

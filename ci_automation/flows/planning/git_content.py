@@ -27,7 +27,8 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.config.document import InvalidConfig
 from ci_automation.config.load import parse_config
 from ci_automation.errors import Conflict, UsageError
-from ci_automation.flows.workspace import ConcealedOverlay, first_difference, require_shown
+from ci_automation.flows.planning.shown import hidden_states
+from ci_automation.flows.workspace import first_difference, require_shown
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.records.content import ApprovedRules, RecordedContent
 from ci_automation.records.notes import Approval
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from ci_automation.config.model import ArtifactConfig
     from ci_automation.flows.observe import Placed
+    from ci_automation.flows.planning.base import Base
     from ci_automation.flows.planning.findings import Chosen
     from ci_automation.flows.ports import Ports
     from ci_automation.flows.workspace import OverlayFolder
@@ -117,12 +119,12 @@ class GitContent:
                 raise CheckoutDiffers(place.config if at.overlay == here[0] else self._differing(at), at.commit)
             reason = f"the default branch moved on to {at.commit[:7]}, which the next run compares"
             return JudgedContent((Verdict(GATE, Decision.WAIT, reason, at.commit),))
-        require_shown(at.attributes, place.folder.path, place.folder.tree)
+        require_shown(at.attributes, place.folder.path, place.folder.tree.by_path)
         options, rules = wanted.options.digest, rules_of(place.artifact)
         tree = place.folder.tree_id
         return JudgedContent((), RecordedContent(place.repository, at.commit, tree, options, now, rules))
 
-    def judge(self, placed: Placed, base: Chosen, wanted: Chosen, ports: Ports) -> JudgedContent:
+    def judge(self, placed: Placed, base: Base, wanted: Chosen, ports: Ports) -> JudgedContent:
         """Return whether merges on the default branch approved the wanted content, judged now; see `look`."""
         looked = self.look(wanted)
         if looked.content is None or self._head is None:
@@ -161,7 +163,7 @@ class GitContent:
         if rules_of(artifact) != judged.rules or artifact.paused:
             raise ContentMoved("the configuration", judged.commit, at.commit)
 
-    def _found(self, placed: Placed, base: Chosen, wanted: Chosen, ports: Ports) -> Proven | Unproven | Lags:
+    def _found(self, placed: Placed, base: Base, wanted: Chosen, ports: Ports) -> Proven | Unproven | Lags:
         """Return what the history of the default branch says of the content since the channel's."""
         assert self._head is not None  # noqa: S101  # for the type checker: `look` came first
         branch, at, _ = self._head
@@ -183,10 +185,14 @@ class GitContent:
         if not isinstance(way, Way):
             return way
         merges = self._merges(way.merges[:MOST_REQUESTS])
-        shown = (
+        shown = tuple(
             it.commit for found in merges.values() for merge in found for it in (merge.merge_base, merge.head) if it
         )
         contents = {**contents, **self._contents(shown, base)}
+        states = self._history.contents((*commits_of(way.updates), *shown), place.folder.path, place.config)
+        trees = {had.overlay: base.overlay, place.folder.tree_id: place.folder.tree}
+        hidden = hidden_states(states, trees, place.folder.path, self._history)
+        contents = {commit: key for commit, key in contents.items() if commit not in hidden}
         settings = place.artifact.approval
         people = People.of(content_witnesses(way, merges, settings)[:MOST_PEOPLE], settings.team, self._people)
         since = max((it.content.at for it in ledger.all_moves() if it.content), default=had.at)
@@ -217,18 +223,8 @@ class GitContent:
         """Return the content that the channel, with these options, would have from a state; None if nobody can tell."""
         if (artifact := self._artifact(at)) is None or artifact.overlay != self._place.folder.path:
             return None
-        if self._is_concealed(at):
-            return None
         pins = pinned if artifact.pin_images is None else artifact.pin_images
         return _key(at.overlay, options.with_flags(artifact.flags), pinned=pins)
-
-    def _is_concealed(self, at: ContentAt) -> bool:
-        """Return whether attributes of a state may have kept a file off a request's page."""
-        try:
-            require_shown(at.attributes, self._place.folder.path, self._place.folder.tree)
-        except ConcealedOverlay:
-            return True
-        return False
 
     def _artifact(self, at: ContentAt) -> ArtifactConfig | None:
         """Return the artifact as the configuration of a state has it, or None where it has none that can be read."""
