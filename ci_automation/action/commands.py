@@ -93,8 +93,8 @@ def _approve(inputs: Inputs, run: ActionRun) -> int:
 
         version, base, target = Version.parse(inputs.version), Digest.parse(inputs.base), Digest.parse(inputs.target)
         request = ApprovalRequest(goal.channel, version, base, target, RequestKind.of_key(inputs.request_key))
-        settings = judged_by(goal, request.kind, base)
-        found = judge_run(request, inputs.request_key, reviewed_run(goal, hub), settings, now())
+        settings = judged_by(goal, request)
+        found = judge_run(request, inputs.request_key, reviewed_run(settings, hub), settings, now())
         if isinstance(found, NotCounted):
             raise ApprovalNotCounted(found)
         done = apply_granted(found, goal.ports, goal.intent)

@@ -263,7 +263,8 @@ def _approval(goal: Target, hub: Hub) -> Approval:
     Raises:
         ReviewNotCounted: there is none that counts.
     """
-    found = judge_reviews(reviewed_run(goal, hub), settings_of(goal), now())
+    settings = settings_of(goal)
+    found = judge_reviews(reviewed_run(settings, hub), settings, now())
     if isinstance(found, Approval):
         return found
     raise ReviewNotCounted(found)

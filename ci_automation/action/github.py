@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from ci_automation.action.run import ActionRun
     from ci_automation.approval.approved_run import RunFacts
     from ci_automation.approval.dispatch import Sender
-    from ci_automation.approval.port import Approvals
-    from ci_automation.artifact.digest import Digest
+    from ci_automation.approval.port import ApprovalRequest, Approvals
     from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig
     from ci_automation.flows.planning.git_content import GitContent
@@ -196,15 +195,17 @@ def _git_content(goal: Target, artifact: ArtifactConfig, hub: Hub) -> GitContent
     return GitContent(ContentHistory(client, name), Repository(client, name), place)
 
 
-def judged_by(goal: Target, kind: RequestKind, base: Digest) -> ApprovalConfig:
-    """Return the settings by which the approval of a step from `base` is judged.
+def judged_by(goal: Target, request: ApprovalRequest) -> ApprovalConfig:
+    """Return the settings by which the approval of a step is judged.
 
-    If the rules changed since the content of the channel was approved, content is judged by the stricter ones.
+    If the rules changed since the content of the channel was approved, content is judged by the stricter ones. A step
+    to the version that the channel has is one of content, whatever kind of request names it.
     """
-    settings = settings_of(goal)
-    ledger = goal.ports.ledger(goal.channel) if kind is RequestKind.CONTENT else None
-    records = ledger.records(base) if ledger else ()
+    settings, ledger = settings_of(goal), goal.ports.ledger(goal.channel)
+    records = ledger.records(request.base) if ledger else ()
     if not records or goal.configured is None or (content := records[-1].content) is None:
+        return settings
+    if request.kind is not RequestKind.CONTENT and request.version != records[-1].version:
         return settings
     from ci_automation.approval.content import stricter
     from ci_automation.flows.planning.git_content import rules_of
@@ -249,7 +250,7 @@ def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION
             client, name = hub.client(**rights), hub.repository
             places = Repository(client, name), Commits(client, name), Pulls(client, name)
             asking = PullRequestApprovals(*places, goal.name, goal.channel, settings, kind)
-            asking.judging(partial(judged_by, goal, kind))
+            asking.judging(partial(judged_by, goal))
             place = hub.job.workspace if hub.inputs.command == "update" else None
             return CheckoutFirst(asking, place, goal.channel, kind) if place else asking
         case ApprovalVia.WORKFLOW_DISPATCH:
@@ -266,8 +267,8 @@ def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION
             return DispatchApprovals(receiver, hub.job.server, hub.sender, now, kind=kind)
 
 
-def reviewed_run(goal: Target, hub: Hub) -> RunFacts:
-    """Return what GitHub says of the run that this job is in.
+def reviewed_run(settings: ApprovalConfig, hub: Hub) -> RunFacts:
+    """Return what GitHub says of the run that this job is in, for a judge who goes by these settings.
 
     Raises:
         ReleaseSourceError: GitHub failed or refused.
@@ -276,7 +277,6 @@ def reviewed_run(goal: Target, hub: Hub) -> RunFacts:
     from ci_automation.github.repository import Repository
     from ci_automation.github.runs import Runs
 
-    settings = settings_of(goal)
     rights = {"actions": "read"} | ({"members": "read"} if settings.team else {})
     client = hub.client(**rights)
     job = JobFacts(int(hub.job.run_id or 0), hub.job.event, hub.job.ref, hub.default_branch())

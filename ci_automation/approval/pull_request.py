@@ -71,13 +71,13 @@ class PullRequestApprovals:
         self._repository, self._commits, self._pulls = repository, commits, pulls
         self._name, self._channel, self._settings = name, channel, settings
         self._kind = kind
-        self._judged_by: Callable[[Digest], ApprovalConfig] = lambda _: settings
+        self._judged_by: Callable[[ApprovalRequest], ApprovalConfig] = lambda _: settings
         self._branch = branch_name(name, f"{kind}-" if kind is RequestKind.CONTENT else "")
         self._seen: PullSnapshot | None = None
         self._judged: str | None = None  # the merge that was judged in this run
 
-    def judging(self, judged_by: Callable[[Digest], ApprovalConfig]) -> Self:
-        """Let settings that depend on the base of a step judge its approval."""
+    def judging(self, judged_by: Callable[[ApprovalRequest], ApprovalConfig]) -> Self:
+        """Let settings that depend on the step judge its approval."""
         self._judged_by = judged_by
         return self
 
@@ -95,7 +95,7 @@ class PullRequestApprovals:
         making = self._repository.making(to_judge, snapshot) if to_judge else Making()
         if making is None:  # the next run judges it
             return None
-        settings = self._judged_by(base)
+        settings = self._judged_by(entry.request)
         people = People.of(witnesses(entry, snapshot, making, settings), settings.team, self._repository)
         merged = merge_of(entry, snapshot)
         self._judged = merged.url if merged else None
@@ -149,7 +149,7 @@ class PullRequestApprovals:
         there = default.find(self._channel, self._kind)
         # What was merged and did not count, or was used up, is asked for in a way that its old merge does not answer.
         ask = there.ask + 1 if there and there.request == request else 1
-        settings = self._judged_by(request.base)
+        settings = self._judged_by(request)
         page = Page(self._name, self._channel, question.step, question.notes, settings.approvals, settings.team)
         return _Wish(LockEntry(request, ask), default, page)
 

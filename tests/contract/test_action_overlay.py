@@ -597,3 +597,51 @@ def test_a_run_in_an_environment_approves_content_beside_a_minor(scene: Scene) -
     found = newest(scene).content
     assert found is not None
     assert found.commit == scene.fleet.head
+
+
+def asked_in_an_environment(scene: Scene, before: str, after: str) -> None:
+    """Publish the first content under one rule, and let a run wait for more content under another one."""
+    configure(scene, f"{{via: workflow-dispatch, {before}}}")
+    checkout(scene)
+    scene.run()
+    scene.fleet.answer(scene.fleet.runs[-1].id, "ada")
+    assert scene.run("approve", **scene.approving()).code == 0
+    configure(scene, f"{{via: workflow-dispatch, {after}}}")
+    pushed(scene)
+    checkout(scene)
+    scene.runner.event("schedule", {})
+    assert scene.run().outputs["pending-decision"] == "approval"
+
+
+def test_the_stricter_rules_judge_options_too_once_the_folder_is_taken_out(scene: Scene) -> None:
+    configure(scene, "{via: pull-request, approvals: 1}")
+    before = first_content(scene)
+    scene.configure(approval="{via: pull-request}", more=", flags: {log-level: debug}")
+    scene.fleet.push("main", {CONFIG: (scene.runner.workspace / CONFIG).read_bytes()}, "ada")
+    assert scene.run().outputs["pending-decision"] == "approval"
+    later(scene)
+    scene.fleet.merge(scene.fleet.pulls[-1].number, "ada")
+    ran = scene.run()
+    assert scene.channel == before
+    assert "with 0 of 1 approving reviews" in ran.summary
+
+
+def test_a_run_started_by_hand_is_judged_by_the_stricter_rules_too(scene: Scene) -> None:
+    asked_in_an_environment(scene, "approvals: 1", "approvals: 0")
+    before, given = scene.channel, {**scene.fleet.runs[-1].inputs, "key": ""}
+    scene.fleet.answer(scene.fleet.dispatch("approve.yaml", "main", given, "ada").id, "ada")
+    ran = scene.run("approve", **scene.approving())
+    assert (ran.code, scene.channel) == (11, before)
+    assert "ada approved it and also started it" in ran.log
+
+
+@pytest.mark.parametrize(("by", "code"), [("ada", 0), ("ben", 11)])
+def test_the_team_that_the_content_was_approved_under_counts_in_an_environment(
+    scene: Scene, by: str, code: int
+) -> None:
+    scene.fleet.environment("flux-manifests", ["ada", "ben"])
+    scene.forge.team("acme/old", ["ada"])
+    scene.forge.team("acme/new", ["ben"])
+    asked_in_an_environment(scene, "team: acme/old", "team: acme/new")
+    scene.fleet.answer(scene.fleet.runs[-1].id, by)
+    assert scene.run("approve", **scene.approving()).code == code
