@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import pytest
 import yaml
 
-from ci_automation.approval.lock import LOCK_FILE
 from ci_automation.artifact.reference import Reference
 from ci_automation.registry import open_registry
 from ci_automation.signing.trust import Identity
 from tests.fakes.forge import Forge
+from tests.fakes.forge.people import normalized
 from tests.fakes.sigstore import LocalSigstore
 from tests.real import cosign, podman, program
 from tests.real.peers import ROOT
@@ -26,7 +26,7 @@ from tests.real.pipeline import PASSWORD
 from tests.real.podman import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tests.fakes.forge import Repository
@@ -49,8 +49,8 @@ BY_DISPATCH = frozenset({"show", "gate", "do"})  # the jobs of an operation
 class Fleet:
     """A repository of a team: on the double of GitHub, and as the working tree that its jobs check out.
 
-    The token has the rights that the file grants to the jobs of the run, together, and there is an identity token where
-    one of them grants `id-token`. act knows no environments: `secrets` are what all of them have.
+    The token has the rights of the job that runs; of called workflows, those that all jobs of the file have together.
+    Only jobs with `id-token` find an identity token. act knows no environments: `secrets` are what all of them have.
     """
 
     up_to_2_9_3: ClassVar = ("trustConfig: sigstore.json", 'policy: {range: "<=2.9.3"}')
@@ -64,7 +64,6 @@ class Fleet:
     service: str
     released: Path
     secrets: dict[str, str] = field(default_factory=dict)
-    paths: list[str] = field(default_factory=list)
     channels: list[Reference] = field(default_factory=list)
     ran: list[Acted] = field(default_factory=list)
     start: int = 0  # of the requests of the last run
@@ -96,27 +95,34 @@ class Fleet:
                 text += f"- name: {name}\n  url: {channel}\n" + "".join(f"  {line}\n" for line in more)
         self.write(".github/flux-manifests.yaml", text)
 
-    def use(self, shipped: str, name: str, instead: Mapping[str, str] | None = None) -> None:
+    def use(
+        self, shipped: str, name: str, instead: Mapping[str, str] | None = None, *, channel: Reference | None = None
+    ) -> None:
         """Copy one of the shipped workflows, and name the artifact: what the README says is all. Or change it more."""
         text = (ROOT / "workflows" / shipped).read_text()
         for old, new in (instead or {}).items():
             assert old in text
             text = text.replace(old, new)
-        self.write(f".github/workflows/{name}", text.replace(SHIPPED, str(self.channel)))
+        self.write(f".github/workflows/{name}", text.replace(SHIPPED, str(channel or self.channel)))
 
     def write(self, path: str, text: str) -> None:
         """Change a file in the repository, and in the working tree."""
-        self.paths.append(path)
         self.github.push("main", {path: text.encode()}, "alice", f"Change {path}")
         self.check_out()
 
-    def check_out(self) -> None:
-        """Let the working tree be what the default branch has."""
-        for path in (*self.paths, LOCK_FILE):
-            if (content := self.github.read(path, "main")) is not None:
-                place = self.folder / path
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_bytes(content)
+    def check_out(self, ref: str = "main") -> None:
+        """Let the working tree be what a branch has, or a commit."""
+        for entry in self.folder.iterdir():
+            if entry.is_dir() and entry.name != ".git":
+                shutil.rmtree(entry)
+            elif entry.is_file():
+                entry.unlink()
+        commit = self.github.resolve(ref)
+        assert commit
+        for path, leaf in self.forge.objects.files_at(commit).items():
+            place = self.folder / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(self.forge.objects.blobs[leaf.sha])
         podman.commit(self.folder, "acme/fleet")
 
     def run(
@@ -128,34 +134,54 @@ class Fleet:
         *,
         subject: str = "",
         variables: Mapping[str, str] | None = None,
+        ref: str = "refs/heads/main",
+        seen: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> Acted:
-        """Return what came of a workflow's run on the default branch.
+        """Return what came of a workflow's run on the default branch, or on another `ref`.
 
         `subject` is who signs keyless: the workflow itself, unless the job is in a called one. `variables` are `vars`.
+        `seen` is told of each entry of act's log while it runs.
         """
-        text = (self.folder / ".github/workflows" / workflow).read_text()
+        shipped = self.folder / ".github/workflows" / workflow
+        text = shipped.read_text()
         called = "".join(path.read_text() for path in (ROOT / ".github/workflows").glob("*.yaml"))
         pins = {match["ref"] for match in PIN.finditer(text + called)}
+        own = {name: job.get("permissions") for name, job in yaml.safe_load(text)["jobs"].items() if "uses" not in job}
         granted = _granted(text, event)
+        token = self.forge.token("actions", "acme/fleet", granted)
         settings = {
             "GITHUB_API_URL": self.forge.url,
             "GITHUB_SERVER_URL": "https://github.com",
-            "GITHUB_REF": "refs/heads/main",
-            "GITHUB_WORKFLOW_REF": f"acme/fleet/.github/workflows/{workflow}@refs/heads/main",
+            "GITHUB_REF": ref,
+            "GITHUB_SHA": self.github.resolve(ref.removesuffix("/merge")) or self.github.head,
+            "GITHUB_REPOSITORY_ID": str(self.github.id),
+            "GITHUB_WORKFLOW_REF": f"acme/fleet/.github/workflows/{workflow}@{ref}",
         }
-        if "id-token" in granted:
-            settings |= self.local.environment(Identity(ISSUER, subject or WORKFLOW.format(file=workflow)))
+        identity = Identity(ISSUER, subject or WORKFLOW.format(file=workflow))
+        proof = self.local.environment(identity, event_name=event, repository_id=str(self.github.id))
+        place = self.folder.parent / "runner" / workflow
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(_with_variables(text, proof))
+        settings |= proof if "id-token" in granted and len(own) < len(yaml.safe_load(text)["jobs"]) else {}
         said = {"repository": {"full_name": "acme/fleet", "default_branch": "main"}}
         self.start = len(self.forge.requests)
+
+        def begins(entry: dict[str, Any]) -> None:
+            """Give the token the rights of the job that writes."""
+            if (rights := own.get(entry.get("jobID", ""))) is not None:
+                self.forge.tokens[token] = replace(self.forge.tokens[token], permissions=normalized(rights))
+            seen(entry)
+
         done = podman.act(
             self.service,
             self.folder,
             Event(event, said | dict(payload or {}), run=run),
-            workflow=f".github/workflows/{workflow}",
+            workflow=str(place),
             variables=settings,
-            secrets={"GITHUB_TOKEN": self.forge.token("actions", "acme/fleet", granted)} | self.secrets,
+            secrets={"GITHUB_TOKEN": token} | self.secrets,
             repositories={f"acme/ci-automation@{pin}": self.released for pin in pins},
             options=[f"--var={name}={value}" for name, value in (variables or {}).items()],
+            seen=begins,
         )
         self.ran.append(done)
         print(f"{workflow} for {event}: exit {done.code}, {len(self.asked)} requests", *self.asked, sep="\n  ")
@@ -232,6 +258,16 @@ def _granted(workflow: str, event: str) -> dict[str, str]:
             own = job["permissions"].items()
             granted |= {right: level for right, level in own if granted.get(right) != "write"}
     return granted
+
+
+def _with_variables(workflow: str, proof: Mapping[str, str]) -> str:
+    """Return a workflow as the runner has it: the jobs with `id-token: write` find where to get an identity token."""
+    jobs = re.split(r"(?m)^(?=  [\w-]+:$)", workflow)
+    lines = "".join(f"      {name}: {value}\n" for name, value in proof.items())
+    return "".join(
+        job.replace("    steps:\n", f"    env:\n{lines}    steps:\n", 1) if "id-token: write" in job else job
+        for job in jobs
+    )
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from tests.real.peers import BY_NAME, ROOT, cache, peer
 from tests.real.processes import Daemon, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 # Neither a network of containers nor a daemon of the system's is needed: what runs in a container speaks to loopback.
 CONTAINERS = """\
@@ -286,6 +287,7 @@ def act(
     repositories: Mapping[str, Path] | None = None,
     options: Sequence[str] = (),
     timeout: float = 600,
+    seen: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> Acted:
     """Return what came of running the workflows of the repository in `folder` for an event, in containers of `service`.
 
@@ -303,7 +305,10 @@ def act(
             a git repository.
         options: more of act's.
         timeout: seconds.
+        seen: what is told of each entry when act writes it, while the jobs run.
     """
+    entries: list[dict[str, Any]] = []
+    errors: list[str] = []
     with tempfile.TemporaryDirectory(prefix="act-") as scratch:
         payload = Path(scratch) / "event.json"
         payload.write_text(json.dumps(event.payload))
@@ -319,24 +324,33 @@ def act(
         command += ["--workflows", workflow] if workflow else []
         # Nothing of whoever runs the tests is seen: neither a proxy nor settings of act's.
         own = {name: os.environ[name] for name in KEPT if name in os.environ}
-        with alone("act"):  # whose containers are named by workflow and job
-            done = subprocess.run(
+        log = Path(scratch) / "errors"
+        with (
+            alone("act"),  # whose containers are named by workflow and job
+            log.open("w") as output,
+            subprocess.Popen(
                 [str(part) for part in (*command, *options)],
                 cwd=folder,
                 env=own | {"HOME": scratch, "DOCKER_HOST": service} | dict(secrets or {}),
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
+                stdout=subprocess.PIPE,
+                stderr=output,
                 text=True,
-                timeout=timeout,
-                check=False,
-            )
-    entries, errors = [], [done.stderr]
-    for line in done.stdout.splitlines():
-        try:
-            entries.append(json.loads(line))
-        except ValueError:
-            errors.append(line)
-    return Acted(done.returncode, tuple(entries), "\n".join(errors))
+            ) as process,
+        ):
+            alarm = threading.Timer(timeout, process.kill)
+            alarm.start()
+            for line in process.stdout or ():
+                try:
+                    entries.append(json.loads(line))
+                except ValueError:
+                    errors.append(line)
+                else:
+                    seen(entries[-1])
+            code = process.wait()
+            alarm.cancel()
+        errors.append(log.read_text())
+    return Acted(code, tuple(entries), "\n".join(errors))
 
 
 def commit(folder: Path, origin: str = "") -> None:

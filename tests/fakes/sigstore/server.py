@@ -83,10 +83,10 @@ class LocalSigstore(Loopback):
         base = tokens.github_claims(workflow) if issuer == GITHUB else {"iss": issuer}
         return tokens.encode(base | ({"sub": subject} if subject else {}) | claims)
 
-    def environment(self, identity: Identity = WORKFLOW) -> dict[str, str]:
+    def environment(self, identity: Identity = WORKFLOW, **claims: str) -> dict[str, str]:
         """Return what a job with `id-token: write` finds in its environment, in a run of that workflow."""
         runs = self._api.runs
-        runs.append(tokens.github_claims(identity.subject.removeprefix(HOST)))
+        runs.append(tokens.github_claims(identity.subject.removeprefix(HOST)) | claims)
         return {
             "ACTIONS_ID_TOKEN_REQUEST_URL": f"{self.url}/oidc/runs/{len(runs) - 1}/idtoken?api-version=2.0",
             "ACTIONS_ID_TOKEN_REQUEST_TOKEN": REQUEST_TOKEN,

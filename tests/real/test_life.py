@@ -1,0 +1,195 @@
+"""The whole life of two artifacts without a terminal or a key: files, runs of workflows, merges and approvals.
+
+The shipped workflows run by act in containers; GitHub and Sigstore are doubles, and the real cosign judges the result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.contract.previewed import event as pull_event
+from tests.fakes.samples import write_old_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.fakes.forge import Pull, Run
+    from tests.real import cosign
+    from tests.real.fleet import Fleet
+    from tests.real.podman import Acted
+
+pytest_plugins = ["tests.real.fleet"]
+
+FIRST, PATCH, MINOR = "v2.98.5", "v2.98.8", "v2.99.4"
+FOLDER = "clusters/staging/flux-system"
+KUSTOMIZATION = b"resources: [flux-system/gotk-components.yaml]\n"
+PATCHED = """\
+resources: [flux-system/gotk-components.yaml]
+patches:
+- target: {kind: Deployment, name: source-controller}
+  patch: |
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --requeue-dependency=5s}
+"""
+CONFIGURATION = """\
+version: 1
+source: github:fluxcd/flux2
+apiUrl: {api}
+upstream: {{verify: if-available}}
+defaults:
+  trustConfig: sigstore.json
+  verify:
+    identityRegexp: ^https://github\\.com/acme/fleet/\\.github/workflows/(flux|promote)\\.yaml@refs/heads/main$
+    issuer: https://token.actions.githubusercontent.com
+artifacts:
+- name: staging
+  url: {staging}
+  overlay: {folder}
+  flags: {flags}
+- name: production
+  url: {production}
+  promote: {{from: staging}}
+"""
+CONFIG = ".github/flux-manifests.yaml"
+
+
+@pytest.fixture(scope="module")
+def flux_releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the sample releases: a patch, and a minor of the first Flux that knows other Sigstores."""
+    return write_old_samples(tmp_path_factory.mktemp("samples"))
+
+
+class Team:
+    """People who work in a browser: alice writes and starts runs, carol reviews and merges."""
+
+    def __init__(self, fleet: Fleet, files: cosign.Files) -> None:
+        self.fleet, self.github, self.files = fleet, fleet.github, files
+
+    @property
+    def staging(self) -> str:
+        """The digest that staging has, once the real cosign took the signature of `flux.yaml`."""
+        return self.fleet.verified(self.files, "flux.yaml", self.fleet.staging)
+
+    @property
+    def production(self) -> str:
+        """The digest that production has, once cosign took the same signature."""
+        return self.fleet.verified(self.files, "flux.yaml")
+
+    def found(self) -> None:
+        """Write the files of an empty repository, and make the environment."""
+        fleet = self.fleet
+        fleet.write(f"{FOLDER}/kustomization.yaml", KUSTOMIZATION.decode())
+        fleet.write(CONFIG, self.configuration())
+        fleet.use("flux.yaml", "flux.yaml", channel=fleet.staging)
+        fleet.use("promote.yaml", "promote.yaml")
+        fleet.use("preview.yaml", "preview.yaml")
+        self.github.environment("flux-manifests", reviewers=["carol"])
+        fleet.channels += [fleet.staging, fleet.channel]
+
+    def configuration(self, flags: str = "{}") -> str:
+        """Return the configuration with these flags of staging."""
+        fleet = self.fleet
+        return CONFIGURATION.format(
+            api=fleet.forge.url, staging=fleet.staging, production=fleet.channel, folder=FOLDER, flags=flags
+        )
+
+    def operate(self, command: str, artifact: str, **inputs: str) -> dict[str, str]:
+        """Start `flux.yaml` by hand, and return the outputs of its last job.
+
+        Carol approves the run once its first job has shown what would happen.
+        """
+        run = self.github.dispatch("flux.yaml", "main", {"command": command, "artifact": artifact, **inputs}, "alice")
+
+        def approve(entry: dict[str, Any]) -> None:
+            if (entry.get("jobID"), entry.get("jobResult")) == ("show", "success"):
+                self.fleet.forge.approve(run.id, "carol")
+
+        return self._ran(run, {"inputs": run.inputs}, approve).outputs("do", "")
+
+    def hour(self, workflow: str = "flux.yaml") -> dict[str, str]:
+        """Let the schedule start a workflow, and return its outputs."""
+        return self._ran(self.github.start(workflow, "schedule", "alice")).outputs("", "")
+
+    def merge(self, pull: Pull, how: str = "squash") -> None:
+        """Merge a pull request as carol."""
+        self.github.merge(pull.number, "carol", how)
+
+    def merge_request(self) -> dict[str, str]:
+        """Merge the newest request of the check, and return the outputs of the run that the push of it starts."""
+        self.merge([pull for pull in self.github.pulls if pull.state == "OPEN"][-1])
+        (run,) = (it for it in self.github.runs if it.event == "push" and it.status != "completed")
+        return self._ran(run, {"ref": "refs/heads/main"}).outputs("", "")
+
+    def propose(self, branch: str, path: str, text: str) -> tuple[Pull, str]:
+        """Open a pull request as alice, and return it with the comment that its preview leaves."""
+        self.github.push(branch, {path: text.encode()}, "alice", f"Change {path}")
+        pull = self.github.open_pull(branch, "alice")
+        self.fleet.check_out(pull.head)
+        event, ref = pull_event(self.github, pull.number), f"refs/pull/{pull.number}/merge"
+        done = self.fleet.run("preview.yaml", "pull_request", event, run=9000 + pull.number, ref=ref)
+        assert done.code == 0, done.text
+        (comment,) = pull.comments
+        return pull, comment.body
+
+    def _ran(
+        self, run: Run, payload: dict[str, Any] | None = None, seen: Callable[[dict[str, Any]], None] | None = None
+    ) -> Acted:
+        self.fleet.check_out()
+        file = run.workflow.path.rpartition("/")[2]
+        done = self.fleet.run(file, run.event, payload, run=run.id, seen=seen or (lambda _: None))
+        self.github.complete(run.id)
+        assert done.code == 0, done.text
+        return done
+
+
+@pytest.fixture
+def team(fleet: Fleet, files: cosign.Files) -> Team:
+    """Return a team with an empty registry, and a repository with its first files."""
+    team = Team(fleet, files)
+    team.found()
+    return team
+
+
+def test_a_team_lives_without_a_terminal_and_without_a_key(team: Team) -> None:
+    """One story, since each step starts from what those before have left."""
+    assert team.operate("init", "staging", to=FIRST)["digest"] == team.staging
+    patched = team.hour()
+    assert (patched["target-version"], patched["pending-version"], patched["digest"]) == (PATCH, MINOR, team.staging)
+    assert team.operate("promote", "production")["digest"] == team.production == team.staging
+    minor = team.merge_request()
+    assert (minor["target-version"], minor["decision"], minor["digest"]) == (MINOR, "approval", team.staging)
+    newest = changed(team)
+    assert team.hour("promote.yaml")["changed"] == "false"  # a minor needs an approval at each wave
+    assert team.operate("promote", "production")["digest"] == team.production == newest
+    assert team.operate("rollback", "staging", to=PATCH, reason="webhooks time out")["target-version"] == PATCH
+    assert team.staging == patched["digest"]
+    assert team.hour()["changed"] == "false"
+    assert team.staging == patched["digest"]
+    team.operate("lift-hold", "staging", reason="mended")
+    assert team.hour()["changed"] == "false"  # what was rolled back is asked for anew: content and minor
+    for _ in range(2):
+        assert team.merge_request()["changed"] == "true"
+    assert team.staging == newest
+    assert not [pull for pull in team.github.pulls if pull.state == "OPEN"]
+
+
+def changed(team: Team) -> str:
+    """Change the overlay and a flag by pull requests, and return the digest that staging has then."""
+    pull, page = team.propose("overlay", f"{FOLDER}/kustomization.yaml", PATCHED)
+    assert "+        - --requeue-dependency=5s" in page
+    before = team.staging
+    assert team.hour()["changed"] == "false"
+    team.merge(pull)
+    content = team.hour()
+    assert (content["changed"], content["target-version"], content["digest"]) == ("true", MINOR, team.staging)
+    assert content["base-digest"] == before
+    assert content["digest"] in page
+    pull, page = team.propose("flags", CONFIG, team.configuration("{log-level: debug}"))
+    assert "log-level" in page
+    team.merge(pull, "merge")
+    flagged = team.hour()
+    assert (flagged["changed"], flagged["digest"]) == ("true", team.staging)
+    assert flagged["digest"] in page
+    return flagged["digest"]
