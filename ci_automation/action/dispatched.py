@@ -15,7 +15,7 @@ from ci_automation.action.github import Hub, now, reviewed_run, settings_of
 from ci_automation.action.operations import OPERATIONS, OperationInputs
 from ci_automation.action.run import goals, promotions
 from ci_automation.approval.approved_run import how_approved, judge_reviews
-from ci_automation.approval.handover import NOTHING, Handover
+from ci_automation.approval.handover import NOTHING, Handover, HandoverVoid
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import print_parts
@@ -248,9 +248,11 @@ def _require_shown(shown: Handover, anew: Handover, operation: Operation) -> Non
     """Check that the operation is the one that was shown, or that an earlier attempt of this job has done it.
 
     Raises:
-        HandoverVoid: it is another.
+        HandoverVoid: it is another, or somebody changed or lifted the hold of a rollback since.
     """
     if shown.base != shown.target == anew.base and operation.after.digest == operation.target:
+        if shown.command == "rollback" and not operation.idle:
+            raise HandoverVoid("the hold of the rollback changed since")
         anew = replace(
             anew, base=shown.base, content=shown.content, plan=shown.plan
         )  # what is left is to write the record

@@ -391,3 +391,11 @@ def test_d4_a_tag_that_somebody_put_there_is_left_alone(scene: Scene) -> None:
     assert (ran.code, "exists already" in ran.said("error")[0]) == (VOID, True), ran
     assert (scene.runner.workspace / "fresh/index.json").read_text() == before
     refused(dispatch(scene, "init", artifact="fresh", to=FIRST).show(), VOID, "exists already", scene, scene.tags)
+
+
+def test_c3_the_last_job_run_again_does_not_make_a_lifted_hold_anew(scene: Scene, asked: Dispatched) -> None:
+    shown = approved(asked)
+    assert asked.do(shown).code == 0
+    assert dispatch(scene, "lift-hold").through().code == 0
+    refused(asked.do(shown), VOID, "hold", scene, scene.tags)
+    assert schedule(scene).outputs["target-version"] == PATCH
