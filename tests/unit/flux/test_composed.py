@@ -17,6 +17,7 @@ from ci_automation.flux.artifact import (
     immutable_tag,
     immutable_version,
     stated_options_digest,
+    stated_overlay_digest,
     stated_version,
 )
 from ci_automation.flux.options import Options
@@ -93,11 +94,13 @@ def test_what_an_artifact_states_is_read_back() -> None:
     manifest = compose(RECIPE).manifest
     assert stated_version(manifest) == RECIPE.version
     assert stated_options_digest(manifest) == str(Options().digest)
+    assert stated_overlay_digest(manifest) == str(RECIPE.overlay.digest())
 
 
 def test_an_artifact_of_others_states_nothing() -> None:
     assert stated_version(with_annotations({})) is None
     assert stated_options_digest(with_annotations({})) is None
+    assert stated_overlay_digest(with_annotations({})) is None
 
 
 def test_a_stated_version_that_is_none_is_an_error() -> None:
