@@ -30,7 +30,7 @@ pytest_plugins = ["tests.real.fleet"]
 
 NOTHING_TO_DO = 1  # requests to GitHub
 PACKAGES = "packages: write"
-ENVIRONMENT = "environment: flux-manifests-production"
+ENVIRONMENT = "      environment: flux-manifests-production"  # the input of the called workflow
 PINNED = """\
 apiVersion: source.toolkit.fluxcd.io/v1
 kind: OCIRepository
@@ -194,7 +194,7 @@ def test_a_called_workflow_signs_keyless_only_where_its_shared_subject_is_accept
     assert "every caller of that workflow signs with the same name" in refused.text
     assert fleet.state()["tags"] == before
 
-    fleet.use("with-key/flux.yaml", "flux.yaml", {ENVIRONMENT: "accept-shared-subject: true"})
+    fleet.use("with-key/flux.yaml", "flux.yaml", {ENVIRONMENT: "      accept-shared-subject: true"})
     done = fleet.run("flux.yaml", "schedule", run=2, subject=subject)
     assert done.code == 0, done.text
     assert done.outputs("update", "update")["digest"] == fleet.verified(files, subject)
