@@ -253,9 +253,8 @@ def _require_shown(shown: Handover, anew: Handover, operation: Operation) -> Non
     if shown.base != shown.target == anew.base and operation.after.digest == operation.target:
         if shown.command == "rollback" and not operation.idle:
             raise HandoverVoid("the hold of the rollback changed since")
-        anew = replace(
-            anew, base=shown.base, content=shown.content, plan=shown.plan
-        )  # what is left is to write the record
+        # What is left is to write the record.
+        anew = replace(anew, base=shown.base, content=shown.content, plan=shown.plan)
     shown.require_same(anew)
 
 

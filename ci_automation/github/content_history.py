@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ci_automation.github.activity import branch_updates
 from ci_automation.github.answers import Fields, require_name
-from ci_automation.github.errors import EmptyRepository, NotOnGitHub, UnexpectedGitHubAnswer
+from ci_automation.github.errors import EmptyRepository, GitHubAnswerTooLarge, NotOnGitHub, UnexpectedGitHubAnswer
 from ci_automation.github.files import Files
 from ci_automation.github.making import MAKING, read_making
 from ci_automation.github.model import ContentAt, ContentMerge, Making
@@ -121,13 +121,16 @@ class ContentHistory:
         """
         return Files(self._client, self.name).listed(tree)
 
-    def blob(self, name: str) -> bytes:
-        """Return the content of a blob.
+    def blob(self, name: str) -> bytes | None:
+        """Return the content of a blob, or None if it is too large to be sent.
 
         Raises:
             ReleaseSourceError: as `Files.blob`.
         """
-        return Files(self._client, self.name).blob(name)
+        try:
+            return Files(self._client, self.name).blob(name)
+        except GitHubAnswerTooLarge:
+            return None
 
     def _learn(self, commits: Sequence[str], folder: str, config: str) -> None:
         """Ask for the content at commits, and for the requests that the first few were merged as."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.port import ApprovalRequest, GrantedApproval, RequestKind
+from ci_automation.artifact.git_tree import git_blob_id
 from ci_automation.config.load import parse_config
 from ci_automation.flows.apply import ApprovedTwice, apply
 from ci_automation.flows.approved import ApprovalUsed, apply_granted
@@ -16,6 +18,7 @@ from ci_automation.flows.init import init
 from ci_automation.flows.lift import lift
 from ci_automation.flows.planning.git_content import GitContent, GitPlace
 from ci_automation.flows.planning.plan import make_plan
+from ci_automation.flows.planning.shown import hidden_states
 from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import update
 from ci_automation.flows.update_and_ask import update_and_ask
@@ -313,3 +316,12 @@ def test_a_merge_during_a_hold_does_not_count_once_the_hold_is_lifted(world: Wor
     story.merge("c", "b")
     story.merge("b", "c")
     assert update(CHANNEL, story.ports(world), wish).done == 1
+
+
+def test_a_state_whose_files_cannot_be_read_was_not_shown() -> None:
+    states = {it * 40: ContentAt(it * 40, it * 40, TEXT) for it in "abc"}
+    trees = {"a" * 40: OVERLAY, "c" * 40: MORE}
+    listed = tuple((file.path, git_blob_id(file.content)) for file in GIT.files)
+    for data, hidden in ((b"text", set()), (None, set(states)), (b"\0", set(states))):
+        history = SimpleNamespace(files=lambda _: (*listed, ("new.yaml", "f" * 40)), blob=lambda _, data=data: data)
+        assert hidden_states(states, trees, "clusters", cast("Any", history)) == hidden

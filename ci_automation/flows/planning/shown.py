@@ -32,14 +32,17 @@ def hidden_states(
     Raises:
         ReleaseSourceError: GitHub failed or refused.
     """
-    here = {git_blob_id(file.content): file.content for tree in trees.values() for file in tree.files}
+    here: dict[str, bytes | None] = {
+        git_blob_id(file.content): file.content for tree in trees.values() for file in tree.files
+    }
     files = {name: {file.path: git_blob_id(file.content) for file in tree.files} for name, tree in trees.items()}
     between = sorted({at.overlay for at in states.values() if at.overlay} - trees.keys())
     files |= {name: dict(history.files(name)) for name in between}
     unread = sorted({blob for name in between for blob in files[name].values()} - here.keys())
     here |= {blob: history.blob(blob) for blob in unread[:_MOST_READ]}
     # Git shows no lines where the old or the new file has a zero byte; what was not read may have one.
-    binary = {frozenset(it for it in of.values() if b"\0" in here.get(it, b"\0")) for of in files.values()}
+    text = {blob for blob, data in here.items() if data is not None and b"\0" not in data}
+    binary = {frozenset(of.values()) - text for of in files.values()}
     paths = {path for of in files.values() for path in of}
     return frozenset(
         commit

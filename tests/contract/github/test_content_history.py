@@ -130,6 +130,15 @@ def test_a_merge_has_its_request_with_the_content_of_merge_base_and_head(
     assert len(forge.requests) == 5
 
 
+def test_a_file_that_is_too_large_to_be_sent_is_none(
+    fleet: Repository, history: ContentHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.push("main", {"large": b"x" * 5000, "small": b"x"}, "alice")
+    names = dict(history.files(fleet.head))
+    monkeypatch.setattr("ci_automation.github.client._MAX_ANSWER_BYTES", 4000)
+    assert (history.blob(names["large"]), history.blob(names["small"])) == (None, b"x")
+
+
 def test_states_and_requests_are_one_query(forge: Forge, fleet: Repository, history: ContentHistory) -> None:
     number = requested(fleet, b"a: 2\n")
     fleet.merge(number, "bob")
