@@ -110,9 +110,28 @@ def plain_secrets(tree: Tree) -> tuple[str, ...]:
                 target = joined(folder or ".", path) if path else file.path
                 if is_secret and _ENCRYPTED.encode() not in tree.by_path.get(target, file).content:
                     found.add(target)
-        elif name.endswith((".yaml", ".yml", ".json")) and any(map(_is_plain, _documents(file.path, file.content))):
+            if any(map(_is_plain, _inline(it))):
+                found.add(file.path)
+        elif any(map(_is_plain, _listable(file.path, file.content))):
             found.add(file.path)
     return tuple(sorted(found))
+
+
+def _listable(path: str, data: bytes) -> list[Mapping[str, Any]]:
+    """Return the documents of a file; kustomize takes resources from files of any name, if they are YAML."""
+    if path.endswith((".yaml", ".yml", ".json")):
+        return _documents(path, data)
+    try:
+        return _documents(path, data)
+    except UnfitBootstrap:
+        return []
+
+
+def _inline(it: Kustomization) -> Iterator[Mapping[str, Any]]:
+    """Yield the documents of patches that are written into a kustomization."""
+    patches = [_mapping(each).get("patch") for each in listed_at(it.value, "patches")]
+    for patch in (*patches, *listed_at(it.value, "patchesStrategicMerge")):
+        yield from _listable("", text(patch).encode())
 
 
 def _is_plain(value: Mapping[str, Any]) -> bool:

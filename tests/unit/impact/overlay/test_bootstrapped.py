@@ -130,6 +130,23 @@ class TestSecrets:
         assert plain_secrets(held) == ("kustomization.yaml", "x.env")
         assert plain_secrets(folder("configMapGenerator: [{name: a, literals: [b=c]}]\n")) == ()
 
+    @pytest.mark.parametrize(
+        "written",
+        [
+            "patches: [{patch: 'PLAIN'}]\n",
+            "patches: [{path: a.yaml}]\npatchesStrategicMerge: ['PLAIN', 'b.yaml', '[']\n",
+        ],
+    )
+    def test_a_patch_in_a_kustomization_can_hold_one(self, written: str) -> None:
+        plain = "{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {b: c}}"
+        assert plain_secrets(folder(written.replace("PLAIN", plain))) == ("kustomization.yaml",)
+        assert plain_secrets(folder(written.replace("PLAIN", "[{op: add}]"))) == ()
+
+    def test_a_file_of_any_name_can_hold_one(self) -> None:
+        plain = b"{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {b: c}}"
+        files = (TreeFile("secret.txt", plain), TreeFile("README", b"{"), TreeFile("image", b"\xff\0"))
+        assert plain_secrets(Tree(files)) == ("secret.txt",)
+
     def test_a_file_that_is_no_yaml_is_refused(self) -> None:
         with pytest.raises(UnfitBootstrap):
             plain_secrets(folder(a_DOT_yaml="["))
