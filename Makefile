@@ -61,7 +61,7 @@ unit: $(STAMP)  ## run unit, contract and end-to-end tests; unit tests cover all
 
 real: $(STAMP)  ## run the tests against real registries, cosign, flux, a cluster's control plane and containers (needs Go, podman and release data; EVERY=1: all kills)
 	$(BIN)/python tests/real/peers.py
-	$(BIN)/pytest tests/real --numprocesses auto --dist loadgroup --no-loadscope-reorder
+	$(BIN)/pytest tests/real --numprocesses auto --dist loadscope --no-loadscope-reorder
 
 bench: $(STAMP)  ## measure the figures of the README, beside the real programs
 	$(BIN)/python tests/real/peers.py
