@@ -49,9 +49,6 @@ class NotConfigured(UsageError):
 
     hint = f"Write {DEFAULT_PATH}; the input artifact is a name in it, or an address."
 
-    def __init__(self, problem: str) -> None:
-        super().__init__(problem)
-
 
 class WrongDispatch(UsageError):
     """The run of an operation was started in a way that does not count."""
