@@ -79,7 +79,7 @@ def test_every_shipped_workflow_that_is_in_no_row_fits_by_itself() -> None:
         assert found({"flux.yaml": SHIPPED[name].read_text()}) == []
 
 
-COMMIT = "9066486e654a8a2666b8361229afa2056ab3808b"
+COMMIT = "c11a364d013a0a549f4e214fc7299e5b9a26c2c7"
 GROUP = "    concurrency:\n      group: flux-manifests\n      cancel-in-progress: false\n"
 IDENTITY = f"          identity-regexp: {SUBJECTS}(flux|approve)\\.yaml@refs/heads/main$\n          issuer: {ISSUER}\n"
 BROKEN = [  # the way, the file in it, what is changed to what, and what is found
