@@ -14,6 +14,7 @@ from collections import deque
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -155,17 +156,20 @@ class _Exchange(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _pass  # noqa: N815 - http.server's names
 
     def _forward(self, upstream: http.client.HTTPConnection) -> http.client.HTTPResponse:
+        chunked = "chunked" in self.headers.get("Transfer-Encoding", "").lower()
+        pieces = self._chunks() if chunked else self._body(int(self.headers.get("Content-Length", "0")))
+        # A client that is killed may break off the body of a request beside the one that was counted. A registry
+        # refuses such a body, but go-containerregistry's stores what came of a manifest: so read the first piece first.
+        first = next(pieces, b"")
         upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
         for name, value in self.headers.items():
             if name.lower() not in HOP_BY_HOP:
                 upstream.putheader(name, value)
-        chunked = "chunked" in self.headers.get("Transfer-Encoding", "").lower()
         if chunked:
             upstream.putheader("Transfer-Encoding", "chunked")
         upstream.endheaders()
-        pieces = self._chunks() if chunked else self._body(int(self.headers.get("Content-Length", "0")))
         try:
-            for piece in pieces:
+            for piece in chain([first] if first else [], pieces):
                 upstream.send(_chunk(piece) if chunked else piece)
             if chunked:
                 upstream.send(_chunk(b""))
@@ -175,11 +179,12 @@ class _Exchange(BaseHTTPRequestHandler):
         return upstream.getresponse()
 
     def _body(self, left: int) -> Iterator[bytes]:
-        while left and (piece := self.rfile.read1(min(left, CHUNK))):
+        while left:
+            piece = self.rfile.read(min(left, CHUNK))
+            if len(piece) < min(left, CHUNK):
+                raise Drop
             left -= len(piece)
             yield piece
-        if left:
-            raise Drop
 
     def _chunks(self) -> Iterator[bytes]:
         while size := int(self.rfile.readline().split(b";")[0], 16):
