@@ -109,7 +109,7 @@ def test_a_rollback_over_a_minor(grown: Grown, releases: Path, pair: program.Pai
 
     # It says what breaks, and without a yes it does nothing.
     back = ("rollback", "production", "--to", OLD, "--config", config, "--reason", "webhooks time out", *pair.signing)
-    shown = program.flux_manifests(*back)
+    shown = program.flux_manifests(*back, "-v")  # alike changes of several objects share a row without it
     assert (shown.code, shown.error) == (11, "not-confirmed"), shown.errors
     assert f"goes back from {NEW} to {OLD}" in shown.output
     assert "v2.9.4 will be on hold until there is a newer release (webhooks time out)" in shown.output
