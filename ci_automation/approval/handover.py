@@ -1,4 +1,4 @@
-"""What the job that shows an operation hands to the job that does it: all of it, or nothing is done."""
+"""The values that the job that shows an operation hands to the job that does it: all of it, or nothing is done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which artifacts of a repository may go: those of ours that nothing needs, and no others."""
+"""The artifacts of a repository that may be deleted: ours, if nothing needs them."""
 
 from __future__ import annotations
 

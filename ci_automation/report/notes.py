@@ -1,4 +1,4 @@
-"""What upstream says of the releases between two versions: what may break first, then all of it, the newest first.
+"""Upstream's notes on the releases between two versions: what may break first, then all of it, the newest first.
 
 The words are foreign, and are only shown through `quote` or as plain text.
 """

@@ -1,4 +1,4 @@
-"""Which folders of an artifact clusters can apply, and what each gives them.
+"""The folders of an artifact that clusters can apply, and the objects in each.
 
 A Kustomization's path says the folder, and only the clusters know it; `./` is what this program's guide tells people.
 Where the folder has no kustomization, kustomize-controller makes one before it builds: it lists every folder below that
