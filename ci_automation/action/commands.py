@@ -253,7 +253,7 @@ def _account(goal: Target, progress: Progress, run: ActionRun) -> Account:
     remarks = tuple(_remarks(goal, progress, outcomes))
     for remark in remarks:
         run.tell("warning", f"{goal.name}: {remark}")
-    approval = progress.granted.approval if progress.granted and progress.applied else None
+    approved = tuple(told for it in outcomes for approval in it.approvals for told in approval.told)
     published = tuple(step for it in outcomes for step in it.plan.steps[it.start : it.done])
     account = Account(
         goal.name,
@@ -263,15 +263,14 @@ def _account(goal: Target, progress: Progress, run: ActionRun) -> Account:
         waiting=outcomes[-1].waiting if outcomes else (),
         plan=outcomes[-1].plan if outcomes else None,
         left=outcomes[-1].left if outcomes else None,
-        approved_by=approval.by if approval else "",
-        approved_how=approval.how if approval else "",
+        approved=approved,
         approval_urls={target: asked.url for target, asked in progress.asked.items()},
         signed=_signed(goal, outcomes, published=bool(published)),
         healed=any(outcome.healed for outcome in outcomes),
         remarks=remarks,
         trouble=trouble_of(progress.failed) if progress.failed else None,
     )
-    for sentence in account.asked_for:
+    for sentence in account.notices:
         run.tell("notice", f"{goal.name}: {sentence}")
     if not (published or account.pending):
         run.say(f"{goal.name}: nothing to do")

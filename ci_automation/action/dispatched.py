@@ -137,8 +137,7 @@ def do_operation(inputs: Inputs, run: ActionRun) -> int:
             before=operation.before,
             promoted=moved,
             done=operation.done,
-            approved_by=approval.by,
-            approved_how=approval.how,
+            approved=approval.told,
             signed=True,
         )
 

@@ -63,18 +63,32 @@ def history_table(
     entries: Sequence[HistoryEntry], repository: OciRepository | LayoutDirectory, *, every: bool
 ) -> Table:
     """Return the table of the moves of channels, the newest first, without columns that say nothing."""
-    rows = [row for _, _, row in sorted(table_rows(entries, repository), key=lambda it: it[:2], reverse=True)]
+    rows = [
+        row for _, _, row in sorted(table_rows(entries, repository, every=every), key=lambda it: it[:2], reverse=True)
+    ]
     told = [number for number in range(len(_HEAD)) if any(row[number] for row in rows) and (every or number != _DIGEST)]
     return Table.plain(tuple(_HEAD[number] for number in told), (tuple(row[number] for number in told) for row in rows))
 
 
 def table_rows(
-    entries: Sequence[HistoryEntry], repository: OciRepository | LayoutDirectory
+    entries: Sequence[HistoryEntry], repository: OciRepository | LayoutDirectory, *, every: bool = False
 ) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    """Yield each move of a channel and each hold, with its moment and its place among those that have none."""
+    """Yield each move of a channel and each hold, with its moment and its place among those that have none.
+
+    With `every`, a move has the commit of its content, and each request that approved it with everyone who counted.
+    """
     versions = {entry.digest: entry.version for entry in entries}
     for place, entry in enumerate(entries):
-        what = [(it.at, _move(it, versions, repository), _by(it), _approval(it), it.run or "") for it in entry.records]
+        what = [
+            (
+                it.at,
+                _move(it, versions, repository) + (_content(it) if every else ""),
+                _by(it),
+                _approval(it, every=every),
+                it.run or "",
+            )
+            for it in entry.records
+        ]
         held = [it for it in entry.holds if it.digest != it.refused.digest]  # of others the rollback's record tells
         what += [(it.at, _hold(it, repository), _by(it), "", it.run or "") for it in held]
         digest = str(entry.digest)
@@ -100,6 +114,10 @@ def _move(
     return f"published to {channel}"
 
 
+def _content(record: Record) -> str:
+    return f", with the content of {record.content.commit[:12]}" if record.content else ""
+
+
 def _name(channel: str, repository: OciRepository | LayoutDirectory) -> str:
     """Return a channel by its tag alone, where it is of the repository whose history that is."""
     if isinstance(repository, OciRepository):
@@ -114,9 +132,10 @@ def _by(said: Record | HoldStatement) -> str:
     return said.by.partition(" (issuer ")[0].removeprefix("https://")
 
 
-def _approval(record: Record) -> str:
+def _approval(record: Record, *, every: bool) -> str:
     if record.approval:
-        return f"{record.approval.by} ({record.approval.how})"
+        told = record.approval.told if every else ((record.approval.by, record.approval.how),)
+        return "; ".join(f"{by} ({how})" for by, how in told)
     return _UNKNOWN if record.recovered and record.proof is None else ""
 
 

@@ -81,7 +81,7 @@ def apply_granted(granted: GrantedApproval, ports: Ports, intent: Intent) -> Out
     rendered = _render(granted, replace(base, holds=placed.holds), ports, intent)
     carry_out(placed, [(rendered, granted.approval)], ports, intent)
     plan = Plan(request.artifact, base.version, base.digest, (rendered.step,))
-    return Outcome(plan, 1, str(placed.trust))
+    return Outcome(plan, 1, str(placed.trust), approvals=(granted.approval,))
 
 
 def _finish(granted: GrantedApproval, observed: Observed, ports: Ports, intent: Intent) -> Outcome:
@@ -91,7 +91,8 @@ def _finish(granted: GrantedApproval, observed: Observed, ports: Ports, intent: 
     placed = in_place(observed, version, ports, intent, approved=True)
     owed = Owed(request.base, lambda base: (_render(granted, base, ports, intent), granted.approval))
     carry_out(placed, (), ports, intent, owed)
-    return Outcome(Plan(request.artifact, request.version, request.target, ()), 0, str(placed.trust))
+    plan = Plan(request.artifact, request.version, request.target, ())
+    return Outcome(plan, 0, str(placed.trust), approvals=(granted.approval,))
 
 
 def _render(granted: GrantedApproval, base: Base, ports: Ports, intent: Intent) -> Rendered:

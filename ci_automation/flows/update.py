@@ -46,8 +46,15 @@ def update(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     placed = planned.placed(ports, intent)
     steps = automatic(planned)
     signed |= carry_out(placed, [(rendered, rendered.approval) for rendered in steps], ports, intent)
-    trust, releases = str(placed.trust), planned.releases
-    return Outcome(planned.plan, len(steps), trust, healed=signed, releases=releases, unmade=planned.unmade)
+    return Outcome(
+        planned.plan,
+        len(steps),
+        str(placed.trust),
+        healed=signed,
+        releases=planned.releases,
+        unmade=planned.unmade,
+        approvals=tuple(it.approval for it in steps if it.approval),
+    )
 
 
 def heal(channel: Reference, ports: Ports, intent: Intent) -> Outcome:

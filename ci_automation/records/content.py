@@ -28,6 +28,12 @@ class CountedRequest(Struct, frozen=True):
     people: tuple[CountedPerson, ...]
     own: bool = False
 
+    @property
+    def told(self) -> tuple[str, str]:
+        """Return who counted, and how they approved, the address at its end."""
+        own = "merged by its author " if self.own else ""
+        return ", ".join(person.login for person in self.people), f"pull request {own}{self.url}"
+
 
 class ApprovedRules(Struct, frozen=True):
     """Rules of an artifact when its content was approved; `rest` is a digest of those that have no member here."""

@@ -187,17 +187,19 @@ class InvalidRecord(InvalidNote):
 
 
 class Approval(Struct, frozen=True):
-    """A person's approval: by whom, how (`pull request 7`, `--approve`), and when.
-
-    `requests` are those that approved content by their merge, with everyone who counted.
-    """
+    """A person's approval: by whom, how (`pull request 7`, `--approve`), and when."""
 
     omitted: ClassVar[frozenset[str]] = frozenset({"requests"})
 
     by: str
     how: str
     at: datetime
-    requests: tuple[CountedRequest, ...] = ()
+    requests: tuple[CountedRequest, ...] = ()  # that approved by their merge
+
+    @property
+    def told(self) -> tuple[tuple[str, str], ...]:
+        """Return who approved and how, the address at its end: once for each request that counted, else once."""
+        return tuple(request.told for request in self.requests) or ((self.by, self.how),)
 
     def __post_init__(self) -> None:
         """Raise `InvalidRecord` where a part could not be printed, or the time is of no zone."""

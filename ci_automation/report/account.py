@@ -51,8 +51,7 @@ class Account(Struct, frozen=True):
     waiting: tuple[PlannedStep, ...] = ()
     left: Decision | None = None  # what keeps the rest from being published
     plan: Plan | None = None
-    approved_by: str = ""  # where something was published on an approval
-    approved_how: str = ""  # same: in words, with an address at their end
+    approved: tuple[tuple[str, str], ...] = ()  # who approved what was published, and how, an address at its end
     approval_urls: Mapping[Digest, str] = {}  # by the target of the step that is asked for
     promoted: Standing | None = None  # where a promotion, or another operation, has put it
     done: str = ""  # the operation of this run, in words, or that it waits for approval
@@ -82,8 +81,9 @@ class Account(Struct, frozen=True):
         return self.approval_urls.get(self.pending.target, "") if self.pending else ""
 
     @property
-    def asked_for(self) -> Iterator[str]:
-        """Yield which step waits where for an approval."""
+    def notices(self) -> Iterator[str]:
+        """Yield who approved what was published, and which step waits where for an approval."""
+        yield from (f"approved by {by}: {how}" for by, how in self.approved)
         for step in self.waiting:
             if url := self.approval_urls.get(step.target):
                 yield f"{what_comes(step)} waits for approval at {url}"

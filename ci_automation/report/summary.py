@@ -76,9 +76,9 @@ def _details(account: Account) -> str:
     """Return the section of one artifact."""
     blocks = [f"### {_name(account)}", *([code(str(account.channel))] if account.name != str(account.channel) else [])]
     blocks += [*(_trouble(account.trouble) if account.trouble else ()), *_steps(account)]
-    if account.approved_by:
-        words, _, url = account.approved_how.rpartition(" ")
-        blocks.append(f"Approved by {inline(account.approved_by)}: {link(inline(words) or 'there', url)}.")
+    for by, how in account.approved:
+        words, _, url = how.rpartition(" ")
+        blocks.append(f"Approved by {inline(by, _LONGEST)}: {link(inline(words) or 'there', url)}.")
     blocks += [*_to_approve(account), *_changes(account)]
     if account.remarks:
         blocks.append("\n".join(f"- {inline(remark, _LONGEST)}" for remark in account.remarks))

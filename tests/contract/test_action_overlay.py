@@ -185,7 +185,15 @@ def test_the_record_names_the_content_its_rules_and_everyone_who_counted(scene: 
         scene.fleet.merge(number, merger)
         urls.append(f"{scene.forge.host}/acme/fleet/pull/{number}")
     checkout(scene)
-    assert scene.run().outputs["changed"] == "true"
+    ran = scene.run()
+    assert ran.outputs["changed"] == "true"
+    assert ran.said("notice") == [f"production: approved by ben: pull request {url}" for url in urls]
+    assert [ran.summary.count(f"Approved by ben: [pull request](<{url}>).") for url in urls] == [1, 1]
+    Path("cosign.pub").write_text(signing_key().public.to_pem())
+    assert run(["history", CHANNEL, "-v", "--public-key", "cosign.pub"]) == 0
+    told = scene.runner.capture.readouterr().out
+    assert f"ben (pull request {urls[0]}); ben (pull request {urls[1]})" in told
+    assert f"published to production, with the content of {scene.fleet.head[:12]}" in told
     record = newest(scene)
     assert record.approval is not None
     assert [(it.url, [person.login for person in it.people]) for it in record.approval.requests] == [

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.release import Release
     from ci_automation.policy.gates import Selection
     from ci_automation.policy.plan import PlannedStep
+    from ci_automation.records.notes import Approval
 
 
 class Planned(Struct, frozen=True):
@@ -52,6 +53,7 @@ class Outcome(Struct, frozen=True):
 
     `placed` says that signed records were read, which tell if the channel was moved back. `releases` are those that
     were listed, as far as anything newer is there: what they say is in their notes. `unmade` is as in `Planned`.
+    `approvals` are those of the steps that the run published.
     """
 
     plan: Plan
@@ -62,6 +64,7 @@ class Outcome(Struct, frozen=True):
     placed: bool = True
     releases: tuple[Release, ...] = ()
     unmade: bool = False
+    approvals: tuple[Approval, ...] = ()
 
     @property
     def digest(self) -> Digest:

@@ -59,7 +59,7 @@ def test_each_step_that_is_asked_for_says_where() -> None:
     account = replace(
         BOTH, waiting=(content, ASKED, held), approval_urls={content.target: f"{URL}1", ASKED.target: URL}
     )
-    assert list(account.asked_for) == [
+    assert list(account.notices) == [
         f"changed content of v2.8.8 waits for approval at {URL}1",
         f"v2.9.4 waits for approval at {URL}",
     ]
@@ -218,11 +218,14 @@ def test_a_long_reason_is_cut_in_the_table_for_the_gates_have_all_of_it() -> Non
 
 
 def test_who_approved_is_named() -> None:
-    account = replace(NOTHING, published=(ASKED,), approved_by="octocat", approved_how=f"pull request {URL}")
+    two = (("octocat", f"pull request {URL}"), ("ada, ben", f"pull request merged by its author {URL}"))
+    account = replace(NOTHING, published=(ASKED,), approved=two)
     text = summary([account], None, LIMIT)
     assert f"Approved by octocat: [pull request](<{URL}>)." in text
+    assert f"Approved by ada, ben: [pull request merged by its author](<{URL}>)." in text
+    assert next(iter(account.notices)) == f"approved by octocat: pull request {URL}"
     assert "| published, approved | v2.9.4 |" in text
-    text = summary([replace(account, approved_how="somehow")], None, LIMIT)
+    text = summary([replace(account, approved=(("octocat", "somehow"),))], None, LIMIT)
     assert "Approved by octocat: there: `somehow`." in text
 
 
