@@ -182,7 +182,8 @@ class Findings(Struct, frozen=True):
 
 def meaning(change: Change) -> str:
     """Return what a change means, without its object."""
-    return change.sentence.removeprefix(f"{change.object} ")
+    named = change.object.name if change.belongs_to is ChangeClass.OVERLAY else str(change.object)
+    return change.sentence.removeprefix(f"{named} ")
 
 
 def told_together(hazards: Sequence[Hazard]) -> str:

@@ -32,8 +32,8 @@ _MAX_ITEMS = 200  # to hold two lists against each other takes up to the third p
 def lost_targets(before: Followed | None, after: Followed, effort: Effort) -> Iterator[Hazard]:
     """Yield a hazard for each rule that does not do to the new components what it did to the old ones.
 
-    `before` is None where there was no such folder, or nothing tells what its rules did. A new rule that hits nothing
-    is more than advice: somebody has mistyped its target.
+    `before` is None where there was nothing, or nothing tells what its rules did. A new rule that hits nothing is more
+    than advice: its author has probably mistyped its target.
 
     Raises:
         TooMuch: to compare them is more than what is left of the effort.

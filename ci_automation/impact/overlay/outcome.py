@@ -65,6 +65,9 @@ class Followed(Struct, frozen=True):
     effects: Mapping[str, Effect]
 
 
+NO_RULES = Followed(frozenset(), frozenset(), {})
+
+
 def read_marks(built: str, rules: Sequence[Rule]) -> Followed:
     """Return what a build with marks says of these rules.
 

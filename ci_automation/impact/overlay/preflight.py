@@ -19,7 +19,7 @@ from ci_automation.impact.overlay.built import BuiltSide, built_changes
 from ci_automation.impact.overlay.compare import GATE, lost_targets
 from ci_automation.impact.overlay.folders import ROOT, applied_folder, applied_folders, folders
 from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort, TooMuch
-from ci_automation.impact.overlay.outcome import Followed, looked_into
+from ci_automation.impact.overlay.outcome import NO_RULES, looked_into
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ci_automation.impact.change import Change, ObjectId
     from ci_automation.impact.overlay.builder import Kustomize
     from ci_automation.impact.overlay.folders import AppliedFolder
-    from ci_automation.impact.overlay.outcome import FolderOutcome
+    from ci_automation.impact.overlay.outcome import FolderOutcome, Followed
 
 _MAX_FAULTS = 5
 _SHOWN = 1_000
@@ -100,7 +100,9 @@ def _preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | Non
         hazards += _outcome_hazards(each, now, earlier, known.get(each.folder), unbuilt)
         hazards += _left_out(each, now, earlier, new[components])
         if now.followed:
-            hazards += lost_targets(_rules(earlier, known.get(each.folder)), now.followed, effort)
+            is_new = bool(before) and earlier is None
+            rules = NO_RULES if is_new else _rules(earlier, known.get(each.folder))
+            hazards += lost_targets(rules, now.followed, effort)
         if earlier and differing.files:
             sides = BuiltSide(known[each.folder], earlier), BuiltSide(each, now)
             changes |= {change.fingerprint: change for change in built_changes(*sides, differing)}
@@ -122,7 +124,7 @@ def _differing(old: Tree, new: Tree, components: str) -> Tree:
 def _rules(earlier: FolderOutcome | None, folder: AppliedFolder | None) -> Followed | None:
     """Return what the rules of before did, None where that is not known; what only lists has none."""
     if earlier and folder and folder.gathered.only_lists:
-        return Followed(earlier.ids, earlier.ids, {})
+        return replace(NO_RULES, ids=earlier.ids, present=earlier.ids)
     return earlier.followed if earlier else None
 
 

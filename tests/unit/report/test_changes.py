@@ -182,6 +182,12 @@ def test_a_hazard_of_the_overlay_says_nothing_of_files_that_change() -> None:
     assert Findings((file,), HAZARDS, gates=GATES).taken().change(file) == ""
 
 
+def test_a_file_is_named_once_in_a_row() -> None:
+    named = ObjectId("", "File", "", "a.yaml")
+    file = change(ChangeKind.OVERLAY_FILE, Severity.NOTICE, "a.yaml is new", named)
+    assert "  notice, overlay: File a.yaml is new" in text(Findings((file,))).splitlines()
+
+
 def test_what_stops_it_can_be_acknowledged_with_what_is_printed() -> None:
     refused = {
         STORED.fingerprint: f"crds: {STORED.sentence}",

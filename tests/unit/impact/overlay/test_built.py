@@ -57,6 +57,7 @@ def generated(value: str) -> dict[str, object]:
     return {**overlay(configMapGenerator=files), "a.txt": value}
 
 
+INLINE = [{"target": {"kind": "Deployment", "name": "sorce-controller"}, "patch": add("/spec/replicas", 2)}]
 LISTING = overlay()
 BARE = "---\n".join(part for part in COMPONENTS.split("---\n") if "CustomResource" not in part)  # it is not complete
 RBAC, SECURITY, RESOURCES = ChangeClass.RBAC, ChangeClass.SECURITY_CONTEXT, ChangeClass.RESOURCES
@@ -124,8 +125,10 @@ def test_a_change_that_files_show_is_told_once() -> None:
 
 def test_a_new_patch_that_matches_nothing_is_possible_and_an_old_one_is_advice() -> None:
     mistyped = patched({"kind": "Deployment", "name": "sorce-controller"}, add("/spec/replicas", 2))
-    for old in (LISTING, limited("1Gi")):
-        (hazard,) = check(old, COMPONENTS, then=mistyped).hazards
+    apart = {**LISTING, "a/kustomization.yaml": {"resources": ["../flux-system/gotk-components.yaml"]}}
+    moved = {"b/kustomization.yaml": {"resources": ["../flux-system/gotk-components.yaml"], "patches": INLINE}}
+    for old, new in ((LISTING, mistyped), (limited("1Gi"), mistyped), (apart, {**apart, **moved})):
+        (hazard,) = check(old, COMPONENTS, then=new).hazards
         assert hazard.certainty is Certainty.POSSIBLE
         assert hazard.sentence == "the patch of Deployment sorce-controller is new, and matches nothing"
     (hazard,) = check(mistyped).hazards
