@@ -63,7 +63,7 @@ real: $(STAMP)  ## run the tests against real registries, cosign, flux, a cluste
 	$(BIN)/python tests/real/peers.py
 	$(BIN)/pytest tests/real --numprocesses auto --dist loadscope --no-loadscope-reorder
 
-bench: $(STAMP)  ## measure the figures of the README, beside the real programs
+bench: $(STAMP)  ## measure the figures of docs/figures.md, beside the real programs
 	$(BIN)/python tests/real/peers.py
 	$(BIN)/python tests/real/bench.py
 

@@ -56,9 +56,8 @@ def renderings(releases: Path) -> dict[str, str]:
     told = summary((_account(asked),), None, _LIMIT).strip()
     return {
         "pull request": shown,
-        "pull request, its beginning": _before(shown, "### What can break\n"),
+        "pull request, its beginning": _before(shown, "### Why this needs approval\n"),
         "summary": told,
-        "summary, its beginning": _before(told, "To approve Flux "),
         **{name: _difference(releases, arguments) for name, arguments in DIFFERENCES.items()},
     }
 

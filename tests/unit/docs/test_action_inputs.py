@@ -76,7 +76,7 @@ def test_the_outputs_written_are_those_described() -> None:
 
 
 def test_the_reference_has_a_row_for_each() -> None:
-    section = REFERENCE.read_text().partition("### Inputs")[2].partition("</details>")[0]
+    section = REFERENCE.read_text().partition("## Inputs")[2].partition("## What the log")[0]
     rows = re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE)
     assert rows == [*(each.name for each in INPUTS), *(each.name for each in OUTPUTS)]
 

@@ -38,13 +38,14 @@ def test_each_invariant_names_tests_that_exist() -> None:
         assert named <= defined, f"invariant {number} names {named - defined}"
 
 
-def test_the_readme_lists_every_command() -> None:
-    rows = re.findall(r"^\| (`.*?) \| ", (ROOT / "README.md").read_text(), re.MULTILINE)
+def test_the_documents_list_every_command() -> None:
+    rows = re.findall(r"^\| (`.*?) \| ", (ROOT / "docs/command-line.md").read_text(), re.MULTILINE)
     assert set(COMMANDS) <= {word for row in rows for word in re.findall(r"`([\w-]+)", row)}
 
 
-def test_the_readme_lists_every_exit_code() -> None:
-    codes = {int(code) for code in re.findall(r"^\| (\d+) \| ", (ROOT / "README.md").read_text(), re.MULTILINE)}
+def test_the_documents_list_every_exit_code() -> None:
+    text = (ROOT / "docs/command-line.md").read_text()
+    codes = {int(code) for code in re.findall(r"^\| (\d+) \| ", text, re.MULTILINE)}
     assert codes == {0, APPROVAL_NEEDED, INTERRUPTED, UNREAD} | {error.exit_code for error in all_errors()}
 
 
@@ -53,6 +54,13 @@ def test_the_first_screen_of_the_readme_says_how_to_try_and_test_it() -> None:
     for command in ("make demo", "make test"):
         assert any(re.match(f"{command} +# .*(seconds|minutes)", line) for line in first)
     assert any("Python 3.11" in line for line in first)
+
+
+def test_the_readme_is_read_in_minutes_and_leads_to_each_document() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.encode()) <= 10_000
+    linked = set(re.findall(r"\]\(docs/([\w-]+\.md)", text))
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} <= linked
 
 
 @pytest.mark.parametrize(("path", "block"), [pytest.param(*it, id=it[0].name) for it in configurations()])

@@ -42,9 +42,9 @@ def test_the_baseline_has_as_many_lines_as_it_says() -> None:
     ("job", "file"),
     [("show", "flux"), ("gate", "flux"), ("do", "flux"), ("promote", "promote"), ("watch", "watch")],
 )
-def test_the_readme_has_the_permissions_of_each_job(job: str, file: str) -> None:
-    readme = (ROOT / "README.md").read_text()
-    header, row = (re.search(rf"(?m)^\| {word} \|(.*)\|$", readme) for word in ("job", f"`{job}`"))
+def test_the_documents_have_the_permissions_of_each_job(job: str, file: str) -> None:
+    text = (ROOT / "docs/action.md").read_text()
+    header, row = (re.search(rf"(?m)^\| {word} \|(.*)\|$", text) for word in ("job", f"`{job}`"))
     assert header
     assert row
     names, levels = ([cell.strip() for cell in found[1].split("|")] for found in (header, row))
