@@ -10,6 +10,7 @@ from ci_automation.action.github import now
 from ci_automation.approval.port import ApprovalRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from ci_automation.action.github import Hub
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
     from ci_automation.report.account import Account
 
 
-def announced(account: Account, hub: Hub, goal: Target, run: ActionRun) -> Account:
+def announcing(flow: Callable[[Target], Account], hub: Hub, run: ActionRun) -> Callable[[Target], Account]:
+    """Return a flow that also tells the configured repositories of each move of the channel that it made."""
+    return lambda goal: _announced(flow(goal), hub, goal, run)
+
+
+def _announced(account: Account, hub: Hub, goal: Target, run: ActionRun) -> Account:
     """Tell the configured repositories of what was published; one that cannot be told fails nothing."""
     repositories = goal.configured.announce if goal.configured else ()
     if not repositories or (told := _publication(account, goal, run)) is None:
@@ -42,7 +48,8 @@ def announced(account: Account, hub: Hub, goal: Target, run: ActionRun) -> Accou
 
 def _publication(account: Account, goal: Target, run: ActionRun) -> tuple[ApprovalRequest, datetime] | None:
     """Return what this run published last and when, by its record: a re-run tells what it had no time to tell."""
-    if not (account.published or run.job.attempt > 1):
+    did = bool(account.published or account.promoted)
+    if not (did or run.job.attempt > 1):
         return None
     digest = account.after.digest if account.after else goal.ports.registry.resolve(goal.channel)
     if digest is None:
@@ -51,7 +58,7 @@ def _publication(account: Account, goal: Target, run: ActionRun) -> tuple[Approv
         last = account.published[-1] if account.published else None
         return (ApprovalRequest(goal.channel, last.new_version, last.base, last.target), now()) if last else None
     for record in reversed(ledger.records(digest)):
-        if account.published or record.run == run.job.url:
+        if did or record.run == run.job.url:
             base = record.previous or record.digest
             return ApprovalRequest(goal.channel, record.version, base, record.digest), record.at
     return None

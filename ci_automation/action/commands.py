@@ -6,7 +6,7 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ci_automation.action.announcement import announced
+from ci_automation.action.announcement import announcing
 from ci_automation.action.github import Hub, desks_of, judged_by, now, reviewed_run, with_git
 from ci_automation.action.preview import comment_preview, preview
 from ci_automation.action.run import goals, promotions, trouble_of
@@ -67,7 +67,7 @@ def _update(inputs: Inputs, run: ActionRun) -> int:
         # A re-run finishes what the attempt before had no time for; to look each hour would cost a request.
         thorough = run.job.event != "schedule" or run.job.attempt > 1
         progress = update_and_ask(goal.channel, goal.ports, goal.intent, desks_of(goal, hub), thorough=thorough)
-        return announced(_account(goal, progress, run), hub, goal, run)
+        return _account(goal, progress, run)
 
     return _for_each(flow, inputs, run)
 
@@ -77,8 +77,7 @@ def _apply(inputs: Inputs, run: ActionRun) -> int:
     hub = Hub.of(inputs, run)
 
     def flow(goal: Target) -> Account:
-        progress = apply_approved(goal.channel, goal.ports, goal.intent, desks_of(goal, hub))
-        return announced(_account(goal, progress, run), hub, goal, run)
+        return _account(goal, apply_approved(goal.channel, goal.ports, goal.intent, desks_of(goal, hub)), run)
 
     return _for_each(flow, inputs, run)
 
@@ -98,7 +97,7 @@ def _approve(inputs: Inputs, run: ActionRun) -> int:
         if isinstance(found, NotCounted):
             raise ApprovalNotCounted(found)
         done = apply_granted(found, goal.ports, goal.intent)
-        return announced(_account(goal, Progress(granted=found, applied=done), run), hub, goal, run)
+        return _account(goal, Progress(granted=found, applied=done), run)
 
     return _for_each(flow, inputs, run)
 
@@ -139,7 +138,8 @@ def _promote(inputs: Inputs, run: ActionRun) -> int:
             goal.name, goal.channel, had, left=left, promoted=now_at, done=waits, signed=True, remarks=(*remarks,)
         )
 
-    return _each(tuple(it.goal for it in planned.values()), flow, inputs, run)
+    told = announcing(flow, Hub.of(inputs, run), run)
+    return _each(tuple(it.goal for it in planned.values()), told, inputs, run)
 
 
 def _consumers(inputs: Inputs, run: ActionRun) -> int:
@@ -236,8 +236,10 @@ ACTION_COMMANDS: dict[str, Callable[[Inputs, ActionRun], int]] = {
 
 def _for_each(flow: Callable[[Target], Account], inputs: Inputs, run: ActionRun, *, publishes: bool = True) -> int:
     found = goals(inputs, run, signs=publishes)
-    known = (with_git(goal, Hub.of(inputs, run)) for goal in rendered(found, run.say)) if publishes else found
-    return _each(tuple(known), flow, inputs, run)
+    hub = Hub.of(inputs, run)
+    if publishes:
+        found, flow = tuple(with_git(it, hub) for it in rendered(found, run.say)), announcing(flow, hub, run)
+    return _each(found, flow, inputs, run)
 
 
 def _each(found: tuple[Target, ...], flow: Callable[[Target], Account], inputs: Inputs, run: ActionRun) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from ci_automation.action.announcement import announcing
 from ci_automation.action.github import Hub, now, reviewed_run, settings_of
 from ci_automation.action.operations import OPERATIONS, OperationInputs
 from ci_automation.action.run import goals, promotions
@@ -141,7 +142,7 @@ def do_operation(inputs: Inputs, run: ActionRun) -> int:
             signed=True,
         )
 
-    return run.each(goals(inputs, run), flow)
+    return run.each(goals(inputs, run), announcing(flow, hub, run))
 
 
 def _carried_out(computed: Callable[[], Operation], intent: Intent, run: ActionRun) -> Operation:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 LABEL = "flux-manifests"
 _ACTIVE, _IDLE = "active", "disabled_inactivity"
 _MANY = 100
+_NO_CHECK = ("pull_request", "workflow_dispatch")
 
 
 class Watched(Struct, frozen=True):
@@ -63,8 +64,11 @@ def watch(runs: Runs, issues: Issues, workflow: str, branch: str, max_age: timed
 
 
 def succeeded(runs: Iterable[WorkflowRun], branch: str) -> WorkflowRun | None:
-    """Return the newest run that shows that the check runs: of the branch, and not of somebody's pull request."""
-    counted = [run for run in runs if run.branch == branch and not run.event.startswith("pull_request")]
+    """Return the newest run that shows that the check runs: of the branch, and of no request and no operation.
+
+    A run that a person started may be a rollback, which looks for no release.
+    """
+    counted = [run for run in runs if run.branch == branch and not run.event.startswith(_NO_CHECK)]
     return max(counted, key=lambda run: run.created_at, default=None)
 
 

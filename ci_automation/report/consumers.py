@@ -29,7 +29,7 @@ _WORDS = {
     State.NOT_REACHED: "**not reached, run again**",
 }
 _LEFT_ALONE = {
-    MentionKind.SEMVER: "names a range, which its cluster resolves",
+    MentionKind.SEMVER: "names a range: its cluster finds a version, not its newest content",
     MentionKind.LEFT: "needs a change by hand",
 }
 _NOTE = """\
@@ -39,7 +39,7 @@ while its branch exists; the next digest gets a new request. Runs do not overwri
 
 def title(published: Published) -> str:
     """Return the title of the pull request."""
-    return f"{published.name}: Flux {published.version}"
+    return f"{published.name}: Flux {published.version} ({published.digest.short})"
 
 
 def message(published: Published) -> str:

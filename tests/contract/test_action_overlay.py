@@ -208,6 +208,55 @@ def test_the_record_names_the_content_its_rules_and_everyone_who_counted(scene: 
     assert newest(scene).content == record.content
 
 
+def test_content_of_one_version_is_told_and_offered_by_its_digest(scene: Scene) -> None:
+    configure(scene, more=", announce: [acme/apps], consumers: [{repository: acme/apps}]")
+    digests = [scene.channel, first_content(scene)]
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ben")
+    checkout(scene)
+    assert scene.run().outputs["changed"] == "true"
+    digests.append(scene.channel)
+    scene.runner.variables["GITHUB_RUN_ATTEMPT"] = "2"
+    assert scene.run().outputs["changed"] == "false"
+    told = [tuple(payload[name] for name in ("version", "base", "target")) for _, payload in scene.apps.dispatched]
+    assert told == [(FIRST, *digests[:2]), (FIRST, *digests[1:])]
+    assert len({payload["key"] for _, payload in scene.apps.dispatched}) == 2
+
+
+def test_consumers_of_one_version_get_each_content(scene: Scene) -> None:
+    configure(scene, more=", consumers: [{repository: acme/apps}]")
+    pins = (
+        b'spec:\n  digest: sha256:0000 # {"$flux-manifests": "production:digest"}\n'
+        b'  tag: v1 # {"$flux-manifests": "production:tag"}\n'
+    )
+    scene.apps.push("main", {"flux/source.yaml": pins}, "keeper")
+    for text in ("", "2Gi"):
+        if text:
+            scene.fleet.merge(by_request(scene, patch(text)), "ben")
+            checkout(scene)
+            assert scene.run().outputs["changed"] == "true"
+        else:
+            first_content(scene)
+        assert scene.run("consumers").code == 0
+        short = Digest.parse(scene.channel).short
+        (pull,) = scene.apps.pulls
+        assert pull.title == f"production: Flux {FIRST} ({short})"
+        offered = scene.apps.read("flux/source.yaml", pull.branch)
+        assert offered is not None
+        assert f"digest: {scene.channel} #" in offered.decode()
+        assert f"tag: {FIRST}-{short} #" in offered.decode()
+
+
+def test_the_dead_mans_switch_takes_content_that_waits_for_a_healthy_check(scene: Scene) -> None:
+    first_content(scene)
+    pushed(scene)
+    checkout(scene)
+    for event in ("schedule", "push"):
+        assert scene.run().outputs["pending-decision"] == "approval"
+        run_of = scene.fleet.start("flux.yaml", event, "github-actions[bot]")
+        scene.fleet.complete(run_of.id)
+        assert scene.run("watch", workflow="flux.yaml").code == 0
+
+
 def tree_id(scene: Scene) -> str:
     tree = scene.fleet.objects.commits[scene.fleet.head].tree
     entry = scene.fleet.objects.entry(tree, FOLDER)

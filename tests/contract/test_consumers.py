@@ -125,7 +125,12 @@ def test_all_pins_of_a_repository_move_in_one_signed_commit_of_one_pull_request(
         "clusters/east/flux.yaml": 2,
     }
     assert (outcome.count(MentionKind.EDITED), outcome.count(MentionKind.LEFT)) == (3, 0)
-    assert (pull.branch, pull.base, pull.title, pull.draft) == (BRANCH, "main", "production: Flux v2.9.3", False)
+    assert (pull.branch, pull.base, pull.title, pull.draft) == (
+        BRANCH,
+        "main",
+        "production: Flux v2.9.3 (bbbbbbbbbbbb)",
+        False,
+    )
     assert str(NEW.digest) in pull.body
     (commit,) = east.commits(BRANCH)
     assert commit.signed
@@ -149,7 +154,7 @@ def test_the_next_publication_updates_the_same_pull_request(forge: Forge, east: 
     east.push("main", {"clusters/east/flux.yaml": source(OLD, "1h"), "other": b"x"}, "ann")
     assert state(run(forge, NEWER)) is State.UPDATED
     pull = opened(east)
-    assert (pull.number, pull.title) == (1, "production: Flux v2.9.4")
+    assert (pull.number, pull.title) == (1, "production: Flux v2.9.4 (cccccccccccc)")
     assert str(NEWER.digest) in pull.body
     assert str(NEW.digest) not in pull.body
     east.merge(pull.number, "ann")
@@ -200,7 +205,7 @@ def test_what_people_commit_to_the_branch_is_never_overwritten(forge: Forge, eas
     assert (outcome.state, outcome.url) == (State.KEPT, f"{forge.host}/acme/east/pull/1")
     assert outcome.remark == f"{BRANCH} has commits of ann; delete it to start again"
     assert east.branches[BRANCH] == head
-    assert opened(east).title == "production: Flux v2.9.3"
+    assert opened(east).title == "production: Flux v2.9.3 (bbbbbbbbbbbb)"
     east.close(1, "ann")
     assert run(forge, NEWER).repositories[0].url == ""
     assert len(east.pulls) == 1
@@ -251,7 +256,7 @@ def test_words_that_people_change_stay_until_the_next_publication(forge: Forge, 
     assert state(run(forge, NEW)) is State.UNCHANGED
     assert opened(east).title == "Mine"
     assert state(run(forge, NEWER)) is State.UPDATED
-    assert opened(east).title == "production: Flux v2.9.4"
+    assert opened(east).title == "production: Flux v2.9.4 (cccccccccccc)"
     east.edit(1, "ann", title="Mine", body="All mine.")
     assert state(run(forge, NEW)) is State.UPDATED  # the branch
     assert (opened(east).title, opened(east).body) == ("Mine", "All mine.")
@@ -518,7 +523,7 @@ def test_an_enterprise_server_does() -> None:
         assert state(run(forge, NEW)) is State.OPENED
         assert state(run(forge, NEW)) is State.UNCHANGED
         assert state(run(forge, NEWER)) is State.UPDATED
-        assert opened(east).title == "production: Flux v2.9.4"
+        assert opened(east).title == "production: Flux v2.9.4 (cccccccccccc)"
 
 
 def test_a_token_of_a_job_does(forge: Forge, east: Repository) -> None:

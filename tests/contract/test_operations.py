@@ -68,6 +68,17 @@ class TestRollback:
         assert (shown.code, shown.outputs["shown"]) == (0, ""), shown
         assert "no approval is needed" in shown.summary
 
+    def test_is_announced_to_those_who_hear_of_publications(self, scene: Scene) -> None:
+        had = scene.channel
+        configure(scene, more=", announce: [acme/apps]")
+        asked = dispatch(scene, "rollback", to=FIRST)
+        assert asked.through().code == 0
+        ((kind, payload),) = scene.apps.dispatched
+        moved = (payload["version"], payload["base"], payload["target"])
+        assert (kind, *moved) == ("flux-manifests-published", FIRST, had, scene.channel)
+        assert dispatch(scene, "lift-hold").through().code == 0
+        assert len(scene.apps.dispatched) == 1
+
 
 class TestLiftHold:
     def test_names_the_hold_and_what_comes_next(self, scene: Scene) -> None:

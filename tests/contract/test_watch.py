@@ -119,10 +119,15 @@ def test_issues_of_others_are_let_be(dead: Forge) -> None:
     assert [state for _, state in issues(dead)] == ["OPEN", "OPEN", "CLOSED"]
 
 
-@pytest.mark.parametrize("event", ["pull_request", "pull_request_target"])
-def test_somebodys_pull_request_is_no_sign_of_life(dead: Forge, event: str) -> None:
+@pytest.mark.parametrize("event", ["pull_request", "pull_request_target", "workflow_dispatch"])
+def test_a_request_or_an_operation_of_a_person_is_no_sign_of_life(dead: Forge, event: str) -> None:
     succeed(dead, event=event)
     assert look(dead).failed
+
+
+def test_a_run_after_a_merge_is_a_sign_of_life(dead: Forge) -> None:
+    succeed(dead, event="push")
+    assert not look(dead).failed
 
 
 def test_another_branch_is_no_sign_of_life(dead: Forge) -> None:

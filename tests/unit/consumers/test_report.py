@@ -25,8 +25,8 @@ FILE = FileOutcome(
 
 
 def test_the_pull_request_to_the_letter() -> None:
-    assert title(NEW) == "production: Flux v2.9.4"
-    assert message(NEW) == (f"production: Flux v2.9.4\n\noci://ghcr.io/acme/flux-manifests:production is at {DIGEST}.")
+    assert title(NEW) == f"production: Flux v2.9.4 ({NEW.digest.short})"
+    assert message(NEW) == (f"{title(NEW)}\n\noci://ghcr.io/acme/flux-manifests:production is at {DIGEST}.")
     assert (
         body(NEW, (FILE,))
         == f"""\
@@ -38,7 +38,7 @@ def test_the_pull_request_to_the_letter() -> None:
 | clusters/east/flux.yaml | 9 | OCIRepository flux-system/flux spec.ref.tag | `{OLD_TAG}` | `{TAG}` |
 | clusters/east/flux.yaml | 12 | setter comment production:version | v2.9.3 | `v2.9.4` |
 
-| file | line | what | names a range, which its cluster resolves |
+| file | line | what | names a range: its cluster finds a version, not its newest content |
 | --- | --- | --- | --- |
 | clusters/east/flux.yaml | 20 | OCIRepository other spec.ref.semver | \\>\\=2.0.0 |
 
