@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MOST_REQUESTS = 5  # more are asked by digest
 MOST_PEOPLE = 10  # same
+_ACTIONS = "github-actions[bot]"
 _MERGES = frozenset({UpdateKind.PR_MERGE, UpdateKind.MERGE_QUEUE})
 _WORDS = {
     UpdateKind.PUSH: "a push",
@@ -100,7 +101,11 @@ def content_witnesses(
 
 
 def _request(update: BranchUpdate, merge: ContentMerge) -> MergedRequest:
-    return MergedRequest(merge.pull, replace(merge.making, merged_as=update.kind), merge.viewer)
+    """Return a request as it is counted: whoever may push a branch can let a workflow there write in Actions' name."""
+    author, making = merge.pull.author, replace(merge.making, merged_as=update.kind)
+    if _ACTIONS in making.hands or (author and author.login == _ACTIONS):
+        making = replace(making, pushed_at=None)
+    return MergedRequest(merge.pull, making, merge.viewer)
 
 
 class ContentCase(Struct, frozen=True):

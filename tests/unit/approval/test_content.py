@@ -142,6 +142,12 @@ ATTACKS = {
     ),
     "A27: a fork": (with_request(cross_repository=True), "pull request 7, which comes from a fork"),
     "A28: one person is author, pusher and merger": (with_request(merged_by=Actor("Alice")), "0 of 1 people"),
+    "A28: one person lets Actions open the request": (
+        with_request(author=Actor("github-actions[bot]", is_bot=True)), "1 of 2 people who count",
+    ),
+    "A28: one person lets Actions write the last commit": (
+        with_request({"hands": frozenset({"alice", "github-actions[bot]"})}), "1 of 2 people who count",
+    ),
     "A31: the channel has what was never on the way": ({"present": OTHER}, "none of the last 1 states"),
     "A32: a gap": (
         {"updates": (update(MAIN, HEAD), update(START, MORE)), "contents": {**CONTENTS, MAIN: OTHER, MORE: OTHER}},
@@ -194,6 +200,10 @@ PROVEN: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "two where nobody knows who pushed": (
         with_request({"pushed_at": None}, reviews=(approval("carol"),)), ("bob", "carol"),
     ),
+    "two where Actions wrote it": (
+        with_request(author=Actor("github-actions[bot]", is_bot=True), reviews=(approval("carol"),)), ("bob", "carol"),
+    ),
+    "one where another App wrote it": (with_request(author=Actor("renovate[bot]", is_bot=True)), ("bob",)),
     "somebody of the team": (settings(team="acme/x"), ("bob",)),
     "other files since": (
         {"updates": (update(HEAD, MORE, PUSH, 12), update()), "head": MORE, "contents": {**CONTENTS, MORE: NEW}},
