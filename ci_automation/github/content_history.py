@@ -26,12 +26,16 @@ _MERGED = """
 fragment Merged on Commit {
   associatedPullRequests(first: 5) {
     totalCount
-    nodes { ...Pull ...Making mergeCommit { oid } tip: commits(last: 1) { nodes { commit { ...Content } } } }
+    nodes {
+      ...Pull ...Making changedFiles additions deletions mergeCommit { oid }
+      tip: commits(last: 1) { nodes { commit { ...Content } } }
+    }
   }
 }
 """
 _WITH_REQUESTS = 5  # commits that one query asks for the requests of: GitHub counts what a query could return
 _ATTRIBUTES = ".gitattributes"
+_MOST_FILES, _MOST_LINES = 300, 20_000  # that the page of a request shows (GitHub, "Limits for viewing content")
 
 
 class ContentHistory:
@@ -88,7 +92,8 @@ class ContentHistory:
     ) -> Mapping[str, tuple[ContentMerge, ...]]:
         """Return, by the commit that each update led to, the requests that GitHub merged as that commit.
 
-        What a request of a fork compared, or one that went into another branch than the default, is not asked for.
+        What a request of a fork compared, one that went into another branch than the default, or one that is too large
+        for its page, is not asked for.
 
         Raises:
             ReleaseSourceError: as `GitHub.graphql` and `GitHub.get`.
@@ -108,7 +113,8 @@ class ContentHistory:
                 making, base, head = Making(), None, None
                 if pull.base == default and not pull.cross_repository:
                     making = read_making(request, self._client, self.name, pull, viewer)
-                    base, head = self._compared(update.before, pull.head, folder, config)
+                    if _is_shown_whole(request):
+                        base, head = self._compared(update.before, pull.head, folder, config)
                 making = replace(making, merged_as=update.kind)
                 found[after] += (ContentMerge(pull, base, head, making, viewer),)
         return found
@@ -203,6 +209,11 @@ class ContentHistory:
         content = ContentAt(commit.oid("oid"), tree, read_text(commit.maybe("config")), attributes)
         self._known[content.commit, folder, config] = content
         return content
+
+
+def _is_shown_whole(request: Fields) -> bool:
+    lines = request.number("additions") + request.number("deletions")
+    return request.number("changedFiles") <= _MOST_FILES and lines <= _MOST_LINES
 
 
 def _attribute_files(folder: str) -> list[str]:

@@ -135,7 +135,7 @@ class ContentMerge(Struct, frozen=True):
     """A merged pull request, and the content that its page compared: from the merge base to its head."""
 
     pull: PullRequest
-    merge_base: ContentAt | None  # None: GitHub does not say, or the request is of a fork or went elsewhere
+    merge_base: ContentAt | None  # None: GitHub does not say, or the request is too large, of a fork or went elsewhere
     head: ContentAt | None  # None: as well, or GitHub does not have that commit any more
     making: Making
     viewer: Actor  # who we are

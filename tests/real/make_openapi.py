@@ -144,7 +144,7 @@ FIELDS = {
         "mergeStateStatus author authorAssociation baseRefName baseRefOid baseRef headRefName headRefOid headRef "
         "headRepository headRepositoryOwner isCrossRepository maintainerCanModify createdAt updatedAt closedAt closed "
         "labels assignees reviews latestReviews latestOpinionatedReviews reviewRequests reviewDecision "
-        "autoMergeRequest comments commits timelineItems repository"
+        "autoMergeRequest comments commits timelineItems repository additions deletions changedFiles"
     ),
     "PullRequestConnection": "nodes pageInfo totalCount",
     "PullRequestCommit": "id commit",

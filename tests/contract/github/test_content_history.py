@@ -313,6 +313,14 @@ class TestAttacks:
         _, (merge,), _ = self.merged(history)
         assert (merge.pull.base, merge.merge_base, merge.head) == ("feature", None, None)
 
+    def test_a_request_that_is_too_large_for_its_page_is_not_looked_into(
+        self, fleet: Repository, history: ContentHistory
+    ) -> None:
+        fleet.push("long", {PATCH: b"a: 2\n" * 10_001, "docs": b"\n" * 10_000}, "alice", onto=fleet.head)
+        fleet.merge(fleet.open_pull("long", "alice").number, "bob")
+        _, (merge,), _ = self.merged(history)
+        assert (merge.merge_base, merge.head) == (None, None)
+
     def test_a_revert_that_is_pushed_back_has_the_approved_tree_by_a_push(
         self, fleet: Repository, history: ContentHistory
     ) -> None:

@@ -156,6 +156,9 @@ class Nodes(GitNodes):
                 "mergeMethod": auto.how.upper(),
             },
             "timelineItems": lambda _info, **named: self._timeline(pull, named),
+            "changedFiles": lambda _info: len(repo.changed_by(pull)),
+            "additions": lambda _info: sum(new for new, _ in repo.changed_by(pull).values()),
+            "deletions": lambda _info: sum(old for _, old in repo.changed_by(pull).values()),
             "commits": paged(
                 lambda: [
                     {"id": f"PRC_{commit.sha}", "commit": self.commit(repo, commit.sha)}

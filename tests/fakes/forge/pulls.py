@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tests.fakes.forge.branches import NOTHING, Branches
@@ -58,6 +59,16 @@ class Pulls(Branches):
             if pull.merge_commit == commit
             or any(each.sha == commit for each in self.objects.since(pull.base_sha, pull.head))
         ]
+
+    def changed_by(self, pull: Pull) -> dict[str, tuple[int, int]]:
+        """Return how many lines a pull request adds to and takes from each file that it changes."""
+        start = self.objects.merge_base(pull.base_sha, pull.head) or pull.base_sha
+        changed = self.objects.difference(*(self.objects.commits[sha].tree for sha in (start, pull.head)))
+        lines = {
+            path: [Counter(self.objects.blobs[leaf.sha].splitlines()) if leaf else Counter() for leaf in both]
+            for path, both in changed.items()
+        }
+        return {path: ((new - old).total(), (old - new).total()) for path, (old, new) in lines.items()}
 
     def open_issue(self, title: str, by: str, body: str = "", labels: Iterable[str] = ()) -> Issue:
         """Open an issue."""

@@ -252,8 +252,6 @@ def full_pull(repo: Repository, pull: Pull) -> Json:
     """Return a pull request with whether it can be merged."""
     status = repo.obstacle(pull)[0].lower() if pull.state == "OPEN" else "unknown"
     ahead = repo.objects.since(pull.base_sha, pull.head)
-    start = repo.objects.merge_base(pull.base_sha, pull.head) or pull.base_sha
-    trees = (repo.objects.commits[sha].tree for sha in (start, pull.head))
     return pull_of(repo, pull) | {
         "merged": pull.merged,
         "merged_by": user(repo.forge, pull.merged_by),
@@ -261,7 +259,7 @@ def full_pull(repo: Repository, pull: Pull) -> Json:
         "mergeable_state": status,
         "comments": len(pull.comments),
         "commits": len(ahead),
-        "changed_files": len(repo.objects.difference(*trees)),
+        "changed_files": len(repo.changed_by(pull)),
         "maintainer_can_modify": pull.maintainer_can_modify,
     }
 
