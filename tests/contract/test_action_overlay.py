@@ -436,6 +436,28 @@ def once_binary(scene: Scene) -> None:
     by_requests(scene, {path: text + b"# \0\n"}, {path: text})
 
 
+def of_a_file(text: bytes, name: str = "more.yaml") -> Callable[[Scene], None]:
+    """Return how another person merges a file whose lines a page does not show as YAML reads them."""
+
+    def change(scene: Scene) -> None:
+        by_requests(scene, {f"{FOLDER}/{name}": text})
+
+    return change
+
+
+def by_a_workflow(scene: Scene) -> None:
+    """Let one person have a workflow of her branch write and open a request, and merge it herself."""
+    later(scene)
+    bot = "github-actions[bot]"
+    scene.fleet.push("made", {f"{FOLDER}/more.yaml": patch("9Gi")}, bot, onto=scene.fleet.head)
+    scene.fleet.merge(scene.fleet.open_pull("made", bot).number, "ada")
+
+
+def in_a_crowd(scene: Scene) -> None:
+    """Merge a request with more files than its page shows."""
+    by_requests(scene, {f"{FOLDER}/more.yaml": patch("9Gi"), **{f"a/{number}": b"" for number in range(300)}})
+
+
 NOT_PROVEN = {
     "a push": (pushed, "a push by ada at"),
     "an indirect merge": (indirect, "a push by ada at"),
@@ -458,6 +480,10 @@ NOT_PROVEN = {
     "a hidden file that got another name": (concealed_and_renamed, "did not show all changes"),
     "a file that is binary for Git": (binary, "did not show all changes"),
     "a file that was binary for Git": (once_binary, "did not show all changes"),
+    "a comment that ends for YAML alone": (of_a_file("# a\u2028- op: add\n".encode()), "did not show all changes"),
+    "a folder that pages fold": (of_a_file(patch("9Gi"), "node_modules/a.yaml"), "did not show all changes"),
+    "a workflow's request that one person merges": (by_a_workflow, "with 1 of 2 people who count"),
+    "a file among more than a page shows": (in_a_crowd, "did not show all changes"),
     "changed rules": (looser, "the rules of approvals, escalate, refuse"),
     "a class that the policy escalates": (risky, "ConfigMap a is new"),
 }

@@ -318,10 +318,34 @@ def test_a_merge_during_a_hold_does_not_count_once_the_hold_is_lifted(world: Wor
     assert update(CHANNEL, story.ports(world), wish).done == 1
 
 
-def test_a_state_whose_files_cannot_be_read_was_not_shown() -> None:
+NOT_SHOWN = {
+    "a file that GitHub does not send": ("new.yaml", None),
+    "a zero byte": ("new.yaml", b"\0"),
+    "another encoding": ("new.yaml", b"# \x85"),
+    "lines that end for YAML alone": ("new.yaml", b"# a\r- op: add\n"),
+    "the same, by Unicode": ("new.yaml", "# a\u0085- op: add\n".encode()),
+    "text that is turned around": ("new.yaml", "# a \u202e b\n".encode()),
+    "a folder that pages fold": ("a/vendor/new.yaml", b"text"),
+    "a name that pages fold": ("pnpm-lock.yaml", b"text"),
+    "a type that pages may fold": ("new.js", b"text"),
+    "a text that pages fold": ("new.yml", b"# recorded_with: VCR\n"),
+}
+SHOWN = {
+    "plain text": ("new.yaml", b"text"),
+    "ends of lines, tabs and the mark of Windows": ("new.yml", "\ufeffkey:\ta\r\nmore: b\r\n".encode()),
+    "letters of any language": ("README", "Übung, 練習\n".encode()),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "hidden"),
+    [(*given, True) for given in NOT_SHOWN.values()] + [(*given, False) for given in SHOWN.values()],
+    ids=[*NOT_SHOWN, *SHOWN],
+)
+def test_a_state_whose_lines_a_page_did_not_show_proves_nothing(name: str, data: bytes | None, hidden: bool) -> None:
     states = {it * 40: ContentAt(it * 40, it * 40, TEXT) for it in "abc"}
     trees = {"a" * 40: OVERLAY, "c" * 40: MORE}
     listed = tuple((file.path, git_blob_id(file.content)) for file in GIT.files)
-    for data, hidden in ((b"text", set()), (None, set(states)), (b"\0", set(states))):
-        history = SimpleNamespace(files=lambda _: (*listed, ("new.yaml", "f" * 40)), blob=lambda _, data=data: data)
-        assert hidden_states(states, trees, "clusters", cast("Any", history)) == hidden
+    history = SimpleNamespace(files=lambda _: (*listed, (name, "f" * 40)), blob=lambda _: data)
+    found = hidden_states(states, trees, "clusters", cast("Any", history))
+    assert found == (set(states) if hidden else set())

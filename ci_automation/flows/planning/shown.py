@@ -1,4 +1,4 @@
-"""States of an overlay between which a request's page hides lines: by attributes of Git, or in files that are binary.
+"""States of an overlay between which a request's page hides lines: by attributes, in binary or generated files.
 
 Only the newest state is in the checkout. One in between may have had attributes, or other bytes, for as long as people
 looked at a page, and the next page may show no more of such a file than its new name.
@@ -6,10 +6,12 @@ looked at a page, and the next page may show no more of such a file than its new
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ci_automation.artifact.git_tree import git_blob_id
 from ci_automation.flows.workspace import ConcealedOverlay, require_shown
+from ci_automation.report.text import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +22,13 @@ if TYPE_CHECKING:
 
 _MOST_READ = 10  # files of states in between; with more, the content is asked for by digest
 _GIT = ".git"
+# Pages fold files that GitHub's Linguist takes for generated: by their folder, their name, or by what they hold where
+# they have another extension than these (github-linguist/linguist, lib/linguist/generated.rb).
+_WRITTEN = re.compile(r"(?:^|/)[^/.]*$|\.(?:ya?ml|json|md|txt|env|toml|ini|conf|cfg|properties|pub|pem|crt|asc)$")
+_GENERATED = re.compile(
+    r"(?:^|/)(?:\.idea|Pods|Carthage/Build|vendor)/|(?:node_modules|Godeps|__generated__)/|[.-]lock|shrinkwrap|/\.pnp\."
+)
+_CASSETTE = b"recorded_with: VCR"  # near the end of a .yml file
 
 
 def hidden_states(
@@ -40,15 +49,38 @@ def hidden_states(
     files |= {name: dict(history.files(name)) for name in between}
     unread = sorted({blob for name in between for blob in files[name].values()} - here.keys())
     here |= {blob: history.blob(blob) for blob in unread[:_MOST_READ]}
-    # Git shows no lines where the old or the new file has a zero byte; what was not read may have one.
-    text = {blob for blob, data in here.items() if data is not None and b"\0" not in data}
-    binary = {frozenset(of.values()) - text for of in files.values()}
+    text = {blob for blob, data in here.items() if data is not None and _is_shown(data)}
+    unshown = {
+        frozenset(
+            (path, blob) for path, blob in of.items() if blob not in text or _is_folded(f"{folder}/{path}", here[blob])
+        )
+        for of in files.values()
+    }
     paths = {path for of in files.values() for path in of}
     return frozenset(
         commit
         for commit, at in states.items()
-        if len(binary) > 1 or (at.overlay and _has_attributes(files[at.overlay])) or _conceals(at, folder, paths)
+        if len(unshown) > 1 or (at.overlay and _has_attributes(files[at.overlay])) or _conceals(at, folder, paths)
     )
+
+
+def _is_shown(data: bytes) -> bool:
+    """Return whether a page shows each line of a file as such: of one with a zero byte, Git shows none.
+
+    YAML has more ends of lines than Git and pages, so that a comment can hold another line. And of signs that nobody
+    sees, some turn the text around.
+    """
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\t", " ")
+    except UnicodeDecodeError:
+        return False
+    return plain_text(text) == text
+
+
+def _is_folded(path: str, data: bytes | None) -> bool:
+    """Return whether a page shows the lines of a file only after a click, as GitHub takes the file for generated."""
+    is_cassette = path.endswith(".yml") and data is not None and _CASSETTE in data
+    return is_cassette or not _WRITTEN.search(path) or _GENERATED.search(path) is not None
 
 
 def _has_attributes(files: Mapping[str, str]) -> bool:
