@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -52,7 +52,7 @@ def validate(workflows: str | None, repository: str | None, branch: str, *, give
     flux-manifests config validate --workflows .github/workflows --repository acme/fleet
     """
     config = configuration(given) if workflows else load_config(Path(given.config or DEFAULT_PATH))
-    shown: dict[str, object] = {"valid": True}
+    shown: dict[str, Any] = {"valid": True}
     texts = []
     if config:
         path = given.config or str(DEFAULT_PATH)
@@ -60,25 +60,30 @@ def validate(workflows: str | None, repository: str | None, branch: str, *, give
         shown |= {"file": path, "artifacts": names}
         texts.append(f"{path} is valid; its artifacts are {', '.join(names)}.")
     if workflows:
-        checked = _checked_workflows(Path(workflows), config, repository, branch)
-        shown["workflows"] = checked
+        checked, advice = _checked_workflows(Path(workflows), config, repository, branch, given.config)
+        shown |= {"workflows": checked, "advice": advice}
         texts.append(f"The workflows that use the action fit together: {', '.join(checked) or 'none uses it'}.")
     if given.output == "json":
         print_json(shown)
     else:
         print_text("\n".join(texts))
+    for line in shown.get("advice", ()):
+        print_aside(plain_text(line))
     if config:
         _warn(config)
 
 
-def _checked_workflows(folder: Path, config: Config | None, repository: str | None, branch: str) -> list[str]:
-    """Return the names of the workflow files that use the action.
+def _checked_workflows(
+    folder: Path, config: Config | None, repository: str | None, branch: str, file: str | None
+) -> tuple[list[str], list[str]]:
+    """Return the names of the workflow files that use the action, and what is worth a look in them.
 
     Raises:
         UnfitWorkflows: something in them does not fit together.
         InvalidConfig: a file, or the folder, cannot be read.
     """
-    from ci_automation.config.workflow_rules import UnfitWorkflows, workflow_problems, workflows_using_action
+    from ci_automation.config.workflow_events import event_advice
+    from ci_automation.config.workflow_rules import UnfitWorkflows, uses_of_action, workflow_problems
 
     texts = {}
     try:
@@ -94,7 +99,9 @@ def _checked_workflows(folder: Path, config: Config | None, repository: str | No
         raise UnfitWorkflows(list(problems))
     if place is None:
         print_aside("Identities were not checked; name the repository: --repository OWNER/NAME")
-    return workflows_using_action(texts)
+    uses = uses_of_action(texts)
+    advice = event_advice(uses, config, place, Path(file or DEFAULT_PATH).as_posix())
+    return list(dict.fromkeys(use.workflow.name for use in uses)), [str(each) for each in advice]
 
 
 def _warn(config: Config) -> None:

@@ -7,4 +7,4 @@ from pathlib import Path
 
 DEFAULT_PATH = Path(".github/flux-manifests.yaml")
 
-__all__ = ["document", "load", "model", "preview", "schema", "workflow_rules", "workflows"]
+__all__ = ["document", "load", "model", "preview", "schema", "workflow_events", "workflow_rules", "workflows"]

@@ -51,12 +51,16 @@ def missing_rights(use: ActionUse, config: Config) -> Iterator[Problem]:
         yield use.problem(f"names no permissions, so the repository's default counts. Add permissions: {{{rights}}}")
     elif given == "write-all":
         yield use.workflow.problem(f"gives every right to a job that needs {{{rights}}}. Write those", *path)
-    else:
-        has = given if isinstance(given, dict) else dict.fromkeys(wanted, "read" if given == "read-all" else "none")
-        missing = [f"{name}: {level}" for name, level in wanted.items() if _below(has.get(name), level)]
-        if missing:
-            what = f"the job {use.job} lacks {', '.join(missing)} for {use.command}. Add it to its permissions"
-            yield use.workflow.problem(what, *path)
+    elif missing := lacking(use, wanted):
+        what = f"the job {use.job} lacks {', '.join(missing)} for {use.command}. Add it to its permissions"
+        yield use.workflow.problem(what, *path)
+
+
+def lacking(use: ActionUse, wanted: Mapping[str, str]) -> list[str]:
+    """Return those of the wanted rights that the job's permissions leave out."""
+    given, _ = use.setting("permissions")
+    has = given if isinstance(given, dict) else dict.fromkeys(wanted, "read" if given == "read-all" else "none")
+    return [f"{name}: {level}" for name, level in wanted.items() if _below(has.get(name), level)]
 
 
 def _below(given: object, wanted: str) -> bool:

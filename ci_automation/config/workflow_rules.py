@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ci_automation.artifact.yaml import text
 from ci_automation.config.document import InvalidConfig, Problem
 from ci_automation.config.model import ApprovalConfig, ApprovalVia, Config, GitHubSourceConfig
+from ci_automation.config.workflow_events import wrong_events
 from ci_automation.config.workflow_rights import asks_via, missing_rights
 from ci_automation.config.workflows import (
     GATED,
-    PREVIEWING,
     PUBLISHING,
-    SIGNING,
     ActionUse,
     CheckedWorkflow,
     GitHubPlace,
@@ -38,8 +37,6 @@ _CONTEXTS = {  # what `concurrency` may read (GitHub, "Contexts reference")
     "job": ("github", "inputs", "matrix", "needs", "strategy", "vars"),
     "workflow": ("github", "inputs", "vars"),
 }
-_SAFE_EVENTS = ("schedule", "workflow_dispatch", "push", "repository_dispatch")
-_ASKED_WITH = ("artifact", "version", "base", "target", "key")  # the inputs of a run that waits for approval
 
 
 class UnfitWorkflows(InvalidConfig):
@@ -64,17 +61,17 @@ def workflow_problems(
     for workflow in ours:
         found += _unpinned(workflow)
     for use in uses:
-        found += [*_wrong_group(use), *_wrong_events(use, place), *missing_rights(use, config)]
+        found += [*_wrong_group(use), *wrong_events(use, place), *missing_rights(use, config)]
         found += [*_wrong_environment(use, config), *_wrong_names(use, config, workflows)]
     found += [*_different_pins(uses), *_different_groups(uses, config), *_shared_groups(uses, config)]
     found += _untrusted(uses, config, place) if place else ()
     return tuple(found)
 
 
-def workflows_using_action(texts: Mapping[str, str]) -> list[str]:
-    """Return the names of the workflow files that use the action."""
+def uses_of_action(texts: Mapping[str, str]) -> tuple[ActionUse, ...]:
+    """Return the jobs of workflow files that use the action."""
     read = (read_workflow(file, written) for file, written in sorted(texts.items()))
-    return [it.name for it in read if isinstance(it, CheckedWorkflow) and any(action_uses(it))]
+    return tuple(use for it in read if isinstance(it, CheckedWorkflow) for use in action_uses(it))
 
 
 def _unpinned(workflow: CheckedWorkflow) -> Iterator[Problem]:
@@ -148,51 +145,6 @@ def _shared_groups(uses: Sequence[ActionUse], config: Config) -> Iterator[Proble
                     f"{what} rest. Give each artifact its group, such as flux-manifests-NAME", "concurrency"
                 )
                 break
-
-
-def _wrong_events(use: ActionUse, place: GitHubPlace | None) -> Iterator[Problem]:
-    events, branch = use.workflow.triggers, place.branch if place else "main"
-    if use.command in PREVIEWING:
-        yield from _wrong_preview(use)
-    if use.command not in SIGNING:
-        return
-    for event in events:
-        if event == "workflow_call":
-            what = "every workflow that may call this file signs as it. Remove workflow_call, or sign with a key"
-            yield use.workflow.problem(what, "on", event)
-        elif event not in _SAFE_EVENTS:
-            what = f"starts the job {use.job}, which signs, on {event}. Keep to {', '.join(_SAFE_EVENTS)}"
-            yield use.workflow.problem(what, "on", event)
-    if "push" in events and _listed(events["push"], "branches") != [branch]:
-        what = f"starts the job {use.job}, which signs, on other branches or tags. Write push: {{branches: [{branch}]}}"
-        yield use.workflow.problem(what, "on", "push")
-    if use.command == "approve":
-        asked = events.get("workflow_dispatch")
-        inputs = asked.get("inputs") if isinstance(asked, dict) else None
-        missing = [name for name in _ASKED_WITH if not isinstance(inputs, dict) or name not in inputs]
-        if missing:
-            what = f"needs on.workflow_dispatch with the inputs {', '.join(missing)}: the check starts it with them"
-            yield use.workflow.problem(what, "on", "workflow_dispatch")
-
-
-def _wrong_preview(use: ActionUse) -> Iterator[Problem]:
-    """Yield what would let a pull request run with rights, or with a token that may write beside its own files."""
-    for event in use.workflow.triggers.keys() - {"pull_request"}:
-        what = f"runs {use.command} on {event}, with the rights of the default branch. Keep to pull_request"
-        yield use.workflow.problem(what, "on", event)
-    given, path = use.setting("permissions")
-    writes = [name for name, level in given.items() if level == "write"] if isinstance(given, dict) else []
-    if use.command == "preview" and writes:
-        what = f"reads files of a pull request, and may write {', '.join(writes)}. Give it contents: read alone"
-        yield use.workflow.problem(what, *path)
-    others = [used for used, at in use.workflow.used() if at[1] == use.job and "checkout@" in used]
-    if use.command == "comment" and others:
-        yield use.problem("may write, and checks out files of a pull request. Remove the checkout", "steps")
-
-
-def _listed(value: object, key: str) -> list[str]:
-    found = value.get(key) if isinstance(value, dict) else None
-    return [text(each) for each in (found if isinstance(found, list) else [found])]
 
 
 def _wrong_environment(use: ActionUse, config: Config) -> Iterator[Problem]:

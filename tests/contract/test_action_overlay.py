@@ -656,6 +656,34 @@ def test_content_waits_while_the_artifact_is_paused(scene: Scene) -> None:
     assert scene.run().outputs["changed"] == "true"
 
 
+BY_SCHEDULE = {"a request of 301 files": 301, "a message that skips runs": 0, "a merge by a job's token": 0}
+
+
+@pytest.mark.parametrize("how", BY_SCHEDULE)
+def test_a_merge_that_starts_no_run_is_published_by_the_next_scheduled_one(scene: Scene, how: str) -> None:
+    before = first_content(scene)
+    shipped = (Path(__file__).parents[2] / "workflows/flux.yaml").read_bytes()
+    paths = shipped.replace(b"lock.yaml, ", b"lock.yaml, clusters/production/**, ")
+    scene.fleet.push("main", {".github/workflows/flux.yaml": paths}, "ada")
+    number = by_request(scene, patch("2Gi"))
+    scene.fleet.merge(number, "ben")
+    assert scene.fleet.runs[-1].event == "push"  # this one starts a run
+    runs = len(scene.fleet.runs)
+    number = by_request(scene, patch("3Gi"))
+    pull = scene.fleet.pull(number)
+    if many := BY_SCHEDULE[how]:
+        scene.fleet.push(pull.branch, {f"apps/{each}.yaml": b"a" for each in range(many)}, "ada")
+    if "skips" in how:
+        pull.title = "Raise the limit [skip ci]"
+    scene.fleet.review(number, "ben")
+    scene.fleet.merge(number, "github-actions[bot]" if "token" in how else "ben")
+    assert len(scene.fleet.runs) == runs
+    checkout(scene)
+    ran = scene.run()
+    assert (ran.outputs["changed"], ran.outputs["decision"]) == ("true", "auto"), ran.outputs["pending-reasons"]
+    assert scene.channel != before
+
+
 def test_the_record_of_another_repository_proves_nothing(scene: Scene) -> None:
     first_content(scene)
     scene.runner.variables["GITHUB_REPOSITORY_ID"] = "5"

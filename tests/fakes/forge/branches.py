@@ -157,7 +157,7 @@ class Branches:
         self._follow(branch, by)
         if old:
             changed = self.objects.difference(*(self.objects.commits[sha].tree for sha in (old, commit)))
-            self.forge.pushed(self.full_name, branch, by, frozenset(changed))
+            self.forge.pushed(self.full_name, branch, by, sorted(changed))
 
     def _note(self, kind: str, branch: str, before: str, after: str, by: str) -> None:
         if before != after:

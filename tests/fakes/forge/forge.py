@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import re
 import threading
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 TOKEN = "ghs_canary-of-the-tests"  # reads what is public
 RELEASES = "fluxcd/flux2"
 _HOUR = dt.timedelta(hours=1)
+_SKIPPED = re.compile(r"\[(?:skip ci|ci skip|no ci|skip actions|actions skip)\]")
+_DIFFED = 300
 
 
 class WrongExchange(AssertionError):
@@ -240,11 +243,15 @@ class Forge:
                 if pull.state == "OPEN" and pull.auto_merge and repository.obstacle(pull)[0] == "CLEAN":
                     repository.merge(pull.number, pull.auto_merge.by, pull.auto_merge.how)
 
-    def pushed(self, name: str, branch: str, by: str, paths: frozenset[str]) -> None:
-        """Start the workflows that run on a push to those paths; what a job's own token pushes starts none."""
-        if by == ACTIONS:
-            return
+    def pushed(self, name: str, branch: str, by: str, paths: list[str]) -> None:
+        """Start the workflows that run on a push to those paths; what a job's own token pushes starts none.
+
+        So does a commit that says so ("Skipping workflow runs"), and of the paths the first 300 count ("Git diff
+        comparisons").
+        """
         repository = self.repositories[name]
+        if by == ACTIONS or _SKIPPED.search(repository.objects.commits[repository.branches[branch]].message):
+            return
         for path, workflow in repository.workflows.items():
             text = repository.read(path)
             trigger = parsed(text)["on"].get("push") if text else None
@@ -252,5 +259,5 @@ class Forge:
                 continue
             wanted = trigger.get("paths", ["*"])
             here = any(fnmatch(branch, pattern) for pattern in trigger.get("branches", ["*"]))
-            if here and any(fnmatch(path, pattern) for path in paths for pattern in wanted):
+            if here and any(fnmatch(path, pattern) for path in paths[:_DIFFED] for pattern in wanted):
                 repository.start(path.removeprefix(FOLDER), "push", by, branch=branch)

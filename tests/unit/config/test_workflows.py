@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from ci_automation.approval import lock
+from ci_automation.approval.dispatch import EventType
 from ci_automation.cli import run
 from ci_automation.config.load import parse_config
+from ci_automation.config.workflow_events import LOCK_FILE, PUBLISHED, REQUESTED, event_advice
 from ci_automation.config.workflow_rights import RIGHTS_OF_CALLED
-from ci_automation.config.workflow_rules import workflow_problems, workflows_using_action
+from ci_automation.config.workflow_rules import uses_of_action, workflow_problems
 from ci_automation.config.workflows import GitHubPlace, read_workflow
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -86,6 +89,23 @@ IDENTITY = f"          identity-regexp: {SUBJECTS}(flux|approve)\\.yaml@refs/hea
 BROKEN = [  # the way, the file in it, what is changed to what, and what is found
     pytest.param(PULL_REQUEST, "flux.yaml", "name: Flux\n", "name: [\n", ": it is not YAML", id="no YAML"),
     pytest.param(PULL_REQUEST, "flux.yaml", "name: Flux\n\non", "--- {}\n---\non", ":1:1: is not one", id="documents"),
+    # events
+    pytest.param(
+        CONSUMERS,
+        "consumers.yaml",
+        PUBLISHED,
+        "flux-manifests-publish",
+        "waits for flux-manifests-publish, which nothing sends. The action sends flux-manifests-published and",
+        id="a type that nothing sends",
+    ),
+    pytest.param(
+        CONSUMERS,
+        "consumers.yaml",
+        PUBLISHED,
+        REQUESTED,
+        f"starts the job consumers on {REQUESTED}, and publications send {PUBLISHED}. Add it to types",
+        id="a type of other events",
+    ),
     # groups
     pytest.param(
         PULL_REQUEST,
@@ -438,7 +458,8 @@ def test_what_is_no_workflow_is_said_and_what_does_not_use_the_action_is_not_loo
     assert found({"a.yaml": "[]"}) == ["a.yaml:1:1: is not a workflow"]
     assert found({"a.yaml": "on: push\njobs: {test: {uses: acme/other/.github/workflows/a.yaml@v1}}\n"}) == []
     assert found({"a.yaml": "on: push\njobs: []\n"}) == []
-    assert workflows_using_action({"b/flux.yaml": SHIPPED["flux.yaml"].read_text(), "c.yaml": "[]"}) == ["flux.yaml"]
+    uses = uses_of_action({"b/flux.yaml": SHIPPED["flux.yaml"].read_text(), "c.yaml": "[]"})
+    assert {use.workflow.name for use in uses} == {"flux.yaml"}
     assert str(read_workflow("a.yaml", "? []\n: 1")) == "a.yaml:1:1: a key is not a text"
 
 
@@ -466,6 +487,83 @@ def test_the_rights_of_called_workflows_are_those_that_they_ask_for() -> None:
         assert asked == rights
 
 
+OVERLAY = ONE.replace("}]", ", overlay: clusters/production/}]")
+ANNOUNCED = ONE.replace("}]", ", announce: [Acme/fleet]}]")
+FOLDER, CONFIG = "clusters/production/**", ".github/flux-manifests.yaml"
+ALL_PATHS = f"paths: [{LOCK_FILE}, {CONFIG}, {FOLDER}]"
+
+
+def advice(files: dict[str, str], config: str = "") -> list[str]:
+    read = parse_config(config.encode(), "flux-manifests.yaml") if config else None
+    return [str(problem) for problem in event_advice(uses_of_action(files), read, PLACE)]
+
+
+class TestAdvice:
+    def test_names_are_those_that_others_use(self) -> None:
+        assert LOCK_FILE == lock.LOCK_FILE
+        assert {PUBLISHED, REQUESTED} == set(EventType)
+
+    @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+    def test_shipped_workflows_need_none(self, way: Way) -> None:
+        assert advice(texts(way), way[1]) == []
+
+    @pytest.mark.parametrize("name", ["flux.yaml", "fleet.yaml", "requested.yaml", "flux-by-dispatch.yaml"])
+    def test_lines_that_it_names_start_a_run_for_each_merge(self, name: str) -> None:
+        text = SHIPPED[name].read_text()
+        [problem] = advice({"flux.yaml": text}, OVERLAY)
+        told = problem.partition(" Write ")[2]
+        if name == "flux-by-dispatch.yaml":
+            assert told == f"push: {{branches: [main], paths: [{FOLDER}, {CONFIG}]}}"
+            told = f"on:\n  {told}"
+        else:
+            assert told == ALL_PATHS
+        assert advice({"flux.yaml": re.sub(r"paths: \[.*\]" if "paths" in text else "on:", told, text)}, OVERLAY) == []
+
+    @pytest.mark.parametrize(
+        ("push", "missing"),
+        [
+            ("{branches: [main]}", ""),
+            ("null", ""),
+            ("", ""),
+            (f"{{paths: [{LOCK_FILE}, '**/*.yaml', clusters/**]}}", ""),
+            ("{paths: ['**', '!clusters/**']}", FOLDER),
+            (f"{{paths: ['**', '!{CONFIG}']}}", CONFIG),
+            ("{paths: [.github/*, clusters/production/*]}", FOLDER),
+            ("{paths-ignore: [clusters/**]}", FOLDER),
+            ("{paths-ignore: [README.md]}", ""),
+        ],
+    )
+    def test_paths_are_read_as_github_reads_them(self, push: str, missing: str) -> None:
+        text = re.sub(r"push: #.*\n.*\n.*\n", f"push: {push}\n", SHIPPED["flux.yaml"].read_text())
+        told = [each.partition(" changes ")[2].partition("; it")[0] for each in advice({"flux.yaml": text}, OVERLAY)]
+        assert told == ([missing] if missing else [])
+
+    def test_a_job_that_looks_at_no_content_on_a_push_is_told(self) -> None:
+        text = SHIPPED["with-key/flux.yaml"].read_text().replace(LOCK_FILE, f"{LOCK_FILE}, {CONFIG}, {FOLDER}")
+        [problem] = advice({"flux.yaml": text}, OVERLAY)
+        assert f"jobs.update.if: does not run for a merge that changes {FOLDER}, {CONFIG}" in problem
+        text = text.replace("if: github.event_name == 'schedule'", "if: github.event_name != 'workflow_dispatch'")
+        assert advice({"flux.yaml": text}, OVERLAY) == []
+
+    def test_announcements_to_the_own_repository_need_a_workflow_that_hears_and_rights(self) -> None:
+        both = texts(CONSUMERS)
+        lacks, then = "lacks actions: read to announce what it publishes", ". Add it to its permissions"
+        assert [each.partition(": ")[2] for each in advice(both, ANNOUNCED)] == [
+            f"jobs.flux.permissions: the job flux {lacks}{then}",
+            f"jobs.do.permissions: the job do {lacks.replace('actions: read', 'contents: write')}{then}",
+        ]
+        both["flux.yaml"] = both["flux.yaml"].replace("contents: read", "contents: write")
+        both["flux.yaml"] = both["flux.yaml"].replace("      packages:", "      actions: read\n      packages:", 1)
+        assert advice(both, ANNOUNCED) == []
+        [unheard] = advice({"flux.yaml": both["flux.yaml"]}, ANNOUNCED)
+        assert "announced to acme/fleet, where no workflow that uses the action starts on" in unheard
+        without = both["consumers.yaml"].replace("run-name:", "x-run-name:")
+        [silent] = advice({**both, "consumers.yaml": without}, ANNOUNCED)
+        assert "Write run-name: 'Flux ${{ github.event.client_payload.key }}'" in silent
+        text = SHIPPED["flux.yaml"].read_text().replace("        with:\n", "        with:\n          github-token: x\n")
+        assert advice({"flux.yaml": text}, ANNOUNCED.replace("Acme/fleet", "acme/apps")) == []
+
+
 class TestCommand:
     def test_says_which_workflows_fit(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         for name, text in texts(DISPATCH).items():
@@ -475,7 +573,16 @@ class TestCommand:
         assert run(arguments) == 0
         assert capsys.readouterr().out == "The workflows that use the action fit together: approve.yaml, flux.yaml.\n"
         assert run([*arguments, "--output", "json"]) == 0
-        assert json.loads(capsys.readouterr().out) == {"valid": True, "workflows": ["approve.yaml", "flux.yaml"]}
+        said = {"valid": True, "workflows": ["approve.yaml", "flux.yaml"], "advice": []}
+        assert json.loads(capsys.readouterr().out) == said
+
+    def test_gives_advice_and_ends_well(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (tmp_path / "flux.yaml").write_text(SHIPPED["flux.yaml"].read_text().replace(LOCK_FILE, "docs/**"))
+        assert run(["config", "validate", "--workflows", str(tmp_path), "--repository", "acme/fleet"]) == 0
+        said = capsys.readouterr().err
+        assert (
+            "flux.yaml:32:3: on.push: starts no run for a merge that changes .github/flux-manifests.lock.yaml" in said
+        )
 
     def test_exits_with_2_and_the_place_of_each_problem(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
