@@ -3,6 +3,7 @@
 __all__ = [
     "apply",
     "approved",
+    "attachments",
     "carry_out",
     "clusters",
     "consumers",

@@ -128,7 +128,8 @@ def attest(
         NotFound: `digest` is not there.
         SigningError: a statement cannot be signed.
     """
-    present = _present(registry, channel, digest, signer) if predicates else frozenset()
+    found = attestations(registry, channel, digest, signer.trusted) if predicates else ()
+    present = {said.kind for said in found}
     missing = tuple(kind for kind in predicates if kind not in present)
     for kind in missing:
         statement = Statement(subject_name(channel), digest, kind, predicates[kind])
@@ -136,14 +137,13 @@ def attest(
     return missing
 
 
-def _present(registry: Registry, channel: Reference, digest: Digest, signer: Signer) -> frozenset[str]:
-    """Return the types of the valid statements about `digest` that this signer made."""
-    found = set()
-    for each in bundle.read_bundles(registry, channel, digest):
+def attestations(registry: Registry, reference: Reference, digest: Digest, trusted: Trusted) -> Iterator[Said]:
+    """Yield the attestations of `digest` by trusted signers; the kind of each is its predicate type."""
+    for each in bundle.read_bundles(registry, reference, digest):
         try:
-            statement = Statement.parse(said[1]) if (said := bundle.proven(each, signer.trusted)) else None
+            said = bundle.proven(each, trusted)
+            statement = Statement.parse(said[1]) if said else None
         except InvalidStatement:  # a signature names its subject otherwise
             continue
-        if statement is not None and statement.subject == digest:
-            found.add(statement.predicate_type)
-    return frozenset(found)
+        if said is not None and statement is not None and statement.subject == digest:
+            yield Said(statement.predicate_type, str(said[0]), statement)

@@ -16,6 +16,8 @@ from ci_automation.artifact.archive import read_archive
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, OCI_MANIFEST
 from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.tree import TreeFile
+from ci_automation.flows.attachments import attach, attached_files, discover
 from ci_automation.flows.init import init
 from ci_automation.flows.verify import pull
 from ci_automation.signing.legacy import signature_reference
@@ -40,6 +42,7 @@ def beside(path: str) -> dict[str, bytes]:
 
 
 OVERLAY = beside(COMPONENTS)
+README = "application/vnd.acme.readme"
 BEFORE, PATCH = "v2.8.5", "v2.8.8"
 
 
@@ -101,6 +104,24 @@ class TestOthersReadOurs:
         attached = f"sha256-{manifest.digest.hex}"
         assert sorted(tags) == ["production", attached, f"{attached}.sig", immutable]
         assert exported(name) == {COMPONENTS: text_of(golden, "v2.9.4")}
+
+    def test_oras_finds_what_we_attach_and_we_find_what_oras_attaches(
+        self, ours: Reference, flux_releases: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ports = program.ports(ours, flux_releases, None)
+        digest, made = attach(ours, README, (TreeFile("README.md", b"# Ours\n"),), {"com.acme.team": "platform"}, ports)
+        name = str(ours).removeprefix("oci://")
+        plain = ("--plain-http",) if name.startswith(("127.0.0.1", "localhost")) else ()
+        assert str(made) in oras("discover", *plain, "--format", "json", name)
+        oras("pull", *plain, "-o", tmp_path / "got", f"{name.rpartition(':')[0]}@{made}")
+        assert (tmp_path / "got/README.md").read_bytes() == b"# Ours\n"
+        monkeypatch.chdir(write(tmp_path / "theirs", {"links.txt": b"https://wiki\n"}))
+        theirs = "application/vnd.acme.links"
+        oras("attach", *plain, "--artifact-type", theirs, "--annotation", "by=oras", name, "links.txt:text/plain")
+        (seen,) = discover(ours, ports, theirs).attachments
+        assert seen.annotations["by"] == "oras"
+        assert [file.content for file in attached_files(ours, (seen,), ports).files] == [b"https://wiki\n"]
+        assert ports.registry.resolve(ours) == digest
 
     def test_its_revision_is_the_release_and_the_commit_of_its_tag(self, ours: Reference, flux_releases: Path) -> None:
         commits = {

@@ -11,7 +11,7 @@ from ci_automation.flux.components import controller_images
 from ci_automation.flux.options import COMPONENTS, Options
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
-from ci_automation.records.sbom import sbom
+from ci_automation.records.sbom import sbom, spdx
 from tests.fakes.world import sample
 
 VERSION = Version.parse("v2.9.4")
@@ -87,3 +87,62 @@ def test_every_controller_of_a_rendered_release_is_in_the_list_and_twice_the_sam
     )
     assert first == second
     assert [component["bom-ref"] for component in json.loads(first)["components"]] == sorted(bundle.components)
+
+
+def test_the_same_list_as_spdx() -> None:
+    image = "ghcr.io/fluxcd/source-controller:v1.9.1"
+    made = sbom(VERSION, {"source-controller": image}, {image: KNOWN})
+    subject = Digest.of(b"artifact")
+    assert spdx(made, subject) == {
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": "SPDXRef-DOCUMENT",
+        "name": "flux v2.9.4",
+        "documentNamespace": f"tag:flux-manifests.github.io,2026:spdx/{subject.hex}",
+        "creationInfo": {"created": "1970-01-01T00:00:00Z", "creators": ["Tool: flux-manifests"]},
+        "packages": [
+            {
+                "SPDXID": "SPDXRef-artifact",
+                "name": "flux",
+                "downloadLocation": "NOASSERTION",
+                "filesAnalyzed": False,
+                "versionInfo": "v2.9.4",
+            },
+            {
+                "SPDXID": "SPDXRef-source-controller",
+                "name": "ghcr.io/fluxcd/source-controller",
+                "downloadLocation": "NOASSERTION",
+                "filesAnalyzed": False,
+                "versionInfo": "v1.9.1",
+                "externalRefs": [
+                    {
+                        "referenceCategory": "PACKAGE-MANAGER",
+                        "referenceType": "purl",
+                        "referenceLocator": made["components"][0]["purl"],
+                    }
+                ],
+            },
+        ],
+        "relationships": [
+            {
+                "spdxElementId": "SPDXRef-DOCUMENT",
+                "relationshipType": "DESCRIBES",
+                "relatedSpdxElement": "SPDXRef-artifact",
+            },
+            {
+                "spdxElementId": "SPDXRef-artifact",
+                "relationshipType": "DEPENDS_ON",
+                "relatedSpdxElement": "SPDXRef-source-controller",
+            },
+        ],
+    }
+
+
+def test_an_image_of_no_form_has_only_a_name_in_spdx() -> None:
+    _, package = spdx(sbom(VERSION, {"a": "a@b@c"}, {}), KNOWN)["packages"]
+    assert package == {
+        "SPDXID": "SPDXRef-a",
+        "name": "a@b@c",
+        "downloadLocation": "NOASSERTION",
+        "filesAnalyzed": False,
+    }
