@@ -28,7 +28,7 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, given: Argumen
 
     Without ARTIFACT, all artifacts of the configuration are checked. Nothing is written, but with --heal. Where
     nothing is newer, the check costs two small reads from the registry and one from the source of releases, and does
-    not look whether the channel was moved back; `verify` does.
+    not look whether the channel was moved back; `verify` does. With versionTags it reads the list of tags too.
 
     \b
     flux-manifests check oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
@@ -42,7 +42,13 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, given: Argumen
         planned = make_plan(goal.channel, goal.ports, goal.intent)
         trusted = planned.observed.trust
         placed = isinstance(planned.observed, Placed) or trusted is not Trust.VERIFIED
-        return Outcome(planned.plan, 0, str(trusted), placed=placed, unmade=planned.unmade)
+        astray: tuple[str, ...] = ()
+        if goal.intent.version_tags:
+            from ci_automation.flows.publication.tags import VersionTags
+
+            tags = VersionTags(goal.channel, planned.plan.current_version, goal.ports)
+            astray = tuple(str(tag.tag) for tag in tags.astray(planned.plan.current))
+        return Outcome(planned.plan, 0, str(trusted), placed=placed, unmade=planned.unmade, astray=astray)
 
     goals = rendered(targets(artifact, given, signs=heal), print_aside)
     return finish(for_each(goals, look), given, exit_code=exit_code, details=())

@@ -92,11 +92,12 @@ def table_rows(
         held = [it for it in entry.holds if it.digest != it.refused.digest]  # of others the rollback's record tells
         what += [(it.at, _hold(it, repository), _by(it), "", it.run or "") for it in held]
         digest = str(entry.digest)
+        tags = ", ".join((*entry.channels, *entry.version_tags))
         common = (str(entry.version or "unknown"), digest, entry.tag or digest, entry.signed)
         if not what:
-            yield "", -place, (*common, "", _UNKNOWN, "", "", "", ", ".join(entry.channels))
+            yield "", -place, (*common, "", _UNKNOWN, "", "", "", tags)
         for at, *said in what:
-            here = ", ".join(entry.channels) if at == max(it[0] for it in what) else ""
+            here = tags if at == max(it[0] for it in what) else ""
             yield format_time(at), -place, (*common, f"{at:%Y-%m-%d %H:%M}", *said, here)
 
 
@@ -154,6 +155,7 @@ def _to_json(entry: HistoryEntry) -> dict[str, Any]:
         "digest": str(entry.digest),
         "signed": entry.signed,
         "channels": list(entry.channels),
+        "versionTags": list(entry.version_tags),
         "records": [record.to_json() for record in entry.records],
         "holds": [hold.to_json() for hold in entry.holds],
     }

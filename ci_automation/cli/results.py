@@ -59,6 +59,7 @@ class Result(Struct, frozen=True):
             value["signature"] = self.outcome.trust
             value["healed"] = self.outcome.healed
             value["movedBackChecked"] = self.outcome.placed
+            value["versionTagsAstray"] = list(self.outcome.astray)
             value["published"] = [step.to_json() for step in plan.steps[self.outcome.start : self.outcome.done]]
             value["waiting"] = [step.to_json() for step in self.outcome.waiting]
             value["plan"] = plan.to_json()
@@ -158,6 +159,9 @@ def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str
         yield f"Nothing was verified: {result.target.ports.why_nobody}."
     if not outcome.placed:
         yield "Not checked: whether the channel was moved back to an earlier digest. The command `verify` checks that."
+    if outcome.astray:
+        tags = plain_text(", ".join(outcome.astray))
+        yield f"Version tags that do not lead to this digest: {tags}. `update` or `check --heal` moves them."
     if outcome.healed:
         adopted = "adopted and signed" if outcome.trust == "adopted" else "signed again"
         yield f"{outcome.plan.current} was {adopted}."

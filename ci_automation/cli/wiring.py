@@ -169,6 +169,7 @@ def _prepared(
         overlay=_overlay(given),
         content_apart=artifact is not None and artifact.overlay is not None,
         paused=artifact.paused if artifact else False,
+        version_tags=artifact.version_tags if artifact else False,
         allow_removal=given.allow_removal,
         accept_edits=given.accept_edits,
         accept_identity_change=given.accept_identity_change,

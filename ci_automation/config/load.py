@@ -79,10 +79,19 @@ def _contradictions(document: ConfigDocument, file: File, config: Config) -> lis
             if (first := seen.setdefault((key, value), here)) is not here:
                 problems.append(document.problem(here, f"is the same as that of artifacts[{first[1]}]"))
     problems += [document.problem(("artifacts", *path), what) for path, what in unfit_promotions(file.artifacts)]
+    problems += [document.problem(("artifacts", *path), what) for path, what in _shared_version_tags(config.artifacts)]
     for index, (entry, it) in enumerate(zip(file.artifacts, config.artifacts, strict=True)):
         for key, what in _unfit(it):
             problems.append(document.problem(("artifacts", index, *([key] if hasattr(entry, key) else [])), what))
     return problems
+
+
+def _shared_version_tags(artifacts: Sequence[ArtifactConfig]) -> Iterator[tuple[Path, str]]:
+    """Yield the artifacts whose version tags those of another one in the same repository would move."""
+    tagged: dict[object, int] = {}
+    for index, it in enumerate(artifacts):
+        if it.version_tags and (first := tagged.setdefault(it.channel.repository, index)) != index:
+            yield (index, "versionTags"), f"is for one artifact of a repository, and artifacts[{first}] has it"
 
 
 def _unfit(it: ArtifactConfig) -> Iterator[tuple[str, str]]:

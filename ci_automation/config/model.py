@@ -229,6 +229,7 @@ class ArtifactConfig(Struct, frozen=True):
     components_file: str | None = None
     overlay: str | None = None  # the folder of the repository that has the overlay; None: the artifact keeps its own
     paused: bool = False
+    version_tags: bool = False
     flags: Mapping[str, Any] = field(default_factory=dict)
     policy: Policy = field(default_factory=Policy)
     signing: SigningConfig = SigningConfig()

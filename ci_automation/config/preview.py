@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # What a request may try out; every other field is the base's, also one that is not made yet.
 _OF_REQUEST = ("components_file", "flags", "overlay", "paused", "pin_images", "policy")
-_KEYS = {"channel": "url", "minimum_flux": "minimumFlux", "trust_config": "trustConfig"}
+_KEYS = {"channel": "url", "minimum_flux": "minimumFlux", "trust_config": "trustConfig", "version_tags": "versionTags"}
 _OF_FILE = ("source", "upstream")
 
 

@@ -175,6 +175,7 @@ def _artifact(it: sections.Artifact) -> ArtifactConfig:
         components_file=it.components_file,
         overlay=it.overlay,
         paused=bool(it.paused),
+        version_tags=bool(it.version_tags),
         flags=it.flags or {},
         policy=_policy(it.policy or rules.PolicySection(), it),
         signing=_as(SigningConfig, it.signing),

@@ -171,6 +171,11 @@ class Artifact(Defaults, frozen=True, kw_only=True):
     present files."""
     paused: bool | None = None
     """Publish nothing for now. Default: false."""
+    version_tags: bool | None = None
+    """Keep a plain version tag, such as v2.9.4, for clusters with `spec.ref.semver`. Default: false.
+
+    Only one artifact of a repository can have them.
+    """
     minimum_flux: FluxVersion | None = None
     """The oldest version of Flux that reads this channel. Some signature formats need a newer one."""
     consumers: list[ConsumerSection] | None = None

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from ci_automation.errors import Conflict, PolicyRefused, UsageError, VerificationFailed
 from ci_automation.flows.observe import Observed, Placed, Trust, look_at
 from ci_automation.flows.planning.base import read_base
-from ci_automation.flows.planning.contents import read_contents
+from ci_automation.flows.planning.contents import present_version, read_contents
 from ci_automation.flows.planning.plan import plan_on
-from ci_automation.flows.publication.publish import Publication, publish, tag_for_ever, vouch_for
+from ci_automation.flows.publication.publish import Publication, publish, vouch_for
 from ci_automation.flows.publication.recording import record_adoption, record_rollback
+from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.release import ReleaseNotFound
 from ci_automation.policy.decision import Decision
@@ -73,6 +74,7 @@ def carry_out(
         _repeat(placed, owed, ports, intent)
     else:
         _finish_interrupted(placed, ports, intent)
+    settle_version_tags(placed, ports, intent)
     if steps:
         _keep_base(placed, steps[0][0].step.old_version, ports)
     content = placed.record.content if placed.record and not adopted else None
@@ -96,6 +98,17 @@ def _keep_base(placed: Placed, version: Version, ports: Ports) -> None:
     """
     if placed.trust is Trust.VERIFIED and immutable_tag(version, placed.digest) not in placed.tags:
         tag_for_ever(placed.channel, version, placed.manifest, ports)
+
+
+def settle_version_tags(placed: Placed, ports: Ports, intent: Intent) -> None:
+    """Let the version tags of a channel lead where they belong, if it has them and what it has is signed.
+
+    Raises:
+        ChannelMoved, TagMoved, VersionTagTaken: see `VersionTags.settle`.
+    """
+    if intent.version_tags and placed.trust is not Trust.UNCHECKED:
+        had = digests_before(None, placed.holds)
+        VersionTags(placed.channel, present_version(placed, ports, intent), ports, had).settle(placed.manifest)
 
 
 def take_over(placed: Placed, ports: Ports, intent: Intent) -> bool:

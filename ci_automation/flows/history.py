@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.errors import VerificationFailed
-from ci_automation.flux.artifact import immutable_version, stated_version
+from ci_automation.flux.artifact import immutable_version, stated_version, tagged_version
 from ci_automation.flux.version import Version
 from ci_automation.records.ledger import holds_in, records_in
 from ci_automation.signing.verify import Unsigned, gather, verify
@@ -30,7 +30,7 @@ _NONE = Version.parse("0.0.0")
 
 
 class HistoryEntry(Struct, frozen=True):
-    """One digest: its immutable tag (none if another tool published it), the channels on it, its records and holds.
+    """One digest: its immutable tag (none if another tool published it), the other tags on it, its records and holds.
 
     Without records its time and publisher are unknown.
     """
@@ -40,6 +40,7 @@ class HistoryEntry(Struct, frozen=True):
     tag: str | None
     signed: str
     channels: tuple[str, ...]
+    version_tags: tuple[str, ...] = ()
     records: tuple[Record, ...] = ()
     holds: tuple[HoldStatement, ...] = ()
 
@@ -96,6 +97,7 @@ def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports)
     except VerificationFailed:  # whatever else people keep in the repository
         version = None
     immutable = [name for name in names if immutable_version(name) and name.endswith(digest.short)]
+    others = [name for name in names if name not in immutable]
     ledger = ports.ledger(reference)
     said = ledger.said(digest) if ledger else ()
     return HistoryEntry(
@@ -103,7 +105,8 @@ def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports)
         version=version,
         tag=immutable[0] if immutable else None,
         signed=_signed(reference, digest, ports),
-        channels=tuple(sorted(name for name in names if name not in immutable)),
+        channels=tuple(sorted(name for name in others if tagged_version(name) is None)),
+        version_tags=tuple(sorted(name for name in others if tagged_version(name) is not None)),
         records=records_in(said),
         holds=holds_in(said),
     )

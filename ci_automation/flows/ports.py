@@ -145,6 +145,7 @@ class Intent(Struct, frozen=True):
     overlay: Tree | None = None
     content_apart: bool = False  # the overlay is in Git: version steps carry the channel's content
     paused: bool = False
+    version_tags: bool = False
     allow_removal: bool = False
     accept_edits: bool = False
     accept_identity_change: bool = False

@@ -16,7 +16,8 @@ from ci_automation.errors import PolicyRefused
 from ci_automation.flows.planning.promotion import consider, recorder, require_signed_for_target
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.publication.placement import PublishedElsewhere
-from ci_automation.flows.publication.publish import move, tag_for_ever
+from ci_automation.flows.publication.publish import move
+from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.hold import still_on
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.flows.planning.promotion import Considered, Promotion
+    from ci_automation.flux.version import Version
     from ci_automation.signing.signer import Signer
 
 
@@ -88,12 +90,13 @@ def promote(promotion: Promotion, approved: Collection[Digest] = ()) -> Promoted
         SourceEmpty: there is no such source.
         VerificationFailed: what is at either end is not signed by somebody who is trusted there, or clusters of the
             target would refuse it.
-        Conflict: somebody else published at the same time.
+        Conflict: somebody else published at the same time, or a version tag leads to a digest of another channel.
     """
     considered = consider(promotion)
     for digest in approved:
         if digest != considered.digest:
             raise OtherDigest(promotion, digest, considered.digest)
+    _settle_present(considered)
     if not considered.gates:
         return Promoted(considered, done=False)
     needs_approval = considered.decision is Decision.APPROVAL
@@ -103,6 +106,19 @@ def promote(promotion: Promotion, approved: Collection[Digest] = ()) -> Promoted
     if considered.interrupted:
         raise PublishedElsewhere(replace(considered.observed, channel=promotion.target), (str(promotion.source),))
     return Promoted(considered, done=False)
+
+
+def _settle_present(considered: Considered) -> None:
+    """Let the version tags of the target lead to what it has, which an interrupted promotion may not have done."""
+    before, version, promotion = considered.before, considered.old_version, considered.promotion
+    if promotion.intent.version_tags and before and version and not considered.interrupted:
+        _version_tags(considered, version).settle(before.manifest)
+
+
+def _version_tags(considered: Considered, version: Version) -> VersionTags:
+    before, promotion = considered.before, considered.promotion
+    had = digests_before(before.digest if before else None, considered.holds)
+    return VersionTags(promotion.target, version, promotion.ports, had)
 
 
 def _approval(promotion: Promotion) -> Approval:
@@ -115,6 +131,9 @@ def _carry_out(considered: Considered, signer: Signer, approval: Approval | None
     """Copy, verify as the clusters would, tag, compare, move, read back, and record."""
     promotion, digest = considered.promotion, considered.digest
     ports, target, manifest = promotion.ports, promotion.target, considered.observed.manifest
+    version_tags = _version_tags(considered, considered.version) if promotion.intent.version_tags else None
+    if version_tags:
+        version_tags.require_free(digest)
     if considered.before is None:
         ports.registry.give_identity(target)
     ports.say(f"copying {digest} from {promotion.source.repository} to {target.repository}")
@@ -132,6 +151,8 @@ def _carry_out(considered: Considered, signer: Signer, approval: Approval | None
     move(target, considered.before.digest if considered.before else None, manifest, ports, signed_record)
     ports.say("recording it")
     writer.attach(manifest, signed_record)
+    if version_tags:
+        version_tags.settle(manifest)
 
 
 def _record(considered: Considered, approval: Approval | None, signer: Signer) -> Record:

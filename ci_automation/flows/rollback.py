@@ -20,17 +20,15 @@ from ci_automation.flows.planning.contents import read_contents, read_shown, sta
 from ci_automation.flows.planning.findings import findings
 from ci_automation.flows.publication import past
 from ci_automation.flows.publication.placement import place
-from ci_automation.flows.publication.publish import NoSigner, move, require_signer, tag_for_ever
-from ci_automation.flows.publication.recording import record_rollback
-from ci_automation.flux.artifact import immutable_tag
+from ci_automation.flows.publication.publish import NoSigner, move, require_signer
+from ci_automation.flows.publication.recording import record_rollback, rollback_record
+from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever
 from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.hold import Hold, still_on
 from ci_automation.policy.model import Acknowledgement
-from ci_automation.records.attached import channel_name
-from ci_automation.records.notes import Record
 from ci_automation.report.findings import Findings
 from ci_automation.report.rollback import Rollback
 from ci_automation.signing.cluster import require_accepted
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.records.ledger import Ledger
-    from ci_automation.signing.signer import Signer
 
 _THIS_RUN = timedelta(days=1)
 
@@ -118,6 +115,7 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
     problem = _problem(observed, ledger)
     base = _base(observed, ports, intent, trusted=not problem)
     version = _left(channel, None if problem else base, target)
+    led = VersionTags(channel, target.version, ports).astray(known.digest).items()
     hold = _hold(Hold(version, observed.digest, ports.clock(), wish.until, wish.reason), known.digest, ledger, ports)
     shown = Rollback(
         channel=channel,
@@ -129,6 +127,8 @@ def propose_rollback(channel: Reference, wish: Wish, ports: Ports, intent: Inten
         findings=_findings(base, target, wish, ports, intent),
         problem=problem,
         signs=not known.signed,
+        version_tags=tuple(str(tag.tag) for tag, at in led if intent.version_tags or at == observed.digest),
+        moves_tags=intent.version_tags,
     )
     kept = (*still_on(ledger.holds(observed.digest), target.version, intent.now), hold)
     return RollbackProposal(shown, past_one, options, kept, None if problem else observed.manifest)
@@ -235,6 +235,7 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
         ChannelMoved: the channel is somewhere else by now.
         ClusterWouldRefuse: clusters would not accept the target.
         HoldNotKept: the registry does not keep the hold.
+        VersionTagTaken: a version tag leads to a digest of another channel; everything else is done.
     """
     shown, signer = proposal.shown, ports.signer
     if signer is None:
@@ -258,8 +259,9 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
         if placed.rolled_back is not None:
             contents, ports = read_contents(placed, ports, intent), ports.later_than(placed.last)
             record_rollback(placed, contents, placed.rolled_back, signer, ports, intent)
+        _settle(proposal, ports, intent)
         return
-    signed_record = writer.sign(_record(proposal, signer, ports, intent))
+    signed_record = writer.sign(rollback_record(shown, proposal.options, signer, ports, intent))
     move(channel, shown.base, manifest, ports)
     if proposal.left is not None and shown.hold is not None:
         writer.mark_left(proposal.left, shown.hold)
@@ -267,6 +269,14 @@ def roll_back(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
         raise ChannelMoved(channel, shown.target, now)
     ports.say("recording it")
     writer.attach(manifest, signed_record)
+    _settle(proposal, ports, intent)
+
+
+def _settle(proposal: RollbackProposal, ports: Ports, intent: Intent) -> None:
+    """Let the version tags from the target's version on lead to the target, if the channel has such tags."""
+    if intent.version_tags:
+        shown, had = proposal.shown, digests_before(proposal.shown.base, proposal.holds)
+        VersionTags(shown.channel, shown.target_version, ports, had).settle(proposal.target.manifest)
 
 
 def _check_clusters(shown: Rollback, ports: Ports) -> None:
@@ -279,25 +289,3 @@ def _check_clusters(shown: Rollback, ports: Ports) -> None:
     found = examine(gather(ports.registry, shown.channel, shown.target), ports.trusted)
     versions = (shown.base_version, shown.target_version)
     require_accepted(shown.channel.at_digest(shown.target), found, ports.trusted, versions)
-
-
-def _record(proposal: RollbackProposal, signer: Signer, ports: Ports, intent: Intent) -> Record:
-    shown, ledger = proposal.shown, ports.ledger(proposal.shown.channel)
-    now = ports.later_than(shown.hold.at if shown.hold else None).clock()
-    had = [record.content for record in ledger.records(shown.target)] if ledger else []
-    content = had[-1] if had else None
-    return Record(
-        channel=channel_name(ports.registry, shown.channel),
-        digest=shown.target,
-        previous=shown.base,
-        version=shown.target_version,
-        tag=immutable_tag(shown.target_version, shown.target),
-        by=str(signer.who),
-        at=now,
-        proof=None,
-        options=proposal.options,
-        run=intent.run.url or None,
-        approval=intent.approval,
-        rolled_back=True,
-        content=replace(content, at=max(now, content.at)) if content else None,  # no merge before it counts again
-    )

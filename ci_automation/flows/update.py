@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.carry_out import automatic, carry_out, take_over
+from ci_automation.flows.carry_out import automatic, carry_out, settle_version_tags, take_over
 from ci_automation.flows.observe import look_at, observe, observe_or_adopt
 from ci_automation.flows.planning.plan import Outcome, plan_on
 from ci_automation.flows.publication.placement import place
@@ -67,6 +67,7 @@ def heal(channel: Reference, ports: Ports, intent: Intent) -> Outcome:
     planned = plan_on(observed, ports, intent)
     placed = planned.placed(ports, intent)
     signed |= take_over(placed, ports.later_than(placed.last), intent)
+    settle_version_tags(placed, ports, intent)
     return Outcome(planned.plan, 0, str(placed.trust), healed=signed, unmade=planned.unmade)
 
 

@@ -10,7 +10,8 @@ from ci_automation.errors import VerificationFailed
 from ci_automation.flows.observe import look_at, observe
 from ci_automation.flows.planning.contents import present_version, read_tree
 from ci_automation.flows.publication.placement import as_mirrored, place, problem_of
-from ci_automation.flux.artifact import immutable_version
+from ci_automation.flows.publication.tags import version_tag_problem
+from ci_automation.flux.artifact import immutable_version, tagged_version
 from ci_automation.signing.cluster import cluster_table, judge_cluster
 from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import examine, gather, refusal
@@ -47,7 +48,7 @@ class Verification(Struct, frozen=True):
 def verify_channel(reference: Reference, ports: Ports, intent: Intent) -> Verification:
     """Return whether somebody trusted signed what `reference` names, and what clusters make of it.
 
-    Of a channel it also says whether signed records have it where it belongs.
+    Of a channel or a version tag it also says whether signed records have it where it belongs.
 
     Raises:
         NobodyTrusted: there is nobody to ask for.
@@ -76,7 +77,9 @@ def _verify(reference: Reference, trusted: Trusted, ports: Ports, intent: Intent
         problem = ClusterRefuses(at, observed.version, judgement.reason)
     elif reference.tag is not None and not immutable_version(reference.tag):
         version = present_version(observed, ports, intent)
-        problem = problem_of(as_mirrored(place(observed, ports), ports), version, ports)
+        placed = as_mirrored(place(observed, ports), ports)
+        is_version = tagged_version(reference.tag) is not None and placed.record is None
+        problem = (version_tag_problem if is_version else problem_of)(placed, version, ports)
     return Verification(observed.digest, observed.version, by, cluster_table(evidence, trusted), problem)
 
 

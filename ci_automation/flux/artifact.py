@@ -107,3 +107,18 @@ def immutable_version(tag: str) -> Version | None:
         return Version.parse(match["version"].replace("_", "+"))
     except InvalidVersion:
         return None
+
+
+def version_tag(version: Version) -> str:
+    """Return the tag that names the newest publication of a version, such as `v2.9.4`, for `spec.ref.semver`."""
+    return str(version).replace("+", "_")
+
+
+def tagged_version(tag: str) -> Version | None:
+    """Return the version in a tag that `spec.ref.semver` takes for a version, or None for an immutable or other tag."""
+    if immutable_version(tag) is not None:
+        return None
+    try:
+        return Version.parse(tag.replace("_", "+"))
+    except InvalidVersion:
+        return None

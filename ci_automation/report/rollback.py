@@ -28,6 +28,7 @@ class Rollback(Struct, frozen=True):
 
     `problem` says why what the channel has now is not to be trusted; nothing of it is taken along. `signs` says that
     the target has lost its signature, and is signed again. Where both digests are the same, the channel is there.
+    `version_tags` lead to the target afterwards, or, without `moves_tags`, stay at the base.
     """
 
     channel: Reference
@@ -39,6 +40,8 @@ class Rollback(Struct, frozen=True):
     findings: Findings
     problem: str = ""
     signs: bool = False
+    version_tags: tuple[str, ...] = ()
+    moves_tags: bool = False
 
     @property
     def is_there(self) -> bool:
@@ -73,6 +76,7 @@ class Rollback(Struct, frozen=True):
             "hold": hold_json(self.hold) if self.hold else None,
             "problem": self.problem,
             "signedAgain": self.signs,
+            "versionTags": list(self.version_tags) if self.moves_tags else [],
             **self.findings.to_json(),
         }
 
@@ -103,6 +107,8 @@ def rollback_parts(rollback: Rollback, lifting: Sequence[str] | None, *, every: 
         yield MarkedLine(plain_text(f"Its present digest is not trusted: {rollback.problem}"), "warning")
     if rollback.signs:
         yield MarkedLine("The target has lost its signature; the rollback signs it again first.")
+    if rollback.version_tags:
+        yield _tags_line(rollback)
     yield from text_parts(_without_approvals(rollback.findings), every=every)
     yield from _hold_lines(rollback, lifting)
 
@@ -111,6 +117,15 @@ def _without_approvals(found: Findings) -> Findings:
     """Return the findings with the gates that refuse, or have a person's word: one yes answers all others."""
     gates = tuple(it for it in found.gates if it.allowed or it.decision is Decision.REFUSED)
     return replace(found, gates=gates)
+
+
+def _tags_line(rollback: Rollback) -> MarkedLine:
+    """Return where the version tags lead afterwards, which clusters with `ref.semver` follow."""
+    tags = plain_text(", ".join(rollback.version_tags))
+    if rollback.moves_tags:
+        return MarkedLine(f"These version tags lead to it too: {tags}.")
+    stays = f"These tags stay at {rollback.base_version}, and clusters with ref.semver keep it: {tags}."
+    return MarkedLine(f"{stays} To move them too, run with the configuration that has versionTags: true.", "warning")
 
 
 def _hold_lines(rollback: Rollback, lifting: Sequence[str] | None) -> Iterator[MarkedLine]:

@@ -25,7 +25,8 @@ from ci_automation.flows.init import ChannelExists, init
 from ci_automation.flows.planning.base import OptionsUnclear
 from ci_automation.flows.planning.findings import impact_of
 from ci_automation.flows.planning.plan import make_plan
-from ci_automation.flows.publication.publish import ImmutableTagTaken, NoSigner
+from ci_automation.flows.publication.publish import NoSigner
+from ci_automation.flows.publication.tags import ImmutableTagTaken
 from ci_automation.flows.render import render_release
 from ci_automation.flows.rendering.proof import UnprovenRendering
 from ci_automation.flows.update import NotOurs, update

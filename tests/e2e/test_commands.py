@@ -29,6 +29,7 @@ STEP_KEYS = {
 }
 RESULT_KEYS = {
     *("name", "artifact", "exitCode", "changed", "version", "digest", "signature", "healed", "movedBackChecked"),
+    "versionTagsAstray",
     *("published", "waiting", "plan", "releaseNotes"),
 }
 RECORD_KEYS = {
@@ -464,6 +465,22 @@ def test_a_check_says_whether_it_looked_if_the_channel_was_moved_back(desk: Desk
     older = ("check", "layout:registry:older", *TRUSTED)
     assert "Not checked" not in desk.ok(*older).out
     assert desk.ok(*older, "--output", "json").json["movedBackChecked"] is True
+
+
+def test_version_tags_are_looked_at_and_moved_where_the_configuration_wants_them(desk: Desk) -> None:
+    desk.config(f"version: 1\nartifacts: [{{name: production, url: '{CHANNEL}', versionTags: true}}]\n")
+    desk.ok("init", "production", "--flux-version", "v2.99.4", *SIGNED)
+    check = ("check", "production", *TRUSTED)
+    assert "Version tags" not in desk.ok(*check).out
+    index = json.loads(desk.read("registry/index.json"))
+    name = "org.opencontainers.image.ref.name"
+    index["manifests"] = [it for it in index["manifests"] if it.get("annotations", {}).get(name) != "v2.99.4"]
+    desk.write("registry/index.json", json.dumps(index))
+    assert "Version tags that do not lead to this digest: v2.99.4." in desk.ok(*check).out
+    assert desk.ok(*check, "--output", "json").json["versionTagsAstray"] == ["v2.99.4"]
+    desk.ok("check", "production", "--heal", *SIGNED)
+    assert desk.ok(*check, "--output", "json").json["versionTagsAstray"] == []
+    desk.ok("verify", "layout:registry:v2.99.4", *TRUSTED)
 
 
 class TestLiftingAHold:

@@ -54,6 +54,7 @@ class Outcome(Struct, frozen=True):
     `placed` says that signed records were read, which tell if the channel was moved back. `releases` are those that
     were listed, as far as anything newer is there: what they say is in their notes. `unmade` is as in `Planned`.
     `approvals` are those of the steps that the run published.
+    `astray` are the version tags that do not lead to what the channel has, if anybody looked.
     """
 
     plan: Plan
@@ -65,6 +66,7 @@ class Outcome(Struct, frozen=True):
     releases: tuple[Release, ...] = ()
     unmade: bool = False
     approvals: tuple[Approval, ...] = ()
+    astray: tuple[str, ...] = ()
 
     @property
     def digest(self) -> Digest:

@@ -13,10 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.manifest import CONFIG_BLOB
-from ci_automation.errors import Conflict, SigningError, VerificationFailed
+from ci_automation.errors import SigningError, VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, accept_both
 from ci_automation.flows.planning.contents import read_shown
 from ci_automation.flows.publication.recording import attest_publication, sign_publication
+from ci_automation.flows.publication.tags import VersionTags, digests_before, tag_for_ever, tag_unless_taken
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing.cluster import require_accepted
@@ -45,18 +46,6 @@ if TYPE_CHECKING:
     from ci_automation.signing.verify import Signatures
 
 _ACCEPT = "--accept-identity-change"
-
-
-class ImmutableTagTaken(Conflict):
-    """An immutable tag points at another digest than the one it is named after."""
-
-    hint = (
-        "A writer of the registry moved a tag that must never move. Find out who, and delete the tag before you "
-        "publish again."
-    )
-
-    def __init__(self, reference: Reference, found: Digest) -> None:
-        super().__init__(f"{reference} points at {found}, and its name says another digest")
 
 
 class NoSigner(SigningError):
@@ -127,6 +116,10 @@ class Publication(Struct, frozen=True):
             recovered=recovered,
         )
 
+    def version_tags(self, ports: Ports) -> VersionTags:
+        """Return the version tags that lead to it afterwards."""
+        return VersionTags(self.channel, self.version, ports, digests_before(self.base, self.holds))
+
 
 def require_signer(ports: Ports, intent: Intent) -> None:
     """Check, before anything is read, that what is to be published can be signed by somebody who is trusted.
@@ -152,10 +145,14 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
         NoSigner, IdentityChange: there is nothing to sign with, or somebody else is trusted than the one who signs.
         ChannelMoved, ContentMoved: the channel is not at the base any more, or Git does not have the judged content.
         ImmutableTagTaken: the immutable tag is there, with another digest.
+        VersionTagTaken: a version tag leads to a digest of another channel.
         VerificationFailed: what was read back does not verify, or a cluster would not accept it.
     """
     require_signer(ports, intent)
     registry, channel, composed = ports.registry, publication.channel, publication.composed
+    version_tags = publication.version_tags(ports) if intent.version_tags else None
+    if version_tags:
+        version_tags.require_free(composed.digest)
     if publication.base is None:
         registry.give_identity(channel)
     tag = channel.at_tag(immutable_tag(publication.version, composed.digest))
@@ -175,11 +172,13 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
         signed_record = sign_publication(publication, ports.signer, ports, intent)
     _keep_holds(publication, ports, intent)
     publication.look_again()
-    _tag(tag, composed.manifest, named, ports)
+    tag_unless_taken(tag, composed.manifest, named, ports)
     move(channel, publication.base, composed.manifest, ports, signed_record)
     if ports.signer is not None and signed_record is not None:
         ports.say("recording it")
         ports.writer(channel, ports.signer, intent.run).attach(composed.manifest, signed_record)
+    if version_tags:
+        version_tags.settle(composed.manifest)
 
 
 def _sign(
@@ -218,28 +217,6 @@ def _keep_holds(publication: Publication, ports: Ports, intent: Intent) -> None:
         raise NoSigner
     writer = ports.writer(publication.channel, ports.signer, intent.run)
     writer.keep(publication.composed.manifest, publication.holds)
-
-
-def tag_for_ever(channel: Reference, version: Version, manifest: Manifest, ports: Ports) -> None:
-    """Let the immutable tag of a manifest that is signed by now point at it.
-
-    Raises:
-        ImmutableTagTaken: it is there, with another digest.
-    """
-    tag = channel.at_tag(immutable_tag(version, manifest.digest))
-    _tag(tag, manifest, ports.registry.resolve(tag), ports)
-
-
-def _tag(tag: Reference, manifest: Manifest, named: Digest | None, ports: Ports) -> None:
-    """Let an immutable tag point at a manifest if it points there already, or `named` nothing a moment ago.
-
-    Raises:
-        ImmutableTagTaken: it is there, with another digest.
-    """
-    if named is None:
-        ports.registry.put_manifest(tag, manifest)
-    elif named != manifest.digest:
-        raise ImmutableTagTaken(tag, named)
 
 
 def vouch_for(observed: Observed, version: Version, signer: Signer, ports: Ports, intent: Intent) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ci_automation import __version__
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB
@@ -12,7 +14,7 @@ from ci_automation.flux.artifact import SOURCE, immutable_tag
 from ci_automation.flux.bundle import BUNDLE
 from ci_automation.flux.components import controller_images, unpin
 from ci_automation.records import provenance, sbom
-from ci_automation.records.attached import attest
+from ci_automation.records.attached import attest, channel_name
 from ci_automation.records.notes import Approval, Record
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.publication.publish import Publication
     from ci_automation.policy.hold import Hold
+    from ci_automation.report.rollback import Rollback
     from ci_automation.signing.signer import Signer
 
 
@@ -142,3 +145,26 @@ def record_rollback(
         rolled_back=True,
     )
     writer.write(observed.manifest, made)
+
+
+def rollback_record(shown: Rollback, options: Digest, signer: Signer, ports: Ports, intent: Intent) -> Record:
+    """Return the record of a rollback to what has these options; the content that it had from Git is its own again."""
+    ledger = ports.ledger(shown.channel)
+    now = ports.later_than(shown.hold.at if shown.hold else None).clock()
+    had = [record.content for record in ledger.records(shown.target)] if ledger else []
+    content = had[-1] if had else None
+    return Record(
+        channel=channel_name(ports.registry, shown.channel),
+        digest=shown.target,
+        previous=shown.base,
+        version=shown.target_version,
+        tag=immutable_tag(shown.target_version, shown.target),
+        by=str(signer.who),
+        at=now,
+        proof=None,
+        options=options,
+        run=intent.run.url or None,
+        approval=intent.approval,
+        rolled_back=True,
+        content=replace(content, at=max(now, content.at)) if content else None,  # no merge before it counts again
+    )

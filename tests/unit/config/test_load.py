@@ -76,6 +76,7 @@ class TestWhatIsWritten:
             components_file="flux-system/gotk-components.yaml",
             overlay="clusters/production",
             paused=True,
+            version_tags=True,
             policy=Policy(
                 actions={Bump.PATCH: Action.AUTO, Bump.MINOR: Action.AUTO, Bump.MAJOR: Action.APPROVAL},
                 range=Range.parse(">=2.0.0 <4.0.0"),
@@ -363,6 +364,14 @@ class TestWhatIsWrong:
                 "version: 1\nartifacts:\n- {name: a, url: 'oci://r.example/a:b'}\n- {name: b, url: 'oci://r.example/a:b'}",
                 "4:18: artifacts[1].url: is the same as that of artifacts[0]",
                 id="two of one address",
+            ),
+            pytest.param(
+                "version: 1\nartifacts:\n- {name: a, url: 'oci://r.example/a:b', versionTags: true}\n"
+                "- {name: b, url: 'oci://r.example/b:b', versionTags: true}\n"
+                "- {name: c, url: 'oci://r.example/a:c', versionTags: false}\n"
+                "- {name: d, url: 'oci://r.example/a:d', versionTags: true}",
+                "6:54: artifacts[3].versionTags: is for one artifact of a repository, and artifacts[0] has it",
+                id="two with version tags in one repository",
             ),
         ],
     )

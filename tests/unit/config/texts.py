@@ -42,6 +42,7 @@ artifacts:
     componentsFile: flux-system/gotk-components.yaml
     overlay: clusters/production/
     paused: true
+    versionTags: true
     consumers: [{repository: acme/fleet, paths: [clusters]}, {repository: acme/edge}]
     announce: [acme/dashboards]
     minimumFlux: 2.6.4

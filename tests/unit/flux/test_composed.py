@@ -19,6 +19,8 @@ from ci_automation.flux.artifact import (
     stated_options_digest,
     stated_overlay_digest,
     stated_version,
+    tagged_version,
+    version_tag,
 )
 from ci_automation.flux.options import Options
 from ci_automation.flux.version import Version
@@ -118,6 +120,16 @@ def test_immutable_tags_name_version_and_digest() -> None:
 def test_an_immutable_tag_says_its_version(version: str) -> None:
     tag = immutable_tag(Version.parse(version), Digest.of(b"x"))
     assert immutable_version(tag) == Version.parse(version)
+
+
+@pytest.mark.parametrize("version", ["v2.9.4", "v2.9.4-rc.1", "v2.9.4+build.1"])
+def test_a_version_tag_says_its_version(version: str) -> None:
+    assert str(tagged_version(version_tag(Version.parse(version)))) == version
+
+
+@pytest.mark.parametrize("tag", ["production", "v2.9.4-1a2b3c4d5e6f", "v2.9", "sha256-ab.sig"])
+def test_another_tag_is_no_version_tag(tag: str) -> None:
+    assert tagged_version(tag) is None
 
 
 @pytest.mark.parametrize("tag", ["production", "v2.9.4", "v2.9.4-1a2b3c", "v2-1a2b3c4d5e6f"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
@@ -90,6 +91,20 @@ def test_it_says_what_is_wrong_with_either_end() -> None:
     assert "Its present digest is not trusted: it is not signed" in said
     assert "The target has lost its signature; the rollback signs it again first." in said
     assert "on hold" not in said
+
+
+@pytest.mark.parametrize(
+    ("moves", "sentence"),
+    [
+        (True, "These version tags lead to it too: v2.9.3, v2.9.4."),
+        (False, "These tags stay at v2.9.4, and clusters with ref.semver keep it: v2.9.3, v2.9.4."),
+    ],
+)
+def test_it_names_the_version_tags_that_move_or_stay(*, moves: bool, sentence: str) -> None:
+    shown = replace(SHOWN, version_tags=("v2.9.3", "v2.9.4"), moves_tags=moves)
+    assert sentence in text(shown)
+    assert shown.to_json()["versionTags"] == (["v2.9.3", "v2.9.4"] if moves else [])
+    assert "version tags" not in text(SHOWN)
 
 
 def test_where_the_channel_is_already_only_the_hold_is_told() -> None:
