@@ -17,7 +17,7 @@ from ci_automation.flows.init import init
 from ci_automation.flows.migration import BootstrappedFolder, MigrationAllowances, read_bootstrapped
 from ci_automation.flows.sync import sync
 from ci_automation.flux.version import Version
-from ci_automation.report.changes import text_parts
+from ci_automation.report.changes import rights_lines, text_parts
 from ci_automation.report.findings import Findings
 from ci_automation.report.migration import migration_steps
 from ci_automation.report.text import plain_text
@@ -57,7 +57,7 @@ def command(
     The components are in flux-system/gotk-components.yaml, unless --components-file names another path: this is what
     the overlay's kustomization.yaml has to list. The artifact is signed before the channel names it. A channel that
     exists is left alone, unless it would be the same. What is sure to break clusters, such as an overlay that cannot be
-    built or that leaves Flux out, is refused; what may break them is listed.
+    built or that leaves Flux out, is refused. What may break them is listed, and so is what Flux may do there.
 
     With --from the folder of `flux bootstrap` is taken as it is: gotk-components.yaml says the version and the flags,
     which a rendering proves, and all other files are the overlay. Then the command prints the objects by which a
@@ -101,7 +101,8 @@ def _print(result: Initialised, goal: Target, given: Arguments, steps: str) -> N
             "options": result.options.differing(),
         }
         hazards = [hazard.to_json() for hazard in result.hazards]
-        print_json({**value, **made, "hazards": hazards, **({"migration": steps} if steps else {})})
+        found = {"hazards": hazards, "rights": [each.to_json() for each in result.rights]}
+        print_json({**value, **made, **found, **({"migration": steps} if steps else {})})
         return
     verb = "published" if result.published else "is there already, with exactly this content"
     print_text(f"{goal.channel} {verb}: Flux {result.version}, {result.digest}\n  its components are in {result.path}")
@@ -109,5 +110,6 @@ def _print(result: Initialised, goal: Target, given: Arguments, steps: str) -> N
         print_text(_UNSIGNED if result.published else f"Nothing was verified: {goal.ports.why_nobody}.")
     if result.hazards:
         print_parts(text_parts(Findings(hazards=result.hazards, nothing_before=True)))
+    print_parts(rights_lines(result.rights))
     if steps:
         print_text(f"\n{steps}")

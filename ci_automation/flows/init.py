@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.rights import FolderRights
 
 _SHOWN = 5
 
@@ -73,6 +74,7 @@ class Initialised(Struct, frozen=True):
     published: bool
     signed: bool
     hazards: tuple[Hazard, ...] = ()  # but for those that are acknowledged
+    rights: tuple[FolderRights, ...] = ()  # of Flux; none where the channel has it already
 
 
 class FirstArtifact(Struct, frozen=True):
@@ -151,8 +153,8 @@ def publish_first(first: FirstArtifact, ports: Ports, intent: Intent) -> Initial
         signed = _finish(publication, ports, intent)
     else:
         publish(publication, ports, intent)
-    digest, published = publication.composed.digest, not first.is_there
-    return Initialised(publication.version, digest, first.options, first.path, published, signed, first.hazards)
+    digest, published, rights = publication.composed.digest, not first.is_there, first.findings.rights
+    return Initialised(publication.version, digest, first.options, first.path, published, signed, first.hazards, rights)
 
 
 def _finish(publication: Publication, ports: Ports, intent: Intent) -> bool:

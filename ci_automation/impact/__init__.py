@@ -13,4 +13,5 @@ __all__ = [
     "parts",
     "plain",
     "reading",
+    "rights",
 ]

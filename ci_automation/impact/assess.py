@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ci_automation.impact.change import Change, FileDiff
     from ci_automation.impact.check import Applied, Known, Seen
     from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.rights import FolderRights
 
 
 class Cleared(Struct, frozen=True):
@@ -28,13 +29,14 @@ class Cleared(Struct, frozen=True):
 
 
 class Impact(Struct, frozen=True):
-    """Changes of a step, its hazards, the objects that clusters that prune delete, and the diffs of overlay files."""
+    """Changes of a step, its hazards, objects that clusters that prune delete, diffs of overlay files, and rights."""
 
     changes: tuple[Change, ...] = ()
     hazards: tuple[Hazard, ...] = ()
     pruned: tuple[str, ...] = ()
     cleared: tuple[Cleared, ...] = ()
     diffs: tuple[FileDiff, ...] = ()
+    rights: tuple[FolderRights, ...] = ()
 
 
 def nothing_is_settled(_: Sequence[Hazard]) -> bool:
@@ -65,6 +67,7 @@ def assess(
         tuple(str(name) for each in seen for name in each.pruned),
         tuple(Cleared(check.gate, *check.clear(after, known)) for check in all_checks()),
         (*diffs, *(it for each in seen for it in each.diffs)),
+        tuple(it for each in seen for it in each.rights),
     )
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ci_automation.impact.crds.snapshot import Snapshot
     from ci_automation.impact.hazard import Hazard
     from ci_automation.impact.overlay.builder import Kustomize
+    from ci_automation.impact.rights import FolderRights
 
 ARTIFACTS = ("oci://", "layout:")
 _MINOR = r"v?1\.(\d{1,3})(?:\.\d{1,5})?"
@@ -131,6 +132,7 @@ class Seen(Struct, frozen=True):
     pruned: tuple[ObjectId, ...] = ()
     changes: tuple[Change, ...] = ()
     diffs: tuple[FileDiff, ...] = ()  # of what the overlay renders to
+    rights: tuple[FolderRights, ...] = ()  # in what clusters get
 
 
 class Check(Struct, frozen=True):

@@ -35,17 +35,18 @@ _ALMIGHTY = frozenset({"cluster-admin", "admin", "edit"})
 
 def role_added(pair: Pair, room: Room) -> Iterator[Change]:
     """Yield that a role is there now, with what it permits."""
-    may, severity = _summary(pair.new, room)
+    may, severity = role_summary(pair.new, room)
     yield Pair(pair.id, "", "").change(ChangeKind.ROLE_ADDED, severity, f"is new: {may}", canonical(pair.new))
 
 
 def role_removed(pair: Pair, room: Room) -> Iterator[Change]:
     """Yield that a role is not there any more."""
-    may, _ = _summary(pair.old, room)
+    may, _ = role_summary(pair.old, room)
     yield Pair(pair.id, "", "").change(ChangeKind.ROLE_REMOVED, Severity.NOTICE, f"is gone: {may}", canonical(pair.old))
 
 
-def _summary(value: Any, room: Room) -> tuple[str, Severity]:  # noqa: ANN401 - a value of YAML
+def role_summary(value: Any, room: Room) -> tuple[str, Severity]:  # noqa: ANN401 - a value of YAML
+    """Return what a role permits, in words, and how grave that is."""
     try:
         rules = permissions_of(items(mapping(value).get("rules")), room)
     except Unbounded:
@@ -111,16 +112,16 @@ def _known(pair: Pair, kind: ChangeKind, severity: Severity, said: str, permissi
 
 def binding_added(pair: Pair) -> Iterator[Change]:
     """Yield that a binding is there now, and whom it gives which role."""
-    role, subjects = mapping(mapping(pair.new).get("roleRef")), _subjects(mapping(pair.new).get("subjects"))
+    role, subjects = mapping(mapping(pair.new).get("roleRef")), subjects_of(mapping(pair.new).get("subjects"))
     severity = max((_grave(role, subject) for subject in subjects), key=list(Severity).index, default=Severity.WARNING)
-    said = f"is new: it gives {_role(role)} to {listed(map(_named, subjects)) or 'nobody'}"
+    said = f"is new: it gives {named_role(role)} to {listed(map(named_subject, subjects)) or 'nobody'}"
     yield Pair(pair.id, "", "").change(ChangeKind.BINDING_ADDED, severity, said, canonical(pair.new))
 
 
 def binding_removed(pair: Pair) -> Iterator[Change]:
     """Yield that a binding is not there any more, and who lost which role."""
-    role, subjects = mapping(mapping(pair.old).get("roleRef")), _subjects(mapping(pair.old).get("subjects"))
-    said = f"is gone: it gave {_role(role)} to {listed(map(_named, subjects)) or 'nobody'}"
+    role, subjects = mapping(mapping(pair.old).get("roleRef")), subjects_of(mapping(pair.old).get("subjects"))
+    said = f"is gone: it gave {named_role(role)} to {listed(map(named_subject, subjects)) or 'nobody'}"
     yield Pair(pair.id, "", "").change(ChangeKind.BINDING_REMOVED, Severity.NOTICE, said, canonical(pair.old))
 
 
@@ -133,30 +134,31 @@ def binding_rules(pair: Pair) -> Rules:
 def _reference(pair: Pair) -> Iterator[Change]:
     role = mapping(pair.new)
     severity = Severity.DANGER if words(role.get("name")) in _ALMIGHTY else Severity.WARNING
-    before = _role(mapping(pair.old))
-    said = f"refers to {_role(role)} instead of {before}; clusters refuse that until the binding is recreated"
+    before = named_role(mapping(pair.old))
+    said = f"refers to {named_role(role)} instead of {before}; clusters refuse that until the binding is recreated"
     yield pair.change(ChangeKind.ROLE_REFERENCE, severity, said)
 
 
 def _subject_changes(pair: Pair, role: dict[str, Any]) -> Iterator[Change]:
-    old, new = _subjects(pair.old), _subjects(pair.new)
+    old, new = subjects_of(pair.old), subjects_of(pair.new)
     known = canonical(role)
     if len(known) > _MAX_ROLE:
         known = fingerprint(known)
     for subject in sorted(set(new) - set(old)):
-        said = f"gives {_role(role)} to {_named(subject)}"
-        side = Pair(pair.id, MISSING, _named(subject), pair.path)
+        said = f"gives {named_role(role)} to {named_subject(subject)}"
+        side = Pair(pair.id, MISSING, named_subject(subject), pair.path)
         yield side.change(ChangeKind.SUBJECT_ADDED, _grave(role, subject), said, *subject, known)
     for subject in sorted(set(old) - set(new)):
-        said = f"no longer gives {_role(role)} to {_named(subject)}"
-        side = Pair(pair.id, _named(subject), MISSING, pair.path)
+        said = f"no longer gives {named_role(role)} to {named_subject(subject)}"
+        side = Pair(pair.id, named_subject(subject), MISSING, pair.path)
         yield side.change(ChangeKind.SUBJECT_REMOVED, Severity.NOTICE, said, *subject)
 
 
-_Subject = tuple[str, str, str, str]  # API group, kind, namespace, name
+Subject = tuple[str, str, str, str]  # API group, kind, namespace, name
 
 
-def _subjects(value: Any) -> list[_Subject]:  # noqa: ANN401 - a value of YAML
+def subjects_of(value: Any) -> list[Subject]:  # noqa: ANN401 - a value of YAML
+    """Return the subjects of a binding."""
     found = []
     for item in items(value):
         kind, group, namespace, name = (
@@ -166,16 +168,22 @@ def _subjects(value: Any) -> list[_Subject]:  # noqa: ANN401 - a value of YAML
     return found
 
 
-def _grave(role: dict[str, Any], subject: _Subject) -> Severity:
-    group_of_all = subject[3].partition(":serviceaccounts:")[0] in _EVERYBODY
+def _grave(role: dict[str, Any], subject: Subject) -> Severity:
     almighty = words(role.get("name")) in _ALMIGHTY
-    return Severity.DANGER if group_of_all or almighty else Severity.WARNING
+    return Severity.DANGER if is_everybody(subject) or almighty else Severity.WARNING
 
 
-def _role(role: dict[str, Any]) -> str:
+def is_everybody(subject: Subject) -> bool:
+    """Return whether a subject is a group that everybody is in, or every service account of some namespace."""
+    return subject[3].partition(":serviceaccounts:")[0] in _EVERYBODY
+
+
+def named_role(role: dict[str, Any]) -> str:
+    """Return a role as people name it."""
     return f"{shown(words(role.get('kind')))} {shown(words(role.get('name')))}".strip() or "no role"
 
 
-def _named(subject: _Subject) -> str:
+def named_subject(subject: Subject) -> str:
+    """Return a subject as people name it."""
     _, kind, namespace, name = subject
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"

@@ -17,6 +17,7 @@ from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Change, FileDiff
 from ci_automation.impact.hazard import Hazard
+from ci_automation.impact.rights import FolderRights
 from ci_automation.policy.decision import Decision, Verdict
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class PlannedStep(Struct, frozen=True):
     pruned: tuple[str, ...] = ()  # what clusters delete when the target is applied
     diffs: tuple[FileDiff, ...] = ()  # of overlay files, and of what they render to
     gates: tuple[Verdict, ...] = ()  # every gate with what it looked at, also those that let it through
+    rights: tuple[FolderRights, ...] = ()  # of Flux, in what clusters get
 
     @property
     def kind(self) -> str:
@@ -103,6 +105,7 @@ class PlannedStep(Struct, frozen=True):
             "hazards": [hazard.to_json() for hazard in self.hazards],
             "pruned": list(self.pruned),
             "gates": [to_builtins(gate) for gate in self.gates],
+            "rights": [each.to_json() for each in self.rights],
         }
 
     @classmethod
@@ -128,6 +131,7 @@ class PlannedStep(Struct, frozen=True):
             pruned=tuple(value["pruned"]),
             diffs=convert(value["changes"]["diffs"], tuple[FileDiff, ...]),
             gates=convert(value["gates"], tuple[Verdict, ...]),
+            rights=convert(value["rights"], tuple[FolderRights, ...]),
         )
 
 

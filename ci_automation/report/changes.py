@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.change import Severity
-from ci_automation.impact.hazard import Certainty
+from ci_automation.impact.hazard import Certainty, all_of
 from ci_automation.policy.decision import Decision, decide
 from ci_automation.report.findings import CRD, Findings, acknowledging, meaning, named_together, told_together
 from ci_automation.report.text import MarkedLine, Part, Table, plain_text, shortened
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ci_automation.impact.change import Change
     from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.rights import FolderRights, Right
     from ci_automation.policy.decision import Verdict
     from ci_automation.policy.plan import PlannedStep
 
@@ -63,6 +64,7 @@ def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
     yield from _pruned_lines(found)
     yield from _change_table_of_all(found) if every else _change_lines(found)
     yield from _diff_lines(found, every=every)
+    yield from rights_lines(found.rights) if every else ()
     yield from _acknowledge_lines(found, every=every)
     yield from _gate_parts(found, every=every)
 
@@ -149,6 +151,29 @@ def _diff_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
         yield from (MarkedLine(_line(f"  {line}")) for line in shown)
         if len(lines) > len(shown):
             yield MarkedLine(f"  and {len(lines) - len(shown)} more lines (-v lists them)")
+
+
+def rights_lines(folders: Sequence[FolderRights]) -> Iterator[MarkedLine]:
+    """Yield what Flux may do, by folder and namespace, the gravest first."""
+    for each in folders:
+        folder = f"./{each.folder.removeprefix('.')}"
+        what = f"the components; {folder} was not built" if each.unbuilt else folder
+        yield MarkedLine(_line(f"What Flux may do with {what}{f': {each.unbuilt}' if each.unbuilt else ''}"))
+        for namespace, rights in each.by_namespace.items():
+            yield MarkedLine(_line(f"  {f'in the namespace {namespace}' if namespace else 'in the whole cluster'}:"))
+            yield from (MarkedLine(_right_line(it), it.severity if it.severity in GRAVE else "") for it in rights)
+        if each.more:
+            yield MarkedLine(f"  and {each.more} less grave bindings")
+
+
+def _right_line(right: Right) -> str:
+    sorts = {"escalation": "; ".join(right.escalation), "secrets": ", ".join(right.secrets)}
+    grave = "" if right.everything else "".join(f" [{name}: {said}]" for name, said in sorts.items() if said)
+    by_kind: dict[str, list[str]] = {}
+    for kind, _, name in (each.partition(" ") for each in right.subjects or ("no subject",)):
+        by_kind.setdefault(kind, []).append(name)
+    who = all_of([f"{kind}{'s' if len(names) > 1 else ''} {all_of(names)}" for kind, names in by_kind.items()])
+    return _line(f"    {right.severity}: {who} may {right.may}{grave} ({right.role}, by {right.binding})")
 
 
 def _acknowledge_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ci_automation.impact.change import Change, FileDiff
     from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.rights import FolderRights
     from ci_automation.policy.decision import Verdict
     from ci_automation.policy.model import Acknowledgement
     from ci_automation.policy.plan import PlannedStep
@@ -67,11 +68,12 @@ class Findings(Struct, frozen=True):
     gates: tuple[Verdict, ...] = ()
     nothing_before: bool = False
     diffs: tuple[FileDiff, ...] = ()
+    rights: tuple[FolderRights, ...] = ()
 
     @classmethod
     def of(cls, step: PlannedStep) -> Self:
         """Return what is known of a planned step."""
-        return cls(step.changes, step.hazards, step.pruned, step.gates, diffs=step.diffs)
+        return cls(step.changes, step.hazards, step.pruned, step.gates, diffs=step.diffs, rights=step.rights)
 
     def ranked(self) -> tuple[Change, ...]:
         """Return the changes, the gravest first, and those of one class together."""

@@ -113,6 +113,9 @@ class TestFirst:
         shutil.rmtree(desk.folder / "registry")
         ran = desk.ok(*init, "--output", "json")
         assert [hazard["certainty"] for hazard in ran.json["hazards"]] == ["unchecked"]
+        (rights,) = ran.json["rights"]
+        assert rights["unbuilt"] == "there is no kustomize"
+        assert {right["binding"] for right in rights["rights"]} >= {"ClusterRoleBinding cluster-reconciler-flux-system"}
         ran = desk.ok(*init, "--output", "json")
         assert (ran.json["published"], ran.json["hazards"]) == (False, [])
 

@@ -107,7 +107,7 @@ def first_findings(new: StepSide, ports: Ports, intent: Intent) -> Findings:
     content = Content(hazards=impact.hazards, cleared=impact.cleared)
     verdicts = content_verdicts(content, Situation(new.version, intent.policy, intent.now))
     gates = tuple(verdict for verdict in verdicts if verdict.gate not in _OF_TWO)
-    return Findings(hazards=impact.hazards, gates=gates, nothing_before=True)
+    return Findings(hazards=impact.hazards, gates=gates, nothing_before=True, rights=impact.rights)
 
 
 def changed_flags(old: Chosen, new: Chosen) -> tuple[str, ...]:

@@ -182,6 +182,7 @@ def _planned(base: Base, made: _Made, impact: Impact, content: Content, verdicts
         pruned=impact.pruned,
         diffs=impact.diffs,
         gates=verdicts,
+        rights=impact.rights,
     )
 
 

@@ -23,9 +23,9 @@ def _look(before: Applied | None, after: Applied, known: Known) -> Seen:
         return Seen()
     built = preflight(before.files if before else Tree(()), after.files, after.path, known.kustomize)
     if before is None or before.components != after.components or before.overlay == after.overlay:
-        return Seen(built.hazards, built.pruned, built.changes)
+        return Seen(built.hazards, built.pruned, built.changes, rights=built.rights)
     builds = tuple(_both(each, known.kustomize) for each in built.builds)
-    return Seen(built.hazards, built.pruned, built.changes, rendered_diffs(builds))
+    return Seen(built.hazards, built.pruned, built.changes, rendered_diffs(builds), built.rights)
 
 
 def _both(built: Built, kustomize: Kustomize | None) -> Built:

@@ -33,16 +33,22 @@ class BuiltSide(Struct, frozen=True):
     folder: AppliedFolder
     outcome: FolderOutcome
 
-    def entries(self) -> list[Entry] | None:
-        """Return the objects that clusters get; None where nothing tells."""
+    def texts(self) -> list[str] | None:
+        """Return the texts of the objects that clusters get; None where nothing tells."""
         if self.outcome.text is not None:
-            return list(entries(Text.of(self.outcome.text)))
+            return [self.outcome.text]
         gathered = self.folder.gathered
         if self.outcome.error or self.outcome.unchecked or not gathered.only_lists:
             return None
         files = dict.fromkeys(each.place.file for each in gathered.listed)
-        texts = (self.folder.tree[file].decode("utf-8-sig") for file in files)
-        return [entry for text in texts for entry in entries(Text.of(text)) if entry.id in gathered.ids]
+        return [self.folder.tree[file].decode("utf-8-sig") for file in files]
+
+    def entries(self) -> list[Entry] | None:
+        """Return the objects that clusters get; None where nothing tells."""
+        if (texts := self.texts()) is None:
+            return None
+        found = (entry for text in texts for entry in entries(Text.of(text)))
+        return [entry for entry in found if self.outcome.text is not None or entry.id in self.folder.gathered.ids]
 
     def causes(self, of: ObjectId) -> Iterator[str]:
         """Yield the files that list an object, and those of the rules that hit it."""

@@ -20,6 +20,7 @@ from ci_automation.impact.overlay.compare import GATE, lost_targets
 from ci_automation.impact.overlay.folders import ROOT, applied_folder, applied_folders, folders
 from ci_automation.impact.overlay.kustomization import MAX_STEPS, Effort, TooMuch
 from ci_automation.impact.overlay.outcome import NO_RULES, looked_into
+from ci_automation.impact.rights import FolderRights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,13 +56,14 @@ class Built(Struct, frozen=True):
 
 
 class Preflight(Struct, frozen=True):
-    """Hazards of the overlay, changes of what clusters get, the objects that a prune would delete, and new ones."""
+    """Hazards of the overlay, changes of what clusters get, objects that a prune would delete, new ones, and rights."""
 
     hazards: tuple[Hazard, ...] = ()
     pruned: tuple[ObjectId, ...] = ()
     added: tuple[ObjectId, ...] = ()
     changes: tuple[Change, ...] = ()
     builds: tuple[Built, ...] = ()
+    rights: tuple[FolderRights, ...] = ()
 
 
 def preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None) -> Preflight:
@@ -75,7 +77,8 @@ def preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None
     except TooMuch:
         sentence = f"the overlay was not looked into: to follow what it does takes more than {MAX_STEPS:,} steps"
         remedy = "split it into artifacts of their own, or look at the build yourself"
-        return Preflight((Hazard(GATE, Certainty.UNCHECKED, "too much work", sentence, (), (remedy,)),))
+        rights = (_rights(new[components], ROOT, "it was not looked into"),)
+        return Preflight((Hazard(GATE, Certainty.UNCHECKED, "too much work", sentence, (), (remedy,)),), rights=rights)
 
 
 def _preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | None, effort: Effort) -> Preflight:
@@ -110,7 +113,21 @@ def _preflight(old: Tree, new: Tree, components: str, kustomize: Kustomize | Non
     hazards += _deleted(pruned, before, after, components)
     unique = {hazard.fingerprint: hazard for hazard in map(_in_one_line, hazards)}
     builds = tuple(_built(each, known.get(each.folder), first.get(each.folder), then) for each in after)
-    return Preflight(tuple(unique.values()), pruned, added, tuple(changes.values()), builds)
+    rights = tuple(_folder_rights(each, then[each.folder], new[components]) for each in after)
+    rights = rights or (_rights(new[components], ROOT, f"no kustomization lists {components}"),)
+    return Preflight(tuple(unique.values()), pruned, added, tuple(changes.values()), builds, rights)
+
+
+def _folder_rights(each: AppliedFolder, now: FolderOutcome, components: bytes) -> FolderRights:
+    """Return the rights in what clusters get of a folder; of one that was not built, those in the components."""
+    texts = BuiltSide(each, now).texts()
+    if texts is None:
+        return _rights(components, each.folder, now.unchecked or f"it cannot be built: {now.error}")
+    return FolderRights.of(each.folder, texts)
+
+
+def _rights(components: bytes, folder: str, unbuilt: str) -> FolderRights:
+    return FolderRights.of(folder, [components.decode(errors="replace")], _printable(unbuilt))
 
 
 def _differing(old: Tree, new: Tree, components: str) -> Tree:

@@ -13,6 +13,8 @@ from ci_automation.artifact.reference import Reference
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
+from ci_automation.impact.change import Severity
+from ci_automation.impact.rights import FolderRights, Right
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.plan import ImageChange, InvalidPlan, PassedOver, Plan, PlannedStep
 
@@ -35,6 +37,11 @@ PATCH = PlannedStep(
     images=(
         ImageChange(
             "source-controller", "ghcr.io/fluxcd/source-controller:v1.8.2", "ghcr.io/fluxcd/source-controller:v1.8.5"
+        ),
+    ),
+    rights=(
+        FolderRights(
+            ".", (Right("", ("Group a",), "Role b", "RoleBinding c", "get secrets", Severity.DANGER),), "why", 1
         ),
     ),
 )

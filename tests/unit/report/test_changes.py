@@ -19,6 +19,7 @@ from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import Change, ChangeClass, ChangeKind, FileDiff, ObjectId, Severity, fingerprint
 from ci_automation.impact.hazard import Certainty, Hazard, Place
+from ci_automation.impact.rights import FolderRights, Right
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation
@@ -34,6 +35,7 @@ from ci_automation.report.changes_markdown import (
 from ci_automation.report.findings import Findings, idle_acknowledgements
 from ci_automation.report.text import MarkedLine, Table
 
+DANGER = Severity.DANGER
 SOURCE = ObjectId("apps", "Deployment", "flux-system", "source-controller")
 ROLE = ObjectId("rbac.authorization.k8s.io", "ClusterRole", "", "crd-controller")
 POLICIES = ObjectId("apiextensions.k8s.io", "CustomResourceDefinition", "", "imagepolicies.image.toolkit.fluxcd.io")
@@ -180,6 +182,31 @@ def test_what_it_takes_is_what_the_gates_of_the_policy_say() -> None:
 def test_a_hazard_of_the_overlay_says_nothing_of_files_that_change() -> None:
     file = change(ChangeKind.OVERLAY_FILE, Severity.INFO, "a.yaml is new")
     assert Findings((file,), HAZARDS, gates=GATES).taken().change(file) == ""
+
+
+def test_rights_of_flux_are_listed_by_namespace_on_request() -> None:
+    accounts = ("ServiceAccount a/x", "ServiceAccount a/y", "Group z")
+    almighty = Right(
+        "", accounts, "ClusterRole cluster-admin", "ClusterRoleBinding b", "do everything", DANGER, True, ("e",)
+    )
+    own = Right(
+        "apps", (), "Role r", "RoleBinding b", "get secrets", DANGER, False, ("bind roles", "e"), ("get", "list")
+    )
+    built, alone = FolderRights(".", (own, almighty), more=3), FolderRights("b", (), "there is no kustomize")
+    found = Findings(CHANGES, rights=(built, alone))
+    assert "What Flux may do" not in text(found)
+    listed = text(found, every=True)
+    assert listed[listed.index("What Flux") :] == (
+        "What Flux may do with ./\n"
+        "  in the whole cluster:\n"
+        "    danger: ServiceAccounts a/x and a/y and Group z may do everything "
+        "(ClusterRole cluster-admin, by ClusterRoleBinding b)\n"
+        "  in the namespace apps:\n"
+        "    danger: no subject may get secrets [escalation: bind roles; e] [secrets: get, list] "
+        "(Role r, by RoleBinding b)\n"
+        "  and 3 less grave bindings\n"
+        "What Flux may do with the components; ./b was not built: there is no kustomize"
+    )
 
 
 def test_a_file_is_named_once_in_a_row() -> None:
