@@ -86,7 +86,7 @@ def command(
 def _objects(goal: Target) -> str:
     """Return the objects by which a cluster follows the artifact, or why there are none."""
     try:
-        return sync(goal.channel, goal.ports, name="flux-manifests", interval="10m").to_yaml()
+        return sync(goal.channel, goal.ports, goal.configured.sync if goal.configured else None).to_yaml()
     except (UsageError, VerificationFailed) as error:
         return f"# `sync-manifests` prints the objects: {plain_text(str(error))}"
 

@@ -24,7 +24,7 @@ def command(keys: tuple[str, ...], secret: str | None, namespace: str) -> None:
     flux-manifests public-key cosign.key > cosign.pub
     flux-manifests public-key old.pub awskms:///alias/flux --secret flux-manifests-keys
     """
-    from ci_automation.report.sync import secret_yaml
+    from ci_automation.report.cluster_secrets import secret_yaml
     from ci_automation.signing.keys.private import load_public_half
 
     halves = [load_public_half(location, os.environ, Path()) for location in keys]

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from ci_automation.artifact.reference import InvalidReference, OciRepository, Reference
 from ci_automation.errors import UsageError
+from ci_automation.flux.following import SyncSettings
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import Policy, SignatureFormat
 
@@ -241,6 +242,7 @@ class ArtifactConfig(Struct, frozen=True):
     approval: ApprovalConfig = ApprovalConfig()
     consumers: tuple[ConsumerConfig, ...] = ()
     clusters: ClustersConfig = ClustersConfig()
+    sync: SyncSettings = SyncSettings()
     pin_images: bool | None = None  # None: as the artifact has it
     promote: PromoteConfig | None = None  # None: it is rendered
     announce: tuple[str, ...] = ()  # OWNER/NAME of the repositories that are sent flux-manifests-published

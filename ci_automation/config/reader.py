@@ -33,6 +33,7 @@ from ci_automation.config.rules import Section
 from ci_automation.config.schema import File
 from ci_automation.config.values import InvalidValue, alternatives, unwrapped
 from ci_automation.errors import UsageError
+from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.policy.model import BUMPS, Acknowledgement, Freeze, Policy, time_zone
 
 if TYPE_CHECKING:
@@ -188,6 +189,7 @@ def _artifact(it: sections.Artifact) -> ArtifactConfig:
         consumers=tuple(_as(ConsumerConfig, each) for each in it.consumers or ()),
         announce=tuple(it.announce or ()),
         clusters=_as(ClustersConfig, it.clusters),
+        sync=_sync(it.sync),
         pin_images=it.pin_images,
         promote=_promote(it.promote) if it.promote else None,
     )
@@ -226,6 +228,12 @@ def _verify(section: sections.VerifySection) -> VerifyConfig:
 def _credentials(section: sections.CredentialsSection) -> CredentialsConfig:
     pull, push = (_as(Login, login) if login else None for login in (section.pull, section.push))
     return CredentialsConfig(pull, push, section.token_host)
+
+
+def _sync(section: rules.SyncSection | None) -> SyncSettings:
+    settings = _as(SyncSettings, section)
+    fleet = section.fleet if section else None
+    return replace(settings, fleet=_as(FleetSettings, fleet)) if fleet else settings
 
 
 def _promote(section: rules.PromoteSection) -> PromoteConfig:

@@ -8,13 +8,18 @@ import msgspec
 
 from ci_automation.config.values import (
     Age,
+    Channel,
     Cron,
     Fingerprint,
     Kubernetes,
+    KustomizationSpec,
     Lasting,
     Moment,
+    Name,
     Repository,
+    SourceSpec,
     Span,
+    Texts,
     Words,
     Zone,
 )
@@ -86,6 +91,40 @@ class ClustersSection(Section, frozen=True):
     """Files, or artifacts, with the output of `kubectl get crd -o json`."""
     objects: list[Words] | None = None
     """Their manifests: files, folders, or artifacts."""
+
+
+class FollowSection(Section, frozen=True):
+    """Fields of both objects' specs, by Flux's own names; those of the artifact's Flux count."""
+
+    source: SourceSpec | None = None
+    """Fields of the OCIRepository, for example secretRef, certSecretRef, provider, ref, timeout."""
+    kustomization: KustomizationSpec | None = None
+    """Fields of the Kustomization, for example wait, timeout, healthChecks, decryption, prune."""
+
+
+class FleetSection(FollowSection, frozen=True, kw_only=True):
+    """The artifact with the fleet's own manifests, which the same clusters follow with a second pair of objects."""
+
+    url: Channel
+    """Its channel: oci://HOST/REPOSITORY:TAG."""
+    path: Words | None = None
+    """The folder in it for these clusters, for example ./clusters/production. Default: ./."""
+    name: Name | None = None
+    """The name of both objects. Default: fleet."""
+    unsafe_unsigned: bool | None = None
+    """Let clusters take it without a signature. Default: false, they verify it like the channel."""
+
+
+class SyncSection(FollowSection, frozen=True):
+    """The objects by which clusters follow the channel, as `sync-manifests` prints them."""
+
+    name: Name | None = None
+    """The name of both objects. Default: flux-manifests."""
+    namespace: Name | None = None
+    """Their namespace. Default: that of the components."""
+    labels: Texts | None = None
+    annotations: Texts | None = None
+    fleet: FleetSection | None = None
 
 
 class EvidenceEntry(Section, frozen=True):

@@ -21,6 +21,7 @@ from ci_automation.config.rules import (
     PolicySection,
     PromoteSection,
     Section,
+    SyncSection,
 )
 from ci_automation.config.values import (
     ApiUrl,
@@ -143,6 +144,7 @@ class Defaults(Section, frozen=True):
     refuse: list[Refusable] | None = None
     """Classes of change to refuse. notChecked refuses steps that could not be checked. Default: none."""
     clusters: ClustersSection | None = None
+    sync: SyncSection | None = None
     pin_images: bool | None = None
     """Add digests to the tags of the controllers' images. Default: as in the present artifact."""
     approval: ApprovalSection | None = None

@@ -19,6 +19,7 @@ from msgspec.structs import fields
 from ci_automation.artifact.reference import InvalidReference, Reference
 from ci_automation.config.model import Source, parse_api_url, parse_source
 from ci_automation.errors import UsageError
+from ci_automation.flux.following import OWN_KUSTOMIZATION, OWN_SOURCE
 from ci_automation.flux.options import COMPONENTS, LOG_LEVELS, Options
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import ChangeClass
@@ -192,6 +193,26 @@ def _flag_types() -> dict[str, object]:
     return dict(sorted(flags.items()))
 
 
+def _spec(own: tuple[str, ...]) -> Form:
+    """Return the form of a spec by Flux's own names, but for the keys that the program fills in."""
+
+    def parse(value: dict[str, Any]) -> dict[str, Any]:
+        if filled_in := sorted(value.keys() & set(own)):
+            raise InvalidValue(f"{', '.join(filled_in)} is filled in by the program")
+        if not isinstance(verify := value.get("verify", {}), dict) or verify.get("provider", "cosign") != "cosign":
+            raise InvalidValue("verify must be a mapping, and its provider cosign")
+        return value
+
+    return Form(parse, dict)
+
+
+def _texts(value: dict[str, Any]) -> dict[str, str]:
+    for key, text in value.items():
+        if not isinstance(text, str):
+            raise InvalidValue(f"{key} must have a text; put it in quotes")
+    return value
+
+
 def some(values: list[T]) -> list[T]:
     """Return a list that is not empty."""
     if not values:
@@ -245,5 +266,8 @@ Refusable = StrEnum("Refusable", {**{each.name: each.value for each in ChangeCla
 Releases = Annotated[Source, Form(parse_source)]
 ApiUrl = Annotated[str, Form(parse_api_url)]
 Approvals = Annotated[int, Form(_approvals, int, {"maximum": _MAX_APPROVALS, "minimum": 0})]
+SourceSpec = Annotated[dict[str, Any], _spec(OWN_SOURCE)]
+KustomizationSpec = Annotated[dict[str, Any], _spec(OWN_KUSTOMIZATION)]
+Texts = Annotated[dict[str, str], Form(_texts, dict, {"additionalProperties": {"type": "string"}})]
 FormatVersion = Annotated[int, Form(_format_version, int, {"maximum": 1, "minimum": 1})]
 Flags = Annotated[dict[str, Any], Form(_flags, dict, {"additionalProperties": False, "properties": _flag_types()})]

@@ -5,6 +5,7 @@ __all__ = [
     "bundle",
     "components",
     "fluxreport",
+    "following",
     "options",
     "proof",
     "recover",

@@ -5,6 +5,7 @@ __all__ = [
     "adoption",
     "changes",
     "changes_markdown",
+    "cluster_secrets",
     "consumers",
     "findings",
     "markdown",

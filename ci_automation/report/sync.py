@@ -1,8 +1,8 @@
 """The objects by which a cluster follows a channel.
 
-An OCIRepository verifies, a Kustomization applies, and a Secret holds the public keys that the OCIRepository names.
-Nothing in them is secret. The facts about `verify` are those of source-controller (`internal/oci/cosign/cosign.go`): a
-second `matchOIDCIdentity` makes Flux 2.8 and later refuse every bundle, so there is exactly one.
+An OCIRepository verifies, and a Kustomization applies. Nothing in them is secret. The facts about `verify` are those of
+source-controller (`internal/oci/cosign/cosign.go`): a second `matchOIDCIdentity` makes Flux 2.8 and later refuse every
+bundle, so there is exactly one, unless the configuration writes its own.
 """
 
 from __future__ import annotations
@@ -13,26 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_automation.artifact.reference import OciRepository, Reference
+from ci_automation.artifact.reference import OciRepository
 from ci_automation.errors import UsageError
+from ci_automation.flux.following import SyncSettings
 from ci_automation.flux.version import Version
+from ci_automation.report.cluster_secrets import login_secret, named_secrets, required_name
+from ci_automation.report.yaml_text import as_yaml, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ci_automation.artifact.reference import Reference
+    from ci_automation.report.cluster_secrets import NeededSecret
 
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _STABLE_SINCE = Version.parse("v2.6.0")  # OCIRepository in v1
+KUSTOMIZATION = "kustomize.toolkit.fluxcd.io/v1"
 _INTERVAL = re.compile(r"([0-9]+(\.[0-9]+)?(ms|s|m|h))+")  # the CRD's own pattern
 _NAME = re.compile(r"(?=.{1,63}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-# What no version of YAML takes for anything but a text.
-_PLAIN = re.compile(
-    r"[a-z]{6,}|[a-z]+(-[a-z0-9]+)+|\./[a-z0-9/-]*|oci://[a-z0-9.:/_-]+|[a-z]+\.toolkit\.fluxcd\.io/v[0-9a-z]+"
-    r"|OCIRepository|Kustomization|([0-9]+(ms|s|m|h))+"
-)
-_PRINTABLE = re.compile(r"[ -!#-\[\]-~]")
-_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_NAMESPACE, _SECRET_NAME = re.compile(_LABEL), re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
-_MAX_NAME = 253
 
 
 class NotForClusters(UsageError):
@@ -70,102 +68,155 @@ class ByKey(Struct, frozen=True):
 
 
 class ByIdentity(Struct, frozen=True):
-    """Verification by identity: pairs of patterns for issuer and subject; a Secret with the root of an own Sigstore."""
+    """Verification by identity: pairs of patterns for issuer and subject; a Secret with the root of an own Sigstore.
+
+    They become one entry, unless they are to stay `apart`.
+    """
 
     patterns: tuple[tuple[str, str], ...]
     root_secret: str | None = None
+    apart: bool = False
 
 
 class Sync(Struct, frozen=True):
-    """The channel to follow, and how; `path` is the folder in the artifact, `version` the Flux that is deployed."""
+    """The channel to follow, and how; `path` is the folder in the artifact, `version` the Flux that is deployed.
+
+    `namespace` is that of the components. `pulls_images` names the Secret that their images are pulled with, and the
+    registry that it is for.
+    """
 
     channel: Reference
     version: Version
     namespace: str
     path: str
     verify: ByKey | ByIdentity
-    name: str = "flux-manifests"
-    interval: str = "10m"
+    settings: SyncSettings = SyncSettings()
+    pulls_images: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
-        """Raise `NotForClusters`, `InvalidReference` or `InvalidSync` where no cluster could take it."""
-        if not isinstance(self.channel.repository, OciRepository):
-            raise NotForClusters(self.channel)
-        Reference.parse_channel(str(self.channel))
-        if not _INTERVAL.fullmatch(self.interval):
-            raise InvalidSync("an interval", self.interval)
-        secret = self.verify.secret if isinstance(self.verify, ByKey) else self.verify.root_secret
-        for name in (self.name, *([secret] if secret is not None else ())):
+        """Raise `NotForClusters`, `InvalidSync` or `InvalidObjectName` where no cluster could take it."""
+        want, fleet = self.settings, self.settings.fleet
+        for each in (self.channel, *([fleet.url] if fleet else ())):
+            if not isinstance(each.repository, OciRepository):
+                raise NotForClusters(each)
+        if want.interval is not None and not _INTERVAL.fullmatch(want.interval):
+            raise InvalidSync("an interval", want.interval)
+        for name in (want.name, *([fleet.name] if fleet else ()), self.home):
             if not _NAME.fullmatch(name):
                 raise InvalidSync("a name that Kubernetes takes", name)
+        secret = self.verify.secret if isinstance(self.verify, ByKey) else self.verify.root_secret
+        if secret is not None:
+            required_name("Secret", secret)
+        self.needs()
 
-    def objects(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the OCIRepository and the Kustomization.
+    @property
+    def home(self) -> str:
+        """Return the namespace of the objects."""
+        return self.settings.namespace or self.namespace
+
+    @property
+    def source_version(self) -> str:
+        """Return the version of OCIRepository that the deployed Flux has."""
+        return f"source.toolkit.fluxcd.io/{'v1' if self.version >= _STABLE_SINCE else 'v1beta2'}"
+
+    def objects(self) -> tuple[dict[str, Any], ...]:
+        """Return the OCIRepository and the Kustomization, and the two of the fleet's own artifact.
 
         Raises:
             NoSingleIdentity: the identities cannot be said in one entry.
         """
-        repository = self.channel.repository
-        source: dict[str, Any] = {"interval": self.interval, "url": str(repository), "ref": {"tag": self.channel.tag}}
+        want, fleet, verify = self.settings, self.settings.fleet, self._verify()
+        own = self._pair(want.name, self.channel, self.path, want.source, want.kustomization)
+        own[0]["spec"]["verify"] = verify
+        if fleet is None:
+            return own
+        further = self._pair(fleet.name, fleet.url, fleet.path, fleet.source, fleet.kustomization)
+        if not fleet.unsafe_unsigned:
+            further[0]["spec"].setdefault("verify", verify)
+        return *own, *further
+
+    def _pair(
+        self, name: str, follows: Reference, path: str, source: Mapping[str, Any], kustomization: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        want, repository = self.settings, follows.repository
+        told = {} if want.interval is None else {"interval": want.interval}
+        texts = {"labels": dict(want.labels), "annotations": dict(want.annotations)}
+        metadata = {"name": name, "namespace": self.home, **{key: value for key, value in texts.items() if value}}
+        ref = {"digest": str(follows.digest)} if follows.digest else {"tag": follows.tag}
+        follow: dict[str, Any] = {"interval": "10m", "url": str(repository), "ref": ref}
         if isinstance(repository, OciRepository) and repository.is_loopback:
-            source["insecure"] = True
-        source["verify"] = {"provider": "cosign", **self._verify()}
-        group = "v1" if self.version >= _STABLE_SINCE else "v1beta2"
-        metadata = {"name": self.name, "namespace": self.namespace}
+            follow["insecure"] = True
+        origin = {"kind": "OCIRepository", "name": name}
+        applied = {"interval": "10m", "path": path, "prune": True, "sourceRef": origin}
         return (
-            {
-                "apiVersion": f"source.toolkit.fluxcd.io/{group}",
-                "kind": "OCIRepository",
-                "metadata": metadata,
-                "spec": source,
-            },
-            {
-                "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
-                "kind": "Kustomization",
-                "metadata": metadata,
-                "spec": {
-                    "interval": self.interval,
-                    "path": self.path,
-                    "prune": True,
-                    "sourceRef": {"kind": "OCIRepository", "name": self.name},
-                },
-            },
+            _object(self.source_version, "OCIRepository", metadata, {**follow, **source, **told}),
+            _object(KUSTOMIZATION, "Kustomization", metadata, {**applied, **kustomization, **told}),
         )
 
     def to_yaml(self) -> str:
-        """Return both objects as YAML, with what has to be done before they are applied.
+        """Return the objects as YAML, with what has to be done before they are applied.
 
         Raises:
             NoSingleIdentity: the identities cannot be said in one entry.
         """
-        documents = ("\n".join(_lines(each, "")) for each in self.objects())
-        return "".join(f"# {line}\n" for line in self._advice()) + "".join(f"---\n{each}\n" for each in documents)
+        return "".join(f"# {line}\n" for line in self._advice()) + as_yaml(self.objects())
 
     def _verify(self) -> dict[str, Any]:
         verify = self.verify
         if isinstance(verify, ByKey):
-            return {"secretRef": {"name": verify.secret}}
-        issuer, subject = one_entry(verify.patterns)
+            return {"provider": "cosign", "secretRef": {"name": verify.secret}}
+        patterns = verify.patterns if verify.apart else (one_entry(verify.patterns),)
         root = {} if verify.root_secret is None else {"trustedRootSecretRef": {"name": verify.root_secret}}
-        return {"matchOIDCIdentity": [{"issuer": issuer, "subject": subject}], **root}
+        entries = [{"issuer": issuer, "subject": subject} for issuer, subject in patterns]
+        return {"provider": "cosign", "matchOIDCIdentity": entries, **root}
 
-    def _advice(self) -> list[str]:
+    def needs(self) -> tuple[NeededSecret, ...]:
+        """Return the Secrets that have to be made by hand, without the one that verifies.
+
+        Raises:
+            InvalidObjectName: Kubernetes takes no such name.
+        """
+        want, fleet = self.settings, self.settings.fleet
+        found = [*named_secrets(self.home, self.channel, want.source, want.kustomization)]
+        if fleet:
+            found += named_secrets(self.home, fleet.url, fleet.source, fleet.kustomization)
+        if self.pulls_images:
+            found.insert(0, login_secret(self.namespace, *self.pulls_images, "pulls the controllers' images"))
+        first: dict[tuple[str, str], NeededSecret] = {}
+        for each in found:
+            first.setdefault((each.namespace, each.name), each)
+        return tuple(first.values())
+
+    def _advice(self) -> Iterator[str]:
         match self.verify:
             case ByKey(secret, fingerprints):
-                there = f"--secret {secret} --namespace {self.namespace}"
-                return [
-                    f"The Secret {secret} holds public keys alone, each in an entry that ends with .pub:",
-                    *(f"  {fingerprint}" for fingerprint in fingerprints),
-                    f"Make it first:  flux-manifests public-key cosign.pub {there} | kubectl apply -f -",
-                ]
+                there = f"--secret {secret} --namespace {self.home}"
+                yield f"The Secret {secret} holds public keys alone, each in an entry that ends with .pub:"
+                yield from (f"  {fingerprint}" for fingerprint in fingerprints)
+                yield f"Make it first:  flux-manifests public-key cosign.pub {there} | kubectl apply -f -"
             case ByIdentity(_, str(root_secret)):
-                create = f"kubectl -n {self.namespace} create secret generic"
-                return [
-                    f"The Secret {root_secret} holds the trusted root of your own Sigstore; Flux reads it since v2.9.",
-                    f"Make it first:  {create} {root_secret} --from-file=trusted_root.json",
-                ]
+                create = f"kubectl -n {self.home} create secret generic"
+                yield f"The Secret {root_secret} holds the trusted root of your own Sigstore; Flux reads it since v2.9."
+                yield f"Make it first:  {create} {root_secret} --from-file=trusted_root.json"
             case _:
-                return ["Verified by the public Sigstore: no Secret is needed."]
+                yield "Verified by the public Sigstore: no Secret is needed."
+        for each in self.needs():
+            yield f"The Secret {each.name} {each.purpose}."
+            yield f"Make it first:  {each.command}"
+        want, fleet = self.settings, self.settings.fleet
+        if want.kustomization.get("prune", True):
+            yield f"With prune: true, deleting the Kustomization {want.name} deletes Flux, CRDs too: suspend it first."
+        else:
+            yield "With prune: false, objects that leave the artifact stay in the cluster: delete them by hand."
+        if want.kustomization.get("wait") and want.kustomization.get("healthChecks"):
+            yield "With wait: true, Flux ignores healthChecks."
+        if fleet:
+            signed = "is not verified by clusters" if fleet.unsafe_unsigned else "was not read: check it with `verify`"
+            yield f"The signature of {fleet.url} {signed}."
+
+
+def _object(version: str, kind: str, metadata: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def sync_path(paths: Iterable[str], components: str) -> str:
@@ -198,75 +249,4 @@ def _either(patterns: tuple[str, ...]) -> str:
 
 def inline_entry(issuer: str, subject: str) -> str:
     """Return an entry of `matchOIDCIdentity` in one line of YAML."""
-    return f"verify.matchOIDCIdentity: [{{issuer: {_quoted(issuer)}, subject: {_quoted(subject)}}}]"
-
-
-def _quoted(text: str) -> str:
-    """Return a text between single quotes, in which a backslash is one, or else between double quotes."""
-    return "'" + text.replace("'", "''") + "'" if text.isascii() and text.isprintable() else _scalar(text)
-
-
-def _lines(value: Mapping[str, Any], indent: str) -> list[str]:
-    """Return an object in YAML's block style."""
-    lines = []
-    for key, item in value.items():
-        match item:
-            case dict():
-                lines += [f"{indent}{key}:", *_lines(item, f"{indent}  ")]
-            case [dict(only)]:
-                first, *rest = _lines(only, f"{indent}    ")
-                lines += [f"{indent}{key}:", f"{indent}  - {first.strip()}", *rest]
-            case bool():
-                lines.append(f"{indent}{key}: {str(item).lower()}")
-            case _:
-                lines.append(f"{indent}{key}: {_scalar(str(item))}")
-    return lines
-
-
-def _scalar(text: str) -> str:
-    """Return a text as YAML has it: between quotes, unless nobody could take it for anything else."""
-    return text if _PLAIN.fullmatch(text) else f'"{"".join(map(_escaped, text))}"'
-
-
-def _escaped(character: str) -> str:
-    if _PRINTABLE.fullmatch(character):
-        return character
-    if character in '"\\':
-        return f"\\{character}"
-    return f"\\U{ord(character):08x}"
-
-
-class InvalidObjectName(UsageError):
-    """A name is none that Kubernetes takes."""
-
-    hint = "Use lower-case letters, digits and hyphens, such as flux-manifests-keys."
-
-    def __init__(self, what: str, name: str) -> None:
-        super().__init__(f"{name[:_MAX_NAME]!r} cannot be the name of a {what}")
-
-
-def secret_yaml(name: str, namespace: str, keys: Sequence[str]) -> str:
-    """Return the Secret of public keys, each as PEM, that an OCIRepository's `verify.secretRef` names.
-
-    Flux tries each entry that ends in `.pub`, and one that fits is enough (source-controller, `ocirepositories.md`,
-    *Public keys verification*): with the old key and the new one in it, keys are changed without a gap.
-
-    Raises:
-        InvalidObjectName: Kubernetes takes no such name.
-    """
-    if len(name) > _MAX_NAME or not _SECRET_NAME.fullmatch(name):
-        raise InvalidObjectName("Secret", name)
-    if not _NAMESPACE.fullmatch(namespace):
-        raise InvalidObjectName("namespace", namespace)
-    lines = [
-        "apiVersion: v1",
-        "kind: Secret",
-        "metadata:",
-        f"  name: '{name}'",
-        f"  namespace: '{namespace}'",
-        "stringData:",
-    ]
-    for number, key in enumerate(keys, 1):
-        entry = "cosign.pub" if number == 1 else f"cosign-{number}.pub"
-        lines += [f"  {entry}: |", *(f"    {line}" for line in key.splitlines())]
-    return "\n".join(lines) + "\n"
+    return f"verify.matchOIDCIdentity: [{{issuer: {quoted(issuer)}, subject: {quoted(subject)}}}]"

@@ -8,18 +8,23 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from ci_automation.artifact.manifest import CONFIG_BLOB
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.manifest import CONFIG_BLOB, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import VerificationFailed
-from ci_automation.flows.sync import sync
+from ci_automation.flows.sync import NoTagInRange, UnfitSettings, UnfitVerification, sync
 from ci_automation.flux.artifact import Recipe, compose
+from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.flux.options import Options
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import SignatureFormat
+from ci_automation.policy.patterns import UnanchoredPattern
+from ci_automation.registry.port import NotFound
 from ci_automation.report.sync import NotForClusters
+from ci_automation.signing.cluster import ClusterWouldRefuse
 from ci_automation.signing.trust import NobodyTrusted
-from ci_automation.signing.verify import ensure_signed
+from ci_automation.signing.verify import Unsigned, ensure_signed
 from tests.fakes.trust import THEM, US, trust
 from tests.fakes.world import CHANNEL, OVERLAY, World, signing_key
 
@@ -48,7 +53,7 @@ def ports() -> Ports:
 
 def objects(ports: Ports, **settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what is printed, as a cluster reads it."""
-    found = sync(CHANNEL, ports, **{"name": "flux-manifests", "interval": "10m", **settings})
+    found = sync(CHANNEL, ports, SyncSettings(**settings))
     source, kustomization = yaml.safe_load_all(found.to_yaml())
     return source, kustomization
 
@@ -64,7 +69,7 @@ def test_namespace_version_and_folder_are_those_of_the_artifact(ports: Ports) ->
 def test_the_key_that_verifies_here_is_named(ports: Ports) -> None:
     source, _ = objects(ports)
     assert source["spec"]["verify"] == {"provider": "cosign", "secretRef": {"name": "flux-manifests-keys"}}
-    text = sync(CHANNEL, ports, name="x", interval="1m", secret="own").to_yaml()
+    text = sync(CHANNEL, ports, SyncSettings(secret="own")).to_yaml()
     assert str(signing_key().public.fingerprint) in text
     assert "public-key cosign.pub --secret own --namespace flux-infra" in text
 
@@ -92,4 +97,71 @@ def test_without_anybody_to_trust_there_is_nothing_to_verify(ports: Ports) -> No
 
 def test_a_folder_is_refused_before_it_is_read(ports: Ports) -> None:
     with pytest.raises(NotForClusters):
-        sync(Reference.parse("layout:nowhere:production"), ports, name="x", interval="1m")
+        sync(Reference.parse("layout:nowhere:production"), ports)
+
+
+def test_the_ref_is_the_teams_and_what_it_selects_is_verified(ports: Ports, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ci_automation.flows.sync.unfit_fields", lambda *_: ())  # the samples' CRDs know few fields
+    digest = str(ports.registry.resolve(CHANNEL))
+    source, _ = objects(ports, source={"ref": {"digest": digest}})
+    assert source["spec"]["ref"] == {"digest": digest}
+    older = Digest.of(b"another")
+    with pytest.raises(NotFound):
+        objects(ports, source={"ref": {"digest": str(older)}})
+    with pytest.raises(NoTagInRange):
+        objects(ports, source={"ref": {"semver": "2.98.x"}})  # only the channel is there
+    manifest = ports.registry.manifest(CHANNEL)
+    for tag in ("v2.98.5", "v2.98.4-0123456789ab", "latest"):
+        ports.registry.put_manifest(CHANNEL.at_tag(tag), manifest)
+    planted = Manifest.build(manifest.config, manifest.layers, {"planted": "unsigned"})
+    for tag in ("v2.98.9", "v2.99.0"):
+        ports.registry.put_manifest(CHANNEL.at_tag(tag), planted)
+    with pytest.raises(Unsigned):
+        objects(ports, source={"ref": {"semver": "2.98.x"}})  # the newest of the range has no signature
+    for ref in ({"semver": "<=2.98.5"}, {"semver": "2.98.x", "semverFilter": "5$"}, {"tag": "latest"}):
+        assert objects(ports, source={"ref": ref})[0]["spec"]["ref"] == ref
+
+
+def test_several_entries_are_printed_only_where_the_deployed_flux_accepts_them(
+    ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ci_automation.flows.sync.unfit_fields", lambda *_: ())
+    entries = [{"issuer": f"^{US.issuer}$", "subject": f"^{each.subject}$"} for each in (US, THEM)]
+    own = {"source": {"verify": {"matchOIDCIdentity": entries, "trustedRootSecretRef": {"name": "root"}}}}
+    with pytest.raises(UnfitVerification):
+        objects(ports, **own)
+    monkeypatch.setattr("ci_automation.flows.observe.verify", lambda *_: None)  # that it verifies is others' test
+    keyless = replace(ports, trusted=trust(US, custom=True))
+    with pytest.raises(ClusterWouldRefuse):
+        objects(keyless, **own)
+    monkeypatch.setattr("ci_automation.flows.sync.require_accepted", lambda *_: None)
+    verify = objects(keyless, **own)[0]["spec"]["verify"]
+    assert (verify["matchOIDCIdentity"], verify["trustedRootSecretRef"]) == (entries, {"name": "root"})
+    with pytest.raises(UnanchoredPattern):
+        objects(keyless, source={"verify": {"matchOIDCIdentity": [{"issuer": "^a$", "subject": "b"}]}})
+
+
+def test_a_field_that_the_deployed_flux_lacks_is_told_with_its_place(ports: Ports) -> None:
+    fleet = FleetSettings(Reference.parse("oci://registry.example/acme/fleet:main"), kustomization={"pruned": True})
+    with pytest.raises(UnfitSettings) as refused:
+        objects(ports, source={"urll": "x", "interval": 5}, fleet=fleet)
+    assert "Flux v2.98.5: source.urll is not known; did you mean url?; source.interval must be a text" in str(refused)
+
+
+def test_the_secret_of_the_images_is_named_with_its_registry(ports: Ports) -> None:
+    assert not sync(CHANNEL, ports).needs()
+    version = Version.parse("v2.98.5")
+    release = ports.releases.fetch(version)
+    options = replace(OPTIONS, image_pull_secret="images", registry="mirror.example/fluxcd")
+    components = render(release.bundle, version, options)
+    path = "flux-system/gotk-components.yaml"
+    recipe = Recipe(version, release.commit, release.bundle.digest, options, components, OVERLAY, path)
+    made = compose(recipe)
+    ports.registry.put_blob(CHANNEL, made.layer)
+    ports.registry.put_manifest(CHANNEL, made.manifest)
+    assert ports.signer is not None
+    ensure_signed(ports.registry, CHANNEL, made.digest, ports.signer, SignatureFormat.LEGACY)
+    (needed,) = sync(CHANNEL, ports).needs()
+    assert needed.command.startswith(
+        "kubectl -n flux-infra create secret docker-registry images --docker-server=mirror.example "
+    )

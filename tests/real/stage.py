@@ -19,11 +19,13 @@ from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flows.sync import sync
 from ci_automation.flux.artifact import Recipe, compose
+from ci_automation.flux.following import SyncSettings
 from ci_automation.flux.options import Options
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.registry import open_registry
-from ci_automation.report.sync import NoSingleIdentity, secret_yaml
+from ci_automation.report.cluster_secrets import secret_yaml
+from ci_automation.report.sync import NoSingleIdentity
 from ci_automation.signing import bundle, legacy
 from ci_automation.signing.keys.private import SigningKey
 from ci_automation.signing.signer import KeySigner
@@ -192,7 +194,7 @@ class Place:
         return [*self._secrets(trusted, source["spec"]["verify"]), source]
 
     def _printed(self, trusted: Trusted, name: str) -> str:
-        return sync(self.channel, self.ports(trusted=trusted), name=name, interval="10m").to_yaml()
+        return sync(self.channel, self.ports(trusted=trusted), SyncSettings(name=name)).to_yaml()
 
     def _secrets(self, trusted: Trusted, verify: Object) -> list[Object]:
         if isinstance(trusted, TrustedKeys):

@@ -32,6 +32,7 @@ from ci_automation.config.model import (
     UpstreamVerify,
     VerifyConfig,
 )
+from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.flux.version import Bump, Version
 from ci_automation.policy.model import Action, Freeze, MinorStep, Policy, SignatureFormat
 from ci_automation.policy.ranges import Range
@@ -110,6 +111,17 @@ class TestWhatIsWritten:
             ),
             consumers=(ConsumerConfig("acme/fleet", ("clusters",)), ConsumerConfig("acme/edge")),
             announce=("acme/dashboards",),
+            sync=SyncSettings(
+                name="own",
+                namespace="flux",
+                labels={"team": "platform"},
+                annotations={"note": "1"},
+                source={"secretRef": {"name": "pull"}},
+                kustomization={"wait": True},
+                fleet=FleetSettings(
+                    Reference.parse("oci://ghcr.io/acme/fleet:production"), "./clusters", "apps", unsafe_unsigned=True
+                ),
+            ),
         )
         assert config.upstream == UpstreamConfig(
             UpstreamVerify.IF_AVAILABLE, "upstream.json", Reference.parse("oci://mirror.example/flux-manifests:latest")
@@ -335,6 +347,21 @@ class TestWhatIsWrong:
                 with_artifact("flags: {components: [source-controller], components-extra: [source-controller]}"),
                 "5:12: artifacts[0].flags: the component source-controller is named twice. Name each component once.",
                 id="flags that do not go together",
+            ),
+            pytest.param(
+                with_artifact("sync: {source: {url: a}}"),
+                "5:26: artifacts[0].sync.source.url: url is filled in by the program",
+                id="a field of the program",
+            ),
+            pytest.param(
+                with_artifact("sync: {source: {verify: {provider: notation}}}"),
+                "5:29: artifacts[0].sync.source.verify: verify must be a mapping, and its provider cosign",
+                id="a provider that the program does not know",
+            ),
+            pytest.param(
+                with_artifact("sync: {labels: {a: 1}}"),
+                "5:24: artifacts[0].sync.labels.a: a must have a text; put it in quotes",
+                id="a label that is a number",
             ),
             pytest.param(
                 with_artifact("name: b"), "5:5: artifacts[0].name: the key is there twice, first in line 3", id="twice"

@@ -46,6 +46,14 @@ artifacts:
     consumers: [{repository: acme/fleet, paths: [clusters]}, {repository: acme/edge}]
     announce: [acme/dashboards]
     minimumFlux: 2.6.4
+    sync:
+      name: own
+      namespace: flux
+      labels: {team: platform}
+      annotations: {note: "1"}
+      source: {secretRef: {name: pull}}
+      kustomization: {wait: true}
+      fleet: {url: "oci://ghcr.io/acme/fleet:production", path: ./clusters, name: apps, unsafeUnsigned: true}
   - name: edge
     url: oci://registry.edge.example/flux/manifests:stable
     flags: {components: [source-controller], registry: registry.edge.example/fluxcd, network-policy: false}

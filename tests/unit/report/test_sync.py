@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ci_automation.artifact.reference import InvalidReference, Reference
+from ci_automation.artifact.reference import Reference
+from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.flux.version import Version
+from ci_automation.report.cluster_secrets import InvalidObjectName
 from ci_automation.report.sync import (
     ByIdentity,
     ByKey,
@@ -34,6 +36,7 @@ def test_the_objects_for_an_identity_to_the_letter() -> None:
     assert (
         KEYLESS.to_yaml()
         == r"""# Verified by the public Sigstore: no Secret is needed.
+# With prune: true, deleting the Kustomization flux-manifests deletes Flux, CRDs too: suspend it first.
 ---
 apiVersion: source.toolkit.fluxcd.io/v1
 kind: OCIRepository
@@ -117,26 +120,26 @@ def test_a_folder_is_nothing_that_clusters_read() -> None:
         replace(KEYLESS, channel=Reference.parse("layout:registry:production"))
 
 
-@pytest.mark.parametrize("address", ["oci://ghcr.io/a", f"oci://ghcr.io/a@sha256:{'0' * 64}"])
-def test_a_channel_is_followed_and_not_a_digest(address: str) -> None:
-    with pytest.raises(InvalidReference, match="a channel is a tag"):
-        replace(KEYLESS, channel=Reference.parse(address))
+def test_an_address_by_digest_is_followed_by_that_digest() -> None:
+    digest = f"sha256:{'0' * 64}"
+    source, _ = parsed(replace(KEYLESS, channel=Reference.parse(f"oci://ghcr.io/a@{digest}")))
+    assert source["spec"]["ref"] == {"digest": digest}
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"name": "Flux"}, id="capitals"),
-        pytest.param({"name": ""}, id="no name"),
-        pytest.param({"name": "x\ny"}, id="a name of two lines"),
-        pytest.param({"interval": "ten minutes"}, id="an interval in words"),
-        pytest.param({"interval": "10"}, id="an interval without a unit"),
+        pytest.param({"settings": SyncSettings(name="Flux")}, id="capitals"),
+        pytest.param({"settings": SyncSettings(name="")}, id="no name"),
+        pytest.param({"settings": SyncSettings(name="x\ny")}, id="a name of two lines"),
+        pytest.param({"settings": SyncSettings(interval="ten minutes")}, id="an interval in words"),
+        pytest.param({"settings": SyncSettings(interval="10")}, id="an interval without a unit"),
         pytest.param({"verify": ByKey("a/b", ())}, id="a Secret with a slash"),
         pytest.param({"verify": ByIdentity(((ISSUER, SUBJECT),), root_secret="")}, id="a Secret without a name"),
     ],
 )
 def test_what_kubernetes_would_not_take_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSync):
+    with pytest.raises((InvalidSync, InvalidObjectName)):
         replace(KEYLESS, **changes)
 
 
@@ -217,7 +220,7 @@ def test_a_tag_that_yaml_would_take_for_something_else(word: str) -> None:
 
 @pytest.mark.parametrize("name", ["true", "null", "123", "1e3", "no", "on", "a-1", "flux-system"])
 def test_a_name_that_yaml_would_take_for_something_else(name: str) -> None:
-    source, kustomization = parsed(replace(KEYLESS, name=name, namespace=name))
+    source, kustomization = parsed(replace(KEYLESS, namespace=name, settings=SyncSettings(name=name)))
     assert source["metadata"] == {"name": name, "namespace": name}
     assert kustomization["spec"]["sourceRef"]["name"] == name
 
@@ -235,3 +238,84 @@ def test_a_name_that_yaml_would_take_for_something_else(name: str) -> None:
 )
 def test_the_folder_that_is_applied(paths: list[str], components: str, expected: str) -> None:
     assert sync_path(paths, components) == expected
+
+
+FLEET = FleetSettings(
+    Reference.parse("oci://localhost:5000/acme/fleet:main"), "./clusters/a", source={"interval": "1m"}
+)
+
+
+def test_the_settings_are_fields_of_the_specs_and_metadata_of_each_object() -> None:
+    labels, annotations = {"a.b/c": "on"}, {"note": "two\nlines"}
+    health = [{"kind": "Deployment", "name": "a"}, {"kind": "Deployment", "name": "b", "list": [[], {}, [1, 2.5]]}]
+    own = {"wait": True, "prune": False, "healthChecks": health, "postBuild": {}}
+    settings = SyncSettings(
+        "own", "apps", labels, annotations, source={"secretRef": {"name": "pull"}}, kustomization=own
+    )
+    source, kustomization = parsed(replace(KEYLESS, settings=settings))
+    assert (
+        source["metadata"]
+        == kustomization["metadata"]
+        == {"name": "own", "namespace": "apps", "labels": labels, "annotations": annotations}
+    )
+    assert source["spec"]["secretRef"] == {"name": "pull"}
+    assert kustomization["spec"].items() >= own.items()
+    text = replace(KEYLESS, settings=settings).to_yaml()
+    assert "With prune: false, objects that leave the artifact stay" in text
+    assert "With wait: true, Flux ignores healthChecks." in text
+    needed = "# Make it first:  kubectl -n apps create secret docker-registry pull --docker-server=ghcr.io --docker-us"
+    assert needed in text
+
+
+def test_an_interval_that_is_told_is_for_all_objects() -> None:
+    settings = SyncSettings(fleet=FLEET, source={"interval": "1h"}, interval="5m")
+    made = replace(KEYLESS, settings=settings).objects()
+    assert [each["spec"]["interval"] for each in made] == ["5m"] * 4
+
+
+@pytest.mark.parametrize("unsigned", [True, False])
+def test_the_fleets_own_artifact_is_a_second_pair_that_is_verified_alike(unsigned: bool) -> None:
+    fleet = replace(FLEET, unsafe_unsigned=unsigned)
+    first, _, source, kustomization = replace(KEYLESS, settings=SyncSettings(fleet=fleet)).objects()
+    assert source["metadata"] == kustomization["metadata"] == {"name": "fleet", "namespace": "flux-system"}
+    assert source["spec"] == {
+        "interval": "1m",
+        "url": "oci://localhost:5000/acme/fleet",
+        "ref": {"tag": "main"},
+        "insecure": True,
+        **({} if unsigned else {"verify": first["spec"]["verify"]}),
+    }
+    assert kustomization["spec"]["path"] == "./clusters/a"
+    assert kustomization["spec"]["sourceRef"] == {"kind": "OCIRepository", "name": "fleet"}
+    told = replace(KEYLESS, settings=SyncSettings(fleet=fleet)).to_yaml()
+    assert ("is not verified by clusters" in told, "was not read" in told) == (unsigned, not unsigned)
+
+
+def test_entries_that_stay_apart_are_printed_as_they_are() -> None:
+    verify = ByIdentity((("^i$", "^a$"), ("^j$", "^b$")), apart=True)
+    source, _ = parsed(replace(KEYLESS, verify=verify))
+    assert [each["subject"] for each in source["spec"]["verify"]["matchOIDCIdentity"]] == ["^a$", "^b$"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        SyncSettings(source={"secretRef": {"name": "a\nkind: Secret"}}),
+        SyncSettings(kustomization={"decryption": {"secretRef": {"name": "A"}}}),
+        SyncSettings(fleet=replace(FLEET, name="A")),
+        SyncSettings(namespace="a.b"),
+    ],
+)
+def test_no_name_of_the_settings_can_end_its_line(settings: SyncSettings) -> None:
+    with pytest.raises((InvalidSync, InvalidObjectName)):
+        replace(KEYLESS, settings=settings)
+
+
+def test_each_secret_is_needed_once_the_one_of_the_images_first() -> None:
+    settings = SyncSettings(
+        source={"secretRef": {"name": "pull"}, "certSecretRef": {"name": "ca"}},
+        fleet=replace(FLEET, source={"secretRef": {"name": "pull"}, "proxySecretRef": {"name": "proxy"}}),
+    )
+    needed = replace(KEYLESS, settings=settings, pulls_images=("images", "ghcr.io")).needs()
+    assert [each.name for each in needed] == ["images", "pull", "ca", "proxy"]
+    assert needed[1].purpose == f"pulls {KEYLESS.channel}; give it a login that only reads"
