@@ -75,7 +75,8 @@ def table_rows(
 ) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """Yield each move of a channel and each hold, with its moment and its place among those that have none.
 
-    With `every`, a move has the commit of its content, and each request that approved it with everyone who counted.
+    With `every`, a move has the commits of its content and of its run, and each request that approved it with everyone
+    who counted.
     """
     versions = {entry.digest: entry.version for entry in entries}
     for place, entry in enumerate(entries):
@@ -116,7 +117,10 @@ def _move(
 
 
 def _content(record: Record) -> str:
-    return f", with the content of {record.content.commit[:12]}" if record.content else ""
+    found = f", with the content of {record.content.commit[:12]}" if record.content else ""
+    if record.source:
+        found += f", from {record.source.repository.removeprefix('https://')} at {record.source.commit[:12]}"
+    return found
 
 
 def _name(channel: str, repository: OciRepository | LayoutDirectory) -> str:

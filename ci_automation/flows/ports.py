@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ci_automation.impact.check import Images
     from ci_automation.impact.overlay.builder import Kustomize
     from ci_automation.policy.hold import Hold
+    from ci_automation.records.content import FleetCommit
     from ci_automation.records.ledger import Ledger
     from ci_automation.records.notes import Approval
     from ci_automation.records.writer import RecordWriter
@@ -129,10 +130,14 @@ class Ports(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """Which run this is, for those who read the history: its address, and who started it; empty outside of CI."""
+    """Which run this is, for those who read the history: its address, who started it, and for which commit.
+
+    Outside of CI it is empty.
+    """
 
     url: str = ""
     actor: str = ""
+    source: FleetCommit | None = None
 
 
 class Intent(Struct, frozen=True):

@@ -169,6 +169,7 @@ def _record(considered: Considered, approval: Approval | None, signer: Signer) -
         proof=made_at_source.proof,
         options=made_at_source.options,
         run=promotion.intent.run.url or None,
+        source=promotion.intent.run.source,
         approval=approval,
         promoted_from=channel_name(promotion.origin.registry, promotion.source),
         recovered=considered.interrupted,

@@ -1,13 +1,16 @@
-"""Parts of a publication record about content from Git, and about the requests that approved it."""
+"""Parts of a publication record about commits and content in Git, and about the requests that approved it."""
 
 from __future__ import annotations
 
+import re
 from datetime import datetime  # noqa: TC003  # msgspec reads it
 from typing import ClassVar
 
 from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest  # noqa: TC001  # same
+
+OID = re.compile(r"[0-9a-f]{40}")  # of an object of Git
 
 
 class CountedPerson(Struct, frozen=True):
@@ -43,6 +46,13 @@ class ApprovedRules(Struct, frozen=True):
     approvals: int
     rest: Digest
     team: str | None = None
+
+
+class FleetCommit(Struct, frozen=True):
+    """Commit of the fleet repository that a run was started for; `repository` is the address of its page."""
+
+    repository: str
+    commit: str
 
 
 class RecordedContent(Struct, frozen=True):

@@ -18,14 +18,13 @@ from ci_automation.artifact.digest import Digest, InvalidDigest
 from ci_automation.errors import VerificationFailed
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import InvalidVersion, Version
-from ci_automation.records.content import CountedRequest, RecordedContent
+from ci_automation.records.content import OID, CountedRequest, FleetCommit, RecordedContent
 from ci_automation.records.statement import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MAX_TEXT = 1024
-_OID = re.compile(r"[0-9a-f]{40}")
 _URL = re.compile(r"https?://[!-~]+")
 # RFC 3339 in UTC; no leap second, and no year that Python lacks.
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z")
@@ -219,13 +218,13 @@ class Record(Note, frozen=True, rename="camel"):
     channel that the digest was promoted from, as a record names it. `rolled_back` says that the channel was moved back
     to the digest, from `previous`, and had had it before. `adopted` says that nobody published the digest: the person
     in `approval` adopted it, and there is no `proof` of its rendering. `content` is what Git had, if the channel's
-    content is from there.
+    content is from there. `source` is the commit that `run` was started for, if an action published.
     """
 
     predicate_type = "tag:flux-manifests.github.io,2026:publication/v1"
     media_type = "application/vnd.flux-manifests.publication.v1+json"
     invalid = InvalidRecord
-    omitted = frozenset({"promotedFrom", "rolledBack", "adopted", "content"})
+    omitted = frozenset({"promotedFrom", "rolledBack", "adopted", "content", "source"})
 
     channel: str
     previous: Digest | None
@@ -242,6 +241,7 @@ class Record(Note, frozen=True, rename="camel"):
     rolled_back: bool = False
     adopted: bool = False
     content: RecordedContent | None = None
+    source: FleetCommit | None = None
 
     def __post_init__(self) -> None:
         """Raise `InvalidRecord` where a part could not be printed, or the time is of no zone."""
@@ -250,11 +250,15 @@ class Record(Note, frozen=True, rename="camel"):
             require_printable(InvalidRecord, source=self.promoted_from)
         require_page(InvalidRecord, self.run)
         require_zone(InvalidRecord, self.at)
+        if self.source is not None:
+            require_page(InvalidRecord, self.source.repository)
+            if not OID.fullmatch(self.source.commit):
+                raise InvalidRecord("its source is no commit of Git")
         if (content := self.content) is not None:
             team = content.rules.team or "-"
             require_printable(InvalidRecord, repository=content.repository, team=team)
             require_zone(InvalidRecord, content.at)
-            if not (_OID.fullmatch(content.commit) and _OID.fullmatch(content.overlay)):
+            if not (OID.fullmatch(content.commit) and OID.fullmatch(content.overlay)):
                 raise InvalidRecord("its content names no commit or no folder of Git")
 
 

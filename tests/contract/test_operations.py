@@ -139,10 +139,13 @@ class TestPromote:
 
     def test_the_record_names_the_reviewer_and_the_run(self, scene: Scene) -> None:
         asked = dispatch(scene, "promote", artifact="live")
+        scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
         assert asked.through().code == 0
         scene.runner.capture.readouterr()
         assert run(["history", "layout:live:live", "--public-key", "cosign.pub", "--output", "json"]) == 0
         told = scene.runner.capture.readouterr().out
+        assert f'"repository": "{scene.forge.host}/acme/fleet",\n' in told
+        assert f'"commit": "{scene.fleet.head}"' in told
         assert f"actions/runs/{asked.run.id}" in told
         assert '"by": "ada"' in told
 

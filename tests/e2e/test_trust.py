@@ -26,6 +26,7 @@ NAMED = ("--identity", WORKFLOW.subject, "--issuer", GITHUB, *OWN)
 UPDATE = ("update", CHANNEL, *OWN)
 INIT = ("init", CHANNEL, "--flux-version", "v2.98.5", *OWN)
 OTHER = Identity(GITHUB, "https://github.com/acme/shared/.github/workflows/publish.yaml@refs/tags/v1")
+COMMIT = "c" * 40
 RUN = "https://github.com/acme/fleet/actions/runs/7000000001"
 # Where a pattern would take any character for the dot.
 LIKE = Identity(GITHUB, WORKFLOW.subject.replace("/.github/", "/-github/"))
@@ -48,6 +49,7 @@ def in_a_job(desk: Desk, tokens: Mapping[str, str]) -> None:
         "GITHUB_SERVER_URL": "https://github.com",
         "GITHUB_REPOSITORY": "acme/fleet",
         "GITHUB_RUN_ID": "7000000001",
+        "GITHUB_SHA": COMMIT,
         "GITHUB_ACTOR": "octocat",
         "GITHUB_WORKFLOW_REF": "acme/fleet/.github/workflows/flux.yaml@refs/heads/main",
     }
@@ -88,6 +90,9 @@ class TestTheWholeStory:
         assert [entry["signed"] for entry in (newest, patch, first)] == [str(WORKFLOW)] * 3
         assert [entry["records"][0]["previous"] for entry in (newest, patch)] == [patch["digest"], first["digest"]]
         assert {entry["records"][0]["run"] for entry in (newest, patch, first)} == {RUN}
+        source = {"repository": "https://github.com/acme/fleet", "commit": COMMIT}
+        assert [entry["records"][0]["source"] for entry in (newest, patch, first)] == [source] * 3
+        assert "from github.com/acme/fleet at cccccccccccc" in desk.ok("history", CHANNEL, *NAMED, "-v").out
         assert [entry["records"][0]["approval"] for entry in (patch, first)] == [None, None]
         assert newest["records"][0]["approval"]["by"] == "octocat"
 

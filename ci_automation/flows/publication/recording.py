@@ -81,6 +81,7 @@ def sign_publication(publication: Publication, signer: Signer, ports: Ports, int
         proof=publication.proof,
         options=publication.composed.recipe.options.digest,
         run=writer.run,
+        source=intent.run.source,
         approval=publication.approval,
         recovered=publication.recovered,
         content=publication.content,
@@ -111,6 +112,7 @@ def record_adoption(observed: Observed, contents: Contents, signer: Signer, port
         proof=None,
         options=contents.options.digest,
         run=writer.run,
+        source=intent.run.source,
         approval=intent.approval or Approval(intent.run.actor or "command line", "--adopt", now),
         adopted=True,
     )
@@ -141,6 +143,7 @@ def record_rollback(
         proof=None,
         options=stated_options(observed, contents),
         run=writer.run,
+        source=intent.run.source,
         recovered=True,
         rolled_back=True,
     )
@@ -164,6 +167,7 @@ def rollback_record(shown: Rollback, options: Digest, signer: Signer, ports: Por
         proof=None,
         options=options,
         run=intent.run.url or None,
+        source=intent.run.source,
         approval=intent.approval,
         rolled_back=True,
         content=replace(content, at=max(now, content.at)) if content else None,  # no merge before it counts again

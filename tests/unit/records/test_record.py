@@ -12,7 +12,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.records.content import ApprovedRules, CountedPerson, CountedRequest, RecordedContent
+from ci_automation.records.content import ApprovedRules, CountedPerson, CountedRequest, FleetCommit, RecordedContent
 from ci_automation.records.notes import (
     Approval,
     InvalidRecord,
@@ -104,6 +104,7 @@ def test_content_and_those_who_counted_as_they_are_signed() -> None:
         pytest.param(replace(RECORD, adopted=True), id="adopted"),
         pytest.param(replace(RECORD, content=CONTENT, approval=MERGED), id="content from Git"),
         pytest.param(replace(RECORD, content=replace(CONTENT, rules=TEAM)), id="with a team"),
+        pytest.param(replace(RECORD, source=FleetCommit("https://github.com/acme/fleet", "c" * 40)), id="by an action"),
     ],
 )
 def test_what_is_written_is_read(record: Record) -> None:
@@ -140,6 +141,8 @@ def test_what_is_written_is_read(record: Record) -> None:
         pytest.param({"content": {**GIT, "at": "yesterday"}}, id="content without a time"),
         pytest.param({"content": {**GIT, "rules": {"approvals": 1}}}, id="half of the rules"),
         pytest.param({"content": {**GIT, "rules": {**GIT["rules"], "team": ""}}}, id="an empty team"),
+        pytest.param({"source": {"repository": "acme/fleet", "commit": "c" * 40}}, id="a source that is no page"),
+        pytest.param({"source": {"repository": "https://x/y", "commit": "main"}}, id="a source of a branch"),
         pytest.param({"approval": {**MERGED_JSON, "requests": []}}, id="no requests, in words"),
         pytest.param({"approval": {**MERGED_JSON, "requests": [{"url": "x", "people": []}]}}, id="a request, no page"),
         pytest.param(
