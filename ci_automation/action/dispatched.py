@@ -248,8 +248,12 @@ def _require_shown(shown: Handover, anew: Handover, operation: Operation) -> Non
         HandoverVoid: it is another, or somebody changed or lifted the hold of a rollback since.
     """
     if shown.base != shown.target == anew.base and operation.after.digest == operation.target:
-        if shown.command == "rollback" and not operation.idle:
-            raise HandoverVoid("the hold of the rollback changed since")
+        if shown.command == "rollback":
+            hold = operation.facts["hold"]
+            if hold is None or hold["refused"]["digest"] != shown.base:
+                raise HandoverVoid("something else moved the channel there, without the hold of the rollback")
+            if not operation.idle:
+                raise HandoverVoid("the hold of the rollback changed since")
         # What is left is to write the record.
         anew = replace(anew, base=shown.base, content=shown.content, plan=shown.plan)
     shown.require_same(anew)
@@ -269,17 +273,17 @@ def _approval(goal: Target, hub: Hub) -> Approval:
 
 
 def _require_unused(goal: Target, operation: Operation, approval: Approval) -> None:
-    """Check that the approval has not led to a publication that the channel has left since.
+    """Check that the approval has not led to a move, or an adoption, that the channel has left since.
 
     Raises:
         RunUsed: it has.
     """
-    ledger = goal.ports.ledger(goal.channel)
-    if ledger is None or operation.before == operation.after:
+    ledger, digest = goal.ports.ledger(goal.channel), operation.after.digest
+    if ledger is None or not any(it.approval and it.approval.how == approval.how for it in ledger.records(digest)):
         return
-    for record in ledger.records(operation.after.digest):
-        if record.approval is not None and record.approval.how == approval.how:
-            raise RunUsed(approval.how.removeprefix(how_approved("")))
+    last = ledger.newest()
+    if operation.before != operation.after or last is None or last.digest != digest:
+        raise RunUsed(approval.how.removeprefix(how_approved("")))
 
 
 def _page(goal: Target, operation: Operation, handover: Handover, inputs: Inputs) -> str:

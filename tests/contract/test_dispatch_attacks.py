@@ -364,6 +364,16 @@ def test_d3_only_the_hold_that_was_shown_is_lifted(scene: Scene) -> None:
     assert dispatch(scene, "lift-hold").show().code == 0  # it is still on
 
 
+def retag(scene: Scene, tag: str, digest: str) -> None:
+    """Let a tag of the registry point at a digest, as anybody who can write there may do."""
+    path = scene.runner.workspace / "registry/index.json"
+    index = json.loads(path.read_text())
+    name = "org.opencontainers.image.ref.name"
+    (entry,) = (it for it in index["manifests"] if it.get("annotations", {}).get(name) == tag)
+    entry.update(digest=digest, size=(path.parent / "blobs/sha256" / digest.removeprefix("sha256:")).stat().st_size)
+    path.write_text(json.dumps(index))
+
+
 def test_d4_what_else_another_signers_artifact_holds_is_refused_before_anybody_is_asked(scene: Scene) -> None:
     planted = scene.runner.workspace / "registry"
     index = json.loads((planted / "index.json").read_text())
@@ -377,6 +387,15 @@ def test_d4_what_else_another_signers_artifact_holds_is_refused_before_anybody_i
     (planted / "index.json").write_text(json.dumps(index))
     before = scene.tags
     refused(dispatch(scene, "adopt").show(), 10, "it has 2 layers", scene, before)
+
+
+def test_c12_a_channel_that_somebody_moved_to_the_target_is_not_said_to_be_rolled_back(
+    scene: Scene, asked: Dispatched
+) -> None:
+    shown = approved(asked)
+    (target,) = {digest for tag, digest in scene.tags.items() if tag.startswith(FIRST)}
+    retag(scene, "production", target)
+    refused(asked.do(shown), VOID, "without the hold of the rollback", scene, scene.tags)
 
 
 def test_d4_a_tag_that_somebody_put_there_is_left_alone(scene: Scene) -> None:

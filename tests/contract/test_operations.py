@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,8 @@ from tests.fakes.sigstore.tokens import encode, github_claims
 from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.contract.scene import Scene
     from tests.fakes.sigstore import LocalSigstore
 
@@ -203,6 +205,28 @@ class TestAdopt:
         foreign.runner.variables["GITHUB_EVENT_NAME"] = "schedule"
         ran = foreign.run(approval="none")
         assert (ran.code, ran.outputs["target-version"]) == (0, PATCH), ran
+
+    def test_an_adopted_digest_that_lost_its_signature_later_is_not_adopted_by_the_same_run(
+        self, foreign: Scene
+    ) -> None:
+        folder = foreign.runner.workspace / "foreign"
+        had = str(tag_of(foreign, "foreign", "production"))
+        name = "org.opencontainers.image.ref.name"
+        signed = {f"sha256-{had.removeprefix('sha256:')}.sig", "production"}
+        before = {it["annotations"][name]: it for it in self.listed(folder) if it["annotations"].get(name) in signed}
+        asked = dispatch(foreign, "adopt")
+        shown = asked.show().outputs["shown"]
+        asked.approve()
+        assert asked.do(shown).code == 0
+        foreign.runner.variables["GITHUB_EVENT_NAME"] = "schedule"
+        assert foreign.run(approval="none").outputs["target-version"] == PATCH
+        back = [before.get(it["annotations"].get(name), it) for it in self.listed(folder)]
+        (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": back}))
+        assert "was used before" in asked.do(shown).said("error")[0]
+
+    def listed(self, folder: Path) -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = json.loads((folder / "index.json").read_text())["manifests"]
+        return [{"annotations": {}, **it} for it in listed]
 
     def test_without_it_nothing_is_signed(self, foreign: Scene) -> None:
         foreign.runner.variables["GITHUB_EVENT_NAME"] = "schedule"
