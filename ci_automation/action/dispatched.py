@@ -235,7 +235,7 @@ def _overlay(folder: str, config: str, there: ContentAt, hub: Hub) -> OverlayFol
     from ci_automation.flows.workspace import read_overlay_folder, require_shown
 
     found = read_overlay_folder(hub.job.workspace or Path(), folder, config=config)
-    require_shown(there.attributes, folder, found.tree.by_path)
+    require_shown(there.attributes, found.paths)
     if found.tree_id != there.overlay:
         raise OldCheckout(folder)
     return found

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.approval.lock import LOCK_FILE
-from ci_automation.artifact.git_attributes import attribute_files, concealed
+from ci_automation.artifact.git_attributes import ATTRIBUTES, attribute_files, concealed
 from ci_automation.artifact.git_tree import EXECUTABLE, PLAIN, GitEntry, git_blob_id, git_tree_id
 from ci_automation.artifact.tree import COMPONENTS_NAMES, Tree, TreeFile
 from ci_automation.config import DEFAULT_PATH
@@ -25,7 +25,7 @@ from ci_automation.errors import UsageError
 from ci_automation.flows.files import MAX_OVERLAY_BYTES, below, read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 _WORKFLOWS = ".github/workflows"
 _POINTER = b"version https://git-lfs.github.com/spec/"
@@ -74,6 +74,11 @@ class OverlayFolder(Struct, frozen=True):
     tree_id: str
     tree: Tree
 
+    @property
+    def paths(self) -> frozenset[str]:
+        """Return the paths of its files in the repository."""
+        return frozenset(f"{self.path}/{path}" for path in self.tree.by_path)
+
 
 def read_overlay_folder(
     workspace: Path, folder: str, *, config: str = DEFAULT_PATH.as_posix(), components: bool = False
@@ -93,20 +98,22 @@ def read_overlay_folder(
     tree = Tree(tuple(TreeFile(entry.path, entry.data, entry.mode == EXECUTABLE) for entry in entries))
     _require_distinct(path, tree)
     present = [name for name in attribute_files(path) if os.path.lexists(workspace / name)]
-    require_shown({name: _attributes(workspace, name) for name in present}, path, tree.by_path)
-    return OverlayFolder(path, git_tree_id(entries), tree)
+    found = OverlayFolder(path, git_tree_id(entries), tree)
+    require_shown({name: _attributes(workspace, name) for name in present}, found.paths)
+    return found
 
 
-def require_shown(attributes: Mapping[str, str | None], folder: str, paths: Iterable[str]) -> None:
-    """Check that no `.gitattributes` above an overlay folder conceals one of the paths in it.
+def require_shown(attributes: Mapping[str, str | None], paths: Collection[str]) -> None:
+    """Check that no `.gitattributes` above one of these paths of a repository conceals it.
 
     Raises:
         ConcealedOverlay: one does, or cannot be read, where its text is None.
     """
-    if unread := next((source for source, text in attributes.items() if text is None), None):
-        raise ConcealedOverlay(f"{unread} is not a text that this run can read")
+    for source in (source for source, text in attributes.items() if text is None):
+        if any(path.startswith(source.removesuffix(ATTRIBUTES)) for path in paths):
+            raise ConcealedOverlay(f"{source} is not a text that this run can read")
     texts = {source: text for source, text in attributes.items() if text is not None}
-    if found := concealed(texts, [f"{folder}/{path}" for path in paths]):
+    if found := concealed(texts, paths):
         raise ConcealedOverlay(f"{found.source} gives {found.path[:_SHOWN]!r} the attribute {found.attribute[:_SHOWN]}")
 
 

@@ -184,7 +184,7 @@ class ContentHistory:
             NotOnGitHub: there is no such repository, or the token may not see it.
         """
         owner, _, name = self.name.partition("/")
-        paths = {f"a{place}": path for place, path in enumerate(_attribute_files(folder))}
+        paths = {f"a{place}": path for place, path in enumerate(_attribute_files(folder, config))}
         # Without a folder the overlay is asked for at a path that has none.
         variables = {"owner": owner, "name": name, "folder": folder or config, "config": config, **paths}
         text = "object { ... on Blob { text isTruncated } }"
@@ -204,7 +204,7 @@ class ContentHistory:
         """Return the content of a commit, which does not change any more."""
         overlay = commit.maybe("overlay")
         tree = overlay.oid("oid") if overlay and overlay.text("type") == "tree" else None
-        files = {path: commit.maybe(f"a{place}") for place, path in enumerate(_attribute_files(folder))}
+        files = {path: commit.maybe(f"a{place}") for place, path in enumerate(_attribute_files(folder, config))}
         attributes = {path: read_text(file) for path, file in files.items() if file}
         content = ContentAt(commit.oid("oid"), tree, read_text(commit.maybe("config")), attributes)
         self._known[content.commit, folder, config] = content
@@ -216,6 +216,6 @@ def _is_shown_whole(request: Fields) -> bool:
     return request.number("changedFiles") <= _MOST_FILES and lines <= _MOST_LINES
 
 
-def _attribute_files(folder: str) -> list[str]:
-    """Return the paths of the `.gitattributes` above a folder."""
-    return [str(parent / _ATTRIBUTES) for parent in PurePosixPath(folder).parents]
+def _attribute_files(*paths: str) -> tuple[str, ...]:
+    """Return the paths of the `.gitattributes` above some paths, each once."""
+    return tuple(dict.fromkeys(str(parent / _ATTRIBUTES) for path in paths for parent in PurePosixPath(path).parents))

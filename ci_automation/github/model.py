@@ -122,7 +122,7 @@ class BranchUpdate(Struct, frozen=True):
 class ContentAt(Struct, frozen=True):
     """Content of a repository at one commit: its overlay folder and its configuration.
 
-    `attributes` has the texts of the `.gitattributes` above the folder, by their paths.
+    `attributes` has the texts of the `.gitattributes` above the two, by their paths.
     """
 
     commit: str

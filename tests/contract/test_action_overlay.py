@@ -458,6 +458,17 @@ def in_a_crowd(scene: Scene) -> None:
     by_requests(scene, {f"{FOLDER}/more.yaml": patch("9Gi"), **{f"a/{number}": b"" for number in range(300)}})
 
 
+def of_options(name: str, attributes: bytes = b"", more: str = "") -> Callable[[Scene], None]:
+    """Return how another person merges options that the page of the request does not show."""
+
+    def change(scene: Scene) -> None:
+        scene.configure(approval="{via: pull-request}", more=f", overlay: {FOLDER}, flags: {{log-level: debug}}")
+        text = (scene.runner.workspace / CONFIG).read_bytes() + more.encode()
+        by_requests(scene, {CONFIG: text, **({name: attributes} if attributes else {})})
+
+    return change
+
+
 NOT_PROVEN = {
     "a push": (pushed, "a push by ada at"),
     "an indirect merge": (indirect, "a push by ada at"),
@@ -484,6 +495,12 @@ NOT_PROVEN = {
     "a folder that pages fold": (of_a_file(patch("9Gi"), "node_modules/a.yaml"), "did not show all changes"),
     "a workflow's request that one person merges": (by_a_workflow, "with 1 of 2 people who count"),
     "a file among more than a page shows": (in_a_crowd, "did not show all changes"),
+    "options that attributes hid": (of_options(".gitattributes", b"/.github/* -diff"), "did not show all changes"),
+    "options that attributes beside them hid": (
+        of_options(".github/.gitattributes", b"* linguist-generated"),
+        "did not show all changes",
+    ),
+    "options in a line that ends for YAML alone": (of_options("", more="# a\u2028# b\n"), "did not show all changes"),
     "changed rules": (looser, "the rules of approvals, escalate, refuse"),
     "a class that the policy escalates": (risky, "ConfigMap a is new"),
 }

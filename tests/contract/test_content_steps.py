@@ -347,5 +347,5 @@ def test_a_state_whose_lines_a_page_did_not_show_proves_nothing(name: str, data:
     trees = {"a" * 40: OVERLAY, "c" * 40: MORE}
     listed = tuple((file.path, git_blob_id(file.content)) for file in GIT.files)
     history = SimpleNamespace(files=lambda _: (*listed, (name, "f" * 40)), blob=lambda _: data)
-    found = hidden_states(states, trees, "clusters", cast("Any", history))
+    found = hidden_states(states, trees, "clusters", "flux.yaml", cast("Any", history))
     assert found == (set(states) if hidden else set())

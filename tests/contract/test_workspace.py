@@ -313,4 +313,4 @@ class TestAttributes:
         assert "not a text that this run can read" in str(refusal(origin))
         found = read_overlay_folder(checkout(origin), FOLDER)
         with pytest.raises(ConcealedOverlay, match=r"^clusters/.gitattributes gives"):
-            require_shown({"clusters/.gitattributes": "* -diff"}, FOLDER, found.tree.by_path)
+            require_shown({"clusters/.gitattributes": "* -diff"}, found.paths)

@@ -119,7 +119,7 @@ class GitContent:
                 raise CheckoutDiffers(place.config if at.overlay == here[0] else self._differing(at), at.commit)
             reason = f"the default branch moved on to {at.commit[:7]}, which the next run compares"
             return JudgedContent((Verdict(GATE, Decision.WAIT, reason, at.commit),))
-        require_shown(at.attributes, place.folder.path, place.folder.tree.by_path)
+        require_shown(at.attributes, place.folder.paths)
         options, rules = wanted.options.digest, rules_of(place.artifact)
         tree = place.folder.tree_id
         return JudgedContent((), RecordedContent(place.repository, at.commit, tree, options, now, rules))
@@ -191,7 +191,7 @@ class GitContent:
         contents = {**contents, **self._contents(shown, base)}
         states = self._history.contents((*commits_of(way.updates), *shown), place.folder.path, place.config)
         trees = {had.overlay: base.overlay, place.folder.tree_id: place.folder.tree}
-        hidden = hidden_states(states, trees, place.folder.path, self._history)
+        hidden = hidden_states(states, trees, place.folder.path, place.config, self._history)
         contents = {commit: key for commit, key in contents.items() if commit not in hidden}
         settings = place.artifact.approval
         people = People.of(content_witnesses(way, merges, settings)[:MOST_PEOPLE], settings.team, self._people)

@@ -1,4 +1,4 @@
-"""States of an overlay between which a request's page hides lines: by attributes, in binary or generated files.
+"""States of content between which a request's page hides lines: by attributes, in binary or generated files.
 
 Only the newest state is in the checkout. One in between may have had attributes, or other bytes, for as long as people
 looked at a page, and the next page may show no more of such a file than its new name.
@@ -32,9 +32,9 @@ _CASSETTE = b"recorded_with: VCR"  # near the end of a .yml file
 
 
 def hidden_states(
-    states: Mapping[str, ContentAt], trees: Mapping[str, Tree], folder: str, history: ContentHistory
+    states: Mapping[str, ContentAt], trees: Mapping[str, Tree], folder: str, config: str, history: ContentHistory
 ) -> frozenset[str]:
-    """Return the commits of `states` whose pages cannot be trusted to have shown every line of the folder.
+    """Return the commits of `states` whose pages cannot be trusted to have shown all of the folder and configuration.
 
     The files of `trees`, by the id that Git gives to the folder, are here already; those of others are asked for.
 
@@ -51,16 +51,19 @@ def hidden_states(
     here |= {blob: history.blob(blob) for blob in unread[:_MOST_READ]}
     text = {blob for blob, data in here.items() if data is not None and _is_shown(data)}
     unshown = {
-        frozenset(
+        name: {
             (path, blob) for path, blob in of.items() if blob not in text or _is_folded(f"{folder}/{path}", here[blob])
-        )
-        for of in files.values()
+        }
+        for name, of in files.items()
     }
-    paths = {path for of in files.values() for path in of}
+    texts = {at.config.encode() for at in states.values() if at.config}
+    configs = {None if _is_shown(it) and not _is_folded(config, it) else it for it in texts}
+    differ = len({frozenset(of) for of in unshown.values()}) > 1 or len(configs) > 1
+    paths = {config, *(f"{folder}/{path}" for of in files.values() for path in of)}
     return frozenset(
         commit
         for commit, at in states.items()
-        if len(unshown) > 1 or (at.overlay and _has_attributes(files[at.overlay])) or _conceals(at, folder, paths)
+        if differ or (at.overlay and _has_attributes(files[at.overlay])) or _conceals(at, paths)
     )
 
 
@@ -88,9 +91,9 @@ def _has_attributes(files: Mapping[str, str]) -> bool:
     return any(name.casefold().startswith(_GIT) for path in files for name in path.split("/"))
 
 
-def _conceals(at: ContentAt, folder: str, paths: set[str]) -> bool:
+def _conceals(at: ContentAt, paths: set[str]) -> bool:
     try:
-        require_shown(at.attributes, folder, paths)
+        require_shown(at.attributes, paths)
     except ConcealedOverlay:
         return True
     return False
