@@ -34,7 +34,7 @@ from ci_automation.config.schema import File
 from ci_automation.config.values import InvalidValue, alternatives, unwrapped
 from ci_automation.errors import UsageError
 from ci_automation.flux.following import FleetSettings, SyncSettings
-from ci_automation.policy.model import BUMPS, Acknowledgement, Freeze, Policy, time_zone
+from ci_automation.policy.model import BUMPS, Acknowledgement, Allowance, Freeze, Policy, time_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,6 +208,8 @@ def _policy(section: rules.PolicySection, it: sections.Artifact) -> Policy:
         escalate=default.escalate if section.escalate is None else frozenset(section.escalate),
         refuse=frozenset(str(each) for each in it.refuse or ()),
         acknowledge=tuple(_as(Acknowledgement, each) for each in it.acknowledge or ()),
+        allow_removal=tuple(Allowance(each.name, each.until, each.reason) for each in it.allow_removal or ()),
+        accept_edits=tuple(Allowance(each.digest, each.until, each.reason) for each in it.accept_edits or ()),
     )
 
 

@@ -9,8 +9,10 @@ import msgspec
 from ci_automation.config.values import (
     Age,
     Channel,
+    ContentDigest,
     Cron,
     Fingerprint,
+    InventoryName,
     Kubernetes,
     KustomizationSpec,
     Lasting,
@@ -151,6 +153,26 @@ class PromoteSection(Section, frozen=True):
     after: Age | None = None
     """The time that the source must have had a digest, by its signed record. Default: none."""
     evidence: list[EvidenceEntry] | None = None
+
+
+class AllowRemovalEntry(Section, frozen=True):
+    """One controller or CRD that may be removed, with the reason."""
+
+    name: InventoryName
+    """The name in the plan: Deployment/NAME or CustomResourceDefinition/NAME."""
+    until: Moment
+    """The end of the permission, for example 2027-01-31."""
+    reason: Words
+
+
+class AcceptEditsEntry(Section, frozen=True):
+    """One digest whose hand edits of the components file may be dropped, with the reason."""
+
+    digest: ContentDigest
+    """The digest that the channel has now."""
+    until: Moment
+    """The end of the permission, for example 2027-01-31."""
+    reason: Words
 
 
 class AcknowledgeEntry(Section, frozen=True):

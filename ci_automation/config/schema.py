@@ -16,7 +16,9 @@ from msgspec.structs import fields
 
 from ci_automation.config.model import ApprovalVia, SigningMode, UpstreamVerify
 from ci_automation.config.rules import (
+    AcceptEditsEntry,
     AcknowledgeEntry,
+    AllowRemovalEntry,
     ClustersSection,
     PolicySection,
     PromoteSection,
@@ -186,6 +188,10 @@ class Artifact(Defaults, frozen=True, kw_only=True):
     """Repositories that get a repository dispatch, flux-manifests-published, after a publication."""
     acknowledge: list[AcknowledgeEntry] | None = None
     """Accepted changes and hazards, each by its fingerprint, until a date."""
+    allow_removal: list[AllowRemovalEntry] | None = None
+    """Controllers and CRDs that a step may remove, until a date, as with --allow-removal."""
+    accept_edits: list[AcceptEditsEntry] | None = None
+    """Digests whose hand edits of the components file a step may drop, until a date, as with --accept-edits."""
     promote: PromoteSection | None = None
     flags: Flags | None = None
     """Flags of `flux install` by their own names. They override the flags of the present components."""

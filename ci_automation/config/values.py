@@ -261,6 +261,16 @@ Zone = Annotated[ZoneInfo, Form(time_zone)]
 Span = Annotated[Range, Form(Range.parse)]
 Kubernetes = Annotated[KubernetesRange, Form(KubernetesRange.parse)]
 Fingerprint = Annotated[str, Form(_fingerprint)]
+InventoryName = Annotated[
+    str,
+    _matching(
+        re.compile(r"(?:Deployment|CustomResourceDefinition)/[a-z0-9][a-z0-9.-]{0,252}"),
+        "a controller or CRD as the plan names it, such as Deployment/image-reflector-controller",
+    ),
+]
+ContentDigest = Annotated[
+    str, _matching(re.compile(r"sha256:[0-9a-f]{64}"), "a digest: sha256: and 64 hex digits in small letters")
+]
 Moment = Annotated[datetime, Form(_moment, object, {"format": "date"})]
 Refusable = StrEnum("Refusable", {**{each.name: each.value for each in ChangeClass}, "NOT_CHECKED": NOT_CHECKED})  # type: ignore[misc]  # a dict that is made
 Releases = Annotated[Source, Form(parse_source)]

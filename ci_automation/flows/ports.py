@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ci_automation.impact.check import Images
     from ci_automation.impact.overlay.builder import Kustomize
     from ci_automation.policy.hold import Hold
+    from ci_automation.policy.model import Allowance
     from ci_automation.records.content import FleetCommit
     from ci_automation.records.ledger import Ledger
     from ci_automation.records.notes import Approval
@@ -164,6 +165,15 @@ class Intent(Struct, frozen=True):
     config_digest: Digest | None = None
     run: Run = Run()
     approval: Approval | None = None  # of the reviewer who let this run go on, for the records of what it does
+
+    def edits_allowance(self, digest: Digest) -> Allowance | None:
+        """Return the permission of the configuration to drop the hand edits of a digest, if there is one."""
+        given = (it for it in self.policy.accept_edits if it.of == str(digest) and it.is_on(self.now))
+        return next(given, None)
+
+    def drops_edits(self, digest: Digest) -> bool:
+        """Return whether the user, or the configuration, accepts that hand edits of a digest are dropped."""
+        return self.accept_edits or self.edits_allowance(digest) is not None
 
     def situation(self, current: Version, held: tuple[Hold, ...] = ()) -> Situation:
         """Return what the gates on releases look at besides the release."""

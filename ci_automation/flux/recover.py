@@ -46,7 +46,10 @@ class UnreadableComponents(UsageError):
 class EditedByHand(PolicyRefused):
     """A components file differs from the rendering of its own release and options."""
 
-    hint = "Move the edits into a patch of the kustomization, or publish without them with --accept-edits."
+    hint = (
+        "Move the edits into a patch of the kustomization, or publish without them: with --accept-edits, or "
+        "`acceptEdits` in the configuration."
+    )
 
     def __init__(self, version: Version, diff: str) -> None:
         super().__init__(f"the components file has been edited by hand since Flux {version} made it:\n{diff}")

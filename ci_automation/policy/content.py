@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ci_automation.impact.change import Change
     from ci_automation.impact.hazard import Hazard
     from ci_automation.policy.gates import Situation
-    from ci_automation.policy.model import Acknowledgement
+    from ci_automation.policy.model import Acknowledgement, Allowance
 
 # Every release changes these; the report says so if a step changes nothing else.
 _ONLY_IMAGES = frozenset({ChangeClass.IMAGE, ChangeClass.VERSION})
@@ -45,6 +45,7 @@ class Content(Struct, frozen=True):
     overlay_changed: tuple[str, ...] = ()
     merged: bool = False  # merges on the default branch approved the options and the files
     edits_dropped: bool = False
+    edits_allowance: Allowance | None = None  # of the configuration; None: --accept-edits
     proof: Proof = Proof.KNOWN
     proof_detail: str = ""
     unproven_allowed: bool = False
@@ -55,9 +56,10 @@ class Content(Struct, frozen=True):
 
 def content_verdicts(content: Content, situation: Situation) -> tuple[Verdict, ...]:
     """Return the verdict of every gate on the content."""
-    gates = (_removal, _proof, _options, _files, _edits)
+    gates = (_proof, _options, _files, _edits)
     found = {hazard.gate for hazard in content.hazards}
     return (
+        _removal(content, situation),
         *(gate(content) for gate in gates),
         *_changes(content.changes, situation),
         *_hazards(content.hazards, situation),
@@ -65,7 +67,7 @@ def content_verdicts(content: Content, situation: Situation) -> tuple[Verdict, .
     )
 
 
-def _removal(content: Content) -> Verdict:
+def _removal(content: Content, situation: Situation) -> Verdict:
     """Refuse to lose a controller or a CRD: pruning a CRD deletes every object of its kind."""
     if not content.removed:
         return Verdict("removal", Decision.AUTO, "no controller and no CRD is removed", "controllers and CRDs")
@@ -73,7 +75,15 @@ def _removal(content: Content) -> Verdict:
     if content.removal_allowed:
         reason = f"{names} would be removed, which --allow-removal allows"
         return Verdict("removal", Decision.AUTO, reason, looked_at, allowed=True)
-    return Verdict("removal", Decision.REFUSED, f"{names} would be removed; --allow-removal allows that", looked_at)
+    given = [it for it in situation.policy.allow_removal if it.of in content.removed]
+    allowed = {it.of: it for it in given if it.is_on(situation.now)}
+    if left := [name for name in content.removed if name not in allowed]:
+        ended = [it.until for it in given if it.of in left]
+        note = f" (the permission in the configuration ended on {max(ended):%Y-%m-%d})" if ended else ""
+        reason = f"{', '.join(left)} would be removed; --allow-removal allows that{note}"
+        return Verdict("removal", Decision.REFUSED, reason, looked_at)
+    why = ", ".join(dict.fromkeys(it.told for it in allowed.values()))
+    return Verdict("removal", Decision.AUTO, f"{names} would be removed, which {why}", looked_at, allowed=True)
 
 
 def _proof(content: Content) -> Verdict:
@@ -112,7 +122,8 @@ def _approvable(content: Content, gate: str, reason: str) -> Verdict:
 def _edits(content: Content) -> Verdict:
     if not content.edits_dropped:
         return Verdict("edits", Decision.AUTO, "the components file has no hand edits", "the present components file")
-    reason = "hand edits of the components file are dropped, which --accept-edits allows"
+    who = content.edits_allowance.told if content.edits_allowance else "--accept-edits allows"
+    reason = f"hand edits of the components file are dropped, which {who}"
     return Verdict("edits", Decision.AUTO, reason, "the present components file", allowed=True)
 
 

@@ -122,6 +122,23 @@ class Acknowledgement(Struct, frozen=True):
         return now < self.until
 
 
+class Allowance(Struct, frozen=True):
+    """A person's permission, with a reason and until a date: to remove an object, or to drop the edits of a digest."""
+
+    of: str
+    until: datetime
+    reason: str
+
+    def is_on(self, now: datetime) -> bool:
+        """Return whether its date is yet to come."""
+        return now < self.until
+
+    @property
+    def told(self) -> str:
+        """Return who allows it, until when and why."""
+        return f"the configuration allows until {self.until:%Y-%m-%d}: {self.reason}"
+
+
 def _actions() -> dict[Bump, Action]:
     return {Bump.PATCH: Action.AUTO, Bump.MINOR: Action.APPROVAL, Bump.MAJOR: Action.NEVER}
 
@@ -142,6 +159,8 @@ class Policy(Struct, frozen=True):
     escalate: frozenset[ChangeClass] = ESCALATE
     refuse: frozenset[str] = frozenset()  # classes of change, and `NOT_CHECKED`
     acknowledge: tuple[Acknowledgement, ...] = ()
+    allow_removal: tuple[Allowance, ...] = ()  # of objects by `Deployment/NAME` or `CustomResourceDefinition/NAME`
+    accept_edits: tuple[Allowance, ...] = ()  # of digests
 
     def __post_init__(self) -> None:
         """Raise `IncompletePolicy` where a bump has no action or no age."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 from msgspec.structs import replace
 
+from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import InvalidManifest
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree, TreeFile
 from ci_automation.flows.apply import (
@@ -43,7 +45,7 @@ from ci_automation.impact.check import Check, Seen
 from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.impact.overlay import objects
 from ci_automation.policy.decision import Decision, Verdict
-from ci_automation.policy.model import Action, MinorStep, Policy
+from ci_automation.policy.model import Action, Allowance, MinorStep, Policy
 from ci_automation.records.ledger import ImmutableTagMoved
 from ci_automation.signing.verify import ForeignSignature
 from tests.contract.publishing import publish_text
@@ -65,7 +67,6 @@ from tests.fakes.world import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ci_automation.artifact.digest import Digest
     from ci_automation.impact.check import Applied, Known
     from ci_automation.impact.overlay.builder import Build
     from tests.fakes.registry import Asked
@@ -441,6 +442,23 @@ class TestBase:
         outcome = update(CHANNEL, world.ports(), intent(accept_edits=True))
         assert [step.kind for step in outcome.plan.steps[: outcome.done]] == ["content"]
         assert components(world) == clean
+
+    @pytest.mark.parametrize(
+        ("days", "other"), [(0, False), (1, True), (1, False)], ids=["over", "another digest", "on"]
+    )
+    def test_the_configuration_drops_the_edits_of_one_digest_until_a_date(
+        self, world: World, days: int, *, other: bool
+    ) -> None:
+        publish_text(world, components(world).replace(b"replicas: 1\n", b"replicas: 2\n", 1))
+        edited = Digest.of(b"") if other else world.registry.resolve(CHANNEL)
+        wish = intent(policy=Policy(accept_edits=(Allowance(str(edited), NOW + timedelta(days=days), "patched"),)))
+        if other or not days:
+            with pytest.raises(EditedByHand):
+                update(CHANNEL, world.ports(), wish)
+            return
+        outcome = update(CHANNEL, world.ports(), wish)
+        assert (outcome.done, b"replicas: 2" in components(world)) == (1, False)
+        assert any("which the configuration allows until" in reason for reason in outcome.plan.steps[0].reasons)
 
     @pytest.mark.parametrize("change", ["same objects", "other objects"])
     def test_another_tools_file_is_told_apart(self, world: World, change: str) -> None:

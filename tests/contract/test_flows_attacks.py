@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,8 +19,8 @@ from ci_automation.flows.update import update
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
-from ci_automation.policy.model import Action, Policy
-from tests.fakes.world import CHANNEL, OLD, OVERLAY, World, intent, made_once, signing_key
+from ci_automation.policy.model import Action, Allowance, Policy
+from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent, made_once, signing_key
 
 if TYPE_CHECKING:
     from ci_automation.errors import Error
@@ -129,7 +130,14 @@ def test_whoever_approves_is_told_what_only_a_flag_allows(world: World) -> None:
     [_, minor] = planned(world).steps
     allowed = any("--unsafe-unproven-rendering allows" in reason for reason in minor.reasons)
     assert allowed == (minor.proof is Proof.NONE)
-    fewer = planned(world, flags={"components": "source-controller,kustomize-controller"}, allow_removal=True)
+    fewer_flags = {"components": "source-controller,kustomize-controller"}
+    refused = next(step for step in planned(world, flags=fewer_flags).steps if step.kind == "content")
+    until = NOW + timedelta(days=1)
+    policy = Policy(allow_removal=tuple(Allowance(name, until, "unused") for name in refused.removed))
+    configured = next(step for step in planned(world, flags=fewer_flags, policy=policy).steps if step.kind == "content")
+    assert (refused.decision, configured.decision) == (Decision.REFUSED, Decision.APPROVAL)
+    assert any("which the configuration allows until" in reason for reason in configured.reasons)
+    fewer = planned(world, flags=fewer_flags, allow_removal=True)
     content = next(step for step in fewer.steps if step.kind == "content")
     assert content.decision is Decision.APPROVAL
     assert any("would be removed, which --allow-removal allows" in reason for reason in content.reasons)

@@ -83,7 +83,7 @@ def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
     options = _stated_options(observed, recovered.options, intent)
     ports.say(f"rendering the present {recovered.version} again to prove its options")
     rendered = _rendered_again(plain, recovered, ports)
-    if not intent.accept_edits:
+    if not intent.drops_edits(observed.digest):
         prove_options(plain, recovered, rendered)
     unedited = rendered if rendered != plain else None
     return Base(observed.digest, found.version, options, found.overlay, found.path, found.components, unedited)
@@ -104,7 +104,7 @@ def _rendered_again(text: str, recovered: Recovered, ports: Ports) -> str:
 def _stated_options(observed: Observed, recovered: Options, intent: Intent) -> Options:
     """Return the options that the annotation states; flags must give the options that the text does not show."""
     stated = stated_options_digest(observed.manifest)
-    if stated in {None, str(recovered.digest)} or intent.accept_edits:
+    if stated in {None, str(recovered.digest)} or intent.drops_edits(observed.digest):
         return recovered
     if stated == str((options := recovered.with_flags(intent.flags)).digest):
         return options

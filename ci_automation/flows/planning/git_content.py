@@ -257,6 +257,8 @@ def rules_of(artifact: ArtifactConfig) -> ApprovedRules:
         "signing": to_builtins(artifact.signing),
         "from": artifact.promote.source if artifact.promote else None,
     }
+    allowed = {"allowRemoval": policy.allow_removal, "acceptEdits": policy.accept_edits}
+    rest |= {key: [[it.of, it.until.isoformat(), it.reason] for it in given] for key, given in allowed.items() if given}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return ApprovedRules(artifact.approval.approvals, Digest.of(text.encode()), artifact.approval.team)
 
@@ -268,4 +270,5 @@ def _changed_rules(old: ApprovedRules, new: ApprovedRules) -> Iterable[str]:
     if old.team != new.team:
         yield f"the rules changed {since}: team ({old.team or 'none'} -> {new.team or 'none'})"
     if old.rest != new.rest and (old.approvals, old.team) == (new.approvals, new.team):
-        yield f"the rules of approvals, escalate, refuse, acknowledge, overlay, url, verify or signing changed {since}"
+        names = "escalate, refuse, acknowledge, allowRemoval, acceptEdits, overlay, url, verify or signing"
+        yield f"the rules of approvals, {names} changed {since}"

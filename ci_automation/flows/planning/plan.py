@@ -133,12 +133,13 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
 
 def _changes_content(observed: Observed, ports: Ports, intent: Intent) -> bool:
     """Return whether a plan may have to change the content; if it is apart, whether it is another one."""
-    if intent.content_apart and not intent.accept_edits:
+    drops_edits = intent.drops_edits(observed.digest)
+    if intent.content_apart and not drops_edits:
         from ci_automation.flows.planning.contents import content_differs
 
         return content_differs(observed, ports, intent)
     asked = (intent.overlay, intent.pin_images)
-    return bool(intent.flags) or asked != (None, None) or intent.accept_edits
+    return bool(intent.flags) or asked != (None, None) or drops_edits
 
 
 def passed_over(selection: Selection) -> Iterator[PassedOver]:

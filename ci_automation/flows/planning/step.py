@@ -203,6 +203,7 @@ def _content(base: Base, made: _Made, impact: Impact, intent: Intent) -> Content
         options_changed=changed_flags(base, made.wanted),
         overlay_changed=changed_files(base.overlay, made.wanted.overlay),
         edits_dropped=base.edited,
+        edits_allowance=None if intent.accept_edits else intent.edits_allowance(base.digest),
         proof=made.rendering.proof,
         proof_detail=made.rendering.detail,
         unproven_allowed=intent.unsafe_unproven_rendering,

@@ -12,7 +12,7 @@ from ci_automation.config.load import parse_config
 from ci_automation.config.model import ArtifactConfig, ClustersConfig, EvidenceConfig, PromoteConfig
 from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.check import KubernetesRange
-from ci_automation.policy.model import ESCALATE, Acknowledgement
+from ci_automation.policy.model import ESCALATE, Acknowledgement, Allowance
 
 FINGERPRINT = "0123456789abcdef"
 
@@ -72,6 +72,31 @@ class TestAcknowledge:
     def test_nothing_of_it_can_be_left_out(self, entry: str, said: str) -> None:
         with pytest.raises(InvalidConfig, match=said):
             artifact(f"    acknowledge: [{entry}]\n")
+
+
+class TestRemovalsAndEdits:
+    def test_each_is_named_until_a_date_with_a_reason(self) -> None:
+        digest, until = f"sha256:{'0' * 64}", datetime(2027, 1, 31, tzinfo=UTC)
+        found = artifact(
+            "    allowRemoval: [{name: Deployment/image-reflector-controller, until: 2027-01-31, reason: unused}]\n"
+            f"    acceptEdits: [{{digest: '{digest}', until: 2027-01-31, reason: patched}}]\n"
+        ).policy
+        assert found.allow_removal == (Allowance("Deployment/image-reflector-controller", until, "unused"),)
+        assert found.accept_edits == (Allowance(digest, until, "patched"),)
+
+    @pytest.mark.parametrize(
+        ("line", "said"),
+        [
+            ("allowRemoval: [{name: image-reflector-controller, until: 2027-01-31, reason: x}]", "a controller or CRD"),
+            ("allowRemoval: [{name: Deployment/a, reason: x}]", "until: is missing"),
+            ("acceptEdits: [{digest: sha256:0, until: 2027-01-31, reason: x}]", "a digest: sha256: and 64 hex"),
+            ("acceptEdits: [{until: 2027-01-31, reason: x}]", "digest: is missing"),
+            ("acceptEdits: true", "must be a list"),
+        ],
+    )
+    def test_nothing_of_it_can_be_left_out(self, line: str, said: str) -> None:
+        with pytest.raises(InvalidConfig, match=said):
+            artifact(f"    {line}\n")
 
 
 class TestClusters:

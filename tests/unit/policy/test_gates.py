@@ -1,8 +1,9 @@
+# ruff: noqa: E501 - the tables have a row a line
 """The gates on an artifact's content, and how verdicts come to one decision."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from ci_automation.flux.version import Version
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.decision import Decision, Verdict, decide, reasons
 from ci_automation.policy.gates import Situation
-from ci_automation.policy.model import Policy
+from ci_automation.policy.model import Allowance, Policy
 
 NOW = datetime(2026, 7, 1, tzinfo=UTC)
 SITUATION = Situation(Version.parse("v2.8.8"), Policy(), NOW)
@@ -34,6 +35,15 @@ CRD = "CustomResourceDefinition/imagepolicies.image.toolkit.fluxcd.io"
             "auto",
             f"{CRD} would be removed, which --allow-removal allows",
             id="a CRD may vanish",
+        ),
+        pytest.param(
+            {
+                "edits_dropped": True,
+                "edits_allowance": Allowance("sha256:0", NOW + timedelta(days=1), "they are patches"),
+            },
+            "auto",
+            "hand edits of the components file are dropped, which the configuration allows until 2026-07-02: they are patches",
+            id="edits that the configuration drops",
         ),
         pytest.param(
             {"options_changed": ("registry",)}, "approval", "the options change: registry", id="changed options"
@@ -87,6 +97,25 @@ def test_gates_on_content(change: dict[str, object], decision: str, said: str) -
     verdicts = content_verdicts(replace(Content(), **change), SITUATION)  # type: ignore[arg-type]
     assert decide(verdicts) == Decision(decision)
     assert said in [verdict.reason for verdict in verdicts]
+
+
+@pytest.mark.parametrize(
+    ("days", "names", "said"),
+    [
+        pytest.param((1,), (CRD,), f"{CRD} would be removed, which the configuration allows until 2026-07-02: unused", id="on"),
+        pytest.param((0,), (CRD,), f"{CRD} would be removed; --allow-removal allows that (the permission in the configuration ended on 2026-07-01)", id="over"),
+        pytest.param((0, 1), (CRD,), f"{CRD} would be removed, which the configuration allows until 2026-07-02: unused", id="renewed"),
+        pytest.param((1,), (CRD, "Deployment/x"), "Deployment/x would be removed; --allow-removal allows that", id="something else too"),
+        pytest.param((), (CRD,), f"{CRD} would be removed; --allow-removal allows that", id="none"),
+    ],
+)  # fmt: skip
+def test_the_configuration_allows_one_removal_until_a_date(
+    days: tuple[int, ...], names: tuple[str, ...], said: str
+) -> None:
+    allowed = tuple(Allowance(CRD, NOW + timedelta(days=number), "unused") for number in days)
+    situation = replace(SITUATION, policy=Policy(allow_removal=allowed))
+    [removal] = [it for it in content_verdicts(Content(removed=names), situation) if it.gate == "removal"]
+    assert (removal.reason, removal.allowed) == (said, "which" in said)
 
 
 def verdict(decision: Decision) -> Verdict:
