@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,21 @@ from ci_automation.errors import UsageError
 from ci_automation.flows.diff import Difference, Side, compare, of_artifact, of_file, of_folder, of_release
 from ci_automation.flux.options import Options
 from ci_automation.flux.release import read_version
+from ci_automation.impact.hazard import Certainty
 from ci_automation.report.changes import text_parts
 from ci_automation.report.changes_markdown import difference_markdown
 from ci_automation.report.text import MarkedLine, plain_text
 
 if TYPE_CHECKING:
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
     from ci_automation.config.model import ClustersConfig, Config
+    from ci_automation.flows.ports import Ports
 
 _ROWS = 100  # of each table and list in Markdown
+_ROW = re.compile(r"(?P<artifact>.+)@(?P<number>[0-9]{1,6})")
+_SAME, _DIFFERS, _BREAKS = 0, 1, 3
+_BREAKING = (Certainty.CERTAIN, Certainty.POSSIBLE)
 
 
 class NothingToCompare(UsageError):
@@ -39,20 +47,33 @@ class NothingToCompare(UsageError):
         super().__init__(f"{text[:200]!r} is no artifact, folder, file or release")
 
 
+class NoSuchRow(UsageError):
+    """The history of an artifact has no row of that number."""
+
+    def __init__(self, artifact: str, number: int, last: int) -> None:
+        super().__init__(f"the history of {artifact} has no row {number}")
+        self.hint = (
+            f"Give a number from 1 to {last}: `history` prints them." if last else "Nothing was published there."
+        )
+
+
 @click.command("diff")
 @click.argument("old")
 @click.argument("new")
+@click.option("--exit-code", is_flag=True, help="exit with 1 if anything changes, with 3 if something can break")
 @takes(*CLUSTERS, *TRUST, "components-file", "releases", "registry-config", *COMMON, markdown=True, install_flags=True)
-def command(old: str, new: str, given: Arguments) -> None:
+def command(old: str, new: str, *, exit_code: bool, given: Arguments) -> int:
     """Say what changes between two artifacts, folders, files or releases, and what that can break.
 
-    OLD and NEW are each an artifact, also by digest; a folder with its files; a components file alone; or a release of
-    Flux, which is rendered with the flags given here. With a key or an identity to trust, only signed artifacts are
-    compared. Every change has a class, as policies name it, and a severity; the gravest come first.
+    OLD and NEW are each an artifact, also by digest, or by a row of its `history` such as production@3; a folder with
+    its files; a components file alone; or a release of Flux, which is rendered with the flags given here. With a key or
+    an identity to trust, only signed artifacts are compared. Every change has a class, as policies name it, and a
+    severity; the gravest come first.
 
     \b
     flux-manifests diff oci://ghcr.io/acme/flux:production oci://ghcr.io/acme/flux:staging
     flux-manifests diff v2.9.3 v2.9.4 --components-extra source-watcher --output json
+    flux-manifests diff production@2 production@1 --exit-code
     """
     config = configuration(given)
     before, after = (_side(text, config, given) for text in (old, new))
@@ -65,11 +86,24 @@ def command(old: str, new: str, given: Arguments) -> None:
     else:
         print_parts(MarkedLine(plain_text(remark)) for remark in _remarks(found))
         print_parts(text_parts(found.found, every=given.verbose))
+    return _code(found) if exit_code else _SAME
+
+
+def _code(found: Difference) -> int:
+    """Return what `--exit-code` says of a difference."""
+    if any(hazard.certainty in _BREAKING for hazard in found.found.hazards):
+        return _BREAKS
+    return _DIFFERS if found.found.changes or found.found.hazards or found.found.pruned else _SAME
 
 
 def _side(text: str, config: Config | None, given: Arguments) -> Side:
-    """Return what a text names: an address, a release, a path, or an artifact of the configuration, in this order."""
+    """Return what a text names: a row, an address, a release, a path, or a configured artifact, in this order."""
     named = {it.name for it in config.artifacts} if config else set()
+    row = _ROW.fullmatch(text)
+    if row and (row["artifact"].startswith(("oci://", "layout:")) or row["artifact"] in named):
+        reference, ports = reading(row["artifact"], given)
+        at = reference.at_digest(_digest_at(row["artifact"], int(row["number"]), reference, ports))
+        return of_artifact(text, at, ports, given.components_file)
     if text.startswith(("oci://", "layout:")):
         return of_artifact(text, *reading(text, given), given.components_file)
     if (version := read_version(f"v{text.removeprefix('v')}")) is not None:
@@ -87,10 +121,26 @@ def _side(text: str, config: Config | None, given: Arguments) -> Side:
     raise NothingToCompare(text)
 
 
+def _digest_at(artifact: str, number: int, reference: Reference, ports: Ports) -> Digest:
+    """Return the digest in a row of an artifact's history.
+
+    Raises:
+        NoSuchRow: it has fewer.
+    """
+    from ci_automation.cli.history import history_rows
+    from ci_automation.flows.history import history
+
+    rows = history_rows(history(reference, ports).entries, reference.repository)
+    if not 1 <= number <= len(rows):
+        raise NoSuchRow(artifact, number, len(rows))
+    return rows[number - 1].digest
+
+
 def _follow(old: str, config: Config | None) -> ClustersConfig | None:
     """Return what is configured of the clusters that have what is compared now."""
+    row = _ROW.fullmatch(old)
     try:
-        return config.find(old).clusters if config else None
+        return config.find(row["artifact"] if row else old).clusters if config else None
     except UnknownArtifact:
         return None
 

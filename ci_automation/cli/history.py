@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.cli.output import print_json, print_table, print_text
 from ci_automation.cli.parameters import COMMON, TRUST, takes
 from ci_automation.cli.wiring import reading
+from ci_automation.errors import UsageError
 from ci_automation.flows.history import history
-from ci_automation.records.notes import format_time
+from ci_automation.policy.model import InvalidDuration, duration
+from ci_automation.records.notes import format_time, parse_time
 from ci_automation.report.text import Table
 
 if TYPE_CHECKING:
@@ -28,22 +33,27 @@ if TYPE_CHECKING:
 
 @click.command("history")
 @click.argument("artifact")
+@click.option("--since", metavar="WHEN", help="list only what is newer: a date such as 2026-11-01 (UTC), or 30d")
 @takes(*TRUST, "registry-config", *COMMON)
-def command(artifact: str, given: Arguments) -> None:
+def command(artifact: str, *, since: str | None, given: Arguments) -> None:
     """List what was published, when, signed and approved by whom, and where the channels stand.
 
     The newest move of a channel comes first. When, why and by whom is in signed records and holds. It leaves out
-    those that no trusted signer signed, and does not know then what they say.
+    those that no trusted signer signed, and does not know then what they say. `diff ARTIFACT@3 ARTIFACT@1` compares
+    two rows by their numbers. --since leaves out older rows, and those without a time.
 
     \b
     flux-manifests history oci://ghcr.io/acme/flux-manifests:production --public-key cosign.pub
     """
+    after = _moment(since, datetime.now(UTC)) if since else None
     reference, ports = reading(artifact, given)
     found = history(reference, ports)
+    rows = history_rows(found.entries, reference.repository, every=given.verbose)
+    shown = tuple(row for row in rows if after is None or (row.at is not None and row.at >= after))
     if given.output == "json":
-        print_json([_to_json(entry) for entry in found.entries])
+        print_json([_to_json(entry, shown) for entry in _newer(found.entries, after)])
     else:
-        print_table(history_table(found.entries, reference.repository, every=given.verbose))
+        print_table(history_table(shown, every=given.verbose))
         if ports.trusted is None:
             print_text(
                 f"Nothing was verified: {ports.why_nobody}. When, why and by whom is in signed records: "
@@ -59,15 +69,66 @@ _DIGEST = 1  # the column that only -v shows where there is a tag
 _HEAD = ("version", "digest", "tag or digest", "signed", "when (UTC)", "what", "by", "approved", "run", "here now")
 
 
-def history_table(
-    entries: Sequence[HistoryEntry], repository: OciRepository | LayoutDirectory, *, every: bool
-) -> Table:
-    """Return the table of the moves of channels, the newest first, without columns that say nothing."""
-    rows = [
-        row for _, _, row in sorted(table_rows(entries, repository, every=every), key=lambda it: it[:2], reverse=True)
-    ]
-    told = [number for number in range(len(_HEAD)) if any(row[number] for row in rows) and (every or number != _DIGEST)]
-    return Table.plain(tuple(_HEAD[number] for number in told), (tuple(row[number] for number in told) for row in rows))
+class HistoryRow(Struct, frozen=True):
+    """One row of the table: its number, when it was, and its cells; without a signed record the time is unknown."""
+
+    number: int
+    at: datetime | None
+    digest: Digest
+    cells: tuple[str, ...]
+
+
+class NoMoment(UsageError):
+    """A text that says no moment to list from."""
+
+    hint = "Give a date such as 2026-11-01, or an age such as 30d or 12h."
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"--since: {text[:80]!r} is neither a date nor an age")
+
+
+def _moment(text: str, now: datetime) -> datetime:
+    """Return the moment that a date or an age names.
+
+    Raises:
+        NoMoment: it is neither.
+    """
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        pass
+    try:
+        return now - duration(text)
+    except InvalidDuration:
+        raise NoMoment(text) from None
+
+
+def _newer(entries: Sequence[HistoryEntry], after: datetime | None) -> Iterator[HistoryEntry]:
+    """Yield the entries with their records and holds since a moment; without one, all of them."""
+    for entry in entries:
+        records = tuple(it for it in entry.records if after is None or it.at >= after)
+        holds = tuple(it for it in entry.holds if after is None or it.at >= after)
+        if after is None or records or holds:
+            yield replace(entry, records=records, holds=holds)
+
+
+def history_rows(
+    entries: Sequence[HistoryEntry], repository: OciRepository | LayoutDirectory, *, every: bool = False
+) -> tuple[HistoryRow, ...]:
+    """Return the moves of channels and the holds, the newest first, numbered from 1."""
+    found = sorted(table_rows(entries, repository, every=every), key=lambda it: it[:2], reverse=True)
+    return tuple(
+        HistoryRow(number, parse_time(at) if at else None, Digest.parse(cells[_DIGEST]), cells)
+        for number, (at, _, cells) in enumerate(found, 1)
+    )
+
+
+def history_table(rows: Sequence[HistoryRow], *, every: bool) -> Table:
+    """Return the table of these rows, without columns that say nothing."""
+    told = [it for it in range(len(_HEAD)) if any(row.cells[it] for row in rows) and (every or it != _DIGEST)]
+    return Table.plain(
+        ("row", *(_HEAD[it] for it in told)), ((str(row.number), *(row.cells[it] for it in told)) for row in rows)
+    )
 
 
 def table_rows(
@@ -152,8 +213,9 @@ def _hold(hold: HoldStatement, repository: OciRepository | LayoutDirectory) -> s
     return f"{hold.refused.version} on hold until {until} on {_name(hold.channel, repository)}{because}"
 
 
-def _to_json(entry: HistoryEntry) -> dict[str, Any]:
+def _to_json(entry: HistoryEntry, rows: Sequence[HistoryRow]) -> dict[str, Any]:
     return {
+        "rows": [row.number for row in rows if row.digest == entry.digest],
         "version": str(entry.version or "unknown"),
         "tag": entry.tag or "",
         "digest": str(entry.digest),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,11 +15,13 @@ from ci_automation.cli import run
 from ci_automation.cli.history import table_rows
 from ci_automation.flows import history as flow
 from ci_automation.flows.history import history
+from ci_automation.flows.init import init
 from ci_automation.flows.publication.copy import copy
+from ci_automation.flows.update import update
 from ci_automation.registry import open_registry
 from tests.contract.planting import forget_records
-from tests.contract.rolled_back import Found, back, grown
-from tests.fakes.world import CHANNEL, MINOR, OLD, PATCH, signing_key
+from tests.contract.rolled_back import AUTO, Found, back, grown
+from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, signing_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,8 +90,8 @@ def test_the_table_shows_every_move_and_what_nobody_knows(tmp_path: Path, capsys
     key.write_bytes(signing_key().public.to_pem().encode())
     assert run(["history", str(layout), "--public-key", str(key)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == ["v2.98.8", "v2.98.8", "v2.99.4", "v2.98.8", "v2.98.5"]
-    assert lines[0].split("  ")[0] == "version"
+    assert [line.split()[1] for line in lines[1:]] == ["v2.98.8", "v2.98.8", "v2.99.4", "v2.98.8", "v2.98.5"]
+    assert [line.split()[0] for line in lines] == ["row", "1", "2", "3", "4", "5"]
     assert "when (UTC)" in lines[0]
     assert not {"digest", "run", "approved"} & set(lines[0].replace("tag or digest", "").split())
     assert f"{CHANNEL} went back to this from v2.99.4" in lines[1]
@@ -97,12 +101,49 @@ def test_the_table_shows_every_move_and_what_nobody_knows(tmp_path: Path, capsys
     assert all(f"  key {signing_key().public.fingerprint.short}  " in line for line in lines[1:])
     assert run(["history", str(layout)]) == 0
     head, *unknown, hint = capsys.readouterr().out.splitlines()
-    assert head.split() == ["version", "tag", "or", "digest", "signed", "what", "here", "now"]
+    assert head.split() == ["row", "version", "tag", "or", "digest", "signed", "what", "here", "now"]
     assert len(unknown) == 3
     assert all(line.count("not known") == 1 for line in unknown)
     assert "--public-key" in hint
     assert run(["history", str(layout), "-v"]) == 0
     assert sum(f"  {registry.resolve(layout)}  " in line for line in capsys.readouterr().out.splitlines()) == 1
+
+
+def test_since_a_moment_rows_keep_their_numbers_and_a_diff_takes_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    days = [NOW - timedelta(days=number) for number in (40, 20, 0)]
+    ports = [replace(world.ports(), clock=lambda day=day: day) for day in days]  # type: ignore[misc]
+    init(CHANNEL, OLD, ports[0], intent(overlay=OVERLAY))
+    update(CHANNEL, ports[1], intent())
+    update(CHANNEL, ports[2], intent(policy=AUTO))
+    for command in ("history", "diff"):
+        monkeypatch.setattr(f"ci_automation.cli.{command}.reading", lambda *_: (CHANNEL, world.ports()))
+
+    def told(*arguments: str) -> list[list[str]]:
+        assert run(["history", str(CHANNEL), *arguments]) == 0
+        return [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]]
+
+    rows = [["1", str(MINOR)], ["2", str(PATCH)], ["3", str(OLD)]]
+    assert told() == rows
+    for moment, number in ((days[2], 1), (days[1], 2), (days[0], 3), (NOW + timedelta(days=1), 0)):
+        assert told("--since", f"{moment:%Y-%m-%d}") == rows[:number]
+    assert told("--since", "87600h") == rows
+    assert run(["history", str(CHANNEL), "--since", f"{days[1]:%Y-%m-%d}", "--output", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(each["version"], each["rows"]) for each in found] == [(str(MINOR), [1]), (str(PATCH), [2])]
+    for wrong in ("yesterday", "2026-13-01", "-3d"):
+        assert run(["history", str(CHANNEL), f"--since={wrong}"]) == 2
+        assert "is neither a date nor an age" in capsys.readouterr().err
+
+    for number in (0, 4):
+        assert run(["diff", f"{CHANNEL}@{number}", f"{CHANNEL}@1"]) == 2
+        assert f"has no row {number}" in capsys.readouterr().err
+    assert run(["diff", f"{CHANNEL}@3", f"{CHANNEL}@1", "--output", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    digests = {entry.version: str(entry.digest) for entry in history(CHANNEL, world.ports()).entries}
+    assert [found[side]["digest"] for side in ("from", "to")] == [digests[OLD], digests[MINOR]]
 
 
 def test_of_an_identity_the_table_has_the_subject() -> None:

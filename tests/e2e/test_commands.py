@@ -79,13 +79,13 @@ def test_the_whole_story(desk: Desk) -> None:
 
     ran = desk.ok("history", CHANNEL, *TRUSTED)
     rows = [re.split(r"  +", line) for line in ran.out.splitlines()]
-    assert [row[0] for row in rows] == ["version", "v2.99.4", "v2.98.8", "v2.98.5"]
-    assert all(row[2] == f"key {signing_key().public.fingerprint.short}" for row in rows[1:])
-    assert all(all(WHEN.fullmatch(part) for part in row[3].split()) for row in rows[1:])
+    assert [row[:2] for row in rows] == [["row", "version"], ["1", "v2.99.4"], ["2", "v2.98.8"], ["3", "v2.98.5"]]
+    assert all(row[3] == f"key {signing_key().public.fingerprint.short}" for row in rows[1:])
+    assert all(all(WHEN.fullmatch(part) for part in row[4].split()) for row in rows[1:])
     said = "published to production"
     by = f"key {signing_key().public.fingerprint.short}"
     wanted = [[said, by, "command line (--approve)", "production"], [said, by], [said, by]]
-    assert [row[4:] for row in rows[1:]] == wanted
+    assert [row[5:] for row in rows[1:]] == wanted
 
     before = desk.state()
     ran = desk.ok(*UPDATE, "--exit-code")
@@ -411,7 +411,9 @@ class TestJson:
         entry = {"version": "v2.98.5", "tag": f"v2.98.5-{short}", "digest": digest}
         entries = ran.json
         (record,) = entries[0].pop("records")
-        assert entries == [{**entry, "signed": key, "channels": ["production"], "holds": []}]
+        assert entries == [
+            {**entry, "signed": key, "channels": ["production"], "versionTags": [], "holds": [], "rows": [1]}
+        ]
         assert set(record) == RECORD_KEYS
         identity = (desk.folder / "registry/flux-manifests.id").read_text().strip()
         said = {

@@ -62,6 +62,30 @@ def test_nothing_is_other_in_the_same(desk: Desk) -> None:
     assert desk.ok("diff", OLD, OLD, "--output", "json").json["changes"] == []
 
 
+@pytest.mark.parametrize(
+    ("sides", "code"),
+    [
+        pytest.param((OLD, OLD), 0, id="the same"),
+        pytest.param(("v2.98.5", OLD), 1, id="something changes"),
+        pytest.param((OLD, NEW, *EXTRA, "--objects", "fleet"), 3, id="something can break"),
+        pytest.param((OLD, "nothing"), 2, id="a side that is not there"),
+    ],
+)
+def test_the_exit_code_says_whether_it_differs_or_breaks(desk: Desk, sides: tuple[str, ...], code: int) -> None:
+    using = "apiVersion: image.toolkit.fluxcd.io/v1beta2\nkind: ImageRepository\nmetadata: {name: x, namespace: y}\n"
+    desk.write("fleet/apps/x.yaml", using)
+    assert desk.run("diff", *sides, "--exit-code").code == code
+    assert desk.run("diff", *sides).code == (2 if code == 2 else 0)
+
+
+def test_a_row_of_a_configured_artifact_is_a_side(desk: Desk) -> None:
+    desk.config(f"version: 1\nartifacts: [{{name: production, url: '{CHANNEL}'}}]\n")
+    digest = desk.init(version=OLD)
+    found = desk.ok("diff", "production@1", NEW, *TRUSTED, "--output", "json").json
+    assert found["from"] == {"name": "production@1", "digest": digest, "remark": ""}
+    assert desk.run("diff", "production@2", NEW, *TRUSTED).code == 2
+
+
 def test_an_artifact_a_folder_a_file_and_a_release_are_the_same_to_it(desk: Desk) -> None:
     digest = desk.init("--overlay", write_tree(desk, "overlay", OVERLAY), version=OLD)
     desk.ok("pull", CHANNEL, "out")
