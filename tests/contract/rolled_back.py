@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ci_automation.impact.assess import Cleared
     from ci_automation.impact.change import Change, FileDiff
     from ci_automation.impact.hazard import Hazard
+    from ci_automation.impact.rights import FolderRights
     from ci_automation.report.rollback import Rollback
 OURS = TrustedKeys((signing_key().public,))
 AUTO = Policy(actions=dict.fromkeys(BUMPS, Action.AUTO))
@@ -43,6 +44,7 @@ class Found:
     pruned: tuple[str, ...] = ()
     cleared: tuple[Cleared, ...] = ()
     diffs: tuple[FileDiff, ...] = ()
+    rights: tuple[FolderRights, ...] = ()
 
 
 @made_once

@@ -40,7 +40,7 @@ LAST = Window(1)
 @pytest.fixture(autouse=True)
 def unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody find anything in what is published."""
-    nothing = SimpleNamespace(changes=(), hazards=(), pruned=(), cleared=(), diffs=())
+    nothing = SimpleNamespace(changes=(), hazards=(), pruned=(), cleared=(), diffs=(), rights=())
     monkeypatch.setattr("ci_automation.flows.planning.step.impact_of", lambda *_: nothing)
 
 

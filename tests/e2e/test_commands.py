@@ -25,7 +25,7 @@ WHEN = re.compile(r"\d{4}-\d\d-\d\d|\d\d:\d\d")  # a date, or a time
 CLUSTERS = [*(f"2.{minor}" for minor in range(2, 8)), "2.8.0 - 2.8.5", "2.8.6 and later 2.8", "2.9"]
 STEP_KEYS = {
     *("from", "to", "kind", "base", "target", "decision", "reasons"),
-    *("options", "overlay", "release", "proof", "changes", "pinned", "hazards", "pruned", "gates"),
+    *("options", "overlay", "release", "proof", "changes", "pinned", "hazards", "pruned", "rights", "gates"),
 }
 RESULT_KEYS = {
     *("name", "artifact", "exitCode", "changed", "version", "digest", "signature", "healed", "movedBackChecked"),
@@ -365,7 +365,7 @@ class TestJson:
 
     def test_init(self, desk: Desk) -> None:
         ran = desk.ok("init", CHANNEL, "--flux-version", "v2.98.5", *SIGNED, "--output", "json")
-        made = {"artifact", "version", "digest", "published", "signed", "options", "components", "hazards"}
+        made = {"artifact", "version", "digest", "published", "signed", "options", "components", "hazards", "rights"}
         assert set(ran.json) == made
         assert (ran.json["artifact"], ran.json["published"]) == (CHANNEL, True)
 
