@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from ci_automation.action.announcement import announcing
 from ci_automation.action.github import Hub, desks_of, judged_by, now, reviewed_run, with_git
 from ci_automation.action.preview import comment_preview, preview
+from ci_automation.action.promoted import run_promotion
 from ci_automation.action.run import goals, promotions, trouble_of
 from ci_automation.approval.port import ApprovalRequest, RequestKind
 from ci_automation.artifact.digest import Digest
 from ci_automation.cli.arguments import configuration
-from ci_automation.cli.follow_up import approving_promotion
-from ci_automation.cli.output import print_parts, print_table
+from ci_automation.cli.output import print_table
 from ci_automation.cli.results import code_of
-from ci_automation.cli.target import rendered
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.approved import apply_granted
@@ -24,8 +23,6 @@ from ci_automation.flows.observe import observe
 from ci_automation.flows.planning.base import read_base
 from ci_automation.flows.update_and_ask import ApprovalNotCounted, Progress, apply_approved, update_and_ask
 from ci_automation.flux.version import Version
-from ci_automation.impact.hazard import in_shell
-from ci_automation.policy.decision import Decision
 from ci_automation.report.account import Account, Standing
 from ci_automation.report.findings import idle_acknowledgements
 from ci_automation.report.text import plan_table
@@ -37,6 +34,8 @@ if TYPE_CHECKING:
     from ci_automation.action.inputs import Inputs
     from ci_automation.action.run import ActionRun
     from ci_automation.action.workflow_commands import Level
+    from ci_automation.approval.port import GrantedApproval
+    from ci_automation.cli.promotions import PlannedPromotion
     from ci_automation.cli.target import Target
     from ci_automation.flows.planning.plan import Outcome
     from ci_automation.github.client import GitHub
@@ -60,13 +59,12 @@ class CheckSilent(PolicyRefused):
 
 
 def _update(inputs: Inputs, run: ActionRun) -> int:
-    """Take up what was approved, publish what happens by itself, and ask for what waits."""
+    """Take up what was approved, publish or promote what happens by itself, and ask for what waits."""
     hub = Hub.of(inputs, run)
 
     def flow(goal: Target) -> Account:
-        # A re-run finishes what the attempt before had no time for; to look each hour would cost a request.
-        thorough = run.job.event != "schedule" or run.job.attempt > 1
-        progress = update_and_ask(goal.channel, goal.ports, goal.intent, desks_of(goal, hub), thorough=thorough)
+        desks = desks_of(goal, hub)
+        progress = update_and_ask(goal.channel, goal.ports, goal.intent, desks, thorough=run.is_thorough)
         return _account(goal, progress, run)
 
     return _for_each(flow, inputs, run)
@@ -86,7 +84,7 @@ def _approve(inputs: Inputs, run: ActionRun) -> int:
     """Publish what the inputs name, if the run that this job is in was approved."""
     hub = Hub.of(inputs, run)
 
-    def flow(goal: Target) -> Account:
+    def granted(goal: Target) -> GrantedApproval:
         from ci_automation.approval.approved_run import judge_run
         from ci_automation.approval.port import NotCounted
 
@@ -96,49 +94,21 @@ def _approve(inputs: Inputs, run: ActionRun) -> int:
         found = judge_run(request, inputs.request_key, reviewed_run(settings, hub), settings, now())
         if isinstance(found, NotCounted):
             raise ApprovalNotCounted(found)
+        return found
+
+    def flow(goal: Target) -> Account:
+        found = granted(goal)
         done = apply_granted(found, goal.ports, goal.intent)
         return _account(goal, Progress(granted=found, applied=done), run)
 
-    return _for_each(flow, inputs, run)
+    return _for_each(flow, inputs, run, lambda planned: run_promotion(planned, inputs, hub, run, granted(planned.goal)))
 
 
 def _promote(inputs: Inputs, run: ActionRun) -> int:
-    """Do the promotions of the configuration that happen by themselves, wave by wave."""
-    from ci_automation.cli.promote import as_shown, nothing_yet
-    from ci_automation.flows.planning.promotion import SourceEmpty
-    from ci_automation.flows.promote import promote as carry_out
-    from ci_automation.report.promotion import promotion_parts, promotions_table
-
+    """Take up approved promotions, do those that happen by themselves, wave by wave, and ask for what waits."""
+    hub = Hub.of(inputs, run)
     planned = {it.name: it for it in promotions(inputs, run)}
-
-    def flow(goal: Target) -> Account:
-        try:
-            done = carry_out(planned[goal.name].promotion)
-        except SourceEmpty:
-            if inputs.artifact or not planned[goal.name].source_name:
-                raise
-            (remark,) = nothing_yet(planned[goal.name]).reasons
-            run.tell("notice", f"{goal.name}: {remark}")
-            return Account(goal.name, goal.channel, remarks=(remark,))
-        shown, found = as_shown(goal.name, done), done.considered
-        print_table(promotions_table((shown,)))
-        print_parts(promotion_parts(shown))
-        remarks = [f"{found.version} was promoted from {found.promotion.source}"] if done.done else []
-        if done.waits:
-            remarks.append(f"{found.sentence} {shown.word}: {'; '.join(found.reasons)}")
-        if done.waits and found.decision is Decision.APPROVAL:
-            command = approving_promotion(goal, found.digest, inputs.given)
-            remarks.append(f"to approve it, start flux.yaml: promote, {goal.name}; or run {in_shell(*command)}")
-        for remark in remarks:
-            run.tell("notice", f"{goal.name}: {remark}")
-        had = Standing(found.old_version, found.before.digest) if found.before and found.old_version else None
-        now_at, left = (Standing(found.version, found.digest), None) if done.done else (None, found.decision)
-        waits = f"{found.version} waits for approval" if left is Decision.APPROVAL else ""
-        return Account(
-            goal.name, goal.channel, had, left=left, promoted=now_at, done=waits, signed=True, remarks=(*remarks,)
-        )
-
-    told = announcing(flow, Hub.of(inputs, run), run)
+    told = announcing(lambda goal: run_promotion(planned[goal.name], inputs, hub, run), hub, run)
     return _each(tuple(it.goal for it in planned.values()), told, inputs, run)
 
 
@@ -171,7 +141,7 @@ def _consumers(inputs: Inputs, run: ActionRun) -> int:
             run.tell("warning", f"{goal.name}: nothing was verified: {goal.ports.why_nobody}")
         return Account(goal.name, goal.channel, Standing(version, observed.digest), signed=observed.trust == "verified")
 
-    return max(_for_each(flow, inputs, run, publishes=False), *codes)
+    return max(_each(goals(inputs, run, signs=False), flow, inputs, run), *codes)
 
 
 def _watch(inputs: Inputs, run: ActionRun) -> int:
@@ -206,7 +176,6 @@ def _matrix(inputs: Inputs, run: ActionRun) -> int:
     if config is None:
         raise NoConfiguration
     found = (config.find(inputs.artifact),) if inputs.artifact else config.artifacts
-    found = tuple(artifact for artifact in found if not artifact.promote)  # `promote` takes those all together
     run.matrix = json.dumps([{"name": artifact.name, "artifact": str(artifact.channel)} for artifact in found])
     run.say(f"the artifacts: {', '.join(artifact.name for artifact in found)}")
     return 0
@@ -234,12 +203,25 @@ ACTION_COMMANDS: dict[str, Callable[[Inputs, ActionRun], int]] = {
 }
 
 
-def _for_each(flow: Callable[[Target], Account], inputs: Inputs, run: ActionRun, *, publishes: bool = True) -> int:
-    found = goals(inputs, run, signs=publishes)
+def _for_each(
+    flow: Callable[[Target], Account],
+    inputs: Inputs,
+    run: ActionRun,
+    promote: Callable[[PlannedPromotion], Account] | None = None,
+) -> int:
+    """Run a flow on each artifact that is rendered, and then `promote` on each that is promoted, wave by wave."""
     hub = Hub.of(inputs, run)
-    if publishes:
-        found, flow = tuple(with_git(it, hub) for it in rendered(found, run.say)), announcing(flow, hub, run)
-    return _each(found, flow, inputs, run)
+    found = goals(inputs, run)
+    names = {goal.name for goal in found if goal.is_promoted}
+    planned = {it.name: it for it in promotions(inputs, run) if it.name in names} if names else {}
+    known = (with_git(goal, hub) for goal in found if goal.name not in names)
+
+    def one(goal: Target) -> Account:
+        if goal.name not in planned:
+            return flow(goal)
+        return promote(planned[goal.name]) if promote else run_promotion(planned[goal.name], inputs, hub, run)
+
+    return _each((*known, *(it.goal for it in planned.values())), announcing(one, hub, run), inputs, run)
 
 
 def _each(found: tuple[Target, ...], flow: Callable[[Target], Account], inputs: Inputs, run: ActionRun) -> int:

@@ -251,7 +251,7 @@ def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION
             places = Repository(client, name), Commits(client, name), Pulls(client, name)
             asking = PullRequestApprovals(*places, goal.name, goal.channel, settings, kind)
             asking.judging(partial(judged_by, goal))
-            place = hub.job.workspace if hub.inputs.command == "update" else None
+            place = hub.job.workspace if hub.inputs.command in {"update", "promote"} else None
             return CheckoutFirst(asking, place, goal.channel, kind) if place else asking
         case ApprovalVia.WORKFLOW_DISPATCH:
             from ci_automation.approval.workflow_run import WorkflowApprovals

@@ -67,6 +67,11 @@ class ActionRun(Struct):
     plan_files: dict[str, str] = field(default_factory=dict)
     ended_by: Trouble | None = None  # what ended the whole run
 
+    @property
+    def is_thorough(self) -> bool:
+        """Return whether to look for open requests where nothing waits, which would cost a request each hour."""
+        return self.job.event != "schedule" or self.job.attempt > 1
+
     def say(self, text: str) -> None:
         """Print lines for people."""
         self.log.write(f"{plain_text(text)}\n")
@@ -164,16 +169,11 @@ def goals(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[Target
     Raises:
         UsageError: an input, the configuration, or the event cannot be used.
     """
-    given = inputs.given.checked()
-    config = configuration(given)
-    for secret in _secrets_of_the_job(inputs, config):
-        run.hide(secret)
+    config = configuration(inputs.given.checked())
     if inputs.command == "approve":
         _require_ours(Reference.parse_channel(inputs.artifact) if ":" in inputs.artifact else None, config)
     artifact = _asked_for(inputs.artifact, config, run.job) or inputs.artifact or None
-    given = replace(given, logins=logins(inputs, run.job, _channels(artifact, config), run.hide).before)
-    if signs:
-        _require_own_event(inputs, run)
+    given = _begun(inputs, run, config, _channels(artifact, config), signs=signs)
     found = targets(artifact, given, signs=signs)
     _require_own_claims(inputs, given, run)
     return tuple(goal.speaking(run.say, _adopts(inputs, run)) for goal in found)
@@ -185,26 +185,37 @@ def promotions(inputs: Inputs, run: ActionRun, *, signs: bool = True) -> tuple[P
     Raises:
         UsageError: an input or the configuration cannot be used, or has none.
     """
-    given = replace(inputs.given.checked(), adopt=False, yes=False)  # a promotion adopts nothing, whatever is given
-    config = configuration(given)
+    config = configuration(inputs.given.checked())
     if config is None:
         raise NothingNamed
-    for secret in _secrets_of_the_job(inputs, config):
-        run.hide(secret)
-    given = replace(given, logins=logins(inputs, run.job, _ends(config), run.hide).before)
-    if signs:
-        _require_own_event(inputs, run)
+    given = _begun(inputs, run, config, _ends(config), signs=signs)
+    given = replace(given, adopt=False, yes=False)  # a promotion adopts nothing, whatever is given
     waves = all_waves(given, config.find(inputs.artifact).name if inputs.artifact else None, signs=signs)
     _require_own_claims(inputs, given, run)
     return tuple(planned.saying(run.say) for wave in waves for planned in wave)
 
 
+def _begun(
+    inputs: Inputs, run: ActionRun, config: Config | None, channels: tuple[Reference, ...], *, signs: bool
+) -> Arguments:
+    """Return what was given, with logins at the registries of `channels`, once the job's secrets are hidden.
+
+    Raises:
+        NotTheDefaultBranch: the run may not sign; no key was read, and no token asked for.
+    """
+    for secret in _secrets_of_the_job(inputs, config):
+        run.hide(secret)
+    given = replace(inputs.given.checked(), logins=logins(inputs, run.job, channels, run.hide).before)
+    if signs and run.job.runner and not inputs.accept_shared_subject:
+        require_own_event(run.job.event, run.job.ref, Hub.of(inputs, run).default_branch())
+    return given
+
+
 def _ends(config: Config) -> tuple[Reference, ...]:
     """Return every channel that a promotion reads or writes."""
-    addresses = (it.promote.source for it in config.artifacts if it.promote)
-    named = {it.name for it in config.artifacts}
-    elsewhere = (Reference.parse_channel(it) for it in addresses if it not in named)
-    return (*(it.channel for it in config.artifacts), *elsewhere)
+    named = {it.name: it.channel for it in config.artifacts}
+    sources = (it.promote.source for it in config.artifacts if it.promote and it.promote.source not in named)
+    return (*named.values(), *map(Reference.parse_channel, sources))
 
 
 def _secrets_of_the_job(inputs: Inputs, config: Config | None) -> Iterator[str]:
@@ -263,16 +274,6 @@ def _require_ours(named: Reference | None, config: Config | None) -> None:
 
 def _artifacts(config: Config | None) -> tuple[ArtifactConfig, ...]:
     return config.artifacts if config else ()
-
-
-def _require_own_event(inputs: Inputs, run: ActionRun) -> None:
-    """Check, before a key is read or a token is asked for, that this run may publish.
-
-    Raises:
-        NotTheDefaultBranch: it may not.
-    """
-    if run.job.runner and not inputs.accept_shared_subject:
-        require_own_event(run.job.event, run.job.ref, Hub.of(inputs, run).default_branch())
 
 
 def _require_own_claims(inputs: Inputs, given: Arguments, run: ActionRun) -> None:

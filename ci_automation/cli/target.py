@@ -58,6 +58,11 @@ class Target(Struct, frozen=True):
             raise self.prepared
         return self.prepared
 
+    @property
+    def is_promoted(self) -> bool:
+        """Return whether the artifact gets its digests from another channel, and is never rendered."""
+        return self.configured is not None and self.configured.promote is not None
+
     def previewing(self, given: Arguments, subject: str) -> Target:
         """Return the same for a job that only shows what a later job of its workflow, with this subject, would do."""
         from ci_automation.cli.trust import previewed
@@ -103,9 +108,9 @@ def rendered(goals: tuple[Target, ...], tell: Callable[[str], None]) -> tuple[Ta
     Raises:
         PromotedNotRendered: none of them is.
     """
-    others = tuple(goal for goal in goals if goal.configured and goal.configured.promote)
+    others = tuple(goal for goal in goals if goal.is_promoted)
     if len(others) == len(goals):
         raise PromotedNotRendered(others)
     for goal in others:
         tell(left_alone(goal))
-    return tuple(goal for goal in goals if not (goal.configured and goal.configured.promote))
+    return tuple(goal for goal in goals if not goal.is_promoted)

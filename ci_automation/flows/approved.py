@@ -75,7 +75,7 @@ def apply_granted(granted: GrantedApproval, ports: Ports, intent: Intent) -> Out
         return _finish(granted, observed, ports, intent)
     if observed.digest != request.base:
         raise ApprovalOutdated(request, observed.digest)
-    _refuse_used(granted, ports)
+    refuse_used(granted, ports)
     base = read_base(observed, ports, intent)
     placed = in_place(observed, base.version, ports, intent)
     rendered = _render(granted, replace(base, holds=placed.holds), ports, intent)
@@ -123,8 +123,12 @@ def _refuse_other(request: ApprovalRequest, rendered: Rendered) -> None:
         raise StepRefused(rendered.step)
 
 
-def _refuse_used(granted: GrantedApproval, ports: Ports) -> None:
-    """Check that the channel was not at the target since the approval. A crash may have lost the record of that."""
+def refuse_used(granted: GrantedApproval, ports: Ports) -> None:
+    """Check that the channel was not at the target since the approval. A crash may have lost the record of that.
+
+    Raises:
+        ApprovalUsed: it was.
+    """
     request, approval = granted.request, granted.approval
     if (ledger := ports.ledger(request.artifact)) is None:
         return

@@ -96,12 +96,22 @@ def promote(promotion: Promotion, approved: Collection[Digest] = ()) -> Promoted
     for digest in approved:
         if digest != considered.digest:
             raise OtherDigest(promotion, digest, considered.digest)
+    return promote_considered(considered, _approval(promotion) if approved else None)
+
+
+def promote_considered(considered: Considered, approval: Approval | None) -> Promoted:
+    """Do a promotion, if every gate lets it through by itself, or `approval` is a person's, of exactly this.
+
+    Raises:
+        VerificationFailed, Conflict: as `promote`.
+    """
+    promotion = considered.promotion
     _settle_present(considered)
     if not considered.gates:
         return Promoted(considered, done=False)
     needs_approval = considered.decision is Decision.APPROVAL
-    if considered.decision is Decision.AUTO or (needs_approval and considered.digest in approved):
-        _carry_out(considered, recorder(promotion), _approval(promotion) if needs_approval else None)
+    if considered.decision is Decision.AUTO or (needs_approval and approval):
+        _carry_out(considered, recorder(promotion), approval if needs_approval else None)
         return Promoted(considered, done=not considered.interrupted)
     if considered.interrupted:
         raise PublishedElsewhere(replace(considered.observed, channel=promotion.target), (str(promotion.source),))

@@ -1,7 +1,8 @@
-"""Scheduled run for one artifact: apply what was approved, publish, and ask for approval of the rest."""
+"""Scheduled run for one artifact: apply what was approved, publish or promote, and ask for approval of the rest."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -9,9 +10,12 @@ from msgspec.structs import replace
 
 from ci_automation.approval.port import GrantedApproval, NotCounted, Question, RequestKind
 from ci_automation.errors import Conflict, Error, PolicyRefused
-from ci_automation.flows.approved import apply_granted
+from ci_automation.flows.approved import ApprovalOutdated, ApprovalUsed, apply_granted, refuse_used
+from ci_automation.flows.planning.promotion import consider
+from ci_automation.flows.promote import OtherDigest, Promoted, promote_considered
 from ci_automation.flows.update import update
 from ci_automation.policy.decision import Decision
+from ci_automation.policy.plan import Plan
 from ci_automation.report.notes import notes_between
 
 if TYPE_CHECKING:
@@ -21,10 +25,13 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.planning.plan import Outcome
+    from ci_automation.flows.planning.promotion import Considered, Promotion
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.policy.plan import PlannedStep
 
     Desks = Mapping[RequestKind, Approvals]  # none for content where it is no step of its own
+
+_SECOND = timedelta(seconds=1)  # GitHub tells times in whole seconds
 
 
 class ApprovalNotCounted(PolicyRefused):
@@ -35,6 +42,16 @@ class ApprovalNotCounted(PolicyRefused):
     def __init__(self, found: NotCounted) -> None:
         request = found.request
         super().__init__(f"the approval of {request.version} for {request.artifact} does not count: {found.reason}")
+
+
+class SourceCameBack(PolicyRefused):
+    """An approval of a promotion is older than the last move of the source to that digest."""
+
+    hint = "The source left the digest after the run asked, and came back to it. The next run asks again."
+
+    def __init__(self, granted: GrantedApproval, considered: Considered) -> None:
+        source = considered.promotion.source
+        super().__init__(f"{source} has left {granted.request.target} since {granted.approval.by} approved it")
 
 
 class Progress(Struct, frozen=True):
@@ -132,3 +149,105 @@ def _granted(channel: Reference, ports: Ports, approvals: Approvals) -> GrantedA
     ports.say("looking for an approval")
     base = ports.registry.resolve(channel)
     return None if base is None else approvals.granted(base)
+
+
+class PromotionProgress(Struct, frozen=True):
+    """Result for one promoted channel: whether it moved, on which approval, and what was asked for."""
+
+    promoted: Promoted
+    granted: GrantedApproval | None = None  # where it moved on that
+    refused: NotCounted | None = None
+    asked: Asked | None = None
+    failed: Error | None = None  # what kept the rest from being done
+
+
+def promote_and_ask(promotion: Promotion, approvals: Approvals | None, *, thorough: bool = False) -> PromotionProgress:
+    """Promote what the source has if policy or an approval allows it, and else ask for an approval of exactly that.
+
+    The first digest of a channel is not asked for: without a base, an approval would count again for an attacker who
+    deletes the channel. While the digest of the source is too young, the open request is of an older one: it is closed.
+    """
+    considered = consider(promotion)
+    found = _granted_promotion(considered, approvals)
+    granted = found if isinstance(found, GrantedApproval) else None
+    done = promote_considered(considered, granted.approval if granted else None)
+    progress = PromotionProgress(done, granted, found if isinstance(found, NotCounted) else None)
+    if approvals is None:
+        return progress
+    try:
+        waits = done.waits and considered.decision is Decision.APPROVAL
+        if waits and (step := considered.step):
+            promotion.ports.say(f"asking for approval of {considered.version}")
+            plan = Plan(promotion.target, step.old_version, step.base, (step,))
+            return replace(progress, asked=approvals.ask(Question(plan, step)))
+        soaks = any(gate.gate == "soak" and gate.decision is Decision.WAIT for gate in considered.gates)
+        if thorough or soaks or done.done:
+            approvals.withdraw(f"{considered.sentence} does not wait for approval now")
+    except Error as error:
+        if not done.done:
+            raise
+        return replace(progress, failed=error)
+    return progress
+
+
+def promote_approved(promotion: Promotion, approvals: Approvals) -> PromotionProgress:
+    """Promote what was approved, if anything was, and nothing else.
+
+    Raises:
+        ApprovalNotCounted: what was found is no approval.
+    """
+    considered = consider(promotion)
+    match _granted_promotion(considered, approvals):
+        case NotCounted() as found:
+            raise ApprovalNotCounted(found)
+        case GrantedApproval() as granted:
+            return PromotionProgress(promote_considered(considered, granted.approval), granted)
+    return PromotionProgress(Promoted(considered, done=False))
+
+
+def promote_granted(promotion: Promotion, granted: GrantedApproval) -> PromotionProgress:
+    """Promote what was approved, or find that it is done.
+
+    Raises:
+        ApprovalOutdated, OtherDigest, ApprovalUsed, SourceCameBack: the approval is of another promotion, or is over.
+        PromotionRefused: a gate refuses it, or lets it wait.
+    """
+    considered = consider(promotion)
+    if not considered.gates and considered.digest == granted.request.target:
+        return PromotionProgress(Promoted(considered, done=False))
+    _require_counts(granted, considered)
+    done = promote_considered(considered, granted.approval)
+    done.require_done()
+    return PromotionProgress(done, granted)
+
+
+def _granted_promotion(considered: Considered, approvals: Approvals | None) -> GrantedApproval | NotCounted | None:
+    """Return the approval of exactly this promotion, if it needs one, or why what was found is none."""
+    if approvals is None or considered.step is None or considered.decision is not Decision.APPROVAL:
+        return None
+    considered.promotion.ports.say("looking for an approval")
+    found = approvals.granted(considered.step.base)
+    if isinstance(found, GrantedApproval):
+        try:
+            _require_counts(found, considered)
+        except (PolicyRefused, Conflict) as error:
+            return NotCounted(found.request, str(error))
+    return found
+
+
+def _require_counts(granted: GrantedApproval, considered: Considered) -> None:
+    """Check that an approval is of this promotion, that it was not used, and that the source stayed where it was.
+
+    Raises:
+        ApprovalOutdated, OtherDigest, ApprovalUsed, SourceCameBack: it is not.
+    """
+    promotion, request, step = considered.promotion, granted.request, considered.step
+    if step is None or request.base != step.base:
+        raise ApprovalOutdated(request, step.base if step else considered.digest)
+    if (request.target, request.version) != (considered.digest, considered.version):
+        raise OtherDigest(promotion, request.target, considered.digest)
+    if any(it.digest == request.target and it.at >= granted.approval.at for it in considered.holds):
+        raise ApprovalUsed(granted)
+    refuse_used(granted, promotion.ports)
+    if considered.moves and considered.moves[-1].at >= granted.approval.at + _SECOND:
+        raise SourceCameBack(granted, considered)

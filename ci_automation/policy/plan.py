@@ -67,6 +67,7 @@ class PlannedStep(Struct, frozen=True):
     diffs: tuple[FileDiff, ...] = ()  # of overlay files, and of what they render to
     gates: tuple[Verdict, ...] = ()  # every gate with what it looked at, also those that let it through
     rights: tuple[FolderRights, ...] = ()  # of Flux, in what clusters get
+    promoted_from: str = ""  # the channel that has the target already; such a step is in no plan's document
 
     @property
     def kind(self) -> str:

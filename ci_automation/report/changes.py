@@ -51,8 +51,8 @@ def step_parts(step: PlannedStep, *, every: bool = False) -> Iterator[Part]:
 
 
 def step_title(step: PlannedStep, to: str) -> str:
-    """Return from which version to which a step goes, what kind of step that is, and how its rendering is proven."""
-    proof = _PROOFS[step.proof]
+    """Return from which version to which a step goes, what kind of step it is, and where its bytes come from."""
+    proof = f"promoted from {step.promoted_from}" if step.promoted_from else _PROOFS[step.proof]
     if step.old_version == step.new_version:
         return f"{step.new_version}, same version (options, files or images change; {proof})"
     return f"{step.old_version} {to} {step.new_version} ({step.kind}; {proof})"

@@ -91,6 +91,7 @@ class Page(Struct, frozen=True):
         """Return the title, one plain line."""
         step = self.step
         what = "changed content" if step.kind == "content" else f"{step.kind}, from {step.old_version}"
+        what = f"promotion, {what}" if step.promoted_from else what
         return one_line(f"Flux {step.new_version} for {self.name} ({what})")
 
     @property
@@ -124,13 +125,15 @@ class Page(Struct, frozen=True):
         people = "people who may write to this repository"
         people += f" and are in the team {code(self.team)}" if self.team else ""
         reviews = f"{self.approvals} approving review{'s' if self.approvals > 1 else ''} of its last commit"
+        how = f"renders {version} again, compares both digests, and signs and publishes exactly this target, or nothing"
+        newer = "release"
+        if source := _source(self.step):
+            how = f"checks every gate again, and promotes exactly this target from {source}, or nothing"
+            newer = f"digest of {source}"
         answers = (
-            (
-                f"**To approve**, merge it. The next run renders {version} again, compares both digests, and signs and "
-                "publishes exactly this target, or nothing."
-            ),
+            f"**To approve**, merge it. The next run {how}.",
             "**To decline**, close it. No run asks for the same digest again while its branch exists.",
-            "**To decide later**, leave it open. A newer release replaces it here.",
+            f"**To decide later**, leave it open. A newer {newer} replaces it here.",
         )
         counts = (
             f"Only {people} can approve: the person who merges{f', after {reviews}' if self.approvals else ''}; if "
@@ -172,8 +175,16 @@ def _changes(step: PlannedStep, rows: int) -> Iterator[str]:
     for title, text in markdown_sections(found, rows):
         yield f"### {title}"
         yield text
-    yield f"Proof of the rendering: {_PROOFS[step.proof]}."
+    if source := _source(step):
+        yield f"The target is the digest that {source} has now; nothing is rendered, and no artifact is signed again."
+    else:
+        yield f"Proof of the rendering: {_PROOFS[step.proof]}."
     yield folded("Verdict of each gate", gates_markdown(found, rows))
+
+
+def _source(step: PlannedStep) -> str:
+    """Return the channel that a step promotes from, as code; empty if it renders."""
+    return code(one_line(step.promoted_from, _MAX_REASON)) if step.promoted_from else ""
 
 
 def _checks(step: PlannedStep, *, notes: bool) -> list[str]:

@@ -118,10 +118,10 @@ class TestBeforeTheFirst:
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         runner = Runner(folder, folder / "files", monkeypatch, capsys)
-        ran = runner.run(command="promote")
+        ran = runner.run(command="promote", approval="none")
         assert ran.code == 0, ran
         assert any("production: staging has nothing yet" in notice for notice in ran.said("notice"))
-        assert runner.run(command="promote", artifact="production").code == 20
+        assert runner.run(command="promote", approval="none", artifact="production").code == 20
 
 
 def test_the_command_that_approves_does_what_this_one_would(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,23 +211,23 @@ class TestTheAction:
         return Runner(folder, folder / "files", monkeypatch, capsys)
 
     def test_it_promotes_wave_by_wave_and_says_so(self, runner: Runner) -> None:
-        ran = runner.run(command="promote")
+        ran = runner.run(command="promote", approval="none")
         assert (ran.code, ran.outputs["changed"]) == (0, "true"), ran
         artifacts = {each["name"]: each for each in json.loads(ran.outputs["artifacts"])}
         assert set(artifacts) == {"staging", "production"}
         assert artifacts["production"]["target-version"] == PATCH
         assert artifacts["production"]["current-version"] == OLD
         assert any("was promoted from" in notice for notice in ran.said("notice"))
-        again = runner.run(command="promote")
+        again = runner.run(command="promote", approval="none")
         assert (again.code, again.outputs["changed"]) == (0, "false")
 
     def test_one_artifact_can_be_named(self, runner: Runner) -> None:
-        ran = runner.run(command="promote", artifact="staging")
+        ran = runner.run(command="promote", approval="none", artifact="staging")
         assert (ran.code, ran.outputs["target-version"]) == (0, PATCH)
 
     def test_what_waits_is_approved_by_a_command_that_is_said(self, folder: Path, runner: Runner) -> None:
         shutil.rmtree(folder / "staging")
-        ran = runner.run(command="promote", artifact="staging")
+        ran = runner.run(command="promote", approval="none", artifact="staging")
         assert "waits for approval" in ran.summary.partition("###")[0]
         (notice,) = (it for it in ran.said("notice") if "to approve it" in it)
         assert "to approve it, start flux.yaml: promote, staging; or run" in notice
@@ -242,13 +242,17 @@ class TestTheAction:
         first = LayoutRegistry(LayoutDirectory(PurePath("edge"))).manifest(Reference.parse_channel(EDGE))
         assert run(["update", "edge"]) == 0
         LayoutRegistry(LayoutDirectory(PurePath("edge"))).put_manifest(Reference.parse_channel(EDGE), first)
-        ran = runner.run(command="promote", artifact="staging", adopt=f"sha256:{'0' * 64}")
+        ran = runner.run(command="promote", approval="none", artifact="staging", adopt=f"sha256:{'0' * 64}")
         assert ran.code == 10
         assert "a signed record says that it was moved on" in ran.log
 
-    def test_update_and_the_matrix_leave_the_promoted_alone(self, runner: Runner) -> None:
+    def test_update_and_the_matrix_have_the_promoted_too(self, runner: Runner) -> None:
         ran = runner.run(command="update", approval="none", releases="releases")
         assert ran.code == 0, ran
-        assert [each["name"] for each in json.loads(ran.outputs["artifacts"])] == ["edge"]
-        assert "staging is promoted from edge, and never rendered" in ran.log
-        assert [each["name"] for each in json.loads(runner.run(command="matrix").outputs["matrix"])] == ["edge"]
+        artifacts = {each["name"]: each for each in json.loads(ran.outputs["artifacts"])}
+        assert list(artifacts) == ["edge", "staging", "production"]  # one after the other
+        assert artifacts["production"]["target-version"] == PATCH
+        listed = json.loads(runner.run(command="matrix").outputs["matrix"])
+        assert sorted(each["name"] for each in listed) == sorted(artifacts)
+        alone = runner.run(command="update", approval="none", artifact="production")
+        assert (alone.code, alone.outputs["changed"]) == (0, "false"), alone

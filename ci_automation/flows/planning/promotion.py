@@ -14,8 +14,11 @@ from ci_automation.flows.planning.contents import only_layer, present_version, r
 from ci_automation.flows.planning.findings import findings, first_findings
 from ci_automation.flows.publication.placement import in_place, place, problem_of, require_still_there
 from ci_automation.flows.publication.publish import NoSigner
+from ci_automation.flux.components import inventory
+from ci_automation.flux.proof import Proof
 from ci_automation.policy.decision import Decision, decide, reasons
 from ci_automation.policy.hold import Offered, hold_verdict
+from ci_automation.policy.plan import PlannedStep
 from ci_automation.policy.promotion import Goal, PromotionCandidate, promotion_verdicts
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry.port import NotFound
@@ -112,6 +115,7 @@ class Considered(Struct, frozen=True):
     findings: Findings = field(default_factory=Findings)  # without gates where there is nothing to do
     last: datetime | None = None  # when the target came to what it has
     interrupted: bool = False  # the target is there already, and no record says that it was promoted
+    step: PlannedStep | None = None  # None: the target has nothing yet, or there is nothing to do
 
     @property
     def digest(self) -> Digest:
@@ -174,7 +178,8 @@ def consider(promotion: Promotion) -> Considered:
     there = Ledger(promotion.ports.registry, promotion.target, _trusted(promotion.ports))
     held = there.holds(before.digest) if before else ()
     considered = replace(considered, moves=moves, holds=held, last=last)
-    return replace(considered, findings=_findings(considered, old, contents), interrupted=interrupted)
+    considered = replace(considered, findings=_findings(considered, old, contents), interrupted=interrupted)
+    return replace(considered, step=_step(considered, before, old, contents) if before and old else None)
 
 
 def _owes_record(before: Observed, version: Version, promotion: Promotion) -> bool:
@@ -217,6 +222,32 @@ def _findings(considered: Considered, old: Contents | None, new: Contents) -> Fi
     goal = Goal(current, intent.policy, intent.now, promotion.after, paused=intent.paused)
     found = findings(old, new, promotion.ports, intent) if old else first_findings(new, promotion.ports, intent)
     return replace(found, gates=(*promotion_verdicts(candidate, goal), _held(considered), *found.gates))
+
+
+def _step(considered: Considered, before: Observed, old: Contents, new: Contents) -> PlannedStep:
+    """Return the promotion as a step, for those who are asked for their approval."""
+    found = considered.findings
+    return PlannedStep(
+        old_version=old.version,
+        new_version=new.version,
+        base=before.digest,
+        target=considered.digest,
+        decision=considered.decision,
+        reasons=considered.reasons,
+        options=new.options,
+        overlay=new.overlay.digest(),
+        release=considered.digest,  # the digest is taken as it is: no release is fetched
+        proof=(considered.moves[-1].proof if considered.moves else None) or Proof.NONE,
+        pinned=new.pinned,
+        removed=tuple(sorted(inventory(old.components) - inventory(new.components))),
+        changes=found.changes,
+        hazards=found.hazards,
+        pruned=found.pruned,
+        diffs=found.diffs,
+        gates=found.gates,
+        rights=found.rights,
+        promoted_from=str(considered.promotion.source),
+    )
 
 
 def _held(considered: Considered) -> Verdict:

@@ -348,6 +348,10 @@ class TestText:
         title = step_title(replace(STEP, new_version=STEP.old_version, proof=proof), "to")
         assert title.startswith("v2.8.8, same version (options, files or images change; render")
 
+    def test_a_promotion_says_where_its_bytes_come_from(self) -> None:
+        title = step_title(replace(STEP, promoted_from="layout:staging:stable"), "to")
+        assert title.endswith("; promoted from layout:staging:stable)")
+
     def test_marks_are_what_has_a_colour(self) -> None:
         lines = [part for part in text_parts(FOUND) if isinstance(part, MarkedLine)]
         marked = {line.text.strip(): line.mark for line in lines if line.mark}

@@ -170,6 +170,16 @@ def test_a_change_of_content_alone_is_a_short_page() -> None:
         assert absent not in page.body
 
 
+def test_the_page_of_a_promotion_says_where_the_bytes_come_from() -> None:
+    page = replace(PAGE, step=replace(STEP, promoted_from="oci://ghcr.io/acme/flux-staging:stable"))
+    assert page.title == "Flux v2.9.4 for production (promotion, minor, from v2.8.8)"
+    source = "`oci://ghcr.io/acme/flux-staging:stable`"
+    assert f"The target is the digest that {source} has now; nothing is rendered" in page.body
+    assert f"promotes exactly this target from {source}, or nothing." in page.body
+    assert f"A newer digest of {source} replaces it here." in page.body
+    assert "endering:" not in page.body
+
+
 @pytest.mark.parametrize(
     ("approvals", "team", "counts"),
     [
