@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ci_automation.config.workflows import ActionUse
 
 _LEVELS = ("none", "read", "write")
-_RIGHTS = {  # of a job that runs the command; `update` has those of its approvals as well
+_RIGHTS = {  # of a job that runs the command; those that ask have the rights of their approvals as well
     "update": {"contents": "read"},
     "apply": {"contents": "read", "pull-requests": "read"},
     "approve": {"contents": "read", "actions": "read"},
@@ -39,6 +39,7 @@ RIGHTS_OF_CALLED = {  # exactly: with less GitHub does not start the called work
     "apply": {"contents": "read", "pull-requests": "read"} | _OWN,
     "approve": {"contents": "read", "actions": "read"} | _OWN,
     "fleet": {"contents": "write", "pull-requests": "write", "actions": "write"} | _OWN,
+    "operate": {"contents": "read", "actions": "read"} | _OWN,
 }
 
 
@@ -72,7 +73,7 @@ def _needed(use: ActionUse, config: Config) -> Mapping[str, str]:
     """Return the rights that a job needs for its command."""
     wanted = dict(_RIGHTS.get(use.command, {}))
     artifacts = use.artifacts(config)
-    if use.command == "update" and not use.inputs.get("app-id"):
+    if use.command in {"update", "promote"} and not use.inputs.get("app-id"):
         for artifact in artifacts:
             wanted |= _RIGHTS_TO_ASK.get(asks_via(use, artifact), {})
     if use.command in SIGNING & _RIGHTS.keys():

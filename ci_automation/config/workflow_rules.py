@@ -37,6 +37,8 @@ _CONTEXTS = {  # what `concurrency` may read (GitHub, "Contexts reference")
     "job": ("github", "inputs", "matrix", "needs", "strategy", "vars"),
     "workflow": ("github", "inputs", "vars"),
 }
+# With one of them, a job runs whatever the jobs that it needs have come to.
+_ANY_STATUS = re.compile(r"(?i)\b(always|failure|cancelled)\s*\(")
 
 
 class UnfitWorkflows(InvalidConfig):
@@ -166,8 +168,8 @@ def _wrong_environment(use: ActionUse, config: Config) -> Iterator[Problem]:
             what = f"waits in the environment {gate}, the configuration says {', '.join(sorted(gates))}. Use one name"
             yield use.problem(what, "with", "gate")
         return
-    if "always()" in text(use.values.get("if")):
-        yield use.problem("runs after a rejection too, by always(). Remove it", "if")
+    if found := _ANY_STATUS.search(text(use.values.get("if"))):
+        yield use.problem(f"runs after a rejection too, by {found[1]}(). Remove it", "if")
     if not waiting.keys() & set(_needed_jobs(use.values)):
         what = f"waits for no approval. Let it need a job in the environment {' or '.join(sorted(gates))}"
         yield use.problem(f"{what}, which the configuration names", "needs")

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _ACTION = re.compile(r"[\w.-]+/(?:ci-automation|flux-manifests)(?:/\.github/workflows/(?P<called>[\w.-]+)\.ya?ml)?")
 _EXPRESSION = re.compile(r"\$\{\{([^{}]*)\}\}")
 PUBLISHING = frozenset({"update", "apply", "approve", "fleet"})  # they render, sign, and move a channel
-SIGNING = PUBLISHING | {"promote", "do"}
-GATED = frozenset({"approve", "do"})  # they do what reviewers approved in an earlier job of the run
+SIGNING = PUBLISHING | {"promote", "do", "operate"}
+GATED = frozenset({"approve", "do", "operate"})  # they do what reviewers approved in an earlier job of the run
 PREVIEWING = frozenset({"preview", "comment"})
 
 
@@ -137,7 +137,7 @@ class ActionUse(Struct, frozen=True):
             with suppress(UnknownArtifact):
                 return (config.find(self.inputs["artifact"]),)
             return ()
-        return tuple(it for it in config.artifacts if (it.promote is not None) == (self.command == "promote"))
+        return tuple(it for it in config.artifacts if it.promote or self.command != "promote")
 
     def is_keyless(self, artifact: ArtifactConfig) -> bool:
         """Return whether the job signs the artifact as its own workflow."""

@@ -5,6 +5,7 @@ The shipped workflows run by act in containers; GitHub and Sigstore are doubles,
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tests.real import cosign
     from tests.real.fleet import Fleet
     from tests.real.podman import Acted
+
+    Told = dict[str, dict[str, Any]]
 
 pytest_plugins = ["tests.real.fleet"]
 
@@ -41,7 +44,7 @@ upstream: {{verify: if-available}}
 defaults:
   trustConfig: sigstore.json
   verify:
-    identityRegexp: ^https://github\\.com/acme/fleet/\\.github/workflows/(flux|promote)\\.yaml@refs/heads/main$
+    identity: https://github.com/acme/fleet/.github/workflows/flux.yaml@refs/heads/main
     issuer: https://token.actions.githubusercontent.com
 artifacts:
 - name: staging
@@ -53,6 +56,7 @@ artifacts:
   promote: {{from: staging}}
 """
 CONFIG = ".github/flux-manifests.yaml"
+ALL = "          artifact: oci://ghcr.io/acme/flux-manifests:production\n"  # without it, all artifacts are the run's
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +86,7 @@ class Team:
         fleet = self.fleet
         fleet.write(f"{FOLDER}/kustomization.yaml", KUSTOMIZATION.decode())
         fleet.write(CONFIG, self.configuration())
-        fleet.use("flux.yaml", "flux.yaml", channel=fleet.staging)
-        fleet.use("promote.yaml", "promote.yaml")
+        fleet.use("flux.yaml", "flux.yaml", {ALL: ""})
         fleet.use("preview.yaml", "preview.yaml")
         self.github.environment("flux-manifests", reviewers=["carol"])
         fleet.channels += [fleet.staging, fleet.channel]
@@ -108,19 +111,23 @@ class Team:
 
         return self._ran(run, {"inputs": run.inputs}, approve).outputs("do", "")
 
-    def hour(self, workflow: str = "flux.yaml") -> dict[str, str]:
-        """Let the schedule start a workflow, and return its outputs."""
-        return self._ran(self.github.start(workflow, "schedule", "alice")).outputs("", "")
+    def hour(self) -> Told:
+        """Let the schedule start the workflow, and return what it tells of each artifact."""
+        return self._told(self._ran(self.github.start("flux.yaml", "schedule", "alice")))
 
     def merge(self, pull: Pull, how: str = "squash") -> None:
         """Merge a pull request as carol."""
         self.github.merge(pull.number, "carol", how)
 
-    def merge_request(self) -> dict[str, str]:
-        """Merge the newest request of the check, and return the outputs of the run that the push of it starts."""
-        self.merge([pull for pull in self.github.pulls if pull.state == "OPEN"][-1])
+    def merge_request(self, name: str) -> Told:
+        """Merge the newest request about an artifact, and return what the run tells that the push of it starts."""
+        open_now = (pull for pull in self.github.pulls if pull.state == "OPEN" and pull.branch.endswith(name))
+        self.merge([*open_now][-1])
         (run,) = (it for it in self.github.runs if it.event == "push" and it.status != "completed")
-        return self._ran(run, {"ref": "refs/heads/main"}).outputs("", "")
+        return self._told(self._ran(run, {"ref": "refs/heads/main"}))
+
+    def _told(self, done: Acted) -> Told:
+        return {each["name"]: each for each in json.loads(done.outputs("", "")["artifacts"])}
 
     def propose(self, branch: str, path: str, text: str) -> tuple[Pull, str]:
         """Open a pull request as alice, and return it with the comment that its preview leaves."""
@@ -155,24 +162,29 @@ def team(fleet: Fleet, files: cosign.Files) -> Team:
 def test_a_team_lives_without_a_terminal_and_without_a_key(team: Team) -> None:
     """One story, since each step starts from what those before have left."""
     assert team.operate("init", "staging", to=FIRST)["digest"] == team.staging
-    patched = team.hour()
+    patched = team.hour()["staging"]
     assert (patched["target-version"], patched["pending-version"], patched["digest"]) == (PATCH, MINOR, team.staging)
     assert team.operate("promote", "production")["digest"] == team.production == team.staging
-    minor = team.merge_request()
-    assert (minor["target-version"], minor["decision"], minor["digest"]) == (MINOR, "approval", team.staging)
+    minor = team.merge_request("staging")
+    assert (minor["staging"]["target-version"], minor["staging"]["digest"]) == (MINOR, team.staging)
+    assert minor["production"]["pending-digest"] == team.staging != team.production  # asked for at each wave
     newest = changed(team)
-    assert team.hour("promote.yaml")["changed"] == "false"  # a minor needs an approval at each wave
-    assert team.operate("promote", "production")["digest"] == team.production == newest
+    assert team.merge_request("production")["production"]["digest"] == team.production == newest
     assert team.operate("rollback", "staging", to=PATCH, reason="webhooks time out")["target-version"] == PATCH
     assert team.staging == patched["digest"]
-    assert team.hour()["changed"] == "false"
+    assert not moved(team.hour())
     assert team.staging == patched["digest"]
     team.operate("lift-hold", "staging", reason="mended")
-    assert team.hour()["changed"] == "false"  # what was rolled back is asked for anew: content and minor
+    assert not moved(team.hour())  # what was rolled back is asked for anew: content and minor
     for _ in range(2):
-        assert team.merge_request()["changed"] == "true"
-    assert team.staging == newest
+        assert moved(team.merge_request("staging")) == {"staging"}
+    assert team.staging == newest == team.production
     assert not [pull for pull in team.github.pulls if pull.state == "OPEN"]
+
+
+def moved(told: Told) -> set[str]:
+    """Return the names of the artifacts that a run moved."""
+    return {name for name, each in told.items() if each["changed"]}
 
 
 def changed(team: Team) -> str:
@@ -180,16 +192,16 @@ def changed(team: Team) -> str:
     pull, page = team.propose("overlay", f"{FOLDER}/kustomization.yaml", PATCHED)
     assert "+        - --requeue-dependency=5s" in page
     before = team.staging
-    assert team.hour()["changed"] == "false"
+    assert not moved(team.hour())
     team.merge(pull)
-    content = team.hour()
-    assert (content["changed"], content["target-version"], content["digest"]) == ("true", MINOR, team.staging)
+    content = team.hour()["staging"]
+    assert (content["changed"], content["target-version"], content["digest"]) == (True, MINOR, team.staging)
     assert content["base-digest"] == before
     assert content["digest"] in page
     pull, page = team.propose("flags", CONFIG, team.configuration("{log-level: debug}"))
     assert "log-level" in page
     team.merge(pull, "merge")
-    flagged = team.hour()
-    assert (flagged["changed"], flagged["digest"]) == ("true", team.staging)
+    flagged = team.hour()["staging"]
+    assert (flagged["changed"], flagged["digest"]) == (True, team.staging)
     assert flagged["digest"] in page
-    return flagged["digest"]
+    return str(flagged["digest"])

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 Node = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parents[2]
-CALLED = [ROOT / ".github/workflows" / f"{name}.yaml" for name in ("update", "apply", "approve", "fleet")]
+CALLED = [ROOT / ".github/workflows" / f"{name}.yaml" for name in ("update", "apply", "approve", "fleet", "operate")]
 OWN = [ROOT / ".github/workflows" / f"{name}.yaml" for name in ("ci", "release")]
 COPIED = sorted((ROOT / "workflows").rglob("*.yaml"))
-OPERATING = [ROOT / "workflows" / name for name in ("flux.yaml", "fleet.yaml", "with-key/flux.yaml")]
+KEYLESS = [ROOT / "workflows" / f"{name}.yaml" for name in ("flux", "fleet", "flux-by-dispatch", "requested")]
+OPERATING = [*KEYLESS, CALLED[4]]
 PREVIEW = ROOT / "workflows/preview.yaml"
 USERS = [*CALLED, *COPIED]
 ALL = [*USERS, *OWN]
@@ -236,7 +237,8 @@ class TestPins:
             return run(["git", "-C", ROOT, "show", f"{commit}:{path}"])
 
         (pin,) = set(PIN.findall((ROOT / "workflows/flux.yaml").read_text()))
-        for path in CALLED:
+        listed = at(pin, ".github/workflows")
+        for path in (it for it in CALLED if it.name in listed):  # one that is newer comes with the next pin
             (inner,) = set(PIN.findall(at(pin, named(path))))
             for commit in (pin, inner):
                 assert yaml.safe_load(at(commit, "action.yml"))["runs"]["using"] == "docker"
@@ -283,11 +285,13 @@ class TestConcurrency:
         parts = dict(jobs(path))
         assert set(parts["show"]["permissions"].values()) == {"read"}
         assert parts["gate"]["permissions"] == {}
-        assert parts["gate"]["environment"] == ApprovalConfig().environment
+        asked = workflow(CALLED[4])["on"]["workflow_call"]["inputs"]["gate"]["default"] if path in CALLED else None
+        assert parts["gate"]["environment"] == ("${{ inputs.gate }}" if asked else ApprovalConfig().environment)
+        assert asked in {None, ApprovalConfig().environment}
         assert parts["do"]["needs"] == ["show", "gate"]
         assert "if" not in parts["do"]
         assert parts["do"].get("environment") != ApprovalConfig().environment
-        assert "inputs." not in parts["do"].get("environment", "")
+        assert path in CALLED or "inputs." not in parts["do"].get("environment", "")
         assert {"environment", "concurrency"}.isdisjoint(parts["show"])
         assert "secrets." not in str(parts["show"]) + str(parts["gate"])
         assert "github.run_id" in parts["do"]["concurrency"]["group"]  # GitHub never drops it
@@ -300,10 +304,39 @@ class TestConcurrency:
         assert (shown.pop("command"), done.pop("command")) == ("show", "do")
         assert done.pop("shown") == "${{ needs.show.outputs.shown }}"
         assert shown == {name: value for name, value in done.items() if name in shown}
-        assert set(done) - set(shown) <= {"key", "registry-username", "registry-password"}
+        secret = {"key", "registry-username", "registry-password", "docker-config", "provider", "accept-shared-subject"}
+        assert set(done) - set(shown) <= secret
+        given = {value for name, value in shown.items() if name not in {"config", "identity-regexp", "issuer"}}
+        if path in CALLED:
+            assert given == {f"${{{{ inputs.{name} }}}}" for name in ("operation", "artifact", "to", "reason")}
+            return
         asked = triggers(workflow(path))["workflow_dispatch"]["inputs"]
-        assert {f"${{{{ inputs.{name} }}}}" for name in asked} == set(shown.values())
+        assert {f"${{{{ inputs.{name} }}}}" for name in asked} == given
         assert set(asked["command"]["options"]) == {"update", *OPERATION_NAMES}
+
+    @pytest.mark.parametrize("name", ["flux.yaml", "fleet.yaml"])
+    def test_a_caller_with_a_key_hands_on_what_a_person_dispatches(self, name: str) -> None:
+        read = workflow(ROOT / "workflows/with-key" / name)
+        asked, operate = triggers(read)["workflow_dispatch"]["inputs"], read["jobs"]["operate"]
+        assert asked == triggers(workflow(KEYLESS[0]))["workflow_dispatch"]["inputs"]
+        given = {key: value for key, value in operate["with"].items() if "inputs." in value}
+        assert given == {each: f"${{{{ inputs.{each} }}}}" for each in ("artifact", "to", "reason")} | {
+            "operation": "${{ inputs.command }}"
+        }
+
+    def test_the_three_jobs_are_the_same_in_each_keyless_workflow(self) -> None:
+        wanted = dict(jobs(KEYLESS[0]))
+        own = {"identity-regexp", "issuer", "registry-username", "registry-password"}
+        for path in KEYLESS[1:]:
+            found = dict(jobs(path))
+            for name in ("show", "gate", "do"):
+                kept = {**found[name], "steps": [*found[name]["steps"]]}
+                if name == "do":
+                    kept.pop("environment", None)
+                last = kept["steps"][-1]
+                given = {key: value for key, value in last.get("with", {}).items() if key not in own}
+                kept["steps"][-1] = {**last, **({"with": given} if given else {})}
+                assert kept == wanted[name], f"{name} of {named(path)}"
 
     def test_the_jobs_of_a_fleet_have_the_secrets_of_their_own_artifact_alone(self) -> None:
         for path in (CALLED[3], ROOT / "workflows/fleet.yaml"):

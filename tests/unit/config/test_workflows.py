@@ -36,13 +36,7 @@ def verify(names: str) -> str:
 PULL_REQUEST = ({"flux.yaml": "flux.yaml"}, "")
 DISPATCH = ({"flux.yaml": "flux-by-dispatch.yaml", "approve.yaml": "approve.yaml"}, "")
 FLEET = ({"flux.yaml": "fleet.yaml"}, TWO)
-PROMOTE = (
-    {"flux.yaml": "flux.yaml", "promote.yaml": "promote.yaml"},
-    WAVES.replace("production', promote", "live', promote").replace(
-        "flux-manifests:staging", "flux-manifests:production"
-    )
-    + verify("flux|promote"),
-)
+PROMOTE = ({"flux.yaml": "flux.yaml"}, WAVES + verify("flux"))  # without the line `artifact`
 WITH_KEY = ({"flux.yaml": "with-key/flux.yaml", "approve.yaml": "with-key/approve.yaml"}, KEY)
 CONSUMERS = ({"flux.yaml": "flux.yaml", "consumers.yaml": "consumers.yaml"}, ONE)
 WATCH = ({"flux.yaml": "flux.yaml", "watch.yaml": "watch.yaml"}, "")
@@ -54,6 +48,7 @@ WAYS = {
     "by dispatch, configured": (DISPATCH[0], ONE + verify("flux|approve")),
     "several artifacts": FLEET,
     "promotions": PROMOTE,
+    "promotions, each in a job": (FLEET[0], WAVES),
     "with a key": WITH_KEY,
     "several with keys": ({"flux.yaml": "with-key/fleet.yaml"}, TWO + "defaults: {signing: {key: env://COSIGN_KEY}}\n"),
     "consumers": CONSUMERS,
@@ -112,7 +107,7 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "flux.yaml",
         GROUP,
         "",
-        "flux.yaml:39:3: jobs.flux: publishes in no concurrency group",
+        "flux.yaml:42:3: jobs.flux: publishes in no concurrency group",
         id="no group",
     ),
     pytest.param(
@@ -136,7 +131,7 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "approve.yaml",
         "group: flux-manifests",
         "group: other",
-        "flux.yaml:21:5: jobs.flux.concurrency: publishes oci://ghcr.io/acme/flux-manifests:production in the group "
+        "flux.yaml:37:5: jobs.flux.concurrency: publishes oci://ghcr.io/acme/flux-manifests:production in the group "
         "'flux-manifests', the job publish of approve.yaml in 'other'",
         id="two groups",
     ),
@@ -167,9 +162,9 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
     # identities
     pytest.param(
         PROMOTE,
-        "promote.yaml",
-        "name: Promote Flux",
-        "name: Promote Flux",
+        "flux.yaml",
+        "name: Flux",
+        "name: Flux",
         "",
         id="nothing changed",
     ),
@@ -220,7 +215,7 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "flux.yaml",
         "  workflow_dispatch:\n",
         "  pull_request_target:\n",
-        "flux.yaml:16:3: on.pull_request_target: starts the job flux, which signs, on pull_request_target",
+        "flux.yaml:19:3: on.pull_request_target: starts the job flux, which signs, on pull_request_target",
         id="an event of others",
     ),
     pytest.param(
@@ -321,6 +316,14 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "jobs.do.if: runs after a rejection too",
         id="a rejection is no end",
     ),
+    pytest.param(
+        PULL_REQUEST,
+        "flux.yaml",
+        "needs: [show, gate]",
+        "needs: [show, gate]\n    if: ${{ !Cancelled() }}",
+        "jobs.do.if: runs after a rejection too, by Cancelled()",
+        id="a job that runs unless the run is cancelled",
+    ),
     # previews
     pytest.param(
         PREVIEW,
@@ -352,7 +355,7 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "flux.yaml",
         "artifact: oci://ghcr.io/acme/flux-manifests:production",
         "artifact: oci://ghcr.io/acme/flux-manifest:production",
-        "flux.yaml:65:11: jobs.flux.steps[1].with.artifact: the configuration has no artifact",
+        "flux.yaml:68:11: jobs.flux.steps[1].with.artifact: the configuration has no artifact",
         id="an artifact that is not configured",
     ),
     pytest.param(
@@ -368,7 +371,7 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "approve.yaml",
         "command: approve",
         "command: apply",
-        "flux.yaml:36:11: jobs.flux.steps[1].with.approval: "
+        "flux.yaml:52:11: jobs.flux.steps[1].with.approval: "
         "starts approve.yaml for approvals, and there is no such file",
         id="nobody takes up the approval",
     ),
@@ -581,7 +584,7 @@ class TestCommand:
         assert run(["config", "validate", "--workflows", str(tmp_path), "--repository", "acme/fleet"]) == 0
         said = capsys.readouterr().err
         assert (
-            "flux.yaml:32:3: on.push: starts no run for a merge that changes .github/flux-manifests.lock.yaml" in said
+            "flux.yaml:35:3: on.push: starts no run for a merge that changes .github/flux-manifests.lock.yaml" in said
         )
 
     def test_exits_with_2_and_the_place_of_each_problem(
@@ -592,7 +595,7 @@ class TestCommand:
         (tmp_path / "config.yaml").write_text(ONE)
         arguments = ["config", "validate", "--workflows", str(tmp_path), "--config", str(tmp_path / "config.yaml")]
         assert run(arguments) == 2
-        assert f"{tmp_path}/flux.yaml:62:9: jobs.flux.steps[1].uses: uses acme" in capsys.readouterr().err
+        assert f"{tmp_path}/flux.yaml:65:9: jobs.flux.steps[1].uses: uses acme" in capsys.readouterr().err
         (tmp_path / "flux.yaml").write_text(SHIPPED["flux.yaml"].read_text())
         assert run(arguments) == 0
         captured = capsys.readouterr()

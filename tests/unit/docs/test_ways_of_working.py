@@ -25,7 +25,7 @@ def test_a_row_has_the_lines_of_each_new_file() -> None:
         seen |= set(new)
         numbers = re.sub(r"\d+ of configuration", "", counted)
         assert [int(it) for it in re.findall(r"\d+", numbers)] == [lines((ROOT / it).read_text()) for it in new], files
-    assert seen >= {f"workflows/{name}.yaml" for name in ("flux", "preview", "promote", "watch", "fleet")}
+    assert seen >= {f"workflows/{name}.yaml" for name in ("flux", "preview", "watch", "fleet")}
 
 
 def test_the_configuration_has_as_many_lines_as_the_rows_say_together() -> None:
@@ -40,7 +40,7 @@ def test_the_baseline_has_as_many_lines_as_it_says() -> None:
 
 @pytest.mark.parametrize(
     ("job", "file"),
-    [("show", "flux"), ("gate", "flux"), ("do", "flux"), ("promote", "promote"), ("watch", "watch")],
+    [("show", "flux"), ("gate", "flux"), ("do", "flux"), ("watch", "watch")],
 )
 def test_the_documents_have_the_permissions_of_each_job(job: str, file: str) -> None:
     text = (ROOT / "docs/action.md").read_text()
