@@ -111,7 +111,9 @@ def artifact_reviews(
         why = "the request takes it out" if before else "the base has none, and the request's own is not gone by"
         return (), (f"There is no configuration to preview: {path}: {why}.",)
     after = preview_config(before, wanted)
-    releases = str(Path(inputs.given.releases).absolute()) if inputs.given.releases else None
+    releases = inputs.given.releases
+    if releases and not releases.startswith(("oci://", "layout:")):
+        releases = str(Path(releases).absolute())
     channels = tuple(it.channel for it in before.artifacts)
     given = replace(inputs.given.checked(), releases=releases)
     given = replace(given, logins=logins(inputs, run.job, channels, run.hide).before)

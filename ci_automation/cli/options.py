@@ -217,10 +217,10 @@ OPTIONS = (
     ),
     Option(
         "releases",
-        "folder with releases; default: GitHub ($FLUX_RELEASES)",
-        "DIR",
+        "folder with releases, or a repository of a registry; default: GitHub ($FLUX_RELEASES)",
+        "DIR|oci://...",
         variable="FLUX_RELEASES",
-        input="A folder with releases, instead of GitHub",
+        input="A folder with releases, or oci://HOST/REPOSITORY as `mirror --push` fills it, instead of GitHub",
         repeat=Repeat.EACH,
     ),
     Option("base", input="For approve: the base digest of the approved step"),

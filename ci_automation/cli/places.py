@@ -76,30 +76,42 @@ def _credentials(reference: Reference, artifact: ArtifactConfig | None, given: A
 
 def release_source(given: Arguments, config: Config | None) -> ReleaseSource:
     """Return where releases come from: --releases, the configuration's source, or Flux's own repository on GitHub."""
-    if directory := _directory(given, config):
-        from ci_automation.flux.sources.directory import DirectorySource
+    match _mirror(given, config):
+        case Path() as directory:
+            from ci_automation.flux.sources.directory import DirectorySource
 
-        return DirectorySource(directory)
+            return DirectorySource(directory)
+        case Reference() as place:
+            from ci_automation.registry.releases import RegistryReleases
+
+            return RegistryReleases(registry(place, None, given), place)
     return LateSource(partial(_github_source, given, config))
 
 
-def _directory(given: Arguments, config: Config | None) -> Path | None:
-    """Return the directory that releases come from, if it is one."""
-    if given.releases:
+def _mirror(given: Arguments, config: Config | None) -> Path | Reference | None:
+    """Return the directory or the repository that releases come from, None if they come from GitHub."""
+    if given.releases and not given.releases.startswith(("oci://", "layout:")):
         return Path(given.releases)
-    if config is None:
+    if given.releases is None and config is None:
         return None
-    from ci_automation.config.model import DirectorySourceConfig
+    from ci_automation.config.model import DirectorySourceConfig, RegistrySourceConfig, parse_place
 
-    return config.source.path if isinstance(config.source, DirectorySourceConfig) else None
+    if given.releases:
+        return parse_place(given.releases)
+    match config.source if config else None:
+        case DirectorySourceConfig(path=found):
+            return found
+        case RegistrySourceConfig(place=found):
+            return found
+    return None
 
 
 def _github_source(given: Arguments, config: Config | None) -> ReleaseSource:
-    from ci_automation.config.model import DirectorySourceConfig, GitHubSourceConfig
+    from ci_automation.config.model import GitHubSourceConfig
     from ci_automation.flux.sources import github as source
 
     place = config.source if config else GitHubSourceConfig()
-    assert not isinstance(place, DirectorySourceConfig)  # noqa: S101  # for the type checker: `_directory` has those
+    assert isinstance(place, GitHubSourceConfig)  # noqa: S101  # for the type checker: `_mirror` has the others
     return source.GitHubSource(github(place.api_url or GITHUB_API, given), f"{place.owner}/{place.repository}")
 
 
@@ -127,20 +139,26 @@ class LateSource:
 
 
 def upstream(given: Arguments, config: Config | None) -> Upstream:
-    """Return what proves that releases are Flux's own; GitHub's must carry a signature, those of a directory may."""
+    """Return what proves that releases are Flux's own; those of a directory may be unsigned by default."""
     from ci_automation.flows.ports import Upstream
     from ci_automation.signing.sigstore.root import TrustRoot
 
     said = config.upstream if config else None
     verify, place, location = (said.verify, said.manifests, said.trust_config) if said else (None, None, None)
-    directory = _directory(given, config)
-    # A directory may stand where Sigstore cannot be reached: the roots in the cache, or those we come with, will do.
-    root = TrustRoot.from_file(Path(location)) if location else TrustRoot.public(offline=directory is not None)
-    if directory is not None:
-        place = place or Reference(LayoutDirectory(directory / "flux-manifests"), "latest")
-        return Upstream(root, verify == "required", place, registry(place, None, given))
-    place = place or Reference.parse(_FLUX_MANIFESTS)
-    return Upstream(root, verify != "if-available", place, registry(place, None, given))
+    source = _mirror(given, config)
+    # A mirror may stand where Sigstore cannot be reached: the roots in the cache, or those we come with, will do.
+    root = TrustRoot.from_file(Path(location)) if location else TrustRoot.public(offline=source is not None)
+    required = verify == "required" if isinstance(source, Path) else verify != "if-available"
+    match source:
+        case Path():
+            place = place or Reference(LayoutDirectory(source / "flux-manifests"), "latest")
+        case Reference():
+            from ci_automation.registry.releases import rendered_beside
+
+            place = place or rendered_beside(source)
+        case None:
+            place = place or Reference.parse(_FLUX_MANIFESTS)
+    return Upstream(root, required, place, registry(place, None, given))
 
 
 def release_ports(given: Arguments, config: Config | None, say: Callable[[str], None]) -> Ports:

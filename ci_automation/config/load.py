@@ -16,7 +16,7 @@ from ci_automation.config.model import (
     ApprovalVia,
     ArtifactConfig,
     Config,
-    DirectorySourceConfig,
+    GitHubSourceConfig,
     SigningMode,
 )
 from ci_automation.config.reader import merged_config, read_sections
@@ -69,7 +69,7 @@ def parse_config(data: bytes, file: str) -> Config:
 def _contradictions(document: ConfigDocument, file: File, config: Config) -> list[Problem]:
     """Return the problems of values that are valid alone, but not together."""
     problems = []
-    if file.api_url is not None and isinstance(file.source, DirectorySourceConfig):
+    if file.api_url is not None and not isinstance(file.source, GitHubSourceConfig | None):
         problems.append(document.problem(("apiUrl",), "is only for a github: source"))
     seen: dict[object, Path] = {}
     for index, named in enumerate(file.artifacts):

@@ -43,7 +43,7 @@ class UnknownArtifact(UsageError):
 class InvalidSource(UsageError):
     """A text is not a source of releases."""
 
-    hint = "Write github:OWNER/REPOSITORY, or dir:PATH for a folder of releases."
+    hint = "Write github:OWNER/REPOSITORY, dir:PATH for a folder of releases, or oci://HOST/REPOSITORY for a registry."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"it does not name a source of releases: {reason}")
@@ -75,7 +75,13 @@ class DirectorySourceConfig(Struct, frozen=True):
     path: Path
 
 
-Source = GitHubSourceConfig | DirectorySourceConfig
+class RegistrySourceConfig(Struct, frozen=True):
+    """The releases in a repository of a registry, as `mirror --push` puts them there."""
+
+    place: Reference
+
+
+Source = GitHubSourceConfig | DirectorySourceConfig | RegistrySourceConfig
 
 
 def parse_source(text: str) -> Source:
@@ -85,12 +91,27 @@ def parse_source(text: str) -> Source:
         InvalidSource: `text` is not a source of releases.
     """
     if text.startswith("oci://"):
-        raise InvalidSource("an oci:// source is not supported by this version")
+        return RegistrySourceConfig(parse_place(text))
     if text.startswith("dir:") and len(text) > len("dir:") and text.isprintable():
         return DirectorySourceConfig(Path(text.removeprefix("dir:")))
     if match := _GITHUB.fullmatch(text):
         return GitHubSourceConfig(match["owner"], match["repository"])
-    raise InvalidSource(f"{text[:80]!r} is neither github:OWNER/REPOSITORY nor dir:PATH")
+    raise InvalidSource(f"{text[:80]!r} is none of github:OWNER/REPOSITORY, dir:PATH and oci://HOST/REPOSITORY")
+
+
+def parse_place(text: str) -> Reference:
+    """Return the repository of releases in `text`, of a registry or an image layout.
+
+    Raises:
+        InvalidSource: `text` is no address of one, or names a tag or a digest.
+    """
+    try:
+        place = Reference.parse(text)
+    except InvalidReference as error:
+        raise InvalidSource(str(error)) from None
+    if place.tag is not None or place.digest is not None:
+        raise InvalidSource(f"{text[:80]!r} names one artifact; name the repository alone")
+    return place
 
 
 def parse_api_url(text: str) -> str:

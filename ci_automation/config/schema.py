@@ -218,7 +218,7 @@ class File(Section, frozen=True, kw_only=True):
     version: FormatVersion
     """The version of this file's format."""
     source: Releases | None = None
-    """The source of releases: github:OWNER/REPOSITORY, or dir:PATH. Default: github:fluxcd/flux2."""
+    """The releases: github:OWNER/REPOSITORY, dir:PATH, or oci://HOST/REPOSITORY. Default: github:fluxcd/flux2."""
     api_url: ApiUrl | None = None
     """The API of a GitHub Enterprise Server, for a github: source."""
     upstream: UpstreamSection | None = None

@@ -23,6 +23,7 @@ __all__ = [
     "promote",
     "prune",
     "publication",
+    "release_folder",
     "render",
     "rendering",
     "rollback",

@@ -1,32 +1,33 @@
-"""Directory of Flux releases that an air-gapped site can verify by itself.
+"""Directory of Flux releases that an air-gapped site can verify by itself, and the same in a registry.
 
-It has the form of `flux.sources.directory`, and an image layout with upstream's own artifacts. Nothing is written that
-was not verified, each file appears whole, and the list of releases comes last: a run that was cut off is repeated.
+The directory has the form of `flux.sources.directory`, and an image layout with upstream's own artifacts. Nothing is
+written that was not verified, each file appears whole, and the list of releases comes last: a run that was cut off is
+repeated.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-from contextlib import contextmanager, suppress
-from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ci_automation.errors import ReleaseSourceError, UsageError
-from ci_automation.flows.files import Unwritable, write_file
+from ci_automation.errors import ReleaseSourceError
+from ci_automation.flows.files import Unwritable
 from ci_automation.flows.publication.copy import copy
+from ci_automation.flows.release_folder import RELEASES, alone_in, listed_release, write_lists, write_mirrored
 from ci_automation.flows.rendering.delegate import MAX_ARCHIVE_BYTES
 from ci_automation.flows.rendering.upstream import fetch, find_artifact, verify_artifact
 from ci_automation.flux.bundle import BUNDLE, MAX_PROOF_BYTES, checksums_name, parse_checksums, proof_names
-from ci_automation.flux.release import read_version
-from ci_automation.flux.sources.directory import DirectorySource, UnreadableDirectory
+from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.registry.port import NotFound
+from ci_automation.registry.releases import RegistryReleases, put_release, rendered_beside
 from ci_automation.signing.upstream import UpstreamForged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from ci_automation.artifact.reference import Reference
@@ -34,20 +35,10 @@ if TYPE_CHECKING:
     from ci_automation.flows.rendering.upstream import UpstreamArtifact
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
+    from ci_automation.registry.port import Registry
 
 PROGRAMS = ("linux_amd64", "linux_arm64")
-_RELEASES, _TAGS = "releases.json", "tags.json"
-_LOCK, _LOCK_SECONDS = ".flux-manifests.lock", 600
 _SERIES = 3  # minor releases that Flux supports at a time
-
-
-class MirrorBusy(UsageError):
-    """A directory that another process is filling."""
-
-    hint = "Wait until it ends, then run the same command again."
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(f"another process has been writing to {folder} for {_LOCK_SECONDS} seconds")
 
 
 class ForgedProgram(ReleaseSourceError):
@@ -88,7 +79,7 @@ def mirror(
         VerificationFailed: something is not signed as Flux signs it.
         MirrorBusy, Unwritable: the directory cannot be written.
     """
-    with _alone(place.folder):
+    with alone_in(place.folder):
         wanted = sorted(set(versions)) or _newer(place.folder, ports)
         fetched: list[FetchedRelease] = []
         done = []
@@ -103,13 +94,55 @@ def mirror(
             fetched.append(release)
             done.append(Mirrored(version, release.vouched, artifact, programs))
         if fetched:
-            _write_lists(place.folder, fetched)
+            write_lists(place.folder, fetched)
     return tuple(done)
+
+
+def push(folder: Path, target: Reference, rendered: Registry, ports: Ports) -> tuple[tuple[FetchedRelease, bool], ...]:
+    """Store the verified releases of a directory in the repository of `target`, and read each back, checked as before.
+
+    Upstream's renderings go to `rendered_beside(target)`, in the registry `rendered`. Return each release, the oldest
+    first, and whether its files were written. A run that was cut off is repeated.
+
+    Raises:
+        ReleaseSourceError: the directory cannot be read, or the files of a release are not what its checksums say.
+        VerificationFailed: something is not signed as Flux signs it.
+        OtherRelease: the repository has other files of a release.
+    """
+    found = RegistryReleases(ports.registry, target)
+    done = []
+    for version in sorted(it.version for it in ports.releases.list() if it.problem is None):
+        ports.say(f"pushing {version}")
+        release = fetch(version, ports)
+        files = _pushed_files(release, ports)
+        listed = {"tag_name": str(version), "body": release.release.notes, **listed_release(release, files)}
+        tags = [{"name": str(version), "commit": {"sha": release.commit}}]
+        written = put_release(ports.registry, target, {"release": listed, "tags": tags}, files)
+        if (artifact := _artifact(version, ports)) is not None:
+            place = MirrorFolder(folder, rendered_beside(target))
+            _copy(place, version, artifact, replace(ports, registry=rendered))
+        fetch(version, replace(ports, releases=found))
+        done.append((release, written))
+    return tuple(done)
+
+
+def _pushed_files(release: FetchedRelease, ports: Ports) -> dict[str, bytes]:
+    """Return the files of a release by name, with its log entry, and the programs that the directory has."""
+    version, files = release.release.version, dict(_named_files(release))
+    checksums = parse_checksums(version, release.files.checksums)
+    for platform in PROGRAMS:
+        name = f"flux_{version.semver}_{platform}.tar.gz"
+        data = ports.releases.asset(version, name, MAX_ARCHIVE_BYTES)
+        if data is not None:
+            if (found := hashlib.sha256(data).hexdigest()) != checksums.get(name):
+                raise ForgedProgram(version, name, f"its sha256 is {found}, and its checksums say otherwise")
+            files[name] = data
+    return files
 
 
 def _newer(folder: Path, ports: Ports) -> list[Version]:
     """Return what a run without a wish takes, the oldest first."""
-    present = DirectorySource(folder).list() if (folder / _RELEASES).exists() else ()
+    present = DirectorySource(folder).list() if (folder / RELEASES).exists() else ()
     newest = max((each.version for each in present if not each.prerelease), default=None)
     offered = sorted(
         each.version
@@ -149,7 +182,7 @@ def _programs(folder: Path, release: FetchedRelease, ports: Ports) -> Iterator[s
                 raise ForgedProgram(version, name, "the release does not have it")
             if (found := hashlib.sha256(data).hexdigest()) != expected:
                 raise ForgedProgram(version, name, f"its sha256 is {found}, and its checksums say {expected}")
-            _write(path, data)
+            write_mirrored(path, data)
         yield platform
 
 
@@ -163,18 +196,21 @@ def _sha256(path: Path) -> str:
 
 def _write_files(folder: Path, release: FetchedRelease) -> None:
     """Write what the release's folder needs, the bundle last."""
-    version, files = release.release.version, release.files
-    names = proof_names(version)
+    for name, content in _named_files(release):
+        write_mirrored(folder / str(release.release.version) / name, content)
+
+
+def _named_files(release: FetchedRelease) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a release that a source needs, with their names; the bundle is the last."""
+    files, names = release.files, proof_names(release.release.version)
     contents = {
         names.log_entry: files.log_entry,
         names.certificate: files.certificate,
         names.signature: files.signature,
-        checksums_name(version): files.checksums,
+        checksums_name(release.release.version): files.checksums,
         BUNDLE: files.bundle,
     }
-    for name, content in contents.items():
-        if content is not None:
-            _write(folder / str(version) / name, content)
+    return ((name, content) for name, content in contents.items() if content is not None)
 
 
 def _artifact(version: Version, ports: Ports) -> UpstreamArtifact | None:
@@ -197,70 +233,3 @@ def _copy(place: MirrorFolder, version: Version, artifact: UpstreamArtifact, por
     copy(ports.upstream.registry, artifact.reference, ports.registry, target, artifact.digest)
     if artifact.vouched is not None:
         verify_artifact(version, ports.upstream, ports.registry, target.at_digest(artifact.digest))
-
-
-def _write_lists(folder: Path, fetched: Iterable[FetchedRelease]) -> None:
-    """Add the releases to the two lists; what others have put there stays."""
-    releases = {str(each.release.version): _listed(folder, each) for each in fetched}
-    tags = {str(each.release.version): {"commit": {"sha": each.commit}} for each in fetched}
-    _merge(folder / _TAGS, "name", tags)
-    _merge(folder / _RELEASES, "tag_name", releases)
-
-
-def _listed(folder: Path, fetched: FetchedRelease) -> dict[str, Any]:
-    """Return a release as GitHub lists it, with the assets that are in its folder."""
-    release = fetched.release
-    assets = sorted(each.name for each in (folder / str(release.version)).iterdir() if not each.name.startswith("."))
-    return {
-        "draft": False,
-        "prerelease": release.prerelease,
-        "published_at": release.published_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-        "assets": [{"name": name} for name in assets],
-    }
-
-
-def _merge(path: Path, key: str, new: Mapping[str, dict[str, Any]]) -> None:
-    """Write the list at `path` with the new items in it, newest version first, and others' after them as they were."""
-    old: Any = []
-    if path.exists():
-        try:
-            old = json.loads(path.read_bytes())
-        except (OSError, ValueError, RecursionError):
-            raise UnreadableDirectory(path, "it is not JSON") from None
-    if not isinstance(old, list) or not all(isinstance(item, dict) and isinstance(item.get(key), str) for item in old):
-        raise UnreadableDirectory(path, "it does not have the format of GitHub's answer")
-    kept = [item for item in old if item[key] not in new]
-    versions = [*kept, *({key: name, **value} for name, value in new.items())]
-    known = [(version, item) for item in versions if (version := read_version(item[key])) is not None]
-    others = [item for item in kept if read_version(item[key]) is None]
-    ordered = [item for _, item in sorted(known, key=lambda each: each[0], reverse=True)]
-    _write(path, f"{json.dumps([*ordered, *others], indent=1)}\n".encode())
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file whole, unless it is there with these bytes."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_file() and not path.is_symlink() and path.read_bytes() == data:
-            return
-    except OSError as error:
-        raise Unwritable(path, error) from None
-    write_file(path, data)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    from filelock import FileLock, Timeout  # it costs 80 ms, and only writers need it
-
-    lock = FileLock(folder / _LOCK, timeout=_LOCK_SECONDS)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout:
-        raise MirrorBusy(folder) from None
-    except OSError as error:
-        raise Unwritable(folder, error) from None
-    try:
-        yield
-    finally:
-        lock.release()

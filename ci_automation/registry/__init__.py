@@ -42,5 +42,6 @@ __all__ = [
     "logins",
     "port",
     "referrers",
+    "releases",
     "wire",
 ]

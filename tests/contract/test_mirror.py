@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import hashlib
@@ -17,18 +18,20 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, Descriptor
 from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli import run
 from ci_automation.errors import Error, ReleaseSourceError
-from ci_automation.flows import mirror as module
+from ci_automation.flows import release_folder as module
 from ci_automation.flows.files import Unwritable
-from ci_automation.flows.mirror import ForgedProgram, MirrorBusy, MirrorFolder, mirror
+from ci_automation.flows.mirror import ForgedProgram, MirrorFolder, mirror, push
 from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.publication.copy import TooManyReferrers, copy
+from ci_automation.flows.release_folder import MirrorBusy
 from ci_automation.flows.rendering.upstream import fetch, find_artifact
-from ci_automation.flux.release import ReleaseNotFound
+from ci_automation.flux.release import InvalidReleaseList, ReleaseNotFound
 from ci_automation.flux.sources.directory import DirectorySource, UnreadableDirectory
 from ci_automation.flux.version import Version
 from ci_automation.registry import open_registry
 from ci_automation.registry.layout import LayoutRegistry
 from ci_automation.registry.port import NotFound
+from ci_automation.registry.releases import OtherRelease, RegistryReleases, put_release, rendered_beside
 from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.upstream import UpstreamForged, UpstreamUnsigned, upstream_identity
 from tests.fakes.registry import InMemoryRegistry
@@ -636,6 +639,129 @@ class TestCopying:
         return place.blobs, place.manifests, place.tags
 
 
+RELEASES = Reference.parse("oci://registry.test/flux/releases")
+
+
+@dataclass(slots=True)
+class Pushed:
+    """What a folder was pushed to: the registry, which both repositories are in."""
+
+    site: Site
+    registry: InMemoryRegistry = field(default_factory=InMemoryRegistry)
+
+    def ports(self) -> Ports:
+        return replace(self.site.inside(), registry=self.registry)
+
+    def push(self) -> list[tuple[str, bool]]:
+        done = push(self.site.folder, RELEASES, self.registry, self.ports())
+        return [(str(release.release.version), written) for release, written in done]
+
+    def reader(self, *, required: bool = True) -> Ports:
+        """Return what a run has that knows the registry alone."""
+        upstream = Upstream(self.site.root, required, rendered_beside(RELEASES), self.registry)
+        return Ports(self.registry, RegistryReleases(self.registry, RELEASES), find_upstream=lambda: upstream)
+
+    def content(self) -> dict[str, dict[str, str]]:
+        return {
+            name: {tag: str(digest) for tag, digest in it.tags.items()}
+            for name, it in self.registry.repositories.items()
+        }
+
+
+class TestPushing:
+    """`mirror --push`: the same releases from a registry, checked in the same way."""
+
+    @pytest.fixture
+    def pushed(self, site: Site) -> Pushed:
+        site.mirror("v2.8.8", "v2.9.4", with_programs=False)
+        made = Pushed(site)
+        assert made.push() == [("v2.8.8", True), ("v2.9.4", True)]
+        return made
+
+    def test_a_run_reads_there_what_the_folder_has(self, pushed: Pushed) -> None:
+        reader, inside = pushed.reader(), pushed.site.inside()
+        assert [str(it.version) for it in reader.releases.list()] == ["v2.9.4", "v2.8.8"]
+        for version in (Version.parse("v2.8.8"), V):
+            assert fetch(version, reader) == fetch(version, inside)
+            there, here = find_artifact(version, reader), find_artifact(version, inside)
+            assert there is not None
+            assert here is not None
+            assert (there.digest, there.vouched) == (here.digest, here.vouched)
+
+    def test_a_list_of_what_is_newer_reads_only_that(self, pushed: Pushed) -> None:
+        pushed.registry.requests.clear()
+        assert len(pushed.reader().releases.list(V)) == 1
+        assert len(pushed.registry.requests) == 3  # the tags, a manifest and its config
+
+    def test_the_same_again_writes_nothing(self, pushed: Pushed) -> None:
+        before = pushed.content()
+        assert pushed.push() == [("v2.8.8", False), ("v2.9.4", False)]
+        assert pushed.content() == before
+
+    def test_programs_come_later_and_other_files_stay(self, pushed: Pushed) -> None:
+        pushed.site.mirror("v2.9.4", with_programs=True)
+        assert pushed.push() == [("v2.8.8", False), ("v2.9.4", True)]
+        name = "flux_2.9.4_linux_amd64.tar.gz"
+        assert pushed.reader().releases.asset(V, name, 1 << 20) == PROGRAMS[name]
+        assert fetch(V, pushed.reader()).vouched
+
+    def test_a_forged_program_is_not_pushed(self, pushed: Pushed) -> None:
+        pushed.site.mirror("v2.9.4", with_programs=True)
+        (pushed.site.folder / "v2.9.4/flux_2.9.4_linux_amd64.tar.gz").write_bytes(b"another")
+        with pytest.raises(ForgedProgram):
+            pushed.push()
+
+    def test_other_files_under_the_version_are_not_overwritten(self, pushed: Pushed) -> None:
+        described = {"release": {"tag_name": "v2.9.4"}, "tags": []}
+        other = InMemoryRegistry()
+        put_release(other, RELEASES, described, {"manifests.tar.gz": b"another"})
+        with pytest.raises(OtherRelease, match=r"v2\.9\.4 is there already, with another manifests\.tar\.gz"):
+            Pushed(pushed.site, other).push()
+
+    @pytest.mark.parametrize("name", ["manifests.tar.gz", "flux_2.9.4_checksums.txt.sig"])
+    def test_a_writer_of_the_registry_cannot_change_a_file(self, pushed: Pushed, name: str) -> None:
+        files = {it.name: it.read_bytes() for it in (pushed.site.folder / "v2.9.4").iterdir()}
+        listed = json.loads((pushed.site.folder / "releases.json").read_bytes())
+        tags = json.loads((pushed.site.folder / "tags.json").read_bytes())
+        one = {"release": next(it for it in listed if it["tag_name"] == "v2.9.4"), "tags": tags}
+        forged = Pushed(pushed.site)
+        put_release(forged.registry, RELEASES, one, files | {name: files[name][:-1] + b"x"})
+        with pytest.raises((UpstreamForged, ReleaseSourceError)):
+            fetch(V, forged.reader())
+
+    def test_nor_give_a_release_the_name_of_another(self, pushed: Pushed) -> None:
+        manifest = pushed.registry.manifest(RELEASES.at_tag("v2.8.8"))
+        pushed.registry.put_manifest(RELEASES.at_tag("v2.9.5"), manifest)
+        with pytest.raises(InvalidReleaseList, match=r"what is under v2\.9\.5 says that it is v2\.8\.8"):
+            pushed.reader().releases.list()
+
+    def test_what_is_no_release_is_told(self, pushed: Pushed) -> None:
+        publish(pushed.registry, Version.parse("v2.9.6"), None, place=RELEASES)
+        with pytest.raises(InvalidReleaseList, match=r"what is under v2\.9\.6 is no release"):
+            pushed.reader().releases.list()
+
+    def test_every_write_may_be_the_last(self, site: Site) -> None:
+        site.mirror("v2.9.4")
+        undisturbed = Pushed(site)
+        undisturbed.push()
+        for number in range(len(undisturbed.registry.requests)):
+            cut, left = Pushed(site), [number]
+
+            def before(_: object, left: list[int] = left) -> None:
+                left[0] -= 1
+                if left[0] == -1:
+                    raise Cut
+
+            cut.registry.before = before
+            with contextlib.suppress(Cut):
+                cut.push()
+            cut.registry.before = lambda _: None
+            with contextlib.suppress(InvalidReleaseList):  # nothing is there yet
+                assert [fetch(it.version, cut.reader()).vouched for it in cut.reader().releases.list()] != [None]
+            cut.push()
+            assert cut.content() == undisturbed.content()
+
+
 class TestTheCommand:
     """`flux-manifests mirror`."""
 
@@ -700,6 +826,25 @@ class TestTheCommand:
         assert run(["mirror", str(site.folder), "--config", str(config), "--flux-version", "v2.9.4"]) == 10
         assert "code upstream-forged" in capsys.readouterr().err
         assert not (site.folder / "v2.9.4").exists()
+
+    def test_what_is_pushed_is_a_source(
+        self, site: Site, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        site.mirror("v2.9.4")
+        place = f"layout:{tmp_path / 'pushed'}"
+        pushing = ["mirror", str(site.folder), "--push", place, "--config", str(config)]
+        assert run(pushing) == 0
+        assert capsys.readouterr().out.splitlines()[1].split() == ["v2.9.4", "signed", "pushed"]
+        assert run([*pushing, "--output", "json"]) == 0
+        assert [it["written"] for it in json.loads(capsys.readouterr().out)["releases"]] == [False]
+        again = ["mirror", str(tmp_path / "again"), "--flux-version", "v2.9.4", "--config", str(config)]
+        assert run([*again, "--releases", place]) == 0
+        copied = dataclasses.replace(site, folder=tmp_path / "again").content()
+        assert {it: copied[it] for it in copied if it.startswith("v2.9.4/")} == {
+            it: digest for it, digest in site.content().items() if it.startswith("v2.9.4/")
+        }
+        assert run([*again, "--releases", f"{place}:v2.9.4"]) == 2
+        assert "name the repository alone" in capsys.readouterr().err
 
     def test_a_folder_that_no_address_can_name_is_told(
         self, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""What every release source promises, shown on each: a directory, and GitHub in its three forms."""
+"""What every release source promises, shown on each: a directory, a registry, and GitHub in its three forms."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ci_automation.artifact.archive import UnsafeArchive
+from ci_automation.artifact.reference import Reference
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flux.bundle import ChecksumMismatch, InvalidChecksums
 from ci_automation.flux.release import (
@@ -18,17 +19,22 @@ from ci_automation.flux.release import (
     ReleaseNotFound,
     ReleaseSource,
     UnknownCommit,
+    read_version,
 )
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.sources.github import GitHubSource
 from ci_automation.flux.version import Version
 from ci_automation.github.client import GitHub
+from ci_automation.registry.releases import RegistryReleases, put_release
 from tests.fakes.forge import TOKEN, Forge
 from tests.fakes.forge.described import PUBLIC
+from tests.fakes.registry import InMemoryRegistry
 from tests.fakes.releases import SampleRelease, write_releases
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ci_automation.flux.release import FetchedRelease, Release
 
 V284, V285, V294 = (Version.parse(text) for text in ("v2.8.4", "v2.8.5", "v2.9.4"))
 OLD = SampleRelease("v2.8.5", "2026-04-07T17:31:53Z")
@@ -46,15 +52,46 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "releases"
 
 
-@pytest.fixture(params=["directory", "REST", "GraphQL", "Enterprise Server"])
+class Pushed:
+    """The releases of a folder, whatever it has at the time, pushed to a registry and read there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def now(self) -> RegistryReleases:
+        registry, place = InMemoryRegistry(), Reference.parse("oci://registry.test/flux/releases")
+        tags = json.loads((self.folder / "tags.json").read_bytes())
+        for each in json.loads((self.folder / "releases.json").read_bytes()):
+            name = each["tag_name"]
+            files = {it.name: it.read_bytes() for it in sorted((self.folder / name).glob("*"))}
+            if read_version(name) is not None:
+                put_release(
+                    registry, place, {"release": each, "tags": [it for it in tags if it["name"] == name]}, files
+                )
+        return RegistryReleases(registry, place)
+
+    def list(self, newer_than: Version | None = None) -> tuple[Release, ...]:
+        return self.now().list(newer_than)
+
+    def fetch(self, version: Version) -> FetchedRelease:
+        return self.now().fetch(version)
+
+    def asset(self, version: Version, name: str, limit: int) -> bytes | None:
+        return self.now().asset(version, name, limit)
+
+
+@pytest.fixture(params=["directory", "registry", "REST", "GraphQL", "Enterprise Server"])
 def source(request: pytest.FixtureRequest, folder: Path) -> Iterator[Make]:
     """Yield the function that makes a source of some releases."""
 
     def directory(*samples: SampleRelease) -> ReleaseSource:
         return DirectorySource(write_releases(folder, samples))
 
-    if request.param == "directory":
-        yield directory
+    def in_a_registry(*samples: SampleRelease) -> ReleaseSource:
+        return Pushed(write_releases(folder, samples))
+
+    if request.param in ("directory", "registry"):
+        yield directory if request.param == "directory" else in_a_registry
         return
     with Forge("ghes" if request.param == "Enterprise Server" else PUBLIC, folder) as github:
         client = GitHub(None if request.param == "REST" else TOKEN, github.url)

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.artifact.archive import read_archive
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
+from ci_automation.flows import mirror as mirroring
 from ci_automation.flows.mirror import MirrorFolder, mirror
 from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.rendering.upstream import fetch, find_artifact
@@ -22,6 +24,7 @@ from ci_automation.flux.sources.github import GitHubSource
 from ci_automation.flux.version import Version
 from ci_automation.github.client import GitHub
 from ci_automation.registry import open_registry
+from ci_automation.registry.releases import RegistryReleases, rendered_beside
 from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.upstream import UpstreamForged, upstream_identity
 from tests.fakes.forge import TOKEN, Forge
@@ -172,6 +175,40 @@ def test_what_cosign_signed_for_one_release_is_refused_for_another(made: Made, t
     swapped = Ports(ports.registry, DirectorySource(tmp_path / "swapped"), find_upstream=lambda: ports.upstream)
     with pytest.raises(UpstreamForged, match=r"refs/tags/v2\.8\.8"):
         fetch(VERSIONS[1], swapped)
+
+
+def test_a_registry_takes_the_releases_of_a_folder_and_hands_them_out_with_the_same_proofs(
+    made: Made, flux_releases: Path, repository: str
+) -> None:
+    place = Reference.parse(f"oci://{made.host}/{repository}")
+    inside = made.inside()
+    rendered = open_registry(rendered_beside(place))
+    done = mirroring.push(made.folder, place, rendered, replace(inside, registry=open_registry(place)))
+    assert [(release.release.version, new) for release, new in done] == [(version, True) for version in VERSIONS]
+    root = TrustRoot.from_file(made.files.trusted_root)
+    upstream = Upstream(root, True, rendered_beside(place), rendered)
+    reader = Ports(open_registry(place), RegistryReleases(open_registry(place), place), find_upstream=lambda: upstream)
+    assert [it.version for it in reader.releases.list()] == sorted(VERSIONS, reverse=True)
+    for version in VERSIONS:
+        found = fetch(version, reader)
+        assert found.vouched == str(upstream_identity(version))
+        assert found.files.bundle == (flux_releases / str(version) / "manifests.tar.gz").read_bytes()
+        artifact = find_artifact(version, reader)
+        assert artifact is not None
+        assert artifact.digest == made.digests[version]
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=str)
+def test_oras_reads_the_files_of_a_pushed_release(
+    made: Made, flux_releases: Path, repository: str, tmp_path: Path, version: Version
+) -> None:
+    place = Reference.parse(f"oci://{made.host}/{repository}")
+    ports = replace(made.inside(), registry=open_registry(place))
+    mirroring.push(made.folder, place, open_registry(rendered_beside(place)), ports)
+    run([peer("oras"), "pull", "--plain-http", "-o", tmp_path, f"{made.host}/{repository}:{version}"])
+    pulled = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert pulled["manifests.tar.gz"] == (flux_releases / str(version) / "manifests.tar.gz").read_bytes()
+    assert checksums_name(version) in pulled
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=str)

@@ -26,6 +26,7 @@ from ci_automation.config.model import (
     DirectorySourceConfig,
     GitHubSourceConfig,
     Login,
+    RegistrySourceConfig,
     SigningConfig,
     SigningMode,
     UpstreamConfig,
@@ -186,6 +187,9 @@ class TestWhatIsWritten:
         ("line", "source"),
         [
             pytest.param("source: dir:../releases", DirectorySourceConfig(Path("../releases")), id="a folder"),
+            pytest.param(
+                "source: oci://r.example/x", RegistrySourceConfig(Reference.parse("oci://r.example/x")), id="a registry"
+            ),
             pytest.param("source: github:a/b.c", GitHubSourceConfig("a", "b.c"), id="another repository"),
             pytest.param(
                 "apiUrl: http://127.0.0.1:8080",
@@ -373,8 +377,9 @@ class TestWhatIsWrong:
             ),
             pytest.param(
                 f"source: ftp:x\n{MINIMAL}",
-                "1:9: source: it does not name a source of releases: 'ftp:x' is neither github:OWNER/REPOSITORY nor "
-                "dir:PATH. Write github:OWNER/REPOSITORY, or dir:PATH for a folder of releases.",
+                "1:9: source: it does not name a source of releases: 'ftp:x' is none of github:OWNER/REPOSITORY, "
+                "dir:PATH and oci://HOST/REPOSITORY. Write github:OWNER/REPOSITORY, dir:PATH for a folder of releases, "
+                "or oci://HOST/REPOSITORY for a registry.",
                 id="no source",
             ),
             pytest.param(
@@ -492,8 +497,9 @@ class TestWhatIsWrong:
     def test_keys_are_in_files_variables_and_services(self, line: str) -> None:
         assert "neither a file nor one of env://, awskms://" in problems(with_artifact(line))[0]
 
-    def test_an_oci_source_is_not_supported_yet(self) -> None:
-        assert "an oci:// source is not supported by this version" in problems(f"source: oci://r/x\n{MINIMAL}")[0]
+    def test_a_source_in_a_registry_is_a_repository(self) -> None:
+        (said,) = problems(f"source: oci://r.example/x:v1\n{MINIMAL}")
+        assert "'oci://r.example/x:v1' names one artifact; name the repository alone" in said
 
     @pytest.mark.parametrize(
         ("text", "what"),
