@@ -19,7 +19,7 @@ from ci_automation.flows.preview import FolderState, Reviewer, changed_between, 
 from ci_automation.report.preview import FailOn, PreviewPage, fails
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ci_automation.action.inputs import Inputs
     from ci_automation.action.job import Job
@@ -70,6 +70,7 @@ class PreviewedPull(Struct, frozen=True):
     base: str
     head: str
     is_of_fork: bool
+    into: str = ""  # the branch that it goes into, if that is not the default branch
 
     @classmethod
     def of(cls, job: Job) -> Self:
@@ -86,12 +87,21 @@ class PreviewedPull(Struct, frozen=True):
             case {
                 "pull_request": {
                     "number": int(number),
-                    "base": {"sha": str(base), "repo": {"full_name": str(name)}},
+                    "base": {"sha": str(base), "ref": str(into), "repo": {"full_name": str(name), **more}},
                     "head": {"sha": str(head), "repo": home},
                 }
             } if name == job.repository and _OID.fullmatch(base) and _OID.fullmatch(head):
-                return cls(number, base, head, not (isinstance(home, dict) and home.get("full_name") == name))
+                fork = not (isinstance(home, dict) and home.get("full_name") == name)
+                return cls(number, base, head, fork, "" if into == more.get("default_branch") else into)
         raise BrokenPullRequest
+
+    @property
+    def obstacles(self) -> Iterator[str]:
+        """Yield why no merge of it can approve content."""
+        if self.is_of_fork:
+            yield "the request comes from a fork"
+        if self.into:
+            yield f"it goes into {self.into}, which is not the default branch"
 
 
 class _Commit(Struct, frozen=True):
@@ -147,7 +157,8 @@ def preview(inputs: Inputs, run: ActionRun) -> int:
 
         tip = before.blobs if pull.base == base else dict(files.listed(pull.base))
         commits = CommitFiles(files, pull.base, tip), CommitFiles(files, pull.head, after.blobs)
-        artifacts, remarks = artifact_reviews(inputs, run, *commits, changed_between(before.blobs, tip))
+        obstacles = tuple(pull.obstacles)
+        artifacts, remarks = artifact_reviews(inputs, run, *commits, changed_between(before.blobs, tip), obstacles)
     elif len(reviews) == _MOST_REVIEWS:
         remarks = (_NOT_ALL,)
     changed = changed_between(before.blobs, after.blobs)

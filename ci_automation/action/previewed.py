@@ -7,6 +7,7 @@ base commit, and the overlay from the commit that it is looked at on, with Git's
 from __future__ import annotations
 
 from contextlib import chdir
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ci_automation.action.github import Hub
 from ci_automation.action.logins import logins
-from ci_automation.artifact.git_attributes import attribute_files
+from ci_automation.approval.content import AwaitedMerge
+from ci_automation.artifact.git_attributes import attribute_files, concealed
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.cli.wiring import readers_targets
 from ci_automation.config import DEFAULT_PATH
@@ -24,13 +27,15 @@ from ci_automation.config.model import DirectorySourceConfig
 from ci_automation.config.preview import not_previewed, preview_config
 from ci_automation.errors import Error
 from ci_automation.flows.files import write_tree
+from ci_automation.flows.planning.git_content import rules_of
+from ci_automation.flows.planning.shown import is_unseen
 from ci_automation.flows.preview import PlanInputs, review_artifact
 from ci_automation.flows.workspace import UnfitOverlayFile, read_overlay_folder
 from ci_automation.impact.hazard import some_of
 from ci_automation.report.preview import ArtifactReview
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from ci_automation.action.inputs import Inputs
     from ci_automation.action.run import ActionRun
@@ -73,15 +78,6 @@ class CommitFiles(Struct, frozen=True):
             raise UnfitOverlayFile(large, "is too large to be read")
         return Tree(tuple(TreeFile(path, contents[blob] or b"", path in modes) for path, blob in found.items()))
 
-    def config(self, path: str) -> Config | None:
-        """Return the configuration, or None where there is none.
-
-        Raises:
-            InvalidConfig: it cannot be used.
-            ReleaseSourceError: as `Files.blob`.
-        """
-        return parse_config(self.files.blob(self.blobs[path]), path) if path in self.blobs else None
-
     def overlay(self, folder: str, config: str) -> OverlayFolder:
         """Return the files of an overlay folder, if a run would take them.
 
@@ -95,18 +91,26 @@ class CommitFiles(Struct, frozen=True):
 
 
 def artifact_reviews(
-    inputs: Inputs, run: ActionRun, base: CommitFiles, head: CommitFiles, since: Collection[str]
+    inputs: Inputs,
+    run: ActionRun,
+    base: CommitFiles,
+    head: CommitFiles,
+    since: Collection[str],
+    obstacles: tuple[str, ...] = (),
 ) -> tuple[tuple[ArtifactReview, ...], tuple[str, ...]]:
     """Return what a request would do to each artifact, and what in its configuration is not gone by.
 
-    `since` are the files that the base branch has changed since the request left it.
+    `since` are the files that the base branch has changed since the request left it, `obstacles` keep its merge from
+    approving content.
 
     Raises:
         InvalidConfig: the configuration cannot be used.
         ReleaseSourceError: GitHub failed or refused.
     """
     path = Path(inputs.given.config or DEFAULT_PATH).as_posix()
-    before, wanted = base.config(path), head.config(path)
+    blobs = {it: head.files.blob(it) for it in {base.blobs.get(path), head.blobs.get(path)} if it}
+    texts = tuple(blobs.get(it.blobs.get(path, "")) for it in (base, head))
+    before, wanted = (parse_config(it, path) if it is not None else None for it in texts)
     if before is None or wanted is None:
         why = "the request takes it out" if before else "the base has none, and the request's own is not gone by"
         return (), (f"There is no configuration to preview: {path}: {why}.",)
@@ -123,16 +127,53 @@ def artifact_reviews(
             base.below((path, *_named(before), *given.public_key, given.trust_config or path), whole=False), root
         )
         with chdir(root):
-            made = _reviews(
-                before, after, given, run, lambda it, of: (base if of is before else head).overlay(it, path)
-            )
-            return tuple(made), (*_behind(before, path, since), *not_previewed(before, wanted))
+            pair = _Pair(before, after, given, lambda it, of: (base if of is before else head).overlay(it, path))
+
+            def merge(of: ArtifactConfig, trees: Sequence[OverlayFolder | None]) -> AwaitedMerge:
+                sides = [_files(tree) | {path: text or b""} for tree, text in zip(trees, texts, strict=True)]
+                found = (*obstacles, *_concealed((base, head), path), *_behind((of,), path, since), *_unfit(of, *sides))
+                return AwaitedMerge(Hub.of(inputs, run).place, rules_of(of), of.approval, found)
+
+            made = _reviews(pair, {it.name: partial(merge, it) for it in wanted.artifacts}, run)
+            behind = (f"{it[0].upper()}{it[1:]}." for it in _behind(before.artifacts, path, since))
+            return tuple(made), (*behind, *not_previewed(before, wanted))
 
 
-def _behind(config: Config, path: str, since: Collection[str]) -> Iterator[str]:
-    folders = tuple(f"{it.overlay.removesuffix('/')}/" for it in config.artifacts if it.overlay)
+def _behind(artifacts: Iterable[ArtifactConfig], path: str, since: Collection[str]) -> Iterator[str]:
+    folders = tuple(f"{it.overlay.removesuffix('/')}/" for it in artifacts if it.overlay)
     if found := [each for each in since if each == path or (folders and each.startswith(folders))]:
-        yield f"The base has changed {some_of(found)} since: update the request to see what a merge would do."
+        yield f"the base has changed {some_of(found)} since: update this request first"
+
+
+def _files(folder: OverlayFolder | None) -> dict[str, bytes]:
+    """Return the files of an overlay by their paths in the repository."""
+    return {f"{folder.path}/{file.path}": file.content for file in folder.tree.files} if folder else {}
+
+
+def _concealed(commits: Iterable[CommitFiles], path: str) -> Iterator[str]:
+    """Yield an attribute for which a page may not show the configuration as it is."""
+    found = {(name, it.blobs[name]): it.files for it in commits for name in attribute_files(path) if name in it.blobs}
+    for (name, blob), files in found.items():
+        if hidden := concealed({name: files.blob(blob).decode(errors="replace")}, [path]):
+            yield f"{name} gives {path} the attribute {hidden.attribute}"
+
+
+def _unfit(artifact: ArtifactConfig, old: Mapping[str, bytes], new: Mapping[str, bytes]) -> Iterator[str]:
+    """Yield why content of an artifact is asked for by digest, whatever the channel has."""
+    if artifact.overlay is None:
+        yield "the configuration has no overlay for it"
+    changed = sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
+    if found := [path for path in changed if any(is_unseen(path, side[path]) for side in (old, new) if path in side)]:
+        yield f"pages do not show all lines of {some_of(found)}"
+
+
+class _Pair(Struct, frozen=True):
+    """The configurations before and after a request, and what reads the overlay of either."""
+
+    before: Config
+    after: Config
+    given: Arguments
+    overlay: Callable[[str, Config], OverlayFolder]
 
 
 def _named(config: Config) -> Iterator[str]:
@@ -145,11 +186,11 @@ def _named(config: Config) -> Iterator[str]:
 
 
 def _reviews(
-    before: Config, after: Config, given: Arguments, run: ActionRun, overlay: Callable[[str, Config], OverlayFolder]
+    pair: _Pair, merges: Mapping[str, Callable[[Sequence[OverlayFolder | None]], AwaitedMerge]], run: ActionRun
 ) -> Iterator[ArtifactReview]:
-    """Yield what becomes of each artifact that is rendered."""
-    now = {it.name: it for it in readers_targets(before, given)}
-    for then in readers_targets(after, given):
+    """Yield what becomes of each artifact that is rendered; `merges` has what a merge would mean for it."""
+    now = {it.name: it for it in readers_targets(pair.before, pair.given)}
+    for then in readers_targets(pair.after, pair.given):
         one, other = now[then.name].configured, then.configured
         assert one is not None  # noqa: S101  # for the type checker: both are of a configuration
         assert other is not None  # noqa: S101  # same
@@ -157,15 +198,14 @@ def _reviews(
             continue
         run.say(f"planning {then.name}, with and without the request")
         try:
-            trees = [overlay(it.overlay, of) if it.overlay else None for it, of in ((one, before), (other, after))]
+            sides = ((one, pair.before), (other, pair.after))
+            trees = [pair.overlay(it.overlay, of) if it.overlay else None for it, of in sides]
             if _content(one, trees[0]) == _content(other, trees[1]):
                 yield ArtifactReview(then.name, remarks=(_SAME,))
                 continue
             same = one.flags.get("registry") == other.flags.get("registry")
-            wishes = (
-                _wish(goal, tree, run, images=same) for goal, tree in zip((now[then.name], then), trees, strict=True)
-            )
-            yield review_artifact(then.name, then.channel, *wishes)
+            wishes = _wish(now[then.name], trees[0], run, images=same), _wish(then, trees[1], run, images=same)
+            yield review_artifact(then.name, then.channel, wishes, merges[then.name](trees))
         except Error as error:
             yield ArtifactReview(then.name, trouble=str(error))
 

@@ -14,18 +14,24 @@ from msgspec.structs import replace
 
 from ci_automation.approval.counting import MergedRequest
 from ci_automation.github.model import UpdateKind
+from ci_automation.policy.decision import Decision
 from ci_automation.records.content import CountedRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from ci_automation.approval.people import People
     from ci_automation.config.model import ApprovalConfig
     from ci_automation.github.model import BranchUpdate, ContentMerge
+    from ci_automation.policy.decision import Verdict
+    from ci_automation.records.content import ApprovedRules, RecordedContent
 
 MOST_REQUESTS = 5  # more are asked by digest
 MOST_PEOPLE = 10  # same
+NO_RECORD = "no record says which content of Git the channel has"
+OTHER_REPOSITORY = "the channel has content of another repository"
+_ANSWERED = frozenset({"options", "files"})  # the gates that a merge answers
 _ACTIONS = "github-actions[bot]"
 _MERGES = frozenset({UpdateKind.PR_MERGE, UpdateKind.MERGE_QUEUE})
 _WORDS = {
@@ -190,3 +196,64 @@ def commits_of(updates: Iterable[BranchUpdate]) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(commit for update in updates for commit in (update.after, update.before) if commit.strip("0"))
     )
+
+
+def changed_rules(old: ApprovedRules, new: ApprovedRules) -> Iterator[str]:
+    """Yield how the rules changed under which content is approved."""
+    since = "since the content of the channel was approved"
+    if old.approvals != new.approvals:
+        yield f"the rules changed {since}: approvals ({old.approvals} -> {new.approvals})"
+    if old.team != new.team:
+        yield f"the rules changed {since}: team ({old.team or 'none'} -> {new.team or 'none'})"
+    if old.rest != new.rest and (old.approvals, old.team) == (new.approvals, new.team):
+        names = "escalate, refuse, acknowledge, allowRemoval, acceptEdits, overlay, url, verify or signing"
+        yield f"the rules of approvals, {names} changed {since}"
+
+
+class AwaitedMerge(Struct, frozen=True):
+    """Facts about a request that changes content, before its merge: what can keep the merge from approving it."""
+
+    repository: str  # its number, or its name
+    rules: ApprovedRules  # as the request leaves them
+    settings: ApprovalConfig
+    obstacles: tuple[str, ...] = ()
+
+
+def foretold(it: AwaitedMerge, had: RecordedContent | None, gates: Sequence[Verdict], *, waiting: bool) -> str:
+    """Return what the merge of a request will mean, as far as it is known: what was judged after it alone counts.
+
+    `had` is the recorded content of the channel, `gates` are those of the step; `waiting` says that the default branch
+    has content that the channel lacks.
+    """
+    refused, held, asking = (
+        tuple(dict.fromkeys(gate.reason for gate in gates if gate.decision is decision and gate.gate not in _ANSWERED))
+        for decision in (Decision.REFUSED, Decision.WAIT, Decision.APPROVAL)
+    )
+    if refused:
+        return f"no merge publishes this content: {'; '.join(refused)}."
+    then = f" It has to wait then: {'; '.join(held)}." if held else ""
+    if obstacles := (*it.obstacles, *_known_obstacles(it, had), *asking):
+        return f"the merge does not approve this content: {'; '.join(obstacles)}. A run asks for its digest then.{then}"
+    earlier = " Earlier changes of the content, which the channel lacks, must be approved too." if waiting else ""
+    return f"the merge can approve this content, if {_who_counts(it.settings)}.{earlier} A run judges that anew.{then}"
+
+
+def _known_obstacles(it: AwaitedMerge, had: RecordedContent | None) -> Iterator[str]:
+    if had is None:
+        yield NO_RECORD
+    elif had.repository != it.repository:
+        yield OTHER_REPOSITORY
+    else:
+        yield from changed_rules(had.rules, it.rules)
+
+
+def _who_counts(settings: ApprovalConfig) -> str:
+    """Return who has to merge or review a request, as a condition."""
+    team = f" and is in the team {settings.team}" if settings.team else ""
+    people = f"may write{team}, and wrote and pushed nothing of it"
+    if settings.approvals > 1:
+        return f"{settings.approvals} people approve its last commit, each of whom {people}"
+    if settings.approvals:
+        return f"a person approves its last commit who {people}"
+    own = ", or its author presses merge" if settings.own_merge else ""
+    return f"a person presses merge (no auto-merge, queue or bot) or approves its last commit who {people}{own}"

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ci_automation.approval.content import foretold
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import Error, UsageError
+from ci_automation.flows.observe import Placed, Trust
 from ci_automation.flows.planning.contents import Contents
 from ci_automation.flows.planning.findings import findings, first_findings
 from ci_automation.flows.planning.plan import make_plan
@@ -26,6 +28,7 @@ from ci_automation.report.preview import ArtifactReview, ComponentsOrigin, FileR
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ci_automation.approval.content import AwaitedMerge
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.rendering.proof import Rendering
@@ -167,20 +170,33 @@ def _unchecked(reason: str) -> Findings:
     return Findings(hazards=(hazard,), gates=(Verdict(GATE, Decision.APPROVAL, sentence, str(Certainty.UNCHECKED)),))
 
 
-def review_artifact(name: str, channel: Reference, before: PlanInputs, after: PlanInputs) -> ArtifactReview:
+def review_artifact(
+    name: str, channel: Reference, sides: tuple[PlanInputs, PlanInputs], merge: AwaitedMerge
+) -> ArtifactReview:
     """Return what the next run would do to an artifact after a request, and which of that it would do without it."""
+    before, after = sides
     try:
         planned = make_plan(channel, after.ports, after.intent)
     except Error as error:
         return ArtifactReview(name, trouble=str(error))
     remarks = [f"nothing was verified: {after.ports.why_nobody}"] if planned.observed.trust == "not checked" else []
+    present: tuple[PlannedStep, ...] = ()
     try:
-        known = {_effect(it) for it in make_plan(channel, before.ports, before.intent).plan.steps}
+        present = make_plan(channel, before.ports, before.intent).plan.steps
     except Error as error:
         remarks.append(f"what the next run would do without the request is not known: {error}")
-        known = set()
+    known = {_effect(it) for it in present}
     steps = tuple(StepReview(it, _effect(it) in known) for it in planned.plan.steps)
-    return ArtifactReview(name, steps, tuple(remarks))
+    placed = planned.observed
+    record = placed.record if isinstance(placed, Placed) and placed.trust is Trust.VERIFIED else None
+    had = record.content if record and not record.recovered else None
+    waiting = any(it.kind == "content" for it in present)
+    means = (
+        foretold(merge, had, it.step.gates, waiting=waiting)
+        for it in steps
+        if it.step.kind == "content" and not it.known
+    )
+    return ArtifactReview(name, steps, tuple(remarks), merge=next(means, ""))
 
 
 def _effect(step: PlannedStep) -> tuple[object, ...]:

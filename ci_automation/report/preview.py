@@ -28,7 +28,7 @@ MAX_COMMENT = 60_000  # characters; GitHub takes 65,536
 _ROWS = (60, 20, 6, 2)  # of each list: as many as fit
 _MOST_PATHS = 10
 _CUT = "_The rest is missing here: this page has a limit. Compare the files yourself with `flux-manifests diff`._"
-_MAX_PATH, _MAX_TEXT, _MAX_DIFF = 200, 300, 20_000
+_MAX_PATH, _MAX_TEXT, _MAX_MERGE, _MAX_DIFF = 200, 300, 1_200, 20_000
 _DECIDES = (  # files of a repository that decide what runs, what a page shows, and who has to look
     (re.compile(r"\.github/(?:workflows|actions)/.*"), "workflows"),
     (re.compile(r"(?:.*/)?\.gitattributes"), "attributes"),
@@ -100,6 +100,7 @@ class ArtifactReview(Struct, frozen=True):
     steps: tuple[StepReview, ...] = ()
     remarks: tuple[str, ...] = ()
     trouble: str = ""
+    merge: str = ""  # whether the merge can approve the content
 
 
 class PreviewPage(Struct, frozen=True):
@@ -127,17 +128,15 @@ class _Item(Struct, frozen=True):
 
 def fails(page: PreviewPage, limit: FailOn) -> bool:
     """Return whether a page has what a preview is to fail on; what would be so without the request does not count."""
-    if limit is FailOn.APPROVAL and any(it.trouble for it in page.artifacts):
-        return True
+    unknown = limit is FailOn.APPROVAL and any(it.trouble for it in page.artifacts)
     steps = (Findings.of(it.step) for artifact in page.artifacts for it in artifact.steps if not it.known)
-    return any(_is_grave(found, limit) for found in (*(review.found for review, _ in page.reviews), *steps))
+    return unknown or any(_is_grave(found, limit) for found in (*(review.found for review, _ in page.reviews), *steps))
 
 
 def _is_grave(found: Findings, limit: FailOn) -> bool:
     """Return whether findings are as grave as a limit; what is acknowledged does not count."""
     taken = found.taken()
-    hazards = [it for it in found.hazards if taken.hazard(it) != ACKNOWLEDGED]
-    if any(it.certainty is Certainty.CERTAIN for it in hazards):
+    if any(it.certainty is Certainty.CERTAIN and taken.hazard(it) != ACKNOWLEDGED for it in found.hazards):
         return True
     dangers = (it for it in found.changes if it.severity is Severity.DANGER and taken.change(it) != ACKNOWLEDGED)
     if limit is not FailOn.CERTAIN and any(dangers):
@@ -214,8 +213,9 @@ def _first(page: PreviewPage) -> Iterator[str]:
         ]
         if paths:
             yield f"**The request changes {words}: {_paths(paths, _MOST_PATHS)}.** Look at that first."
-    if page.remarks:
-        yield "\n".join(f"- {inline(remark, _MAX_TEXT)}" for remark in page.remarks)
+    merges = (f"**{inline(it.name)}**: {inline(it.merge, _MAX_MERGE)}" for it in page.artifacts if it.merge)
+    if told := [*merges, *(inline(remark, _MAX_TEXT) for remark in page.remarks)]:
+        yield "\n".join(f"- {each}" for each in told)
 
 
 def _overview(ranked: Sequence[_Item], kind: str) -> str:

@@ -32,6 +32,7 @@ def sync(folder: str) -> bytes:
 def event(fleet: Repository, number: int) -> dict[str, Any]:
     """Return what GitHub says of a pull request to the run that it starts."""
     pull = fleet.pull(number)
-    base = {"ref": pull.base, "sha": fleet.branches[pull.base], "repo": {"full_name": fleet.full_name}}
+    home = {"full_name": fleet.full_name, "default_branch": fleet.default_branch}
+    base = {"ref": pull.base, "sha": fleet.branches[pull.base], "repo": home}
     head = {"ref": pull.branch, "sha": pull.head, "repo": {"full_name": pull.source}}
     return {"action": "synchronize", "number": number, "pull_request": {"number": number, "base": base, "head": head}}

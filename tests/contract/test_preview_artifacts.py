@@ -9,13 +9,22 @@ import json
 import os
 import re
 import shutil
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
+from ci_automation.artifact.reference import Reference
 from ci_automation.cli import run
+from ci_automation.config.load import parse_config
 from ci_automation.demo.samples import write_samples
+from ci_automation.flows.planning.git_content import rules_of
+from ci_automation.records.content import RecordedContent
+from ci_automation.records.writer import RecordWriter
+from ci_automation.registry import open_registry
 from ci_automation.report.preview import MAX_COMMENT
+from ci_automation.signing.signer import KeySigner
 from tests.contract.hostile_registry import HostileRegistry, Reply
 from tests.contract.previewed import NAME, READS, event
 from tests.contract.test_action_hostile import HOSTILE, acting
@@ -158,6 +167,111 @@ def test_an_overlay_shows_its_diff(runner: Runner, fleet: Repository, folder: Pa
     assert ran.summary.index("What can break") < ran.summary.index("-memory: 1Gi")
 
 
+def recorded(fleet: Repository, folder: Path) -> None:
+    """Let a record say that the channel has the content of the default branch, under its present rules."""
+    channel = Reference.parse(f"layout:{folder}/registry:production")
+    registry, signer = open_registry(channel), KeySigner(signing_key())
+    artifact = parse_config(fleet.read(CONFIG) or b"", CONFIG).artifacts[0]
+    writer = RecordWriter(registry, channel, signer, None)
+    manifest = registry.manifest(channel)
+    record = writer.own.records(manifest.digest)[-1]
+    entry = fleet.objects.entry(fleet.objects.commits[fleet.head].tree, FOLDER)
+    assert entry is not None
+    later = record.at + timedelta(seconds=1)
+    content = RecordedContent("74", fleet.head, entry.sha, record.options, later, rules_of(artifact))
+    writer.write(manifest, replace(record, at=later, content=content))
+
+
+GIGABYTES = {f"{FOLDER}/limits.yaml": b"memory: 2Gi\n"}
+CAN = "can approve this content, if a person presses merge (no auto-merge, queue or bot) or approves its last commit "
+NOT = "does not approve this content: "
+FORETOLD: dict[str, tuple[str, dict[str, bytes | str], str]] = {  # settings, request, and what is said
+    "another person's merge": (
+        "",
+        {},
+        f"{CAN}who may write, and wrote and pushed nothing of it. A run",
+    ),
+    "its author's merge too": (
+        "approval: {ownMerge: true}",
+        {},
+        "wrote and pushed nothing of it, or its author presses merge. A run",
+    ),
+    "two reviews": (
+        "approval: {approvals: 2, team: acme/platform}",
+        {},
+        "if 2 people approve its last commit, each of whom may write and is in the team acme/platform, and wrote",
+    ),
+    "one review": ("approval: {approvals: 1}", {}, "if a person approves its last commit who may write, and wrote"),
+    "a pause": ("paused: true", {}, "A run judges that anew. It has to wait then: the artifact is paused"),
+    "changed rules": ("", {CONFIG: "approval: {approvals: 1}"}, f"{NOT}the rules changed since"),
+    "rules that have no name": ("", {CONFIG: "policy: {escalate: []}"}, f"{NOT}the rules of approvals, escalate,"),
+    "another folder": ("", {CONFIG: "overlay: other", "other/limits.yaml": b"a: 1\n"}, f"{NOT}the rules of approvals"),
+    "a file without lines": (
+        "",
+        {f"{FOLDER}/more.yaml": b"a: \0"},
+        f"{NOT}pages do not show all lines of {FOLDER}/more",
+    ),
+    "hidden settings": (
+        "",
+        {".github/.gitattributes": b"* -diff\n"},
+        f"{NOT}.github/.gitattributes gives {CONFIG} the",
+    ),
+    "a class that escalates": (
+        "",
+        {
+            f"{FOLDER}/map.yaml": b"kind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\n",
+            f"{FOLDER}/kustomization.yaml": OVERLAY["kustomization.yaml"] + b"- map.yaml\n",
+        },
+        f"{NOT}ConfigMap a is new",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FORETOLD)
+def test_the_page_begins_with_what_the_merge_will_mean(
+    runner: Runner, fleet: Repository, folder: Path, what: str
+) -> None:
+    settings, changes, said = FORETOLD[what]
+    own = f"  overlay: {FOLDER}\n" + (f"  {settings}\n" if settings else "")
+    fleet.push("main", {CONFIG: config(folder, own)}, "acme")
+    recorded(fleet, folder)
+    files = {path: it if isinstance(it, bytes) else config(folder, own + f"  {it}\n") for path, it in changes.items()}
+    if CONFIG in changes and str(changes[CONFIG]).startswith("overlay"):
+        files[CONFIG] = config(folder, "  overlay: other\n")
+    ran = requested(runner, fleet, {**GIGABYTES, **files})
+    assert ran.code == 0, ran
+    lines = re.sub(r"\\(.)", r"\1", ran.summary).replace("&#39;", "'").splitlines()
+    (line,) = (line for line in lines if line.startswith("- **production**: the merge "))
+    assert said in line
+    assert lines.index(line) == (6 if "**The request changes" in ran.summary else 4)
+
+
+def test_the_first_content_and_requests_whose_merge_never_counts_are_asked_for_by_digest(
+    runner: Runner, fleet: Repository, forge: Forge, folder: Path
+) -> None:
+    flags = {CONFIG: config(folder, "  flags: {log-level: debug}\n")}
+    first = requested(runner, fleet, flags)
+    assert f"{NOT}the configuration has no overlay for it; no record says which" in first.summary
+    fleet.push("main", {CONFIG: config(folder, f"  overlay: {FOLDER}\n")}, "acme")
+    fleet.push("first", GIGABYTES, "ada", onto=fleet.head)
+    recorded(fleet, folder)
+    fork = forge.fork(NAME, "mallory")
+    fork.push("change", GIGABYTES, "mallory")
+    fleet.push("other", {}, "acme", onto=fleet.head)
+    rows = {
+        fleet.open_pull("mallory:change", "mallory").number: f"{NOT}the request comes from a fork",
+        fleet.open_pull("first", "ada", base="other").number: f"{NOT}it goes into other, which is not the default",
+        fleet.open_pull("first", "ada").number: "can approve this content",
+    }
+    for number, said in rows.items():
+        runner.event("pull_request", event(fleet, number))
+        assert said in runner.run(command="preview", releases="releases").summary
+    fleet.push("main", {f"{FOLDER}/more.yaml": b"a: 1\n"}, "acme")
+    runner.event("pull_request", event(fleet, number))
+    ran = runner.run(command="preview", releases="releases")
+    assert f"{NOT}the base has changed {FOLDER}/more.yaml since: update this request first" in ran.summary
+
+
 def test_an_overlay_folder_that_hides_its_changes_is_not_planned(
     runner: Runner, fleet: Repository, folder: Path
 ) -> None:
@@ -283,7 +397,7 @@ def test_a_request_that_is_behind_says_so(runner: Runner, fleet: Repository, fol
     fleet.push("main", {CONFIG: config(folder, "  policy: {minor: never}\n")}, "acme")
     runner.event("pull_request", event(fleet, fleet.open_pull("change", "ada").number))
     ran = runner.run(command="preview", releases="releases")
-    assert f"The base has changed {CONFIG} since: update the request" in ran.summary
+    assert f"The base has changed {CONFIG} since: update this request first." in ran.summary
 
 
 def test_text_of_an_overlay_does_nothing_on_the_page(runner: Runner, fleet: Repository, folder: Path) -> None:

@@ -11,12 +11,15 @@ from msgspec import Struct, to_builtins
 from ci_automation.approval.content import (
     MOST_PEOPLE,
     MOST_REQUESTS,
+    NO_RECORD,
+    OTHER_REPOSITORY,
     ContentCase,
     ContentKey,
     Lags,
     Proven,
     Unproven,
     Way,
+    changed_rules,
     commits_of,
     content_witnesses,
     judge_content,
@@ -171,10 +174,10 @@ class GitContent:
         had = record.content if record and not record.recovered else None
         ledger = ports.ledger(placed.channel)
         if had is None or ledger is None:
-            return Unproven(("no record says which content of Git the channel has",))
+            return Unproven((NO_RECORD,))
         if had.repository != place.repository:
-            return Unproven((f"the channel has content of another repository, {had.repository}",))
-        if changed := tuple(_changed_rules(had.rules, rules_of(place.artifact))):
+            return Unproven((f"{OTHER_REPOSITORY}, {had.repository}",))
+        if changed := tuple(changed_rules(had.rules, rules_of(place.artifact))):
             return Unproven(changed)
         if self._key(at, base.options, pinned=base.pinned) != self._wanted_key(wanted):
             return Unproven(("options of this run come from its inputs, not from the configuration",))
@@ -261,14 +264,3 @@ def rules_of(artifact: ArtifactConfig) -> ApprovedRules:
     rest |= {key: [[it.of, it.until.isoformat(), it.reason] for it in given] for key, given in allowed.items() if given}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return ApprovedRules(artifact.approval.approvals, Digest.of(text.encode()), artifact.approval.team)
-
-
-def _changed_rules(old: ApprovedRules, new: ApprovedRules) -> Iterable[str]:
-    since = "since the content of the channel was approved"
-    if old.approvals != new.approvals:
-        yield f"the rules changed {since}: approvals ({old.approvals} -> {new.approvals})"
-    if old.team != new.team:
-        yield f"the rules changed {since}: team ({old.team or 'none'} -> {new.team or 'none'})"
-    if old.rest != new.rest and (old.approvals, old.team) == (new.approvals, new.team):
-        names = "escalate, refuse, acknowledge, allowRemoval, acceptEdits, overlay, url, verify or signing"
-        yield f"the rules of approvals, {names} changed {since}"

@@ -67,6 +67,11 @@ def hidden_states(
     )
 
 
+def is_unseen(path: str, data: bytes) -> bool:
+    """Return whether a request's page may not have shown each line of a file."""
+    return not _is_shown(data) or _is_folded(path, data)
+
+
 def _is_shown(data: bytes) -> bool:
     """Return whether a page shows each line of a file as such: of one with a zero byte, Git shows none.
 

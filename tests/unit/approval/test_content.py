@@ -10,6 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.content import (
+    NO_RECORD,
+    OTHER_REPOSITORY,
+    AwaitedMerge,
     ContentCase,
     ContentKey,
     Lags,
@@ -18,11 +21,13 @@ from ci_automation.approval.content import (
     Way,
     commits_of,
     content_witnesses,
+    foretold,
     judge_content,
     stricter,
     way_back,
 )
 from ci_automation.approval.people import People
+from ci_automation.artifact.digest import Digest
 from ci_automation.config.model import ApprovalConfig
 from ci_automation.github.model import (
     Actor,
@@ -35,7 +40,8 @@ from ci_automation.github.model import (
     Review,
     UpdateKind,
 )
-from ci_automation.records.content import CountedPerson, CountedRequest
+from ci_automation.policy.decision import Decision, Verdict
+from ci_automation.records.content import ApprovedRules, CountedPerson, CountedRequest, RecordedContent
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 BOT = Actor("flux[bot]", is_bot=True)
@@ -269,3 +275,52 @@ def test_the_stricter_of_two_rules_holds() -> None:
     now = ApprovalConfig(approvals=0, own_merge=True)
     assert stricter(now, 2, "acme/platform") == ApprovalConfig(approvals=2, team="acme/platform")
     assert stricter(replace(now, approvals=3, team="acme/x"), 2, None) == ApprovalConfig(approvals=3, team="acme/x")
+
+
+RULES = ApprovedRules(0, Digest.of(b""))
+HAD = RecordedContent("74", START, "a" * 40, Digest.of(b""), NOON, RULES)
+AWAITED = AwaitedMerge("74", RULES, ApprovalConfig())
+WHO = "if a person presses merge (no auto-merge, queue or bot) or approves its last commit who may write"
+HOLD = Verdict("hold", Decision.WAIT, "v2.9.4 is on hold", "a record")
+FILES = Verdict("files", Decision.APPROVAL, "the overlay changes: a.yaml", "its digest")
+RISK = Verdict("rbac", Decision.APPROVAL, "a Role may do more", "rbac")
+FORETOLD = {
+    "everything fits": (AWAITED, HAD, (FILES,), f"can approve this content, {WHO}, and wrote and pushed nothing"),
+    "own merges": (
+        replace(AWAITED, settings=ApprovalConfig(own_merge=True)), HAD, (), "of it, or its author presses merge."
+    ),
+    "a team": (replace(AWAITED, settings=ApprovalConfig(team="acme/a")), HAD, (), f"{WHO} and is in the team acme/a,"),
+    "one review": (replace(AWAITED, settings=ApprovalConfig(approvals=1)), HAD, (), "if a person approves its last"),
+    "reviews": (replace(AWAITED, settings=ApprovalConfig(approvals=2)), HAD, (), "if 2 people approve its last"),
+    "a hold": (AWAITED, HAD, (FILES, HOLD), "A run judges that anew. It has to wait then: v2.9.4 is on hold."),
+    "no record": (AWAITED, None, (), f"does not approve this content: {NO_RECORD}. A run asks for its digest then."),
+    "another repository": (AWAITED, replace(HAD, repository="7"), (), f"content: {OTHER_REPOSITORY}. A run asks"),
+    "other rules": (
+        replace(AWAITED, rules=replace(RULES, approvals=1)), HAD, (), "content: the rules changed since the content"
+    ),
+    "another team": (replace(AWAITED, rules=replace(RULES, team="acme/a")), HAD, (), "team (none -> acme/a)"),
+    "any other rule": (
+        replace(AWAITED, rules=replace(RULES, rest=Digest.of(b"1"))), HAD, (), "the rules of approvals, escalate,"
+    ),
+    "another gate": (AWAITED, HAD, (FILES, RISK), "does not approve this content: a Role may do more. A run asks"),
+    "what is known before": (
+        replace(AWAITED, obstacles=("it comes from a fork",)), None, (RISK,),
+        f"it comes from a fork; {NO_RECORD}; a Role may do more. A run asks for its digest then.",
+    ),
+    "a refusal": (
+        AWAITED, HAD, (RISK, replace(RISK, decision=Decision.REFUSED)), "no merge publishes this content: a Role may do"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("awaited", "had", "gates", "said"), FORETOLD.values(), ids=FORETOLD)
+def test_before_a_merge_no_more_is_promised_than_is_known(
+    awaited: AwaitedMerge, had: RecordedContent | None, gates: tuple[Verdict, ...], said: str
+) -> None:
+    assert said in foretold(awaited, had, gates, waiting=False)
+
+
+def test_a_merge_approves_no_earlier_content_that_waits() -> None:
+    said = " Earlier changes of the content, which the channel lacks, must be approved too. A run judges"
+    assert said in foretold(AWAITED, HAD, (), waiting=True)
+    assert said not in foretold(AWAITED, None, (), waiting=True)
