@@ -8,6 +8,7 @@ Error                     1   internal error, when nothing below fits
   RegistryError          20   the registry refused, failed, or lied
   ReleaseSourceError     21   GitHub, or the folder with releases
   SigningError           22   a key cannot be read or used
+  ClusterError           23   a cluster cannot be reached, refuses, or does not get ready
 """
 
 from __future__ import annotations
@@ -72,6 +73,12 @@ class SigningError(Error):
     """A key cannot be read or used."""
 
     exit_code = 22
+
+
+class ClusterError(Error):
+    """A cluster cannot be reached, refused, or did not get ready."""
+
+    exit_code = 23
 
 
 def is_interruption(error: BaseException | None) -> bool:

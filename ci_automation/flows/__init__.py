@@ -4,6 +4,7 @@ __all__ = [
     "apply",
     "approved",
     "attachments",
+    "bootstrap",
     "carry_out",
     "clusters",
     "consumers",

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from ci_automation.errors import Conflict, Error
 from ci_automation.flux.artifact import stated_version
-from ci_automation.report.sync import NoSingleIdentity, inline_entry, one_entry
 from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities, TrustedKeys
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
@@ -122,6 +121,8 @@ def observe(channel: Reference, ports: Ports) -> Observed:
 
 def accept_both(signing: Trusted, trusted: Trusted) -> str:
     """Return the change to a cluster's verify block that accepts either of two keys, or of two identities."""
+    from ci_automation.report.sync import NoSingleIdentity, inline_entry, one_entry  # only for what is told
+
     if isinstance(signing, TrustedKeys) or isinstance(trusted, TrustedKeys):
         return "add the new public key beside the old one in the Secret of verify.secretRef"
     try:

@@ -3,6 +3,7 @@
 __all__ = [
     "account",
     "adoption",
+    "bootstrap",
     "changes",
     "changes_markdown",
     "cluster_secrets",

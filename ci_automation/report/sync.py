@@ -54,7 +54,7 @@ class NoSingleIdentity(UsageError):
 class InvalidSync(UsageError):
     """A name or an interval is none that Kubernetes or Flux takes."""
 
-    hint = "A name has lower-case letters, digits and hyphens; an interval is like 10m or 1h30m."
+    hint = "A name has lower-case letters, digits and hyphens; an interval or a time is like 10m or 1h30m."
 
     def __init__(self, what: str, text: str) -> None:
         super().__init__(f"{text[:80]!r} is not {what}")
@@ -99,7 +99,7 @@ class Sync(Struct, frozen=True):
         for each in (self.channel, *([fleet.url] if fleet else ())):
             if not isinstance(each.repository, OciRepository):
                 raise NotForClusters(each)
-        if want.interval is not None and not _INTERVAL.fullmatch(want.interval):
+        if want.interval is not None and not is_duration(want.interval):
             raise InvalidSync("an interval", want.interval)
         for name in (want.name, *([fleet.name] if fleet else ()), self.home):
             if not _NAME.fullmatch(name):
@@ -217,6 +217,11 @@ class Sync(Struct, frozen=True):
 
 def _object(version: str, kind: str, metadata: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def is_duration(text: str) -> bool:
+    """Return whether a text is a duration, such as 10m."""
+    return _INTERVAL.fullmatch(text) is not None
 
 
 def sync_path(paths: Iterable[str], components: str) -> str:

@@ -12,16 +12,18 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, Manifest
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import VerificationFailed
+from ci_automation.flows.bootstrap import NotBuildable, prepare
 from ci_automation.flows.sync import NoTagInRange, UnfitSettings, UnfitVerification, sync
 from ci_automation.flux.artifact import Recipe, compose
 from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.flux.options import Options
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
+from ci_automation.impact.overlay.builder import BuildFailed
 from ci_automation.policy.model import SignatureFormat
 from ci_automation.policy.patterns import UnanchoredPattern
 from ci_automation.registry.port import NotFound
-from ci_automation.report.sync import NotForClusters
+from ci_automation.report.sync import InvalidSync, NotForClusters
 from ci_automation.signing.cluster import ClusterWouldRefuse
 from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import Unsigned, ensure_signed
@@ -29,7 +31,10 @@ from tests.fakes.trust import THEM, US, trust
 from tests.fakes.world import CHANNEL, OVERLAY, World, signing_key
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ci_automation.flows.ports import Ports
+    from ci_automation.impact.overlay.builder import Build
 
 OPTIONS = Options(namespace="flux-infra")
 
@@ -165,3 +170,35 @@ def test_the_secret_of_the_images_is_named_with_its_registry(ports: Ports) -> No
     assert needed.command.startswith(
         "kubectl -n flux-infra create secret docker-registry images --docker-server=mirror.example "
     )
+
+
+class Builder:
+    """A kustomize that gives what the test says, and notes the folder."""
+
+    def __init__(self, given: str | BuildFailed) -> None:
+        self.given, self.folders = given, list[str]()
+
+    def builds(self, wanted: Sequence[Build]) -> tuple[str | BuildFailed, ...]:
+        self.folders += [folder for _, folder in wanted]
+        return (self.given,)
+
+
+def test_what_is_installed_first_is_verified_and_built_with_the_keys_beside_it(ports: Ports) -> None:
+    builder = Builder("kind: Namespace\nmetadata:\n  name: flux-infra\n")
+    made = prepare(CHANNEL, replace(ports, find_kustomize=lambda: builder), SyncSettings(), None, "1m")
+    assert (builder.folders, made.digest) == (["."], ports.registry.resolve(CHANNEL))
+    first, _, objects = (list(yaml.safe_load_all(step.text)) for step in made.order.steps)
+    assert [it["metadata"]["name"] for it in first] == ["flux-infra"]
+    assert [it["kind"] for it in objects] == ["Secret", "OCIRepository", "Kustomization"]
+    assert objects[0]["stringData"] == {"cosign.pub": signing_key().public.to_pem()}
+
+
+@pytest.mark.parametrize("builder", [None, Builder(BuildFailed("no such file"))], ids=["none", "it fails"])
+def test_what_cannot_be_built_is_not_installed(ports: Ports, builder: Builder | None) -> None:
+    with pytest.raises(NotBuildable):
+        prepare(CHANNEL, replace(ports, find_kustomize=lambda: builder), SyncSettings(), None, "1m")
+
+
+def test_a_time_that_kubectl_would_not_take_is_refused_first(ports: Ports) -> None:
+    with pytest.raises(InvalidSync):
+        prepare(CHANNEL, ports, SyncSettings(), None, "5 minutes")

@@ -1,3 +1,13 @@
 """The team's own files around the components: what they patch, and whether that still hits."""
 
-__all__ = ["bootstrapped", "builder", "compare", "difference", "kustomization", "objects", "outcome", "preflight"]
+__all__ = [
+    "bootstrapped",
+    "builder",
+    "compare",
+    "difference",
+    "folders",
+    "kustomization",
+    "objects",
+    "outcome",
+    "preflight",
+]

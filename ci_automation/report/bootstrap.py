@@ -1,0 +1,138 @@
+"""The first installation of Flux from an artifact: what is applied to a cluster, in which order, and what is awaited.
+
+The text is what kustomize built: its keys are sorted, and what a document begins with stands in the first column.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ci_automation.artifact.tree import Tree, TreeFile
+from ci_automation.report.cluster_secrets import NeededSecret
+from ci_automation.report.sync import ByKey
+from ci_automation.report.yaml_text import as_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ci_automation.report.sync import Sync
+
+_SEPARATOR = re.compile(r"^---\n", re.MULTILINE)
+_KIND = re.compile(r"^kind: ([A-Za-z]+)$", re.MULTILINE)
+_METADATA = re.compile(r"^metadata:\n((?:  .*\n)*)", re.MULTILINE)
+_NAME = re.compile(r'^  name: "?([^"\n]+)"?$', re.MULTILINE)
+_NAMESPACE = re.compile(r'^  namespace: "?([^"\n]+)"?$', re.MULTILINE)
+_OF_FLUX = re.compile(r"^    app\.kubernetes\.io/part-of: flux$", re.MULTILINE)
+_ENCRYPTED = re.compile(r"^sops:$", re.MULTILINE)
+_FIRST = frozenset({"Namespace", "CustomResourceDefinition"})
+
+
+class BuiltObject(Struct, frozen=True):
+    """One document that kustomize built."""
+
+    text: str
+    kind: str
+    name: str
+    namespace: str
+    of_flux: bool
+
+
+class ApplyStep(Struct, frozen=True):
+    """One text to apply, its file name, what it is, and the commands of kubectl that wait for it."""
+
+    file: str
+    what: str
+    text: str
+    waits: tuple[tuple[str, ...], ...]
+
+    def commands(self, folder: str) -> list[str]:
+        """Return the commands that apply the file in a folder and wait for it."""
+        apply = shlex.join(["kubectl", *APPLY, f"{folder}/{self.file}"])
+        return [apply, *(shlex.join(["kubectl", *words]) for words in self.waits)]
+
+
+APPLY = ("apply", "--server-side", "--force-conflicts", "-f")  # kustomize-controller takes over what kubectl owns
+
+
+class InstallOrder(Struct, frozen=True):
+    """The steps of a first installation, and the Secrets that are made by hand between the first and the second."""
+
+    steps: tuple[ApplyStep, ...]
+    secrets: tuple[NeededSecret, ...]
+    controllers: tuple[BuiltObject, ...]
+
+    def files(self) -> Tree:
+        """Return the steps as files."""
+        return Tree(tuple(TreeFile(each.file, each.text.encode()) for each in self.steps))
+
+    def told(self, folder: str) -> str:
+        """Return the order for people, with commands that work as printed."""
+        lines = []
+        for number, step in enumerate(self.steps, 1):
+            lines += [f"  {number}. {step.what}", *(f"     {command}" for command in step.commands(folder))]
+            if number == 1 and self.secrets:
+                lines.append("     Then make these Secrets:")
+                lines += [f"     {each.command}" for each in self.secrets]
+        return "\n".join(lines)
+
+
+def built_objects(built: str) -> tuple[BuiltObject, ...]:
+    """Return the documents of a build, without those that only Flux can decrypt."""
+    return tuple(_read(text) for text in _SEPARATOR.split(built) if text.strip() and not _ENCRYPTED.search(text))
+
+
+def _read(text: str) -> BuiltObject:
+    metadata = _METADATA.search(text)
+    head = metadata[1] if metadata else ""
+    found = (_KIND.search(text), _NAME.search(head), _NAMESPACE.search(head))
+    kind, name, namespace = (each[1] if each else "" for each in found)
+    return BuiltObject(text, kind, name, namespace, bool(_OF_FLUX.search(head)))
+
+
+def install_order(sync: Sync, built: str, keys: str, timeout: str) -> InstallOrder:
+    """Return the steps for what was built; `keys` is the Secret that verifies, empty where none does."""
+    objects = built_objects(built)
+    first = [each for each in objects if each.kind in _FIRST]
+    rest = [each for each in objects if each.kind not in _FIRST]
+    crds = [f"crd/{each.name}" for each in first if each.kind == "CustomResourceDefinition"]
+    names = {each.name for each in first if each.kind == "Namespace"}
+    home = "" if sync.home in names else as_yaml([_namespace(sync.home)])
+    controllers = tuple(each for each in rest if each.kind == "Deployment" and each.of_flux)
+    until = f"--timeout={timeout}"
+    established = ("wait", "--for=condition=Established", until, *crds)
+    rollouts = (("-n", each.namespace, "rollout", "status", f"deployment/{each.name}", until) for each in controllers)
+    ready = ("-n", sync.home, "wait", "--for=condition=Ready", until)
+    return InstallOrder(
+        steps=(
+            ApplyStep("1-definitions.yaml", "The namespace and the CRDs", home + _joined(first), (established,)),
+            ApplyStep("2-controllers.yaml", f"The controllers of Flux {sync.version}", _joined(rest), (*rollouts,)),
+            ApplyStep(
+                "3-objects.yaml",
+                f"The objects that follow {sync.channel}",
+                (f"---\n{keys}" if keys else "") + as_yaml(sync.objects()),
+                tuple((*ready, f"{kind}/{sync.settings.name}") for kind in ("ocirepository", "kustomization")),
+            ),
+        ),
+        secrets=(*sync.needs(), *_root(sync)),
+        controllers=controllers,
+    )
+
+
+def _namespace(name: str) -> dict[str, object]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def _joined(objects: Sequence[BuiltObject]) -> str:
+    return "".join(f"---\n{each.text}" for each in objects)
+
+
+def _root(sync: Sync) -> list[NeededSecret]:
+    """Return the Secret with the trusted root of an own Sigstore."""
+    if isinstance(sync.verify, ByKey) or sync.verify.root_secret is None:
+        return []
+    words = "generic --from-file=trusted_root.json"
+    return [NeededSecret(sync.home, sync.verify.root_secret, "holds the trusted root of your own Sigstore", words)]

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from ci_automation.flux.following import SyncSettings
+from ci_automation.report.bootstrap import built_objects, install_order
+from ci_automation.report.sync import ByIdentity
+from tests.unit.report.syncs import ISSUER, KEYED, KEYLESS, SUBJECT
+
+BUILT = """\
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: flux-system
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: things.example
+spec:
+  names:
+    kind: Thing
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  labels:
+    app.kubernetes.io/part-of: flux
+  name: source-controller
+  namespace: flux-system
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  labels:
+    app.kubernetes.io/part-of: other
+  name: other
+---
+apiVersion: v1
+kind: Secret
+metadata:
+  name: encrypted
+sops:
+  mac: x
+---
+items: []
+"""
+
+
+def test_each_document_is_known_by_its_kind_and_name_and_what_is_encrypted_is_left_out() -> None:
+    assert [(it.kind, it.name, it.namespace, it.of_flux) for it in built_objects(BUILT)] == [
+        ("Namespace", "flux-system", "", False),
+        ("CustomResourceDefinition", "things.example", "", False),
+        ("Deployment", "source-controller", "flux-system", True),
+        ("Deployment", "other", "", False),
+        ("", "", "", False),
+    ]
+
+
+def test_the_order_is_definitions_controllers_objects_and_each_is_awaited() -> None:
+    order = install_order(KEYED, BUILT, "kind: Secret\n", "5m")
+    assert order.told("out").splitlines() == [
+        "  1. The namespace and the CRDs",
+        "     kubectl apply --server-side --force-conflicts -f out/1-definitions.yaml",
+        "     kubectl wait --for=condition=Established --timeout=5m crd/things.example",
+        "  2. The controllers of Flux v2.9.4",
+        "     kubectl apply --server-side --force-conflicts -f out/2-controllers.yaml",
+        "     kubectl -n flux-system rollout status deployment/source-controller --timeout=5m",
+        "  3. The objects that follow oci://ghcr.io/acme/flux-manifests:production",
+        "     kubectl apply --server-side --force-conflicts -f out/3-objects.yaml",
+        "     kubectl -n flux-system wait --for=condition=Ready --timeout=5m ocirepository/flux-manifests",
+        "     kubectl -n flux-system wait --for=condition=Ready --timeout=5m kustomization/flux-manifests",
+    ]
+    kinds = {file.path: [it.get("kind") for it in yaml.safe_load_all(file.content)] for file in order.files().files}
+    assert kinds == {
+        "1-definitions.yaml": ["Namespace", "CustomResourceDefinition"],
+        "2-controllers.yaml": ["Deployment", "Deployment", None],
+        "3-objects.yaml": ["Secret", "OCIRepository", "Kustomization"],
+    }
+
+
+def test_objects_in_a_namespace_of_their_own_bring_it() -> None:
+    order = install_order(replace(KEYLESS, settings=SyncSettings(namespace="own")), BUILT, "", "1m")
+    first = next(yaml.safe_load_all(order.steps[0].text))
+    assert (first["kind"], first["metadata"]) == ("Namespace", {"name": "own"})
+
+
+@pytest.mark.parametrize(("root", "expected"), [("root", ["images", "root"]), (None, ["images"])])
+def test_secrets_are_made_after_the_namespace(root: str | None, expected: list[str]) -> None:
+    verify = ByIdentity(((ISSUER, SUBJECT),), root)
+    sync = replace(KEYLESS, verify=verify, pulls_images=("images", "ghcr.io"))
+    order = install_order(sync, BUILT, "", "1m")
+    assert [it.name for it in order.secrets] == expected
+    told = order.told("out")
+    assert told.index("crd/things") < told.index("create secret docker-registry images") < told.index("2. The contr")
