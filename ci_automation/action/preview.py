@@ -7,12 +7,14 @@ writes files through filters that the request itself can set (`.gitattributes`).
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
 from ci_automation.action.github import Hub, now
 from ci_automation.cli.places import release_ports
+from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.ports import Intent
 from ci_automation.flows.preview import FolderState, Reviewer, changed_between, grouped, matching
@@ -162,6 +164,9 @@ def preview(inputs: Inputs, run: ActionRun) -> int:
     elif len(reviews) == _MOST_REVIEWS:
         remarks = (_NOT_ALL,)
     changed = changed_between(before.blobs, after.blobs)
+    config = Path(inputs.given.config or DEFAULT_PATH).as_posix()
+    if config in set(changed) - {DEFAULT_PATH.as_posix()}:  # which has a line of its own
+        remarks = (f"The request changes the rules in {config}: look at that first.", *remarks)
     run.page = PreviewPage(base, pull.head, changed, grouped(reviews), artifacts, remarks)
     if inputs.fail_on and fails(run.page, FailOn(inputs.fail_on)):
         raise TooGrave(FailOn(inputs.fail_on))

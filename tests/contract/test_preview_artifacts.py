@@ -142,6 +142,16 @@ def test_a_policy_shows_the_steps_that_it_would_make(runner: Runner, fleet: Repo
     assert state(folder) == before
 
 
+def test_a_configuration_of_another_name_has_rules_too(runner: Runner, fleet: Repository, folder: Path) -> None:
+    other = "ops/flux.yaml"
+    fleet.push("main", {CONFIG: None, other: config(folder)}, "ada")
+    text = config(folder, "  policy: {minor: auto, escalate: []}\n")
+    assert (
+        f"The request changes rules of flux-manifests: `{other}`"
+        in requested(runner, fleet, {other: text}, config=other).summary
+    )
+
+
 def test_what_happens_without_the_request_is_not_listed(runner: Runner, fleet: Repository) -> None:
     ran = requested(runner, fleet, {"apps/app.yaml": b"a: 1\n"}, fail_on="approval")
     assert ran.code == 0, ran
