@@ -11,6 +11,7 @@ from ci_automation.errors import Error, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from ci_automation.artifact.reference import Reference
     from ci_automation.cli.arguments import Arguments
@@ -71,6 +72,12 @@ class Target(Struct, frozen=True):
             return self
         ports = previewed(self.prepared.ports, self.configured, given, subject)
         return replace(self, prepared=replace(self.prepared, ports=ports))
+
+    def dated_after(self, moment: datetime) -> Target:
+        """Return the same with a clock that is past a moment of another clock."""
+        if isinstance(self.prepared, Error):
+            return self
+        return replace(self, prepared=replace(self.prepared, ports=self.prepared.ports.later_than(moment)))
 
     def speaking(self, say: Callable[[str], None], confirm: Callable[[Adoption], bool]) -> Target:
         """Return the same with another ear, and another one to ask."""

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli import run
-from ci_automation.signing.trust import Identity
+from ci_automation.records.ledger import Ledger
+from ci_automation.registry.layout import LayoutRegistry
+from ci_automation.signing.trust import Identity, TrustedKeys
 from tests.contract.operating import CONFIG, configure, dispatch, push
-from tests.contract.scene import FIRST, MINOR, PATCH
+from tests.contract.scene import CHANNEL, FIRST, MINOR, PATCH
 from tests.fakes.sigstore.tokens import encode, github_claims
 from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.contract.scene import Scene
     from tests.fakes.sigstore import LocalSigstore
 
@@ -64,6 +68,19 @@ class TestRollback:
         assert asked.do(shown.outputs["shown"]).code == 0
         again = asked.do(shown.outputs["shown"])
         assert (again.code, again.outputs["changed"]) == (0, "false"), again
+
+    def test_is_dated_by_githubs_clock_as_merges_are(self, scene: Scene) -> None:
+        github = scene.forge.now() + timedelta(hours=1)
+        scene.forge.now = lambda: github
+        assert dispatch(scene, "rollback", to=FIRST).through().code == 0
+        trusted = TrustedKeys((signing_key().public,))
+        ledger = Ledger(LayoutRegistry(LayoutDirectory(Path("registry"))), Reference.parse(CHANNEL), trusted)
+        digest = Digest.parse(scene.channel)
+        assert github < ledger.records(digest)[-1].at
+        assert github < ledger.holds(digest)[-1].at
+        github += timedelta(hours=1)
+        assert dispatch(scene, "lift-hold").through().code == 0
+        assert github < ledger.holds(digest)[-1].at
 
     def test_to_where_the_channel_is_asks_nobody(self, scene: Scene) -> None:
         shown = dispatch(scene, "rollback", to=PATCH).show()
