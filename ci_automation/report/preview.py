@@ -154,7 +154,7 @@ def preview_markdown(page: PreviewPage, limit: int) -> str:
 
 
 def _text(page: PreviewPage, rows: int, limit: int) -> str:
-    return fitting([f"{part}\n" for part in _parts(page, rows)], limit, _CUT)
+    return fitting((f"{part}\n" for part in _parts(page, rows)), limit, _CUT)
 
 
 def _parts(page: PreviewPage, rows: int) -> Iterator[str]:

@@ -148,14 +148,18 @@ def _changes(account: Account) -> Iterator[str]:
             yield folded("To acknowledge instead, add to the artifact's configuration", known)
 
 
-def fitting(parts: Sequence[str], limit: int, cut: str = _CUT) -> str:
-    """Return as many whole parts as fit in `limit` bytes, each ended by a line feed; `cut` ends what was cut."""
+def fitting(parts: Iterable[str], limit: int, cut: str = _CUT) -> str:
+    """Return as many whole parts as fit in `limit` bytes, each ended by a line feed; `cut` ends what was cut.
+
+    It asks for no part that comes later than the one that is cut and its neighbour.
+    """
     text: list[str] = []
     used = 0
     room = limit - len(cut.encode()) - 2
-    for number, part in enumerate(parts):
+    rest = iter(parts)
+    for part in rest:
         used += len(part.encode(errors="replace")) + 1
-        if used > (limit if number == len(parts) - 1 else room):
+        if used > limit or (used > room and next(rest, None) is not None):
             last = f"\n{cut}\n"
             return "\n".join([*text, last]) if len(last) <= limit else ""
         text.append(part)
