@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2] / "ci_automation"
@@ -16,6 +17,7 @@ DELIBERATE = {
 RIDDLES = {"errands", "again", "rendered", "given", "settle", "hits", "effort", "desk", "tend", "judging"}
 
 
+@cache
 def public_names() -> dict[str, list[str]]:
     """Return where each public class and function is defined, at the top of a module."""
     found = defaultdict(list)

@@ -117,6 +117,7 @@ class TestWriting:
 
     def test_what_is_asked_for_again_differs_from_what_was_asked_for(self) -> None:
         again = TWO.with_entry(entry("edge", ask=2))
+        assert Lock.parse(Lock().with_entry(entry(ask=2)).text).entries == (entry(ask=2),)
         assert again.text == TWO.text.replace("\n- artifact: oci://ghcr.io/acme/flux-manifests:p", "\n  ask: 2\n- a"
                                               "rtifact: oci://ghcr.io/acme/flux-manifests:p")  # fmt: skip
         assert again.find(entry().request.artifact) == entry()

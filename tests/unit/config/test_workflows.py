@@ -422,22 +422,23 @@ def alone(
 
 
 @pytest.mark.parametrize(
-    ("problems", "said"),
+    ("given", "said"),
     [
-        (alone(), []),
-        (alone(on="schedule"), []),
-        (alone(permissions="read-all"), []),
-        (alone(permissions="write-all"), ["a.yaml:2:1: permissions: gives every right to a job that needs"]),
-        (alone(permissions="{}"), ["a.yaml:2:1: permissions: the job flux lacks contents: read for update"]),
-        (alone(permissions="none"), ["the job flux lacks contents: read"]),
-        (alone(permissions="{contents: admin}"), ["the job flux lacks contents: read"]),
-        (alone(on="push"), ["a.yaml:1:1: on.push: starts the job flux"]),
-        (alone(more="    - {run: ls}\n    - ls\n  other: 1\n"), []),
-        (alone(more="    - uses: ./local\n    - uses: docker://a@sha256:" + "0" * 64), []),
-        (alone(more="    - uses: docker://a:1"), ["uses docker://a:1, which its owner can change"]),
+        ({}, []),
+        ({"on": "schedule"}, []),
+        ({"permissions": "read-all"}, []),
+        ({"permissions": "write-all"}, ["a.yaml:2:1: permissions: gives every right to a job that needs"]),
+        ({"permissions": "{}"}, ["a.yaml:2:1: permissions: the job flux lacks contents: read for update"]),
+        ({"permissions": "none"}, ["the job flux lacks contents: read"]),
+        ({"permissions": "{contents: admin}"}, ["the job flux lacks contents: read"]),
+        ({"on": "push"}, ["a.yaml:1:1: on.push: starts the job flux"]),
+        ({"more": "    - {run: ls}\n    - ls\n  other: 1\n"}, []),
+        ({"more": "    - uses: ./local\n    - uses: docker://a@sha256:" + "0" * 64}, []),
+        ({"more": "    - uses: docker://a:1"}, ["uses docker://a:1, which its owner can change"]),
     ],
 )
-def test_a_workflow_may_say_it_in_each_way_that_github_takes(problems: list[str], said: list[str]) -> None:
+def test_a_workflow_may_say_it_in_each_way_that_github_takes(given: dict[str, str], said: list[str]) -> None:
+    problems = alone(**given)
     assert len(problems) == len(said)
     assert all(each in problem for each, problem in zip(said, problems, strict=True))
 

@@ -45,7 +45,13 @@ def test_every_other_byte_stays(before: str, after: str, ending: str) -> None:
         pytest.param(f"url: {URL}\na: *b\n".encode(), 2, "it has an alias without an anchor", id="an alias of nothing"),
         pytest.param(f"url: {URL}\n".encode() + b"#" * (1 << 20), 1, "it is larger than 1 MiB", id="too large"),
         pytest.param(f"# {URL}\n".encode() + b"[" * 101, 2, "it is nested deeper than 100 levels", id="too deep"),
-        pytest.param(f"# {URL}\n[".encode() + b"a," * 200_001, 2, "it has more than 200000 values", id="long"),
+        pytest.param(
+            f"# {URL}\n[".encode() + b"a," * 200_001,
+            2,
+            "it has more than 200000 values",
+            id="long",
+            marks=pytest.mark.often,
+        ),
     ],
 )
 def test_a_file_that_cannot_be_read_is_reported_and_left_alone(data: bytes, line: int, reason: str) -> None:
@@ -178,6 +184,7 @@ def test_any_change_to_a_file_is_survived_and_nothing_but_scalars_change(data: s
     assert edit(result.data, NEW).data == result.data
 
 
+@pytest.mark.often
 def test_a_large_file_is_edited_in_time() -> None:
     filler = "".join(f"  - {{name: a{number}, value: {random.Random(number).random()}}}\n" for number in range(3000))  # noqa: S311
     text = f"{PINNED}---\nlist:\n{filler}"

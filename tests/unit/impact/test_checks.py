@@ -28,6 +28,7 @@ MIRROR = "mirror.example/fluxcd"
 PATH = "flux-system/gotk-components.yaml"
 HERE = Path(checks.__file__).parent
 GATES = (Path(__file__).parents[3] / "docs" / "gates.md").read_text()
+ORDER = ("crds", "overlay", "compatibility", "images")
 
 
 def deployment(*names: str) -> str:
@@ -55,10 +56,11 @@ def test_every_module_of_the_folder_is_a_check() -> None:
 
 
 def test_they_run_in_the_order_in_which_people_read_them() -> None:
-    assert [check.gate for check in all_checks()] == ["crds", "overlay", "compatibility", "images"]
+    all_checks.cache_clear()
+    assert tuple(check.gate for check in all_checks()) == ORDER
 
 
-@pytest.mark.parametrize("gate", [check.gate for check in all_checks()])
+@pytest.mark.parametrize("gate", ORDER)
 def test_each_has_a_row_in_the_docs(gate: str) -> None:
     assert f"\n| `{gate}` |" in GATES
 

@@ -202,6 +202,7 @@ def test_more_than_the_limit_is_not_read(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.often
+@pytest.mark.often
 def test_more_than_anybody_writes_is_not_read() -> None:
     found = changes(TEXT, "a: b\n" * 1_000_000)
     assert "it has more than" in " ".join(change.sentence for change in found)

@@ -251,6 +251,7 @@ def _saying(texts: list[str]) -> PlannedStep:
     return replace(STEP, changes=(change,), hazards=(hazard,), pruned=("x" + d,), gates=gates, reasons=(e,))
 
 
+@pytest.mark.often
 def test_the_longest_page_is_one_that_github_takes() -> None:
     long = "|" * 2000
     changes = (replace(STEP.changes[0], sentence=long, object=ObjectId(long, long, long, long)),) * 200
