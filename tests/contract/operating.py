@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.contract.scene import CHANNEL, NAME
+from tests.contract.scene import CHANNEL, FIRST, NAME, PATCH
 from tests.fakes.world import signing_key
 
 if TYPE_CHECKING:
+    from tests.conftest import Once
     from tests.contract.scene import Scene
     from tests.fakes.forge.state import Run
     from tests.fakes.runner import Ran
@@ -69,6 +70,19 @@ def configure(scene: Scene, *, approval: str = "{}", more: str = "", others: str
     (scene.runner.workspace / CONFIG).write_text(text)
     if pushes:
         push(scene, text)
+
+
+def patched(scene: Scene, once: Once) -> Scene:
+    """Let the channel have the patch, and GitHub the configuration too."""
+    configure(scene)
+    scene.offer(FIRST, PATCH)
+
+    def publish() -> None:
+        ran = scene.run(approval="none")
+        assert (ran.code, ran.outputs["target-version"]) == (0, PATCH), ran
+
+    once("the channel has the patch", scene.runner.workspace / "registry", publish)
+    return scene
 
 
 def push(scene: Scene, text: str) -> None:

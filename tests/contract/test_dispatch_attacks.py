@@ -13,10 +13,11 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.cli import run
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.publication.publish import move
-from tests.contract.operating import CONFIG, PAYLOAD, WORKFLOW, configure, dispatch, push
+from tests.contract.operating import CONFIG, PAYLOAD, WORKFLOW, configure, dispatch, patched, push
 from tests.contract.scene import FIRST, MINOR, PATCH
 
 if TYPE_CHECKING:
+    from tests.conftest import Once
     from tests.contract.operating import Dispatched
     from tests.contract.scene import Scene
     from tests.fakes.runner import Ran
@@ -33,13 +34,8 @@ PEER = LIVE.replace("live", "peer")
 
 
 @pytest.fixture
-def scene(scene: Scene) -> Scene:
-    """Return a fleet whose channel has the patch, and whose configuration GitHub has too."""
-    configure(scene)
-    scene.offer(FIRST, PATCH)
-    ran = scene.run(approval="none")
-    assert (ran.code, ran.outputs["target-version"]) == (0, PATCH), ran
-    return scene
+def scene(scene: Scene, once: Once) -> Scene:
+    return patched(scene, once)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.loaders import JSONFileLoader
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from securesystemslib.exceptions import UnsupportedAlgorithmError
 
@@ -44,6 +45,15 @@ def rsa_2048() -> rsa.RSAPrivateKey:
 
 def opened(location: str, **environment: str) -> SigningKey | KmsKey:
     return open_private_key(location, environment, NO_FOLDER)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _reads_once() -> Iterator[None]:
+    """Let boto3 read its descriptions of AWS once: each new client reads megabytes of JSON."""
+    read = cache(JSONFileLoader().load_file)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, "load_file", lambda _, path: read(path))
+        yield
 
 
 @pytest.fixture

@@ -15,24 +15,20 @@ from ci_automation.cli import run
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry.layout import LayoutRegistry
 from ci_automation.signing.trust import Identity, TrustedKeys
-from tests.contract.operating import CONFIG, configure, dispatch, push
+from tests.contract.operating import CONFIG, configure, dispatch, patched, push
 from tests.contract.scene import CHANNEL, FIRST, MINOR, PATCH
 from tests.fakes.sigstore.tokens import encode, github_claims
 from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
+    from tests.conftest import Once
     from tests.contract.scene import Scene
     from tests.fakes.sigstore import LocalSigstore
 
 
 @pytest.fixture
-def scene(scene: Scene) -> Scene:
-    """Return a fleet whose channel has the patch, and whose configuration GitHub has too."""
-    configure(scene)
-    scene.offer(FIRST, PATCH)
-    ran = scene.run(approval="none")
-    assert (ran.code, ran.outputs["target-version"]) == (0, PATCH), ran
-    return scene
+def scene(scene: Scene, once: Once) -> Scene:
+    return patched(scene, once)
 
 
 class TestRollback:

@@ -20,20 +20,26 @@ from tests.fakes.world import key_pem
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.conftest import Once
+
 OLD, PATCH = "v2.98.5", "v2.98.8"
 KEY = ["--signing", "key", "--key", "cosign.key"]
 EDGE, STAGING, PRODUCTION = "layout:edge:edge", "layout:staging:staging", "layout:production:production"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], once: Once) -> Path:
     """Return a folder with three channels, of which the first is ahead."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
-    write_samples(tmp_path / "releases")
-    (tmp_path / "cosign.key").write_bytes(key_pem())
-    for channel, version in ((EDGE, PATCH), (STAGING, OLD), (PRODUCTION, OLD)):
-        assert run(["init", channel, "--flux-version", version, "--releases", "releases", *KEY]) == 0
+
+    def publish() -> None:
+        write_samples(tmp_path / "releases")
+        (tmp_path / "cosign.key").write_bytes(key_pem())
+        for channel, version in ((EDGE, PATCH), (STAGING, OLD), (PRODUCTION, OLD)):
+            assert run(["init", channel, "--flux-version", version, "--releases", "releases", *KEY]) == 0
+
+    once("three channels", tmp_path, publish)
     configure(tmp_path)
     capsys.readouterr()
     return tmp_path

@@ -47,7 +47,9 @@ PRINTED = {
 
 def in_source(path: Path) -> Iterator[tuple[str, str]]:
     """Yield each command in the texts of a module, docstrings aside: its name, and all of it as far as it is known."""
-    tree = ast.parse(path.read_text())
+    if "flux-manifests" not in (text := path.read_text()):
+        return
+    tree = ast.parse(text)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
     docstrings = {
         id(first.value)
@@ -68,7 +70,9 @@ def in_source(path: Path) -> Iterator[tuple[str, str]]:
 
 def named_in_source(path: Path) -> Iterator[str]:
     """Yield what stands between backticks in the texts of a module, comments aside, and is a command with options."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    if "--" not in (text := path.read_text()) or "`" not in text:
+        return
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.JoinedStr | ast.Constant):
             yield from _with_options(_text(node))
 

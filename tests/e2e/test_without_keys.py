@@ -10,6 +10,7 @@ from tests.e2e.desk import CHANNEL, SIGNED
 from tests.fakes.keys import cosign_key
 
 if TYPE_CHECKING:
+    from tests.conftest import Once
     from tests.e2e.desk import Desk
 
 EDGE = "layout:edge:edge"
@@ -38,10 +39,13 @@ TRUSTING = {
 
 
 @pytest.fixture(autouse=True)
-def published(desk: Desk) -> None:
-    desk.init()
-    desk.ok("init", EDGE, "--flux-version", "v2.98.5", *SIGNED)
-    desk.write("encrypted.key", cosign_key("a password"))
+def published(desk: Desk, once: Once) -> None:
+    def publish() -> None:
+        desk.init()
+        desk.ok("init", EDGE, "--flux-version", "v2.98.5", *SIGNED)
+        desk.write("encrypted.key", cosign_key("a password"))
+
+    once("two channels and an encrypted key", desk.folder, publish)
 
 
 def configure(desk: Desk, *, key: str, verify: str = "", edge: str = "cosign.key") -> None:

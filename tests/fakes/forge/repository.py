@@ -166,9 +166,8 @@ class Repository(Pulls):
         run.attempt, run.conclusion, run.triggered_by, run.updated = run.attempt + 1, None, by, self.now()
         context = {"inputs": run.inputs, "github": {"event": run.event_payload}}
         content = self._content(run.workflow.path, run.sha)
-        jobs = content.get("jobs") or {}
-        content["jobs"] = {name: each for name, each in jobs.items() if job in {"", name}}
-        self._wait(run, environments(content, context, self._called))
+        jobs = {name: each for name, each in (content.get("jobs") or {}).items() if job in {"", name}}
+        self._wait(run, environments({**content, "jobs": jobs}, context, self._called))
 
     def _wait(self, run: Run, names: Sequence[str]) -> None:
         """Let a run wait for those of its environments that have reviewers; or fail where its branch is kept out."""

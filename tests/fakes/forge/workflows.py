@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -19,8 +20,9 @@ def is_workflow(path: str) -> bool:
     return path.startswith(FOLDER) and path.endswith((".yaml", ".yml")) and "/" not in path.removeprefix(FOLDER)
 
 
+@cache
 def parsed(text: bytes) -> dict[str, Any]:
-    """Return a workflow file, with its triggers as a mapping under `on`, which YAML reads as true."""
+    """Return a workflow file, which callers leave as it is; its triggers are a mapping under `on`, YAML's true."""
     found: dict[Any, Any] = yaml.safe_load(text) or {}
     triggers = found.pop(True, found.pop("on", {}))
     if isinstance(triggers, str):
