@@ -34,7 +34,7 @@ from ci_automation.config.schema import File
 from ci_automation.config.values import InvalidValue, alternatives, unwrapped
 from ci_automation.errors import UsageError
 from ci_automation.flux.following import FleetSettings, SyncSettings
-from ci_automation.policy.model import BUMPS, Acknowledgement, Allowance, Freeze, Policy, time_zone
+from ci_automation.policy.model import BUMPS, Acknowledgement, Allowance, Period, Policy, time_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,7 +204,8 @@ def _policy(section: rules.PolicySection, it: sections.Artifact) -> Policy:
         prereleases=_either(section.prereleases, default.prereleases),
         min_release_age={step: _either(getattr(ages, step), default.min_release_age[step]) for step in BUMPS},
         minor_step=_either(section.minor_step, default.minor_step),
-        freeze=tuple(_freeze(each) for each in section.freeze or ()),
+        freeze=tuple(_period(each, each.reason or "") for each in section.freeze or ()),
+        window=tuple(_period(each) for each in section.window or ()),
         escalate=default.escalate if section.escalate is None else frozenset(section.escalate),
         refuse=frozenset(str(each) for each in it.refuse or ()),
         acknowledge=tuple(_as(Acknowledgement, each) for each in it.acknowledge or ()),
@@ -213,8 +214,8 @@ def _policy(section: rules.PolicySection, it: sections.Artifact) -> Policy:
     )
 
 
-def _freeze(entry: rules.FreezeEntry) -> Freeze:
-    return Freeze(entry.cron, entry.lasting, entry.time_zone or time_zone("UTC"), entry.reason or "")
+def _period(entry: rules.WindowEntry, reason: str = "") -> Period:
+    return Period(entry.cron, entry.lasting, entry.time_zone or time_zone("UTC"), reason)
 
 
 def _verify(section: sections.VerifySection) -> VerifyConfig:

@@ -47,8 +47,8 @@ class MinReleaseAge(Section, frozen=True):
     """Default: 7d."""
 
 
-class FreezeEntry(Section, frozen=True):
-    """A period in which runs publish nothing."""
+class WindowEntry(Section, frozen=True):
+    """A period in which runs publish; if there are any, they publish only in these."""
 
     cron: Cron
     """The start: minute, hour, day of month, month, day of week, for example `0 0 20 12 *`."""
@@ -56,6 +56,11 @@ class FreezeEntry(Section, frozen=True):
     """The length of the period, for example 336h."""
     time_zone: Zone | None = None
     """The time zone of `cron`, for example Europe/Berlin. Default: UTC."""
+
+
+class FreezeEntry(WindowEntry, frozen=True):
+    """A period in which runs publish nothing."""
+
     reason: str | None = None
     """The reason that reports show."""
 
@@ -77,6 +82,7 @@ class PolicySection(Section, frozen=True):
     minor_step: MinorStep | None = None
     """latest goes to the latest minor release at once, next to one minor at a time. Default: latest."""
     freeze: list[FreezeEntry] | None = None
+    window: list[WindowEntry] | None = None
     escalate: list[ChangeClass] | None = None
     """Classes of change that always need approval; [] for none.
 

@@ -24,7 +24,7 @@ from ci_automation.flux.options import COMPONENTS, LOG_LEVELS, Options
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.check import KubernetesRange
-from ci_automation.policy.model import NOT_CHECKED, Acknowledgement, Freeze, InvalidDuration, duration, time_zone
+from ci_automation.policy.model import NOT_CHECKED, Acknowledgement, InvalidDuration, Period, duration, time_zone
 from ci_automation.policy.patterns import require_anchored, require_re2
 from ci_automation.policy.ranges import Range
 
@@ -153,7 +153,7 @@ def _label(text: str) -> str:
 
 
 def _cron(text: str) -> str:
-    return Freeze(text, timedelta(hours=1), ZoneInfo("UTC")).cron
+    return Period(text, timedelta(hours=1), ZoneInfo("UTC")).cron
 
 
 def _fingerprint(text: str) -> str:

@@ -77,7 +77,7 @@ def update_and_ask(
 
     An approval that does not count, or not any more, keeps nothing from being done: it is told in `refused`. What goes
     wrong after something is known, or was done, is in `failed`. Where nothing waits, what was asked before is withdrawn
-    if something was published, or if the run is `thorough`.
+    if something was published, or if the run is `thorough`. What waits for a window or the end of a freeze stays asked.
     """
     progress = _apply_what_counts(channel, ports, intent, desks)
     try:
@@ -102,9 +102,16 @@ def _asked(
         ports.say(f"asking for approval of {waiting.new_version}")
         said = notes_between(outcome.releases, waiting.old_version, waiting.new_version)
         return {waiting.target: desks[kind].ask(Question(outcome.plan, waiting, said))}
-    if thorough and not (steps and kind is RequestKind.CONTENT):  # content that has to wait now is asked for later
+    later = steps and kind is RequestKind.CONTENT  # content that has to wait now is asked for later
+    if thorough and not later and not any(_waits_for_a_time(step) for step in steps):
         desks[kind].withdraw(f"{outcome.plan.artifact} is at {outcome.digest} now, and no step needs approval")
     return {}
+
+
+def _waits_for_a_time(step: PlannedStep) -> bool:
+    """Return whether nothing but a window or a freeze holds a step back, so that what was asked stays as it is."""
+    waits = {gate.gate for gate in step.gates if gate.decision is Decision.WAIT}
+    return step.decision is Decision.WAIT and waits <= {"freeze", "window"}
 
 
 def _kind(step: PlannedStep, desks: Desks) -> RequestKind:

@@ -14,12 +14,14 @@ from ci_automation.policy.hold import Offered, hold_verdict
 from ci_automation.policy.model import Action, MinorStep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
     from ci_automation.policy.model import Policy
+
+    _Gate = Callable[[Release, "Situation"], Verdict]
 
 _ACTIONS = {
     Action.AUTO: (Decision.AUTO, "is published without approval"),
@@ -44,7 +46,7 @@ class Situation(Struct, frozen=True):
 
 def release_verdicts(release: Release, situation: Situation) -> tuple[Verdict, ...]:
     """Return the verdicts of the gates on taking `release` now; without a new version only the time counts."""
-    always = (_kind, _freeze, _paused)
+    always = _always(situation)
     of_steps = (_usable, _direction, _prerelease, _range, _age, _hold)
     gates = always if situation.bump_to(release) is Bump.NONE else (*of_steps, *always)
     return tuple(gate(release, situation) for gate in gates)
@@ -53,9 +55,14 @@ def release_verdicts(release: Release, situation: Situation) -> tuple[Verdict, .
 def version_verdicts(version: Version, situation: Situation) -> tuple[Verdict, ...]:
     """Return the verdicts of the gates on moving to `version` now, without its release and age."""
     release = Release(version, situation.now)
-    always = (_kind, _freeze, _paused)
+    always = _always(situation)
     gates = always if situation.bump_to(release) is Bump.NONE else (_direction, _prerelease, _range, *always)
     return tuple(gate(release, situation) for gate in gates)
+
+
+def _always(situation: Situation) -> tuple[_Gate, ...]:
+    """Return the gates that count for every step; most policies have no windows."""
+    return (_kind, _freeze, *((_window,) if situation.policy.window else ()), _paused)
 
 
 def _usable(release: Release, _: Situation) -> Verdict:
@@ -132,6 +139,18 @@ def _freeze(_: Release, situation: Situation) -> Verdict:
             reason = f"changes are frozen until {until:%Y-%m-%d %H:%M} UTC: {freeze.reason}"
             return Verdict("freeze", Decision.WAIT, reason, f"policy.freeze: {freeze.cron}")
     return Verdict("freeze", Decision.AUTO, "no freeze is active", f"policy.freeze: {len(freezes)} in the policy")
+
+
+def _window(_: Release, situation: Situation) -> Verdict:
+    """Wait for the next window; a freeze or a pause counts in a window too."""
+    windows = situation.policy.window
+    for window in windows:
+        if until := window.active(situation.now):
+            reason = f"a window is open until {until:%Y-%m-%d %H:%M} UTC"
+            return Verdict("window", Decision.AUTO, reason, f"policy.window: {window.cron}")
+    opens, cron = min((window.opens(situation.now), window.cron) for window in windows)
+    reason = f"no window is open; the next one opens at {opens:%Y-%m-%d %H:%M} UTC"
+    return Verdict("window", Decision.WAIT, reason, f"policy.window: {cron}")
 
 
 def _paused(_: Release, situation: Situation) -> Verdict:

@@ -155,7 +155,8 @@ class Policy(Struct, frozen=True):
     prereleases: bool = False
     min_release_age: Mapping[Bump, timedelta] = field(default_factory=_ages)
     minor_step: MinorStep = MinorStep.LATEST
-    freeze: tuple[Freeze, ...] = ()
+    freeze: tuple[Period, ...] = ()
+    window: tuple[Period, ...] = ()  # where there are any, runs publish in them alone
     escalate: frozenset[ChangeClass] = ESCALATE
     refuse: frozenset[str] = frozenset()  # classes of change, and `NOT_CHECKED`
     acknowledge: tuple[Acknowledgement, ...] = ()
@@ -185,16 +186,16 @@ def duration(text: str) -> timedelta:
     return timedelta(microseconds=int(seconds * 1_000_000))
 
 
-class InvalidFreeze(UsageError):
-    """A freeze is malformed, or never occurs."""
+class InvalidPeriod(UsageError):
+    """A freeze or a window is malformed, or never occurs."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
 
 
-class Freeze(Struct, frozen=True):
-    """A time that begins when `cron` says, on the clocks of `time_zone`, and lasts for `duration`.
+class Period(Struct, frozen=True):
+    """A freeze or a window: it begins when `cron` says, on the clocks of `time_zone`, and lasts for `duration`.
 
     The rules are those of Debian's cron: minute, hour, day of month, month and day of week, the two days meaning *or*
     where neither begins with a star. A time that the clocks skip comes when they go on; one that they show twice comes
@@ -207,26 +208,26 @@ class Freeze(Struct, frozen=True):
     reason: str = ""
 
     def __post_init__(self) -> None:
-        """Raise `InvalidFreeze` where `cron` is not understood or never comes, or the freeze has no duration."""
+        """Raise `InvalidPeriod` where `cron` is not understood or never comes, or the period has no duration."""
         from cronsim import CronSim, CronSimError
 
         five = "minute, hour, day of month, month, day of week: five fields, such as 0 0 20 12 *"
         if len(self.cron) > _MAX_CRON or len(self.cron.split()) != _FIELDS:
-            raise InvalidFreeze(f"{self.cron[:80]!r} does not have five fields", f"Write {five}.")
+            raise InvalidPeriod(f"{self.cron[:80]!r} does not have five fields", f"Write {five}.")
         try:
             next(CronSim(self.cron, datetime(2000, 1, 1, tzinfo=UTC)))
         except CronSimError as error:
             reason = str(error).replace("Bad", "it has no valid", 1)
-            raise InvalidFreeze(f"{self.cron!r} cannot be understood: {reason}", f"Write {five}.") from None
+            raise InvalidPeriod(f"{self.cron!r} cannot be understood: {reason}", f"Write {five}.") from None
         except StopIteration:
-            raise InvalidFreeze(f"{self.cron!r} never comes", "Correct day and month.") from None
+            raise InvalidPeriod(f"{self.cron!r} never comes", "Correct day and month.") from None
         if self.duration <= timedelta(0):
-            raise InvalidFreeze("the freeze has no duration", "Say how long it lasts, for example 336h.")
+            raise InvalidPeriod("the period has no duration", "Say how long it lasts, for example 336h.")
 
     def active(self, now: datetime) -> datetime | None:
-        """Return until when the freeze lasts that `now` lies in, in UTC; none if it lies in none.
+        """Return until when the period lasts that `now` lies in, in UTC; none if it lies in none.
 
-        A freeze begins at its first instant, and its last is the one before the returned.
+        A period begins at its first instant, and its last is the one before the returned.
         """
         from cronsim import CronSim
 
@@ -236,12 +237,19 @@ class Freeze(Struct, frozen=True):
         until = next(dropwhile(lambda time: time > now, began), now - self.duration) + self.duration
         return until if until > now else None
 
+    def opens(self, now: datetime) -> datetime:
+        """Return when the period begins next, in UTC, after a `now` that lies in none."""
+        from cronsim import CronSim
+
+        ahead = CronSim(self.cron, now.astimezone(self.time_zone) - _PUT_BACK_AT_MOST)
+        return next(begins for time in ahead if (begins := time.astimezone(UTC)) > now)
+
 
 def time_zone(name: str) -> zoneinfo.ZoneInfo:
     """Return the time zone of that name in the IANA database.
 
     Raises:
-        InvalidFreeze: it has none of that name; the hint has the nearest.
+        InvalidPeriod: it has none of that name; the hint has the nearest.
     """
     if _ZONE.fullmatch(name):  # `localtime` and the like differ from machine to machine
         with suppress(zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -250,4 +258,4 @@ def time_zone(name: str) -> zoneinfo.ZoneInfo:
 
     near = difflib.get_close_matches(name[:80].title(), sorted(zoneinfo.available_timezones()), n=1)
     hint = f"Did you mean {near[0]}?" if near else "Write it as in the IANA database, for example Europe/Berlin."
-    raise InvalidFreeze(f"there is no time zone {name[:80]!r}", hint)
+    raise InvalidPeriod(f"there is no time zone {name[:80]!r}", hint)

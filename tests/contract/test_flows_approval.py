@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import pytest
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.publication.publish import NoSigner
 from ci_automation.flows.update_and_ask import ApprovalNotCounted, Progress, apply_approved, update_and_ask
 from ci_automation.policy.decision import Decision
-from ci_automation.policy.model import Action, Policy
+from ci_automation.policy.model import Action, Period, Policy
 from ci_automation.records.notes import Approval
 from tests.fakes.world import CHANNEL, MINOR, OLD, OVERLAY, PATCH, World, intent, made_once
 
@@ -216,6 +217,23 @@ class TestTend:
         (refused,) = progress.refused
         assert str(NOBODY) in refused.reason
         assert len(approvals.asked) == 1
+
+    @pytest.mark.parametrize("when", ["window", "freeze"])
+    def test_outside_of_a_window_a_request_stays_and_its_yes_counts_in_the_next(self, world: World, when: str) -> None:
+        always, never = (Period(cron, timedelta(hours=1), ZoneInfo("UTC")) for cron in ("* * * * *", "0 0 1 1 *"))
+        closed = Policy(window=(never,)) if when == "window" else Policy(freeze=(always,))
+        opened = Policy(window=(always,)) if when == "window" else Policy(freeze=(never,))
+        approvals = PaperApprovals(yes(wanted(world)))
+        before = world.channel_digest()
+        for answer in (None, approvals.answer):  # nobody said yes yet, and then somebody did
+            waiting = PaperApprovals(answer)
+            outside = intent(policy=closed)
+            progress = update_and_ask(CHANNEL, world.ports(), outside, {RequestKind.VERSION: waiting}, thorough=True)
+            assert (waiting.asked, waiting.withdrawn, world.channel_digest()) == ([], [], before)
+            told = ["has to wait" in it.reason for it in progress.refused]
+            assert told == [True] * bool(answer)
+        inside = intent(policy=opened)
+        assert update_and_ask(CHANNEL, world.ports(), inside, {RequestKind.VERSION: approvals}).changed
 
     @pytest.mark.parametrize("thorough", [True, False])
     def test_where_nothing_happens_nothing_is_withdrawn_unless_a_person_asks(

@@ -27,7 +27,7 @@ from ci_automation.flows.update import NotOurs, heal, update
 from ci_automation.flows.verify import verify_channel
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.version import Version
-from ci_automation.policy.model import BUMPS, Action, Freeze, MinorStep, Policy, SignatureFormat
+from ci_automation.policy.model import BUMPS, Action, MinorStep, Period, Policy, SignatureFormat
 from ci_automation.policy.plan import Plan
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry import open_registry
@@ -103,8 +103,12 @@ class TestTheNextReleaseUnderTheChannel:
             pytest.param({}, id="allowed now"),
             pytest.param({"paused": True}, id="paused"),
             pytest.param(
-                {"policy": replace(Policy(), freeze=(Freeze("0 0 * * *", timedelta(days=2), ZoneInfo("UTC")),))},
+                {"policy": replace(Policy(), freeze=(Period("0 0 * * *", timedelta(days=2), ZoneInfo("UTC")),))},
                 id="frozen",
+            ),
+            pytest.param(
+                {"policy": replace(Policy(), window=(Period("0 0 1 1 *", timedelta(hours=1), ZoneInfo("UTC")),))},
+                id="outside of the window",
             ),
             pytest.param(
                 {"policy": replace(Policy(), min_release_age=dict.fromkeys(BUMPS, timedelta(days=10_000)))}, id="young"

@@ -35,7 +35,7 @@ from ci_automation.config.model import (
 )
 from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.flux.version import Bump, Version
-from ci_automation.policy.model import Action, Freeze, MinorStep, Policy, SignatureFormat
+from ci_automation.policy.model import Action, MinorStep, Period, Policy, SignatureFormat
 from ci_automation.policy.ranges import Range
 from tests.unit.config.texts import FULL, MINIMAL
 
@@ -85,7 +85,7 @@ class TestWhatIsWritten:
                 prereleases=True,
                 min_release_age={Bump.PATCH: DAY / 2, Bump.MINOR: 3 * DAY, Bump.MAJOR: 30 * DAY},
                 minor_step=MinorStep.NEXT,
-                freeze=(Freeze("0 0 20 12 *", 14 * DAY, ZoneInfo("Europe/Berlin"), "year end"),),
+                freeze=(Period("0 0 20 12 *", 14 * DAY, ZoneInfo("Europe/Berlin"), "year end"),),
             ),
             signing=SigningConfig(SigningMode.KEY, "env://COSIGN_KEY", SignatureFormat.BOTH),
             verify=VerifyConfig(("cosign.pub", "env://OLD_KEY")),
@@ -179,9 +179,16 @@ class TestWhatIsWritten:
         text = FULL.replace("policy: {patch: approval,", "policy: {prereleases: false,")
         assert not parsed(text).find("edge").policy.prereleases
 
+    def test_a_window_is_a_period_like_a_freeze_without_a_reason(self) -> None:
+        window = '{cron: "0 1 * * 1-5", for: 4h, timeZone: Europe/Berlin}'
+        config = parsed(with_policy(f"window: [{window}]"))
+        assert config.artifacts[0].policy.window == (Period("0 1 * * 1-5", DAY / 6, ZoneInfo("Europe/Berlin")),)
+        wrong = problems(with_policy(f"window: [{window[:-1]}, reason: x}}]"))[0]
+        assert "window[0].reason: is not known" in wrong
+
     def test_a_freeze_without_a_zone_is_in_utc(self) -> None:
         config = parsed(with_policy('freeze: [{cron: "0 0 * * SAT", for: 2d}]'))
-        assert config.artifacts[0].policy.freeze == (Freeze("0 0 * * SAT", 2 * DAY, ZoneInfo("UTC")),)
+        assert config.artifacts[0].policy.freeze == (Period("0 0 * * SAT", 2 * DAY, ZoneInfo("UTC")),)
 
     @pytest.mark.parametrize(
         ("line", "source"),

@@ -7,20 +7,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.policy.model import Freeze, InvalidFreeze, time_zone
+from ci_automation.policy.model import InvalidPeriod, Period, time_zone
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 
 
-def freeze(cron: str, hours: float = 1, zone: str = "UTC") -> Freeze:
-    return Freeze(cron, timedelta(hours=hours), time_zone(zone), "a reason")
+def freeze(cron: str, hours: float = 1, zone: str = "UTC") -> Period:
+    return Period(cron, timedelta(hours=hours), time_zone(zone), "a reason")
 
 
 def at(text: str) -> datetime:
     """Return an instant; without an offset it is UTC."""
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone", "now", "opens"),
+    [
+        pytest.param("0 0 * * *", "UTC", "2026-11-22T00:00", "2026-11-23T00:00", id="not the present instant"),
+        pytest.param("0 12 * * *", "Europe/Berlin", "2026-07-01T09:00", "2026-07-01T10:00", id="summer time"),
+        # On 2026-03-29 Berlin's clocks go from 02:00 (+01:00) to 03:00 (+02:00).
+        pytest.param(
+            "30 2 29 3 *", "Europe/Berlin", "2026-03-29T00:30", "2026-03-29T01:00", id="skipped: when they go on"
+        ),
+        # On 2026-10-25 they go from 03:00 (+02:00) back to 02:00 (+01:00).
+        pytest.param("30 2 25 10 *", "Europe/Berlin", "2026-10-25T00:00", "2026-10-25T00:30", id="twice: the first"),
+        pytest.param("0 4 25 10 *", "Europe/Berlin", "2026-10-25T01:30", "2026-10-25T03:00", id="after it"),
+    ],
+)
+def test_it_says_when_it_begins_next(cron: str, zone: str, now: str, opens: str) -> None:
+    found = freeze(cron, zone=zone).opens(at(now))
+    assert found == at(opens)
+    assert freeze(cron, zone=zone).active(found) == found + HOUR
 
 
 @pytest.mark.parametrize(
@@ -98,14 +118,14 @@ def test_the_end_is_told_in_utc_whatever_the_clock_of_now() -> None:
     ],
 )
 def test_a_wrong_cron_is_refused_at_once(cron: str, message: str) -> None:
-    with pytest.raises(InvalidFreeze, match=message) as caught:
+    with pytest.raises(InvalidPeriod, match=message) as caught:
         freeze(cron)
     assert caught.value.hint
 
 
 @pytest.mark.parametrize("hours", [0, -1])
 def test_a_freeze_of_no_time_is_refused(hours: float) -> None:
-    with pytest.raises(InvalidFreeze, match="has no duration"):
+    with pytest.raises(InvalidPeriod, match="has no duration"):
         freeze("0 0 20 12 *", hours)
 
 
@@ -125,7 +145,7 @@ def test_a_freeze_of_no_time_is_refused(hours: float) -> None:
     ],
 )
 def test_an_unknown_time_zone_is_refused(name: str, hint: str) -> None:
-    with pytest.raises(InvalidFreeze, match="there is no time zone") as caught:
+    with pytest.raises(InvalidPeriod, match="there is no time zone") as caught:
         time_zone(name)
     assert hint in caught.value.hint
     assert caught.value.hint

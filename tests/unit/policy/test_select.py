@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from ci_automation.flux.release import Release
 from ci_automation.flux.version import Bump, Version
 from ci_automation.policy.decision import Decision, decide
-from ci_automation.policy.gates import Selection, Situation, release_verdicts, select
-from ci_automation.policy.model import Action, Freeze, MinorStep, Policy
+from ci_automation.policy.gates import Selection, Situation, release_verdicts, select, version_verdicts
+from ci_automation.policy.model import Action, MinorStep, Period, Policy
 from ci_automation.policy.ranges import Range
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -208,15 +208,51 @@ def test_a_paused_artifact_takes_nothing() -> None:
 
 
 def test_a_freeze_holds_everything_and_says_why() -> None:
-    freeze = Freeze("0 0 20 11 *", timedelta(days=7), ZoneInfo("UTC"), "year end")
+    freeze = Period("0 0 20 11 *", timedelta(days=7), ZoneInfo("UTC"), "year end")
     chosen = selection("2.8.5", [release("2.8.8")], replace(Policy(), freeze=(freeze,)))
     assert steps(chosen) == [("v2.8.8", "wait")]
     reasons = [verdict.reason for verdict in chosen.steps[0].verdicts]
     assert "changes are frozen until 2026-11-27 00:00 UTC: year end" in reasons
 
 
+NIGHTS = Period("0 1 * * *", timedelta(hours=4), ZoneInfo("Europe/Berlin"))
+SUNDAYS = Period("0 0 * * SUN", timedelta(days=1), ZoneInfo("UTC"))
+ADVENT = Period("0 0 20 11 *", timedelta(days=7), ZoneInfo("UTC"), "year end")
+
+
+@pytest.mark.parametrize(
+    ("now", "windows", "freeze", "decision", "reason"),
+    [
+        pytest.param("2026-11-19T12:00", (), (), "auto", None, id="no windows: any time"),
+        pytest.param("2026-11-19T02:00", (NIGHTS,), (), "auto", "open until 2026-11-19 04:00 UTC", id="in the window"),
+        pytest.param("2026-11-19T03:59", (NIGHTS,), (), "auto", "open until 2026-11-19 04:00 UTC", id="last minute"),
+        pytest.param("2026-11-19T04:00", (NIGHTS,), (), "wait", "opens at 2026-11-20 00:00 UTC", id="over"),
+        pytest.param(
+            "2026-11-21T12:00", (NIGHTS, SUNDAYS), (), "wait", "at 2026-11-22 00:00 UTC", id="the next of two"
+        ),
+        pytest.param(
+            "2026-11-22T12:00", (NIGHTS, SUNDAYS), (), "auto", "until 2026-11-23 00:00 UTC", id="one is enough"
+        ),
+        pytest.param("2026-11-22T12:00", (SUNDAYS,), (ADVENT,), "wait", "open until", id="frozen in the window"),
+        pytest.param("2026-11-21T12:00", (SUNDAYS,), (ADVENT,), "wait", "opens at", id="frozen, and no window"),
+    ],
+)
+def test_it_is_published_in_a_window_if_no_freeze_is_on(
+    now: str, windows: tuple[Period, ...], freeze: tuple[Period, ...], decision: str, reason: str | None
+) -> None:
+    policy = replace(Policy(), window=windows, freeze=freeze)
+    situation = Situation(Version.parse("2.8.5"), policy, datetime.fromisoformat(now).replace(tzinfo=UTC))
+    for verdicts in (
+        release_verdicts(release("2.8.8"), situation),
+        release_verdicts(release("2.8.5"), situation),  # another content of the same version
+        version_verdicts(Version.parse("2.8.8"), situation),
+    ):
+        assert decide(verdicts) == decision
+        assert [reason in it.reason for it in verdicts if reason and it.gate == "window"] == [True] * bool(reason)
+
+
 def test_a_freeze_that_is_over_holds_nothing() -> None:
-    freeze = Freeze("0 0 1 11 *", timedelta(days=7), ZoneInfo("UTC"), "all saints")
+    freeze = Period("0 0 1 11 *", timedelta(days=7), ZoneInfo("UTC"), "all saints")
     assert steps(selection("2.8.5", [release("2.8.8")], replace(Policy(), freeze=(freeze,)))) == [("v2.8.8", "auto")]
 
 
