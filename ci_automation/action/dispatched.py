@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.action.announcement import announcing
-from ci_automation.action.github import Hub, now, reviewed_run, settings_of
+from ci_automation.action.github import Hub, now, reviewed_run, settings_of, why_unprotected
 from ci_automation.action.operations import OPERATIONS, OperationInputs
 from ci_automation.action.run import goals, promotions
 from ci_automation.approval.approved_run import how_approved, judge_reviews
@@ -104,8 +104,11 @@ def show_operation(inputs: Inputs, run: ActionRun) -> int:
         print_parts(operation.page)
         run.handover = "" if operation.idle else handover.to_text()
         run.more.append(_page(goal, operation, handover, inputs))
-        asked = f"{inputs.operation} waits for approval of this run"
-        return Account(goal.name, goal.channel, operation.before, done="" if operation.idle else asked)
+        asked = "" if operation.idle else f"{inputs.operation} waits for approval of this run"
+        remarks = tuple(filter(None, (why_unprotected(settings_of(goal), hub) if asked else "",)))
+        for remark in remarks:
+            run.tell("warning", f"{goal.name}: {remark}")
+        return Account(goal.name, goal.channel, operation.before, done=asked, remarks=remarks)
 
     return run.each(goals(inputs, run, signs=False), flow)
 

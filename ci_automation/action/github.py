@@ -267,6 +267,20 @@ def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION
             return DispatchApprovals(receiver, hub.job.server, hub.sender, now, kind=kind)
 
 
+def why_unprotected(settings: ApprovalConfig, hub: Hub) -> str:
+    """Return what would let a run pass the environment without a review, as far as the job may see it, or nothing."""
+    from ci_automation.approval.approved_run import how_to_protect, unprotected
+    from ci_automation.errors import ReleaseSourceError
+    from ci_automation.github.runs import Runs
+
+    name = settings.environment
+    try:
+        reason = unprotected(Runs(hub.client(actions="read"), hub.repository).environment(name), name)
+    except ReleaseSourceError:  # without `actions: read`; the job that does it looks again
+        return ""
+    return f"{reason}, and the job that does it refuses that. {how_to_protect(name)}" if reason else ""
+
+
 def reviewed_run(settings: ApprovalConfig, hub: Hub) -> RunFacts:
     """Return what GitHub says of the run that this job is in, for a judge who goes by these settings.
 

@@ -59,10 +59,14 @@ class OtherSource(UsageError):
 class NothingPromoted(UsageError):
     """Promotions of the configuration are asked for, and it has none."""
 
-    hint = "Give --from and --to, or `promote: {from: NAME, after: 72h}` to an artifact of the configuration."
+    hint = (
+        "Add `promote: {from: NAME, after: 72h}` to the artifact in the configuration. In a terminal, options of "
+        "`promote` can name both channels instead."
+    )
 
-    def __init__(self) -> None:
-        super().__init__("no artifact of the configuration is promoted from another")
+    def __init__(self, name: str | None = None) -> None:
+        what = f"{name} of the configuration is not" if name else "no artifact of the configuration is"
+        super().__init__(f"{what} promoted from another")
 
 
 class PlannedPromotion(Struct, frozen=True):
@@ -142,7 +146,7 @@ def all_waves(
     named = (name for name in promoted(config) if to in {None, name})
     legs = [promotion_between(None, name, timedelta(), given, signs=signs) for name in named]
     if not legs:
-        raise NothingPromoted
+        raise NothingPromoted(to)
     return in_waves(legs)
 
 

@@ -57,6 +57,17 @@ class UnfitOverlayFile(UsageError):
         super().__init__(f"{path[:_SHOWN]!r} {reason}")
 
 
+class ComponentsInOverlay(UnfitOverlayFile):
+    """An overlay folder holds a components file, as `flux bootstrap` makes it."""
+
+    hint = (
+        "If `flux bootstrap` made the folder, copy the other files, without gotk-sync.yaml, to a folder that no "
+        "Kustomization of Flux applies. In the configuration, name it as `overlay`, write "
+        "`componentsFile: gotk-components.yaml`, and give the options of `flux install` as `flags`. docs/migration.md "
+        "has the steps for the clusters."
+    )
+
+
 class ConcealedOverlay(UsageError):
     """A `.gitattributes` changes the bytes of overlay files in checkouts, or hides their changes from reviewers."""
 
@@ -173,7 +184,7 @@ def _entry(entry: os.DirEntry[str], path: str, shown: str, *, components: bool) 
         if name.casefold().startswith(_GIT) or name.casefold() == _IGNORED:
             raise UnfitOverlayFile(shown, f"has the name {name}, which Git or Flux takes for its own")
     if entry.name in COMPONENTS_NAMES and not components:
-        raise UnfitOverlayFile(shown, "is a components file, which the run renders")
+        raise ComponentsInOverlay(shown, "is a components file, which the run renders")
     data = read_file(Path(entry.path), MAX_OVERLAY_BYTES, partial(UnfitOverlayFile, shown))
     if data.startswith(_POINTER):
         raise UnfitOverlayFile(shown, "is a pointer of Git LFS, not the file itself")

@@ -94,6 +94,26 @@ class TestRollback:
         assert dispatch(scene, "lift-hold").through().code == 0
         assert len(scene.apps.dispatched) == 1
 
+    @pytest.mark.parametrize("wrong", ["missing", "without reviewers"])
+    def test_an_environment_that_lets_all_pass_is_told_before_anybody_waits(self, scene: Scene, wrong: str) -> None:
+        if wrong == "missing":
+            scene.fleet.environments.clear()
+        else:
+            scene.fleet.environment("flux-manifests", [])
+        shown = dispatch(scene, "rollback", to=FIRST).show()
+        assert shown.code == 0, shown
+        (warning,) = (it for it in shown.said("warning") if "environment" in it)
+        assert "under Environments, choose flux-manifests and tick 'Required reviewers'" in warning
+        assert "so every run would pass without approval" in shown.summary
+        assert not [it for it in dispatch(scene, "rollback", to=PATCH).show().said("warning") if "environment" in it]
+
+    def test_a_job_that_may_not_see_the_environment_says_nothing_of_it(self, scene: Scene) -> None:
+        scene.fleet.private = True
+        rights = {"contents": "read"}
+        scene.runner.variables["INPUT_GITHUB-TOKEN"] = scene.forge.token("actions", scene.fleet.full_name, rights)
+        shown = dispatch(scene, "rollback", to=FIRST).show()
+        assert (shown.code, [it for it in shown.said("warning") if "environment" in it]) == (0, []), shown
+
 
 class TestLiftHold:
     def test_names_the_hold_and_what_comes_next(self, scene: Scene) -> None:
@@ -178,6 +198,12 @@ class TestPromote:
         asked.approve()
         ran = asked.do(shown.outputs["shown"])
         assert (ran.code, ran.outputs["target-version"]) == (0, MINOR), ran
+
+    def test_a_channel_that_is_not_promoted_says_what_to_write_into_the_configuration(self, scene: Scene) -> None:
+        (error,) = dispatch(scene, "promote", artifact="production").show().said("error")
+        assert "production of the configuration is not promoted from another" in error
+        assert "Add `promote: {from: NAME, after: 72h}` to the artifact in the configuration." in error
+        assert "--from" not in error
 
     @pytest.mark.parametrize("to", [FIRST, "sha256:" + "a" * 64, "latest"])
     def test_what_the_source_has_left_is_not_promoted(self, scene: Scene, to: str) -> None:
@@ -267,11 +293,11 @@ class TestInit:
         self.commit(scene, {"kustomization.yaml": KUSTOMIZATION})
         return scene
 
-    def commit(self, scene: Scene, files: dict[str, bytes], *, checkout: bool = True) -> None:
+    def commit(self, scene: Scene, files: dict[str, bytes], *, checkout: bool = True, folder: str = FRESH) -> None:
         """Let Git have these files of the overlay, and the checkout too."""
-        scene.fleet.push("main", {f"{FRESH}/{name}": data for name, data in files.items()}, "keeper")
+        scene.fleet.push("main", {f"{folder}/{name}": data for name, data in files.items()}, "keeper")
         for name, data in files.items() if checkout else ():
-            path = scene.runner.workspace / FRESH / name
+            path = scene.runner.workspace / folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
 
@@ -296,6 +322,26 @@ class TestInit:
         told = fresh.runner.capture.readouterr().out
         assert '"by": "ada"' in told
         assert f'"commit": "{fresh.fleet.head}"' in told  # of the content, from which merges are judged
+
+    def test_a_folder_of_flux_bootstrap_is_taken_as_the_hints_say(self, fresh: Scene) -> None:
+        bootstrapped = {"kustomization.yaml": b"resources: [gotk-components.yaml]\n", "gotk-components.yaml": b"{}\n"}
+        self.commit(fresh, bootstrapped)
+        (error,) = dispatch(fresh, "init", artifact="fresh", to=FIRST).show().said("error")
+        assert (
+            "copy the other files, without gotk-sync.yaml, to a folder that no Kustomization of Flux applies" in error
+        )
+        text = (fresh.runner.workspace / CONFIG).read_text().replace(FRESH, "flux/fresh")
+        bootstrapped.pop("gotk-components.yaml")
+        self.commit(fresh, bootstrapped, folder="flux/fresh")
+        (fresh.runner.workspace / CONFIG).write_text(text)
+        push(fresh, text)
+        (error,) = dispatch(fresh, "init", artifact="fresh", to=FIRST).show().said("error")
+        assert "set `componentsFile` to the path that it lists" in error
+        text = text.replace("overlay: flux/fresh", "overlay: flux/fresh, componentsFile: gotk-components.yaml")
+        (fresh.runner.workspace / CONFIG).write_text(text)
+        push(fresh, text)
+        done = dispatch(fresh, "init", artifact="fresh", to=FIRST).through()
+        assert (done.code, done.outputs["changed"]) == (0, "true"), done
 
     def test_the_scheduled_run_goes_on_from_there(self, fresh: Scene) -> None:
         assert dispatch(fresh, "init", artifact="fresh", to=FIRST).through().code == 0

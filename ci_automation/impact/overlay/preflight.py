@@ -231,7 +231,10 @@ def _unreached(
     """Yield a hazard where the components file is in the artifact, and clusters may not get it."""
     if any(map(_is_usual, after)):
         return
-    remedy = f"list {components} among the resources of a kustomization"
+    remedies = (
+        f"list {components} among the resources of a kustomization",
+        "set `componentsFile` to the path that it lists (gotk-components.yaml, where `flux bootstrap` made the folder)",
+    )
     sentence = (
         f"no kustomization lists {components}: clusters that apply a folder with one do not get Flux's components"
     )
@@ -240,7 +243,7 @@ def _unreached(
     sentence += ", and delete Flux if they prune"
     known = old.files and not any(map(_is_usual, before))
     certainty = Certainty.POSSIBLE if known else Certainty.CERTAIN
-    yield Hazard(GATE, certainty, f"{components} is in no kustomization", sentence, (), (remedy,))
+    yield Hazard(GATE, certainty, f"{components} is in no kustomization", sentence, (), remedies)
 
 
 def _is_usual(each: AppliedFolder) -> bool:
