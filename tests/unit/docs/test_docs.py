@@ -14,6 +14,8 @@ from ci_automation.errors import INTERRUPTED, Error
 from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.hazard import Certainty
 from ci_automation.policy.decision import Decision
+from ci_automation.registry.docker_config import DockerConfig
+from ci_automation.report.cluster_secrets import login_secret
 from tests.unit.docs.documents import DOCUMENTS, ROOT, configurations
 
 if TYPE_CHECKING:
@@ -91,3 +93,13 @@ def test_the_document_on_gates_explains_each(words: type[ChangeClass | Decision]
 
 def test_the_document_on_gates_explains_each_certainty() -> None:
     assert set(Certainty) <= set(re.findall(r"^\| (\w+) \| ", (ROOT / "docs/gates.md").read_text(), re.MULTILINE))
+
+
+def test_the_templates_of_credentials_are_those_of_the_program(tmp_path: Path) -> None:
+    text = (ROOT / "docs/clusters.md").read_text()
+    for name in ("pull-images", "pull-flux-manifests"):
+        assert f"`{login_secret('flux-system', name, 'ghcr.io', '').command}`" in text
+    (template,) = re.findall(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    found = DockerConfig(tmp_path / "config.json", {}, text=template).for_host("ghcr.io").push
+    assert found is not None
+    assert (found.username, found.password) == ("USER", "TOKEN")
