@@ -51,5 +51,5 @@ def sync_settings(artifact: str, given: Arguments) -> SyncSettings:
     """Return the settings of the cluster's objects as they are configured for an artifact."""
     with suppress(UnknownArtifact):
         if config := configuration(given):
-            return config.find(artifact).sync
+            return config.find(artifact).sync or SyncSettings()
     return SyncSettings()

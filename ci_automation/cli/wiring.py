@@ -275,9 +275,11 @@ def _signature_format(artifact: ArtifactConfig | None, given: Arguments) -> Sign
 def this_run(environment: Mapping[str, str]) -> Run:
     """Return which run of GitHub Actions this is, by the variables that the runner sets; elsewhere an empty one."""
     job = Job.of(environment)
+    if not job.url:
+        return Run(job.url, job.actor)
     from ci_automation.records.content import OID, FleetCommit
 
-    is_known = bool(job.url and OID.fullmatch(job.sha))
+    is_known = OID.fullmatch(job.sha)
     return Run(job.url, job.actor, FleetCommit(f"{job.server}/{job.repository}", job.sha) if is_known else None)
 
 

@@ -13,7 +13,6 @@ from msgspec import Struct, field
 
 from ci_automation.artifact.reference import InvalidReference, OciRepository, Reference
 from ci_automation.errors import UsageError
-from ci_automation.flux.following import SyncSettings
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import Policy, SignatureFormat
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.flux.following import SyncSettings
     from ci_automation.impact.check import KubernetesRange
 
 _GITHUB = re.compile(r"github:(?P<owner>[A-Za-z0-9][A-Za-z0-9-]{0,38})/(?P<repository>(?!\.\.?$)[A-Za-z0-9._-]{1,100})")
@@ -263,7 +263,7 @@ class ArtifactConfig(Struct, frozen=True):
     approval: ApprovalConfig = ApprovalConfig()
     consumers: tuple[ConsumerConfig, ...] = ()
     clusters: ClustersConfig = ClustersConfig()
-    sync: SyncSettings = SyncSettings()
+    sync: SyncSettings | None = None
     pin_images: bool | None = None  # None: as the artifact has it
     promote: PromoteConfig | None = None  # None: it is rendered
     announce: tuple[str, ...] = ()  # OWNER/NAME of the repositories that are sent flux-manifests-published

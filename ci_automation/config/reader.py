@@ -33,13 +33,13 @@ from ci_automation.config.rules import Section
 from ci_automation.config.schema import File
 from ci_automation.config.values import InvalidValue, alternatives, unwrapped
 from ci_automation.errors import UsageError
-from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.policy.model import BUMPS, Acknowledgement, Allowance, Period, Policy, time_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.config.document import ConfigDocument, Path, Problem
+    from ci_automation.flux.following import SyncSettings
 
 E = TypeVar("E", bound=Enum)
 S = TypeVar("S", bound=Section)
@@ -189,7 +189,7 @@ def _artifact(it: sections.Artifact) -> ArtifactConfig:
         consumers=tuple(_as(ConsumerConfig, each) for each in it.consumers or ()),
         announce=tuple(it.announce or ()),
         clusters=_as(ClustersConfig, it.clusters),
-        sync=_sync(it.sync),
+        sync=_sync(it.sync) if it.sync else None,
         pin_images=it.pin_images,
         promote=_promote(it.promote) if it.promote else None,
     )
@@ -233,10 +233,11 @@ def _credentials(section: sections.CredentialsSection) -> CredentialsConfig:
     return CredentialsConfig(pull, push, section.token_host)
 
 
-def _sync(section: rules.SyncSection | None) -> SyncSettings:
+def _sync(section: rules.SyncSection) -> SyncSettings:
+    from ci_automation.flux.following import FleetSettings, SyncSettings  # most configurations have none
+
     settings = _as(SyncSettings, section)
-    fleet = section.fleet if section else None
-    return replace(settings, fleet=_as(FleetSettings, fleet)) if fleet else settings
+    return replace(settings, fleet=_as(FleetSettings, section.fleet)) if section.fleet else settings
 
 
 def _promote(section: rules.PromoteSection) -> PromoteConfig:

@@ -10,6 +10,7 @@ from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.model import ApprovalVia, Config, GitHubSourceConfig
 from ci_automation.config.workflow_rights import asks_via, lacking
 from ci_automation.config.workflows import PREVIEWING, SIGNING, named_artifacts
+from ci_automation.policy.patterns import is_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -171,9 +172,10 @@ def _starts(workflow: CheckedWorkflow, wanted: str) -> bool:
 
 def _matches(path: str, patterns: Iterable[str]) -> bool:
     """Return whether patterns match a path; of those that do the last counts, and `!` takes a path out again."""
-    last = [each for each in patterns if re.fullmatch(_expression(each.removeprefix("!")), path)][-1:]
+    last = [each for each in patterns if is_found(_expression(each.removeprefix("!")), path)][-1:]
     return bool(last) and not last[0].startswith("!")
 
 
 def _expression(pattern: str) -> str:
-    return "".join(_MEANS.get(part) or re.escape(part) for part in _WILDCARD.split(pattern))
+    parts = "".join(_MEANS.get(part) or re.escape(part) for part in _WILDCARD.split(pattern))
+    return f"^(?:{parts})$"

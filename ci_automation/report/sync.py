@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from ci_automation.artifact.reference import OciRepository
 from ci_automation.errors import UsageError
-from ci_automation.flux.following import SyncSettings
 from ci_automation.flux.version import Version
 from ci_automation.report.cluster_secrets import login_secret, named_secrets, required_name
 from ci_automation.report.yaml_text import as_yaml, quoted
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ci_automation.artifact.reference import Reference
+    from ci_automation.flux.following import SyncSettings
     from ci_automation.report.cluster_secrets import NeededSecret
 
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
@@ -90,7 +90,7 @@ class Sync(Struct, frozen=True):
     namespace: str
     path: str
     verify: ByKey | ByIdentity
-    settings: SyncSettings = SyncSettings()
+    settings: SyncSettings
     pulls_images: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:

@@ -66,6 +66,7 @@ USES = {
     "registry.logins.aws.REGISTRY": "fullmatch",
     "registry.logins.azure.REGISTRY": "fullmatch",
     "registry.logins.google.REGISTRY": "fullmatch",
+    "records.content.OID": "fullmatch",
     "report.markdown._APART": "search",
     "report.markdown._SIMPLE": "fullmatch",
     "report.markdown._TYPED": "fullmatch",

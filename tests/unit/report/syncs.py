@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
+from ci_automation.flux.following import SyncSettings
 from ci_automation.flux.version import Version
 from ci_automation.report.sync import (
     ByIdentity,
@@ -18,6 +19,7 @@ KEYLESS = Sync(
     namespace="flux-system",
     path="./flux-system",
     verify=ByIdentity(((ISSUER, SUBJECT),)),
+    settings=SyncSettings(),
 )
 
 KEYED = replace(KEYLESS, verify=ByKey("cosign-pub", ("sha256:" + "1" * 64,)))
