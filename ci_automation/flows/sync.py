@@ -56,7 +56,10 @@ class UnfitVerification(UsageError):
 class NoTagInRange(UsageError):
     """No tag of the repository is in the range that clusters shall follow."""
 
-    hint = "Tags such as v2.9.4-6370c322dfcc are pre-releases in a range. Follow the channel by its tag."
+    hint = (
+        "Tags such as v2.9.4-6370c322dfcc are pre-releases in a range. Set versionTags: true and let `update` run, or "
+        "follow the channel by its tag."
+    )
 
     def __init__(self, channel: Reference, wanted: str) -> None:
         super().__init__(f"no tag of {channel.repository} is in the range {wanted}")
@@ -172,5 +175,5 @@ def _unfit(made: Sync, components: str) -> Iterator[str]:
                 ("source", section.source, (made.source_version, "OCIRepository")),
                 ("kustomization", section.kustomization, (KUSTOMIZATION, "Kustomization")),
             ):
-                for problem in unfit_fields(spec, *version, components, is_found):
+                for problem in unfit_fields(spec, *version, components, is_found) if spec else ():
                     yield f"{where}{name}.{problem.removeprefix('spec.')}"

@@ -108,7 +108,12 @@ def install_order(sync: Sync, built: str, keys: str, timeout: str) -> InstallOrd
     ready = ("-n", sync.home, "wait", "--for=condition=Ready", until)
     return InstallOrder(
         steps=(
-            ApplyStep("1-definitions.yaml", "The namespace and the CRDs", home + _joined(first), (established,)),
+            ApplyStep(
+                "1-definitions.yaml",
+                "The namespace and the CRDs",
+                home + _joined(first),
+                (established,) if crds else (),
+            ),
             ApplyStep("2-controllers.yaml", f"The controllers of Flux {sync.version}", _joined(rest), (*rollouts,)),
             ApplyStep(
                 "3-objects.yaml",
