@@ -69,9 +69,9 @@ def configure(scene: Scene, approval: str = "{via: pull-request}", more: str = "
 
 def checkout(scene: Scene) -> None:
     """Let the workspace have the folder and the configuration of the default branch."""
-    shutil.rmtree(scene.runner.workspace / FOLDER, ignore_errors=True)
+    shutil.rmtree(scene.runner.workspace / "clusters", ignore_errors=True)
     for path in scene.fleet.objects.files_at(scene.fleet.head):
-        if path.startswith(FOLDER) or path == CONFIG:
+        if path.startswith("clusters/") or path == CONFIG:
             place = scene.runner.workspace / path
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(scene.fleet.read(path) or b"")
@@ -323,6 +323,14 @@ def sum_of_two(scene: Scene) -> None:
         scene.fleet.merge(number, "ben")
 
 
+def of_another_folder(scene: Scene) -> None:
+    """Let one line of the configuration name a folder that somebody pushed."""
+    other = "clusters/other"
+    scene.fleet.push("main", {f"{other}/more.yaml": patch("9Gi")}, "ada")
+    scene.configure(approval="{via: pull-request}", more=f", overlay: {other}")
+    by_requests(scene, {CONFIG: (scene.runner.workspace / CONFIG).read_bytes()})
+
+
 def of_a_fork(scene: Scene) -> None:
     fork = scene.forge.fork("acme/fleet", "mallory")
     fork.push("change", {f"{FOLDER}/more.yaml": patch("9Gi")}, "mallory")
@@ -502,6 +510,7 @@ NOT_PROVEN = {
     ),
     "options in a line that ends for YAML alone": (of_options("", more="# a\u2028# b\n"), "did not show all changes"),
     "changed rules": (looser, "the rules of approvals, escalate, refuse"),
+    "a line that names another folder": (of_another_folder, "overlay, url, verify or signing changed since"),
     "a class that the policy escalates": (risky, "ConfigMap a is new"),
 }
 

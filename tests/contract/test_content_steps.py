@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
+from zoneinfo import ZoneInfo
 
 import pytest
 from msgspec.structs import replace
@@ -36,8 +37,9 @@ from ci_automation.github.model import (
 )
 from ci_automation.impact.change import ChangeClass
 from ci_automation.policy.decision import Decision
-from ci_automation.policy.model import Policy
+from ci_automation.policy.model import Period, Policy
 from ci_automation.policy.plan import Plan
+from ci_automation.records.writer import RecordWriter
 from tests.contract.test_flows_approval import PaperApprovals, yes
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, made_once
 
@@ -295,12 +297,48 @@ def test_merged_content_that_was_rolled_back_is_not_published_by_any_later_run(w
     assert update(CHANNEL, story.ports(world), wish).done == 1
 
 
-def test_a_merge_during_a_hold_does_not_count_once_the_hold_is_lifted(world: World) -> None:
-    story, wish = Story(), intent(content_apart=True)
+def begun(world: World, wish: Intent) -> Story:
+    """Return a story whose first content is published."""
+    story = Story()
     story.merge("a", "b")
     plan = make_plan(CHANNEL, story.ports(world), wish).plan
-    apply_granted(yes(ApprovalRequest.of(plan, plan.steps[0])), story.ports(world), wish)
-    before = world.channel_digest()
+    step = next(step for step in plan.steps if step.kind == "content")
+    assert apply_granted(yes(ApprovalRequest.of(plan, step)), story.ports(world), wish).done == 1
+    return story
+
+
+def test_no_merge_counts_on_a_record_that_a_later_run_wrote(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    wish = intent(content_apart=True)
+    story = begun(world, wish)
+    story.merge("b", "c")
+    with monkeypatch.context() as patched:
+        patched.setattr(RecordWriter, "attach", lambda *_: None)  # as if the run had ended before
+        assert update(CHANNEL, story.ports(world), wish).done == 1
+    moved = world.channel_digest()
+    assert update(CHANNEL, story.ports(world), wish).done == 0
+    story.merge("c", "b")
+    outcome = update(CHANNEL, story.ports(world), wish)
+    assert (outcome.done, outcome.left, world.channel_digest()) == (0, Decision.APPROVAL, moved)
+    assert "no record says which content of Git the channel has" in outcome.plan.steps[0].reasons
+
+
+def test_content_that_waited_for_a_freeze_is_judged_on_the_version_of_the_day() -> None:
+    world, wish = World(), intent(content_apart=True)
+    init(CHANNEL, OLD, world.ports(), intent(overlay=OVERLAY))
+    story = begun(world, replace(wish, policy=Policy(escalate=frozenset(ChangeClass))))
+    story.merge("b", "c")
+    freeze = Period("* * * * *", timedelta(minutes=5), ZoneInfo("UTC"))
+    outcome = update(CHANNEL, story.ports(world), replace(wish, policy=Policy(freeze=(freeze,))))
+    assert (outcome.done, outcome.left) == (0, Decision.WAIT)
+    outcome = update(CHANNEL, story.ports(world), wish)
+    patch, content = outcome.plan.steps[: outcome.done]
+    assert (patch.kind, content.kind, content.base, content.new_version) == ("patch", "content", patch.target, PATCH)
+    assert content.overlay == MORE.digest()
+
+
+def test_a_merge_during_a_hold_does_not_count_once_the_hold_is_lifted(world: World) -> None:
+    wish = intent(content_apart=True)
+    story, before = begun(world, wish), world.channel_digest()
     story.merge("b", "c")
     assert update(CHANNEL, story.ports(world), wish).done == 1
     roll_back(propose_rollback(CHANNEL, Wish(str(before)), world.ports(), wish), world.ports(), wish)
