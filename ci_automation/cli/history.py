@@ -53,7 +53,10 @@ def command(artifact: str, *, since: str | None, given: Arguments) -> None:
     if given.output == "json":
         print_json([_to_json(entry, shown) for entry in _newer(found.entries, after)])
     else:
-        print_table(history_table(shown, every=given.verbose))
+        if rows and not shown:
+            print_text(f"No record is as new as --since {since}.")
+        else:
+            print_table(history_table(shown, every=given.verbose))
         if ports.trusted is None:
             print_text(
                 f"Nothing was verified: {ports.why_nobody}. When, why and by whom is in signed records: "

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
 from ci_automation.errors import Conflict, PolicyRefused
+from ci_automation.flows.carry_out import settle_version_tags
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.observe import Trust, observe
 from ci_automation.flows.planning.findings import first_findings
@@ -170,4 +171,5 @@ def _finish(publication: Publication, ports: Ports, intent: Intent) -> bool:
     signed = placed.trust is Trust.VERIFIED
     if signed and placed.record is None:
         publish(publication, ports.later_than(placed.last), intent)
+    settle_version_tags(placed, ports, intent)
     return signed

@@ -127,8 +127,10 @@ def test_since_a_moment_rows_keep_their_numbers_and_a_diff_takes_them(
 
     rows = [["1", str(MINOR)], ["2", str(PATCH)], ["3", str(OLD)]]
     assert told() == rows
-    for moment, number in ((days[2], 1), (days[1], 2), (days[0], 3), (NOW + timedelta(days=1), 0)):
+    for moment, number in ((days[2], 1), (days[1], 2), (days[0], 3)):
         assert told("--since", f"{moment:%Y-%m-%d}") == rows[:number]
+    assert run(["history", str(CHANNEL), "--since", "2099-01-01"]) == 0
+    assert capsys.readouterr().out == "No record is as new as --since 2099-01-01.\n"
     assert told("--since", "87600h") == rows
     assert run(["history", str(CHANNEL), "--since", f"{days[1]:%Y-%m-%d}", "--output", "json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -139,6 +139,13 @@ class TestWhereTheyLead:
         moved = [next(n for n, it in enumerate(put) if it.endswith(end)) for end in (".sig", ":production", f":{OLD}")]
         assert moved == sorted(moved)
 
+    def test_init_again_finishes_what_was_interrupted(self) -> None:
+        world = World()
+        for _ in range(2):
+            init(CHANNEL, OLD, world.ports(), wish(overlay=OVERLAY))
+            expect(world, old="old")
+            del world.registry.repositories[str(CHANNEL.repository)].tags[str(OLD)]
+
     def test_another_overlay_of_the_same_version_moves_its_tag(self, world: World) -> None:
         before = at(world)
         change_overlay(world)
@@ -288,6 +295,20 @@ class TestWhoseTheyAre:
         with pytest.raises(VersionTagTaken, match="no signed record"):
             scheduled(world)
         assert (at(world), world.registry.resolve(CHANNEL.at_tag(tag))) == (before, planted)
+
+    def test_of_very_many_a_few_are_asked_for_at_once(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        for number in range(40):
+            point(world, f"v9.0.{number}", at(world))
+        sizes: list[int] = []
+        whole = type(world.registry).at_once
+
+        def at_once(registry: InMemoryRegistry, *work: Callable[[], object]) -> list[object]:
+            sizes.append(len(work))
+            return whole(registry, *work)
+
+        monkeypatch.setattr(type(world.registry), "at_once", at_once)
+        assert VersionTags(CHANNEL, MINOR, world.ports()).astray(at(world)) == {}
+        assert sizes == [16, 16, 9]
 
     def test_one_below_the_channel_is_no_obstacle(self, world: World) -> None:
         planted = plant(world, "v1.0.0")

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from ci_automation.policy.hold import Hold
 
 
+_AT_ONCE = 16  # requests: each takes a thread, and anybody who can write to the registry makes tags
+
+
 class ImmutableTagTaken(Conflict):
     """An immutable tag points at another digest than the one it is named after."""
 
@@ -100,7 +103,9 @@ class VersionTags(Struct, frozen=True):
         found = ((tag, tagged_version(tag)) for tag in registry.tags(channel))
         above = (tag for tag, version in found if version is not None and version >= self.version)
         tags = [channel.at_tag(tag) for tag in dict.fromkeys((version_tag(self.version), *above))]
-        leads = registry.at_once(*(partial(registry.resolve, tag) for tag in tags))
+        leads: list[Digest | None] = []
+        for few in (tags[start : start + _AT_ONCE] for start in range(0, len(tags), _AT_ONCE)):
+            leads += registry.at_once(*(partial(registry.resolve, tag) for tag in few))
         return {tag: now for tag, now in zip(tags, leads, strict=True) if now != digest}
 
     def require_free(self, digest: Digest) -> None:
