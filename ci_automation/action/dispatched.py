@@ -123,6 +123,7 @@ def do_operation(inputs: Inputs, run: ActionRun) -> int:
 
     def flow(goal: Target) -> Account:
         approval = _approval(goal, hub)
+        goal = goal.by_clock(hub.clock, "GitHub")  # by which merges are dated
 
         def computed() -> Operation:
             operation, handover = _computed(goal, wanted, config, inputs, hub)
@@ -132,15 +133,8 @@ def do_operation(inputs: Inputs, run: ActionRun) -> int:
 
         operation = _carried_out(computed, replace(goal.intent, approval=approval), run)
         moved = operation.after if operation.before != operation.after else None
-        return Account(
-            goal.name,
-            goal.channel,
-            before=operation.before,
-            promoted=moved,
-            done=operation.done,
-            approved=approval.told,
-            signed=True,
-        )
+        had, done, by = operation.before, operation.done, approval.told
+        return Account(goal.name, goal.channel, had, promoted=moved, done=done, approved=by, signed=True)
 
     return run.each(goals(inputs, run), announcing(flow, hub, run))
 

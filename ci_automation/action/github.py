@@ -122,6 +122,10 @@ class Hub(Hiding, Struct):
         self._spent = self._spent or Spent()
         return GitHub(token, self.job.api, token_name=name, say=self.say, spent=self._spent)
 
+    def clock(self) -> datetime:
+        """Return the time by GitHub's clock, or by this machine's as long as GitHub did not answer."""
+        return now() - self._spent.ahead if self._spent else now()
+
     def content(self) -> ContentHistory:
         """Return the history of the content of this repository."""
         from ci_automation.github.content_history import ContentHistory

@@ -86,6 +86,13 @@ class Target(Struct, frozen=True):
         ports = replace(self.prepared.ports, say=say, confirm=confirm)
         return replace(self, prepared=replace(self.prepared, ports=ports))
 
+    def by_clock(self, clock: Callable[[], datetime], whose: str) -> Target:
+        """Return the same with another clock for what is written down."""
+        if isinstance(self.prepared, Error):
+            return self
+        ports = replace(self.prepared.ports, clock=clock, whose_clock=whose)
+        return replace(self, prepared=replace(self.prepared, ports=ports))
+
     def asking_git(self, find: Callable[[], GitContent | None]) -> Target:
         """Return the same with somebody who knows the content of Git."""
         if isinstance(self.prepared, Error):

@@ -89,6 +89,7 @@ class Ports(Struct, frozen=True):
     images: Images | None = None  # None: nobody asks whether the controllers' images are there
     say: Callable[[str], None] = _silent
     clock: Callable[[], datetime] = _now  # for what is written down; what is decided goes by `Intent.now`
+    whose_clock: str = "this machine"
     confirm: Callable[[Adoption], bool] = _nobody
 
     @property

@@ -263,7 +263,9 @@ class GitHub:
             raise AssertionError("the connection always raises")
 
         reply = self._waiting.persist(send, what, once=once)
-        self.time = http_time(reply.headers.get("date", "")) or self.time
+        if said := http_time(reply.headers.get("date", "")):
+            self.time = said
+            self._waiting.heard(said)
         return reply
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,7 @@ class Spent(Struct):
     waited: float = 0.0  # seconds for limits
     writes: int = 0
     last: float = 0.0  # the time of the last write
+    ahead: timedelta = timedelta()  # of GitHub's clock, this machine's
 
 
 class Waiting:
@@ -56,6 +57,10 @@ class Waiting:
     ) -> None:
         self._patience, self._host, self._hint, self._say = patience, host, hint, say
         self._spent = spent or Spent()
+
+    def heard(self, time: datetime) -> None:
+        """Note the time of an answer, by GitHub's clock."""
+        self._spent.ahead = datetime.now(UTC) - time
 
     def persist(self, send: Callable[[Deadline], Answer], what: str, *, once: bool = False) -> Answer:
         """Return the answer to a request; send it again a few times after resets, time-outs, 429 and most 5xx.

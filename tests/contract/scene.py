@@ -54,7 +54,7 @@ run-name: (${{ github.event.client_payload.key }})
 on: {repository_dispatch: {types: [flux-manifests-published, flux-manifests-update-requested]}}
 """
 PINS = b'spec:\n  digest: sha256:0000 # {"$flux-manifests": "production:digest"}\n'
-_SHA = re.compile(r"\b[0-9a-f]{40}\b")
+_SHA = re.compile(r"\b[0-9a-f]{40}\b|\([0-9a-f]{7}\)|\b[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2} UTC")
 _DEFAULTS = GitHub.__init__.__kwdefaults__ or {}
 FIRST, PATCH, MINOR = "v2.98.5", "v2.98.8", "v2.99.4"
 
@@ -153,7 +153,10 @@ class Scene:
     def _branches(self) -> object:
         return {
             (repository.full_name, name): (
-                {path: repository.read(path, name) for path in repository.objects.files_at(sha)},
+                {
+                    path: (repository.read(path, name) or b"").replace(self.forge.host.encode(), b"HOST")
+                    for path in repository.objects.files_at(sha)
+                },
                 [commit.message for commit in repository.commits(name)],
             )
             for repository in (self.fleet, self.apps)

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.approval.port import ApprovalRequest, GrantedApproval, RequestKind
+from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.git_tree import git_blob_id
 from ci_automation.config.load import parse_config
 from ci_automation.flows.apply import ApprovedTwice, apply
@@ -40,6 +41,7 @@ from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Period, Policy
 from ci_automation.policy.plan import Plan
 from ci_automation.records.writer import RecordWriter
+from tests.contract.planting import forget_records, forget_signature, made, plant
 from tests.contract.test_flows_approval import PaperApprovals, yes
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, made_once
 
@@ -387,3 +389,107 @@ def test_a_state_whose_lines_a_page_did_not_show_proves_nothing(name: str, data:
     history = SimpleNamespace(files=lambda _: (*listed, (name, "f" * 40)), blob=lambda _: data)
     found = hidden_states(states, trees, "clusters", "flux.yaml", cast("Any", history))
     assert found == (set(states) if hidden else set())
+
+
+def published(world: World, story: Story, wish: Intent) -> str:
+    """Publish the first content by its digest, and return the digest."""
+    story.merge("a", "b")
+    plan = make_plan(CHANNEL, story.ports(world), wish).plan
+    assert apply_granted(yes(ApprovalRequest.of(plan, plan.steps[0])), story.ports(world), wish).done == 1
+    return str(world.channel_digest())
+
+
+def asked_by_digest(world: World, story: Story, wish: Intent) -> str:
+    """Return why the content is asked for by digest, which a run does not publish."""
+    before = world.channel_digest()
+    outcome = update(CHANNEL, story.ports(world), wish)
+    assert (outcome.done, outcome.left, world.channel_digest()) == (0, Decision.APPROVAL, before)
+    return next(step for step in outcome.plan.steps if step.kind == "content").reasons[0]
+
+
+NO_RECORD = "no record says which content of Git the channel has"
+
+
+def test_content_follows_upon_what_was_signed_again(world: World) -> None:
+    story, wish = Story(), intent(content_apart=True)
+    digest = published(world, story, wish)
+    forget_signature(world, Digest.parse(digest))
+    story.merge("b", "c")
+    outcome = update(CHANNEL, story.ports(world), wish)
+    assert (outcome.healed, outcome.done, outcome.plan.steps[0].overlay) == (True, 1, MORE.digest())
+
+
+def test_content_upon_what_a_person_adopted_is_asked_by_digest(world: World) -> None:
+    story, wish = Story(), intent(content_apart=True)
+    published(world, story, wish)
+    planted = plant(world, made(PATCH, OVERLAY.replaced("patches/theirs.yaml", b"# theirs\n")))
+    story.merge("b", "c")
+    adopting = replace(wish, adopt=True)
+    ports = replace(story.ports(world), confirm=lambda _: True)
+    assert update(CHANNEL, ports, adopting).done == 0
+    assert world.channel_digest() == str(planted)
+    assert NO_RECORD in asked_by_digest(world, story, wish)
+
+
+def test_content_upon_a_record_that_a_later_run_wrote_is_asked_by_digest(world: World) -> None:
+    story, wish = Story(), intent(content_apart=True)
+    published(world, story, wish)
+    story.merge("b", "c")
+    ledger = story.ports(world).ledger(CHANNEL)
+    assert ledger is not None
+    assert update(CHANNEL, story.ports(world), wish).done == 1
+    digest = Digest.parse(str(world.channel_digest()))
+    forget_records(world, digest)  # as if the run had ended before it wrote it
+    assert update(CHANNEL, story.ports(world), wish).done == 0
+    assert all(record.recovered and record.content is None for record in ledger.records(digest))
+    story.merge("c", "b")
+    assert NO_RECORD in asked_by_digest(world, story, wish)
+
+
+FREEZE = Policy(freeze=(Period("0 0 * * *", timedelta(days=2), ZoneInfo("UTC"), "year end"),))
+
+
+def test_content_that_waits_for_a_freeze_is_published_after_it(world: World) -> None:
+    story, wish = Story(), intent(content_apart=True)
+    published(world, story, wish)
+    story.merge("b", "c")
+    frozen = update(CHANNEL, story.ports(world), replace(wish, policy=FREEZE))
+    assert (frozen.done, frozen.plan.steps[0].decision) == (0, Decision.WAIT)
+    assert update(CHANNEL, story.ports(world), wish).done == 1
+
+
+def test_two_channels_of_one_repository_get_one_merge_each_by_its_own_record(world: World) -> None:
+    story, wish = Story(), intent(content_apart=True)
+    published(world, story, wish)
+    staging = CHANNEL.at_tag("staging")
+    init(staging, PATCH, story.ports(world), intent(overlay=OVERLAY))
+    story.merge("b", "c")
+    assert update(CHANNEL, story.ports(world), wish).done == 1
+    outcome = update(staging, story.ports(world), wish)
+    assert (outcome.done, outcome.left) == (0, Decision.APPROVAL)
+    assert NO_RECORD in outcome.plan.steps[0].reasons[0]
+    granted = yes(ApprovalRequest.of(outcome.plan, outcome.plan.steps[0]))
+    assert apply_granted(granted, story.ports(world), wish).done == 1
+    assert world.registry.resolve(staging) == world.registry.resolve(CHANNEL)
+    story.merge("c", "b")
+    for channel in (CHANNEL, staging):
+        assert update(channel, story.ports(world), wish).done == 1
+        assert update(channel, story.ports(world), wish).done == 0
+    assert world.registry.resolve(staging) == world.registry.resolve(CHANNEL)
+
+
+def test_a_rollback_dates_content_by_the_clock_that_it_is_given(world: World) -> None:
+    story, wish = Story(), intent(content_apart=True)
+    before = published(world, story, wish)
+    story.merge("b", "c")
+    assert update(CHANNEL, story.ports(world), wish).done == 1
+    now, said = datetime.now(UTC) + timedelta(hours=5), list[str]()
+    ports = replace(world.ports(), clock=lambda: now, whose_clock="GitHub", say=said.append)
+    roll_back(propose_rollback(CHANNEL, Wish(before), ports, wish), ports, wish)
+    words = f"merges before {now:%Y-%m-%d %H:%M:%S} UTC, by the clock of GitHub, approve nothing now"
+    assert words in said
+    ledger = ports.ledger(CHANNEL)
+    assert ledger is not None
+    content = ledger.records(Digest.parse(before))[-1].content
+    assert content is not None
+    assert timedelta() <= content.at - now < timedelta(seconds=1)

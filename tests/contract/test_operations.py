@@ -83,6 +83,14 @@ class TestRollback:
         assert (shown.code, shown.outputs["shown"]) == (0, ""), shown
         assert "no approval is needed" in shown.summary
 
+    def test_is_dated_by_the_clock_that_dates_merges(self, scene: Scene) -> None:
+        now = scene.forge.now().replace(microsecond=0) + timedelta(hours=5)  # this machine's clock is late
+        scene.forge.now = lambda: now
+        assert dispatch(scene, "rollback", to=FIRST).through().code == 0
+        scene.runner.capture.readouterr()
+        assert run(["history", CHANNEL, "--public-key", "cosign.pub"]) == 0
+        assert f"{now:%Y-%m-%d %H:%M}" in scene.runner.capture.readouterr().out.splitlines()[1]
+
     def test_is_announced_to_those_who_hear_of_publications(self, scene: Scene) -> None:
         had = scene.channel
         configure(scene, more=", announce: [acme/apps]")

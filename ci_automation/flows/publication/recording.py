@@ -156,6 +156,10 @@ def rollback_record(shown: Rollback, options: Digest, signer: Signer, ports: Por
     now = ports.later_than(shown.hold.at if shown.hold else None).clock()
     had = [record.content for record in ledger.records(shown.target)] if ledger else []
     content = had[-1] if had else None
+    if content:
+        ports.say(
+            f"merges before {now:%Y-%m-%d %H:%M:%S} UTC, by the clock of {ports.whose_clock}, approve nothing now"
+        )
     return Record(
         channel=channel_name(ports.registry, shown.channel),
         digest=shown.target,
