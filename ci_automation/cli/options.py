@@ -63,9 +63,9 @@ OPERATION_NAMES = ("init", "adopt", "rollback", "lift-hold", "promote")
 OPTIONS = (
     Option(
         "command",
-        input="What to do: update publishes what the policy allows and asks for approval of the rest; apply publishes "
-        "merged approvals; approve publishes the step that reviewers approved in a protected environment; promote "
-        "moves channels to the digests of others, as the configuration says; show says what an operation would do, do "
+        input="What to do: update publishes and promotes what the policy allows and asks for approval of the rest; "
+        "apply publishes merged approvals; approve publishes the step that reviewers approved in a protected "
+        "environment; promote is update for promoted channels alone; show says what an operation would do, do "
         "does it once reviewers approved the run; consumers opens pull requests in repositories that pin the artifact; "
         "watch checks that the schedule still runs; matrix lists the artifacts; preview shows what a pull request "
         "changes and can break; comment keeps that page as a comment on the request",
