@@ -61,22 +61,25 @@ def adoption_text(adoption: Adoption, shown: int | None = _LINES) -> str:
     lines.append(f"It is Flux {adoption.version} with {_options(adoption.options)}.")
     if adoption.compared_with and adoption.options != adoption.compared_options:
         lines.append(f"The signed digest has {_options(adoption.compared_options)}.")
-    upstream = f"what Flux {adoption.version} renders with its options"
-    if adoption.difference:
-        lines.append(f"{adoption.components} differs from {upstream}:")
-        lines += [f"  {line}" for line in adoption.difference[:shown]]
-        if shown is not None and (more := len(adoption.difference) - shown) > 0:
-            at = adoption.channel.at_digest(adoption.digest)
-            lines.append(f"  ... and {more} more lines. Read all of them before you adopt it:")
-            lines.append(f"  {shlex.join(('flux-manifests', 'pull', str(at), 'FOLDER'))}")
+    # Before the edits, whose end a page may cut off.
+    if adoption.overlay:
+        compared = (
+            f"compared with {adoption.compared_with}, which is signed" if adoption.compared_with else "not compared"
+        )
+        lines.append(f"All files but {adoption.components} ({compared}):")
+        rows = [(shlex.quote(file.path), str(file.size), file.digest.short, file.change) for file in adoption.overlay]
+        lines += [Table(("path", "bytes", "sha256", ""), tuple(rows)).to_text(), ""]
     else:
-        lines.append(f"{adoption.components} equals {upstream}, byte for byte.")
-    if not adoption.overlay:
-        return plain_text("\n".join([*lines, "There are no other files."]))
-    compared = f"compared with {adoption.compared_with}, which is signed" if adoption.compared_with else "not compared"
-    lines.append(f"All other files ({compared}):")
-    rows = [(shlex.quote(file.path), str(file.size), file.digest.short, file.change) for file in adoption.overlay]
-    lines.append(Table(("path", "bytes", "sha256", ""), tuple(rows)).to_text())
+        lines.append(f"There are no files but {adoption.components}.")
+    upstream = f"what Flux {adoption.version} renders with its options"
+    if not adoption.difference:
+        return plain_text("\n".join([*lines, f"{adoption.components} equals {upstream}, byte for byte."]))
+    lines.append(f"{adoption.components} differs from {upstream}:")
+    lines += [f"  {line}" for line in adoption.difference[:shown]]
+    if shown is not None and (more := len(adoption.difference) - shown) > 0:
+        lines.append(f"  ... and {more} more lines. Read all of them before you adopt it:")
+        at = adoption.channel.at_digest(adoption.digest)
+        lines.append(f"  {shlex.join(('flux-manifests', 'pull', str(at), 'FOLDER'))}")
     return plain_text("\n".join(lines))
 
 

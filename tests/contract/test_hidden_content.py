@@ -47,11 +47,11 @@ def world() -> World:
     return made
 
 
-def layer() -> bytes:
-    """Return the layer of an artifact that anybody could make, with a file that the channel does not have."""
+def layer(*names: str) -> bytes:
+    """Return the layer of an artifact that anybody could make, with files that the channel does not have."""
     release = MemoryReleases().fetch(PATCH)
     text = render(release.bundle, PATCH, Options())
-    overlay = Tree((*OVERLAY.files, TreeFile("new.yaml", b"a: 1\n")))
+    overlay = Tree((*OVERLAY.files, *(TreeFile(name, b"a: 1\n") for name in names or ("new.yaml",))))
     return compose(
         Recipe(PATCH, release.commit, release.bundle.digest, Options(), text, overlay, COMPONENTS_PATH)
     ).layer
@@ -126,6 +126,13 @@ def test_what_hides_something_is_not_adopted(world: World, hide: Hide, words: st
     with pytest.raises(HiddenContent, match=re.escape(words)):
         update(CHANNEL, replace(world.ports(), confirm=never), intent(adopt=True))
     assert everything(world) == before
+
+
+@pytest.mark.parametrize("names", [[f"{n:05}" for n in range(7000)], [f"{n}/{chr(97) * 90}" for n in range(2500)]])
+def test_more_files_than_a_page_lists_are_not_adopted(world: World, names: list[str]) -> None:
+    world.registry.put_manifest(CHANNEL, layers(FLUX_LAYER)(world, layer(*names)))
+    with pytest.raises(HiddenContent, match="is longer than a page"):
+        update(CHANNEL, replace(world.ports(), confirm=never), intent(adopt=True))
 
 
 def test_what_hides_nothing_is_adopted(world: World) -> None:

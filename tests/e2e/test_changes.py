@@ -255,9 +255,9 @@ class TestAdoption:
         ran = desk.run(*UPDATE, "--adopt", "--accept-edits", "--output", "json")
         assert (ran.code, ran.error["code"]) == (10, "not-adopted")
         assert f"{CHANNEL} is at {planted}." in ran.err
-        assert f"All other files (compared with {signed}, which is signed):" in ran.err
+        assert f"All files but {COMPONENTS} (compared with {signed}, which is signed):" in ran.err
         assert "\n  -  replicas: 1\n  +  replicas: 3\n" in ran.err
-        rows = [line.split() for line in ran.err.partition("All other files")[2].splitlines()[2:]]
+        rows = [line.split() for line in ran.err.partition("All files but")[2].partition("\n\n")[0].splitlines()[2:]]
         assert {row[0]: (row[1], row[3]) for row in rows if len(row) == 4} == {
             "hooks/after.sh": (str(len(OVERLAY["hooks/after.sh"])), "gone"),
             "kustomization.yaml": ("14", "changed"),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
 
 
+_ROW, _MOST_SHOWN = 40, 250_000  # characters beside a path, and of the list of all: a page of GitHub's has room for it
 _IGNORE_FILE = ".sourceignore"  # of source-controller, which also drops its own list of files to ignore for it
 
 
@@ -82,6 +83,8 @@ def _require_clear_names(tree: Tree) -> None:
     Raises:
         HiddenContent: it does not.
     """
+    if len(tree.by_path) * (_ROW + max(map(len, tree.by_path), default=0)) > _MOST_SHOWN:
+        raise HiddenContent(f"the list of its {len(tree.by_path)} files is longer than a page")
     looks: dict[str, str] = {}
     for path in sorted(tree.by_path):
         if not path.isprintable():

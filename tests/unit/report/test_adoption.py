@@ -41,13 +41,14 @@ def test_a_difference_is_shown_and_an_endless_one_cut() -> None:
     assert "  +line 59\n" in text
     assert "+line 60" not in text
     assert "... and 40 more lines. Read all of them" in text
-    assert f"flux-manifests pull oci://registry.example/acme/flux@{ADOPTION.digest} FOLDER\n" in text
+    assert f"flux-manifests pull oci://registry.example/acme/flux@{ADOPTION.digest} FOLDER" in text
     assert "(not compared)" in text
 
 
-def test_reviewers_of_a_run_see_all_of_a_difference() -> None:
+def test_reviewers_of_a_run_see_all_of_a_difference_and_every_file_before_it() -> None:
     text = adoption_text(replace(ADOPTION, difference=tuple(f"+line {n}" for n in range(100))), shown=None)
-    assert "  +line 99\n" in text
+    assert text.endswith("  +line 99")
+    assert text.index("kustomization.yaml") < text.index("  +line 0\n")
     assert "more lines" not in text
 
 
@@ -109,4 +110,7 @@ def test_a_name_with_blanks_does_not_look_like_a_row_of_its_own() -> None:
 
 
 def test_no_other_file_is_said() -> None:
-    assert adoption_text(replace(ADOPTION, overlay=())).endswith("There are no other files.")
+    assert (
+        adoption_text(replace(ADOPTION, overlay=())).count("There are no files but flux-system/gotk-components.yaml.")
+        == 1
+    )
