@@ -48,7 +48,15 @@ def command(artifact: str | None, *, heal: bool, exit_code: bool, given: Argumen
 
             tags = VersionTags(goal.channel, planned.plan.current_version, goal.ports)
             astray = tuple(str(tag.tag) for tag in tags.astray(planned.plan.current))
-        return Outcome(planned.plan, 0, str(trusted), placed=placed, unmade=planned.unmade, astray=astray)
+        return Outcome(
+            planned.plan,
+            0,
+            str(trusted),
+            placed=placed,
+            unmade=planned.unmade,
+            vulnerable=planned.vulnerable,
+            astray=astray,
+        )
 
     goals = rendered(targets(artifact, given, signs=heal), print_aside)
     return finish(for_each(goals, look), given, exit_code=exit_code, details=())

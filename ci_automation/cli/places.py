@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import ArtifactConfig, ClustersConfig, Config
     from ci_automation.flows.ports import Ports, Upstream
+    from ci_automation.flux.advisories import Advisory
     from ci_automation.flux.release import FetchedRelease, Release, ReleaseSource
     from ci_automation.flux.version import Version
     from ci_automation.github.client import GitHub
@@ -132,6 +133,14 @@ class LateSource:
     def fetch(self, version: Version) -> FetchedRelease:
         """Return the release of `version`."""
         return self._found.fetch(version)
+
+    def advisories(self) -> tuple[Advisory, ...]:
+        """Return the published security advisories, which are asked for once."""
+        return self._advisories
+
+    @cached_property
+    def _advisories(self) -> tuple[Advisory, ...]:
+        return self._found.advisories()
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
         """Return a file of the release of `version`."""

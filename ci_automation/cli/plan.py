@@ -38,7 +38,9 @@ def command(artifact: str, out: str | None, *, exit_code: bool, given: Arguments
     if out is not None:
         write_file(Path(out), planned.plan.to_text().encode())
     trust = str(planned.observed.trust)
-    outcome = Outcome(planned.plan, 0, trust, releases=planned.releases, unmade=planned.unmade)
+    outcome = Outcome(
+        planned.plan, 0, trust, releases=planned.releases, unmade=planned.unmade, vulnerable=planned.vulnerable
+    )
     code = finish([Result(goal, outcome, None)], given, exit_code=exit_code, plan_file=out)
     if out is not None and given.output == "text":
         print_text(f"The plan is in {out}.")

@@ -67,6 +67,7 @@ class Result(Struct, frozen=True):
 
             newest = plan.steps[-1].new_version if plan.steps else plan.current_version
             said = notes_between(self.outcome.releases, plan.current_version, newest)
+            value["vulnerabilities"] = [each.to_json() for each in self.outcome.vulnerable]
             value["releaseNotes"] = [each.to_json() for each in said]
         return value
 
@@ -162,6 +163,9 @@ def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str
     if outcome.astray:
         tags = plain_text(", ".join(outcome.astray))
         yield f"Version tags that do not lead to this digest: {tags}. `update` or `check --heal` moves them."
+    for it in outcome.vulnerable:
+        fixed = f"{it.fixed_by} fixes it" if it.fixed_by else "no step of this plan fixes it"
+        yield f"{outcome.plan.current_version} has a known vulnerability, {it.vulnerability}: {fixed}."
     if outcome.healed:
         adopted = "adopted and signed" if outcome.trust == "adopted" else "signed again"
         yield f"{outcome.plan.current} was {adopted}."

@@ -203,6 +203,7 @@ def _policy(section: rules.PolicySection, it: sections.Artifact) -> Policy:
         range=_either(section.range, default.range),
         prereleases=_either(section.prereleases, default.prereleases),
         min_release_age={step: _either(getattr(ages, step), default.min_release_age[step]) for step in BUMPS},
+        security_age=ages.security,
         minor_step=_either(section.minor_step, default.minor_step),
         freeze=tuple(_period(each, each.reason or "") for each in section.freeze or ()),
         window=tuple(_period(each) for each in section.window or ()),

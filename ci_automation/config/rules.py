@@ -45,6 +45,11 @@ class MinReleaseAge(Section, frozen=True):
     """Default: 7d."""
     major: Age | None = None
     """Default: 7d."""
+    security: Age | None = None
+    """Minimum age of a release that fixes a published vulnerability of the present version, if that is less.
+
+    Default: as for any other release.
+    """
 
 
 class WindowEntry(Section, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct, field
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.planning.git_content import GitContent
     from ci_automation.flows.workspace import OverlayFolder
+    from ci_automation.flux.advisories import Vulnerability
     from ci_automation.flux.bundle import ReleaseFiles
     from ci_automation.flux.release import ReleaseSource
     from ci_automation.flux.version import Version
@@ -176,6 +178,11 @@ class Intent(Struct, frozen=True):
         """Return whether the user, or the configuration, accepts that hand edits of a digest are dropped."""
         return self.accept_edits or self.edits_allowance(digest) is not None
 
-    def situation(self, current: Version, held: tuple[Hold, ...] = ()) -> Situation:
+    def situation(
+        self,
+        current: Version,
+        held: tuple[Hold, ...] = (),
+        fixes: Mapping[Version, tuple[Vulnerability, ...]] = MappingProxyType({}),
+    ) -> Situation:
         """Return what the gates on releases look at besides the release."""
-        return Situation(current, self.policy, self.now, paused=self.paused, holds=held)
+        return Situation(current, self.policy, self.now, paused=self.paused, holds=held, fixes=fixes)

@@ -1,6 +1,7 @@
 """Flux: its versions, options, releases and the rendering of their components. Pure, except `sources`."""
 
 __all__ = [
+    "advisories",
     "artifact",
     "bundle",
     "components",

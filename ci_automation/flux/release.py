@@ -16,6 +16,8 @@ from ci_automation.flux.version import InvalidVersion, Version
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ci_automation.flux.advisories import Advisory
+
 NOT_PUBLISHED = datetime(9000, 1, 1, tzinfo=UTC)  # the date of a draft: never old enough
 _DRAFT = "it is a draft: withdrawn, or not published yet"
 _MAX_RELEASES = 10_000  # what GitHub lists at most
@@ -116,6 +118,10 @@ class ReleaseSource(Protocol):
             UnknownCommit: the source does not know the commit.
             UnsafeArchive, BadBundle: the file with the right checksum is not a manifests bundle.
         """
+        ...
+
+    def advisories(self) -> tuple[Advisory, ...]:
+        """Return the published security advisories about Flux, which nothing proves; none if the source has none."""
         ...
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:

@@ -14,15 +14,17 @@ from ci_automation.policy.hold import Offered, hold_verdict
 from ci_automation.policy.model import Action, MinorStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from ci_automation.flux.advisories import Vulnerability
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
     from ci_automation.policy.model import Policy
 
     _Gate = Callable[[Release, "Situation"], Verdict]
 
+_LISTED = 5
 _ACTIONS = {
     Action.AUTO: (Decision.AUTO, "is published without approval"),
     Action.APPROVAL: (Decision.APPROVAL, "needs approval"),
@@ -38,6 +40,7 @@ class Situation(Struct, frozen=True):
     now: datetime
     paused: bool = False
     holds: tuple[Hold, ...] = ()  # on what is there: what was rolled back
+    fixes: Mapping[Version, tuple[Vulnerability, ...]] = {}  # what releases fix of the present version
 
     def bump_to(self, release: Release) -> Bump:
         """Return the kind of step that `release` would be."""
@@ -49,7 +52,15 @@ def release_verdicts(release: Release, situation: Situation) -> tuple[Verdict, .
     always = _always(situation)
     of_steps = (_usable, _direction, _prerelease, _range, _age, _hold)
     gates = always if situation.bump_to(release) is Bump.NONE else (*of_steps, *always)
-    return tuple(gate(release, situation) for gate in gates)
+    verdicts = tuple(gate(release, situation) for gate in gates)
+    return (*verdicts, _security(fixes)) if (fixes := situation.fixes.get(release.version)) else verdicts
+
+
+def _security(fixes: Sequence[Vulnerability]) -> Verdict:
+    """Say what a release fixes; that lifts no gate."""
+    more = f" and {len(fixes) - _LISTED} more" if len(fixes) > _LISTED else ""
+    reason = f"fixes {', '.join(map(str, fixes[:_LISTED]))}{more}"
+    return Verdict("security", Decision.AUTO, reason, "published advisories", allowed=True)
 
 
 def version_verdicts(version: Version, situation: Situation) -> tuple[Verdict, ...]:
@@ -114,15 +125,19 @@ def _age(release: Release, situation: Situation) -> Verdict:
     """Hold a release until it is old enough for its bump.
 
     Young releases get superseded: each of 2.6.0, 2.7.0, 2.8.0 and 2.9.0 was, within seven days. The age counts from
-    publication, never from when we first saw it, so that a stopped schedule does not shorten it.
+    publication, never from when we first saw it, so that a stopped schedule does not shorten it. One that fixes a known
+    vulnerability may wait less, if the policy says how long.
     """
     bump = situation.bump_to(release)
-    needed = situation.policy.min_release_age.get(bump, timedelta())
+    key, needed = str(bump), situation.policy.min_release_age.get(bump, timedelta())
+    less = situation.policy.security_age
+    if less is not None and less < needed and situation.fixes.get(release.version):
+        key, needed = "security", less
     wait_until = release.published_at + needed
     old = f"{release.version} is {_for_people(situation.now - release.published_at)} old"
-    policy = f"policy.minReleaseAge.{bump}: {_for_people(needed)}"
+    policy = f"policy.minReleaseAge.{key}: {_for_people(needed)}"
     if situation.now < wait_until:
-        reason = f"{old}; {bump} releases wait until {wait_until:%Y-%m-%d %H:%M} UTC"
+        reason = f"{old}; {key} releases wait until {wait_until:%Y-%m-%d %H:%M} UTC"
         return Verdict("age", Decision.WAIT, reason, policy)
     return Verdict("age", Decision.AUTO, old, policy)
 

@@ -154,6 +154,7 @@ class Policy(Struct, frozen=True):
     range: Range = field(default_factory=lambda: Range.parse(">=2.0.0"))
     prereleases: bool = False
     min_release_age: Mapping[Bump, timedelta] = field(default_factory=_ages)
+    security_age: timedelta | None = None  # of a release that fixes a known vulnerability; None: as any other
     minor_step: MinorStep = MinorStep.LATEST
     freeze: tuple[Period, ...] = ()
     window: tuple[Period, ...] = ()  # where there are any, runs publish in them alone

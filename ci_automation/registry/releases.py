@@ -39,6 +39,7 @@ from ci_automation.registry.port import NotFound
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ci_automation.flux.advisories import Advisory
     from ci_automation.flux.release import FetchedRelease, Listing, Release
     from ci_automation.flux.version import Version
     from ci_automation.registry.port import Registry
@@ -103,6 +104,10 @@ class RegistryReleases:
             log_entry=self.asset(version, names.log_entry, MAX_PROOF_BYTES),
         )
         return open_release(release, files, commit)
+
+    def advisories(self) -> tuple[Advisory, ...]:
+        """Return none: the repository has releases alone; see `ReleaseSource`."""
+        return ()
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
         """Return a file of a release, or None if it does not exist; see `ReleaseSource`."""

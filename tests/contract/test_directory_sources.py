@@ -12,7 +12,7 @@ from ci_automation.errors import ReleaseSourceError
 from ci_automation.flux.release import InvalidReleaseList, ReleaseIncomplete
 from ci_automation.flux.sources.directory import DirectorySource, FileTooLarge, LeavesDirectory, UnreadableDirectory
 from ci_automation.flux.version import Version
-from tests.fakes.releases import SampleRelease, write_releases
+from tests.fakes.releases import SampleRelease, advisory, write_releases
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +31,15 @@ def test_a_list_reads_one_file(folder: Path) -> None:
     for path in [folder / "tags.json", *(folder / "v2.9.4").iterdir()]:
         path.unlink()
     assert DirectorySource(folder).list()[0].problem is None
+
+
+def test_advisories_come_from_a_file_if_it_is_there(folder: Path) -> None:
+    assert DirectorySource(folder).advisories() == ()
+    (folder / "advisories.json").write_text(json.dumps([advisory(1, {"source-controller": "< 1.9.1"})]))
+    assert [it.id for it in DirectorySource(folder).advisories()] == ["CVE-2026-0001"]
+    (folder / "advisories.json").write_text("no")
+    with pytest.raises(InvalidReleaseList, match="not JSON"):
+        DirectorySource(folder).advisories()
 
 
 def test_the_directory_itself_may_be_a_link(folder: Path, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.flows.mirror import Mirrored
+    from ci_automation.flux.advisories import Advisory
     from ci_automation.flux.release import FetchedRelease, Release
 
 TAGS = ("v2.6.4", "v2.7.4", "v2.7.5", "v2.8.0", "v2.8.8", "v2.9.3", "v2.9.4")
@@ -83,6 +84,9 @@ class CountingSource:
 
     def fetch(self, version: Version) -> FetchedRelease:
         return self.source.fetch(version)
+
+    def advisories(self) -> tuple[Advisory, ...]:
+        return self.source.advisories()
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
         self.assets.append(name)

@@ -34,6 +34,7 @@ from tests.fakes.releases import SampleRelease, write_releases
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ci_automation.flux.advisories import Advisory
     from ci_automation.flux.release import FetchedRelease, Release
 
 V284, V285, V294 = (Version.parse(text) for text in ("v2.8.4", "v2.8.5", "v2.9.4"))
@@ -75,6 +76,9 @@ class Pushed:
 
     def fetch(self, version: Version) -> FetchedRelease:
         return self.now().fetch(version)
+
+    def advisories(self) -> tuple[Advisory, ...]:
+        return self.now().advisories()
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
         return self.now().asset(version, name, limit)

@@ -30,7 +30,7 @@ STEP_KEYS = {
 RESULT_KEYS = {
     *("name", "artifact", "exitCode", "changed", "version", "digest", "signature", "healed", "movedBackChecked"),
     "versionTagsAstray",
-    *("published", "waiting", "plan", "releaseNotes"),
+    *("published", "waiting", "plan", "releaseNotes", "vulnerabilities"),
 }
 RECORD_KEYS = {
     *("channel", "previous", "version", "tag", "by", "at", "proof", "options"),

@@ -65,6 +65,45 @@ class SampleRelease:
         return {name: content for name, content in every.items() if name not in self.without}
 
 
+def advisory(number: int, affected: Mapping[str, str], severity: str = "high", **more: Any) -> dict[str, Any]:
+    """Return a reviewed advisory as GitHub's list has it, about ranges of versions of packages of Flux."""
+    ghsa, moment = f"GHSA-aaaa-bbbb-{number:04}", "2026-01-01T00:00:00Z"
+    packages: list[dict[str, Any]] = [
+        {
+            "package": {"ecosystem": "go", "name": f"github.com/fluxcd/{name}"},
+            "vulnerable_version_range": versions,
+            "first_patched_version": None,
+            "vulnerable_functions": [],
+        }
+        for name, versions in affected.items()
+    ]
+    page = f"https://github.com/advisories/{ghsa}"
+    return {
+        "ghsa_id": ghsa,
+        "cve_id": f"CVE-2026-{number:04}",
+        "url": f"https://api.github.com/advisories/{ghsa}",
+        "html_url": page,
+        "repository_advisory_url": None,
+        "summary": "a hole",
+        "description": "a hole, in more words",
+        "type": "reviewed",
+        "severity": severity,
+        "source_code_location": "https://github.com/fluxcd/flux2",
+        "identifiers": [{"type": "GHSA", "value": ghsa}],
+        "references": [page],
+        "published_at": moment,
+        "updated_at": moment,
+        "github_reviewed_at": moment,
+        "nvd_published_at": None,
+        "withdrawn_at": None,
+        "vulnerabilities": packages,
+        "cvss": None,
+        "cwes": [],
+        "credits": [],
+        **more,
+    }
+
+
 def signed(release: SampleRelease, local: LocalSigstore, **how: Any) -> SampleRelease:
     """Return a release with upstream's signature over its checksums, as cosign's `sign-blob` writes the two files.
 

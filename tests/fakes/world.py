@@ -28,6 +28,8 @@ from tests.fakes.registry import InMemoryRegistry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ci_automation.flux.advisories import Advisory
+
 
 class _Copyable(Protocol):
     def copy(self) -> Self: ...
@@ -80,6 +82,7 @@ class MemoryReleases(Struct):
     fetched: list[str] = field(default_factory=list)
     files: dict[str, ReleaseFiles] = field(default_factory=dict)
     assets: dict[tuple[str, str], bytes] = field(default_factory=dict)  # by tag and name
+    known: tuple[Advisory, ...] = ()
 
     def list(self, newer_than: Version | None = None) -> tuple[Release, ...]:
         """Return all releases, newest first."""
@@ -96,6 +99,10 @@ class MemoryReleases(Struct):
                 downloaded = self.files.get(each.tag, ReleaseFiles(b"", b""))
                 return FetchedRelease(self._release(each), ManifestsBundle.of(files), each.commit, downloaded)
         raise ReleaseNotFound(version, "memory")
+
+    def advisories(self) -> tuple[Advisory, ...]:
+        """Return the published advisories."""
+        return self.known
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
         """Return a file of one release."""

@@ -39,6 +39,7 @@ FOR_PEOPLE = frozenset(
 )
 REPO = "/repos/{owner}/{repo}"
 OPERATIONS = (
+    "GET /advisories",
     "GET /app",
     "POST /app/installations/{installation_id}/access_tokens",
     "GET /orgs/{org}/teams/{team_slug}",

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_automation.flows.ports import Intent
+    from ci_automation.flux.advisories import Advisory
     from ci_automation.flux.release import FetchedRelease, Release, ReleaseSource
 
 RELEASE, BEFORE = f"v{FLUX}", "v2.9.3"
@@ -236,6 +237,10 @@ class Programs:
     def fetch(self, version: Version) -> FetchedRelease:
         """Return a release."""
         return self.source.fetch(version)
+
+    def advisories(self) -> tuple[Advisory, ...]:
+        """Return none."""
+        return ()
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
         """Return the program, whatever is asked for."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.observe import Observed
+    from ci_automation.flows.planning.security import OpenVulnerability
     from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.release import Release
@@ -38,6 +39,7 @@ class Planned(Struct, frozen=True):
     rendered: tuple[Rendered, ...]
     releases: tuple[Release, ...] = ()
     unmade: bool = False  # among the passed over is a step that the policy chose, and that is refused or cannot be made
+    vulnerable: tuple[OpenVulnerability, ...] = ()  # of the present version, if anything newer is there
 
     def placed(self, ports: Ports, intent: Intent) -> Placed:
         """Return what the plan was made on, if it is where it belongs; see `in_place`."""
@@ -54,6 +56,7 @@ class Outcome(Struct, frozen=True):
     `placed` says that signed records were read, which tell if the channel was moved back. `releases` are those that
     were listed, as far as anything newer is there: what they say is in their notes. `unmade` is as in `Planned`.
     `approvals` are those of the steps that the run published.
+    `vulnerable` is as in `Planned`.
     `astray` are the version tags that do not lead to what the channel has, if anybody looked.
     """
 
@@ -67,6 +70,7 @@ class Outcome(Struct, frozen=True):
     unmade: bool = False
     approvals: tuple[Approval, ...] = ()
     astray: tuple[str, ...] = ()
+    vulnerable: tuple[OpenVulnerability, ...] = ()
 
     @property
     def digest(self) -> Digest:
@@ -124,11 +128,16 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
     )
     placed = in_place(placed, base.version, ports, intent)
     base = replace(base, holds=placed.holds)
-    if base.holds:
-        selection = select(intent.situation(current, base.holds), releases)
+    from ci_automation.flows.planning.security import fixes_of_waiting, open_vulnerabilities
     from ci_automation.flows.planning.steps import Found, plan_steps
 
-    return plan_steps(base, Found(placed, selection, releases), ports, intent)
+    fixes = fixes_of_waiting(base, selection, ports) if selection.steps else {}
+    if base.holds or fixes:
+        selection = select(intent.situation(current, base.holds, fixes), releases)
+    planned = plan_steps(base, Found(placed, selection, releases), ports, intent)
+    if not selection.steps:
+        return planned
+    return replace(planned, vulnerable=open_vulnerabilities(base, planned.rendered, ports))
 
 
 def _changes_content(observed: Observed, ports: Ports, intent: Intent) -> bool:

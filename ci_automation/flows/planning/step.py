@@ -11,6 +11,7 @@ from ci_automation.flows.files import beside_components
 from ci_automation.flows.planning.base import Base
 from ci_automation.flows.planning.findings import changed_files, changed_flags, impact_of
 from ci_automation.flows.planning.images import pinned_components
+from ci_automation.flows.planning.security import fixed_in
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flux.artifact import Composed, Recipe, compose
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.planning.git_content import JudgedContent
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.rendering.proof import Rendering
+    from ci_automation.flux.advisories import Vulnerability
     from ci_automation.flux.options import Options
     from ci_automation.flux.release import FetchedRelease, Release
     from ci_automation.flux.version import Version
@@ -128,6 +130,7 @@ class _Made(Struct, frozen=True):
     release: FetchedRelease
     rendering: Rendering
     composed: Composed
+    fixes: tuple[Vulnerability, ...] = ()  # what the release fixes of the base
 
 
 def _make(base: Base, wanted: Wanted, ports: Ports) -> _Made:
@@ -144,7 +147,7 @@ def _make(base: Base, wanted: Wanted, ports: Ports) -> _Made:
         overlay=wanted.overlay,
         path=base.path,
     )
-    return _Made(wanted, release, made, compose(recipe))
+    return _Made(wanted, release, made, compose(recipe), fixed_in(base, wanted.version, recipe.components, ports))
 
 
 def _judged(base: Base, made: _Made, impact: Impact, intent: Intent, judged: JudgedContent | None = None) -> Rendered:
@@ -188,7 +191,7 @@ def _planned(base: Base, made: _Made, impact: Impact, content: Content, verdicts
 
 def _verdicts(base: Base, made: _Made, content: Content, intent: Intent) -> tuple[Verdict, ...]:
     release, composed = made.release.release, made.composed
-    situation = intent.situation(base.version, base.holds)
+    situation = intent.situation(base.version, base.holds, {release.version: made.fixes})
     of_release = release_verdicts(release, situation)
     if release.version == base.version:
         of_release = (*of_release, hold_verdict(base.holds, Offered(digest=composed.digest), intent.now))

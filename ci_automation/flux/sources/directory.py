@@ -3,7 +3,7 @@
 `releases.json` has the form of GitHub's `GET /repos/{owner}/{repo}/releases` (tag_name, published_at, draft,
 prerelease, and the assets' names), `tags.json` that of `GET /repos/{owner}/{repo}/tags`; the folder `<tag>/` has the
 release's `manifests.tar.gz` and `flux_<version>_checksums.txt`, and if known, upstream's `.sig` and `.pem` and their
-entry in the transparency log, `.rekor.json`.
+entry in the transparency log, `.rekor.json`. `advisories.json`, if it is there, has the form of `GET /advisories`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from ci_automation.flux.sources.rest import listings, load, tag_commit
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ci_automation.flux.advisories import Advisory
     from ci_automation.flux.release import FetchedRelease, Release
     from ci_automation.flux.version import Version
 
 _RELEASES, _TAGS = "releases.json", "tags.json"
+ADVISORIES = "advisories.json"
 _MAX_JSON_BYTES = 32 << 20  # GitHub's own list of Flux's releases has 6 MB
 
 
@@ -90,6 +92,13 @@ class DirectorySource:
             log_entry=self.asset(version, names.log_entry, MAX_PROOF_BYTES),
         )
         return open_release(release, files, commit)
+
+    def advisories(self) -> tuple[Advisory, ...]:
+        """Return the advisories in `advisories.json`, if it is there; see `ReleaseSource`."""
+        from ci_automation.flux.advisories import advisories_in  # not for a check that finds nothing newer
+
+        data = self._read(self._path / ADVISORIES, _MAX_JSON_BYTES)
+        return () if data is None else advisories_in(load(data, str(self._path / ADVISORIES)))
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
         """Return a file of the release's folder, or None if it does not exist; see `ReleaseSource`."""

@@ -17,6 +17,7 @@ from ci_automation.flux.bundle import (
     checksums_name,
     proof_names,
 )
+from ci_automation.flux.options import COMPONENTS
 from ci_automation.flux.release import (
     InvalidReleaseList,
     Listing,
@@ -35,6 +36,7 @@ from ci_automation.github.repository import Repository
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from ci_automation.flux.advisories import Advisory
     from ci_automation.flux.release import FetchedRelease, Release
     from ci_automation.flux.version import Version
     from ci_automation.github.client import GitHub
@@ -44,6 +46,8 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}/(?!\.{1,2}$)[A-Za-z0-9.
 _MAX_PAGES = 100  # GitHub lists 10 000 releases at most
 _FIRST_PAGE, _NEXT_PAGE = 30, 100  # thirty releases are more than a year of Flux, and less than 3 KB
 _AT_ONCE = 50
+_PACKAGES = (f"github.com/fluxcd/{name}" for name in ("flux2", "flux2/v2", *COMPONENTS))
+_ADVISORIES = f"/advisories?ecosystem=go&per_page=100&affects={','.join(_PACKAGES)}"
 # Names of one letter, because names are most of an answer.
 _NAMES = "{n:nodes{n:name}}"
 _LIST = (
@@ -114,6 +118,13 @@ class GitHubSource:
         """Return an asset of the release, or None if it does not exist; see `ReleaseSource`."""
         answer = self._client.get(self._address(version))
         return None if answer is None else self._listed(self._identities(answer.value), name, limit)
+
+    def advisories(self) -> tuple[Advisory, ...]:
+        """Return the newest hundred reviewed advisories about Flux's packages, in one request; see `ReleaseSource`."""
+        from ci_automation.flux.advisories import advisories_in  # not for a check that finds nothing newer
+
+        answer = self._client.get(_ADVISORIES)
+        return () if answer is None else advisories_in(answer.value)
 
     def _address(self, version: Version) -> str:
         return f"/repos/{self._repository}/releases/tags/{version}"

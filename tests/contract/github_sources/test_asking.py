@@ -14,7 +14,7 @@ from ci_automation.github.errors import (
 )
 from tests.fakes.forge import TOKEN, Fault, Forge, times
 from tests.fakes.forge.described import PUBLIC
-from tests.fakes.releases import SampleRelease, write_releases
+from tests.fakes.releases import SampleRelease, advisory, write_releases
 
 if TYPE_CHECKING:
     from tests.contract.github_sources.conftest import Open
@@ -109,6 +109,15 @@ def test_a_list_without_end_is_given_up(github: Forge, source: Open, monkeypatch
     for token in (TOKEN, None):
         with pytest.raises(InvalidReleaseList, match="more than 2 pages"):
             source(token).list()
+
+
+def test_advisories_cost_one_request_and_are_those_about_flux(github: Forge, source: Open) -> None:
+    known = [advisory(1, {"source-controller": "< 1.9.1"}), advisory(2, {"pkg": "< 1.0.0"})]
+    assert source().advisories() == ()
+    (github.published.folder / "advisories.json").write_text(json.dumps(known))
+    github.requests.clear()
+    assert [it.id for it in source(None).advisories()] == ["CVE-2026-0001"]
+    assert len(github.requests) == 1
 
 
 def test_a_list_is_not_sent_twice_in_a_run(github: Forge, source: Open) -> None:

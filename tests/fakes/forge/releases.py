@@ -73,6 +73,14 @@ def _here(call: Call) -> Releases:
     return store
 
 
+@route("GET", "/advisories")
+def list_advisories(call: Call) -> Answer:
+    file = call.forge.store.folder / "advisories.json" if call.forge.store else None
+    known = json.loads(file.read_text()) if file and file.exists() else []
+    asked = call.query.get("affects", "").split(",")
+    return Answer(200, [it for it in known if any(each["package"]["name"] in asked for each in it["vulnerabilities"])])
+
+
 @route("GET", f"{REPO}/releases", "contents=read")
 def list_releases(call: Call) -> Answer:
     releases = [release for release in _here(call).listed() if call.who.token or not release["draft"]]

@@ -171,7 +171,10 @@ class TestWhatIsWritten:
         assert parsed(text).artifacts[0].signing.format is SignatureFormat.BUNDLE
 
     def test_an_artifact_can_say_what_the_defaults_do_not(self) -> None:
-        artifact = parsed(with_artifact("policy: {minReleaseAge: {minor: 1d}, prereleases: true}")).artifacts[0]
+        artifact = parsed(
+            with_artifact("policy: {minReleaseAge: {minor: 1d, security: 1h}, prereleases: true}")
+        ).artifacts[0]
+        assert artifact.policy.security_age == DAY / 24
         assert artifact.policy.min_release_age == {Bump.PATCH: DAY, Bump.MINOR: DAY, Bump.MAJOR: 7 * DAY}
         assert artifact.policy.prereleases
 

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec.structs import replace
 
+from ci_automation.flux.advisories import Vulnerability
 from ci_automation.flux.release import Release
 from ci_automation.flux.version import Bump, Version
 from ci_automation.policy.decision import Decision, decide
@@ -151,6 +152,38 @@ def test_of_what_could_be_done_as_well_no_more_is_listed_than_what_comes_next(
 ) -> None:
     chosen = selection("2.8.5", [release(text) for text in available], replace(Policy(), **policy))  # type: ignore[arg-type]
     assert passed_over(chosen) == expected
+
+
+HOUR = timedelta(hours=1)
+HOLES = tuple(Vulnerability(f"CVE-2026-000{number}", "high", "source-controller") for number in range(7))
+
+
+@pytest.mark.parametrize(
+    ("security", "fixes", "needed"),
+    [
+        pytest.param(6 * HOUR, 1, "security: 6 hours", id="it may wait less"),
+        pytest.param(None, 1, "patch: 1 day", id="the policy does not say so"),
+        pytest.param(6 * HOUR, 0, "patch: 1 day", id="it fixes nothing"),
+        pytest.param(48 * HOUR, 1, "patch: 1 day", id="never longer than the others"),
+    ],
+)
+def test_a_release_that_fixes_a_vulnerability_may_wait_less(
+    security: timedelta | None, fixes: int, needed: str
+) -> None:
+    policy, young = replace(Policy(), security_age=security), release("2.8.8", age=5 * HOUR)
+    situation = Situation(Version.parse("2.8.5"), policy, NOW, fixes={young.version: HOLES[:fixes]})
+    verdicts = {verdict.gate: verdict for verdict in release_verdicts(young, situation)}
+    assert verdicts["age"].looked_at == f"policy.minReleaseAge.{needed}"
+    assert verdicts["age"].decision is Decision.WAIT
+    assert ("security" in verdicts) == bool(fixes)
+
+
+def test_of_many_fixes_the_first_are_named() -> None:
+    fixing = release("2.8.8")
+    situation = Situation(Version.parse("2.8.5"), Policy(), NOW, fixes={fixing.version: HOLES})
+    said = release_verdicts(fixing, situation)[-1]
+    assert said.reason.startswith("fixes CVE-2026-0000 (high) in source-controller, CVE-2026-0001 (high)")
+    assert (said.reason.endswith("and 2 more"), said.decision, said.allowed) == (True, Decision.AUTO, True)
 
 
 def test_a_young_patch_waits_and_an_older_one_is_taken_in_its_place() -> None:
