@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 _IMPORTS = "<frozen importlib._bootstrap>"
 _LATER = 0.005  # seconds
+_OBJECTS = 50_000  # between two looks for garbage in circles: importing alone makes Python look a hundred times
 
 
 def main() -> None:
@@ -18,6 +20,7 @@ def main() -> None:
     try:
         _listen()
         _open_missing()
+        gc.set_threshold(_OBJECTS)
         from ci_automation.cli import run
 
         code = run(sys.argv[1:])

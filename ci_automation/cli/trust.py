@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from ci_automation.signing.sigstore.root import TrustRoot
     from ci_automation.signing.trust import Trusted
 
+_NEEDED_BY_STEPS = (
+    "ci_automation.flows.planning.base",
+    "ci_automation.flows.planning.steps",
+    "ci_automation.flows.publication.placement",
+    "ci_automation.impact.checks",
+)
 _TOKENS = ("SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL")
 
 
@@ -73,6 +80,14 @@ def open_ahead(given: Arguments) -> None:
 
     if given.key and not is_kms(given.key):
         Background(_late_signer(given.key, given).prepare)
+
+
+def import_ahead(opened: Background[Any]) -> None:
+    """Import what most runs need that sign, until the key is open: that of an encrypted key uses the other core."""
+    for name in _NEEDED_BY_STEPS:
+        if opened.ended.is_set():
+            return
+        import_module(name)
 
 
 def _late_signer(location: str, given: Arguments) -> LateSigner:

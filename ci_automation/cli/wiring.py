@@ -14,12 +14,13 @@ from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import confirmation, progress
 from ci_automation.cli.places import clusters, images, kustomize, registry, release_source, upstream
 from ci_automation.cli.target import Prepared, Target
-from ci_automation.cli.trust import open_ahead, readers_trust, signer, signing_mode, trusted
+from ci_automation.cli.trust import import_ahead, open_ahead, readers_trust, signer, signing_mode, trusted
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.config.model import FIRST_WITH_BUNDLES, SigningMode, UnknownArtifact
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.ports import Intent, Ports, Run
 from ci_automation.flux.options import Options
+from ci_automation.net.waiting import Background
 from ci_automation.policy.model import Policy, SignatureFormat
 from ci_automation.signing.trust import NOBODY_NAMED
 
@@ -215,13 +216,11 @@ def _ports(
 ) -> Ports:
     place = partial(registry, reference, artifact, given, writes=who is _signs)
     if who is _signs:
-        from concurrent.futures import ThreadPoolExecutor
-
         # Opening an encrypted key takes a fifth of a second, and so does loading the HTTP stack: they go side by side.
-        with ThreadPoolExecutor(1) as beside:
-            found = beside.submit(who, artifact, given)
-            opened = place()
-            signing, trusting, why_nobody = found.result()
+        found = Background(partial(who, artifact, given))
+        opened = place()
+        import_ahead(found)
+        signing, trusting, why_nobody = found.result()
     else:
         opened = place()
         signing, trusting, why_nobody = who(artifact, given)
