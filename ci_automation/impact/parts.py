@@ -64,7 +64,7 @@ class Definition(Struct, frozen=True):
         Raises:
             NotPlain: another schema is not of kustomize's form.
         """
-        of = {n: _schema(text, n) for n, (name, text) in enumerate(self.schemas.items()) if name not in same}
+        of = self._read(same)
         value: dict[str, Any] = self.rest.value
         forms: dict[Path, str] = {}
         versions = [
@@ -84,10 +84,14 @@ class Definition(Struct, frozen=True):
     def is_plain_without(self, same: Collection[str]) -> bool:
         """Return whether the schemas of all versions but these are of kustomize's form."""
         try:
-            self.without(same)
+            self._read(same)
         except NotPlain:
             return False
         return True
+
+    def _read(self, same: Collection[str]) -> dict[int, Document]:
+        """Return the schemas of all versions but these, by the position of the version."""
+        return {n: _schema(text, n) for n, (name, text) in enumerate(self.schemas.items()) if name not in same}
 
 
 @lru_cache(maxsize=_MAX_SCHEMAS)
