@@ -175,7 +175,7 @@ def _watch_registries(patch: pytest.MonkeyPatch) -> None:
     from ci_automation.registry.layout import LayoutRegistry
     from tests.fakes.registry import InMemoryRegistry
 
-    def stored(_: object, __: object, reference: object, what: Manifest | bytes) -> None:
+    def stored(_: object, __: object, reference: object, what: Manifest | bytes, *___: object) -> None:
         search(f"what is stored in {reference}", what.raw if isinstance(what, Manifest) else what)
 
     for registry in (InMemoryRegistry, LayoutRegistry):

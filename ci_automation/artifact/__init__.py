@@ -1,3 +1,14 @@
 """References, digests, archives and manifests of artifacts, byte for byte. Pure."""
 
-__all__ = ["archive", "digest", "git_attributes", "git_tree", "gojson", "manifest", "reference", "tree", "yaml"]
+__all__ = [
+    "archive",
+    "digest",
+    "git_attributes",
+    "git_tree",
+    "gojson",
+    "index",
+    "manifest",
+    "reference",
+    "tree",
+    "yaml",
+]

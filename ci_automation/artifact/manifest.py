@@ -1,11 +1,14 @@
-"""Image manifests, indexes and descriptors (OCI image spec v1.1), as Flux writes and reads them."""
+"""Image manifests and descriptors (OCI image spec v1.1), as Flux writes and reads them."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ci_automation.artifact import gojson
 from ci_automation.artifact.digest import Digest, InvalidDigest
@@ -36,7 +39,6 @@ _NAMES = frozenset(
 )
 MAX_LAYERS = 1000  # as many signatures as cosign reads (`pkg/oci/remote/signatures.go`)
 _MAX_SIZE = (1 << 63) - 1  # Go keeps it in an int64
-MAX_ENTRIES = 10_000
 
 
 class InvalidManifest(VerificationFailed):
@@ -68,7 +70,7 @@ def parse_document(raw: bytes) -> dict[str, Any]:
 class Descriptor(Struct, frozen=True):
     """Description of a blob or a manifest: its media type, digest and size in bytes (OCI image spec, *Descriptors*).
 
-    `artifact_type` is the kind of artifact of a manifest, in lists of referrers.
+    `artifact_type` is the kind of artifact of a manifest, in lists of referrers. `data` claims to be the content.
     """
 
     media_type: str
@@ -76,11 +78,23 @@ class Descriptor(Struct, frozen=True):
     size: int
     annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     artifact_type: str | None = None
+    data: bytes | None = None
 
     @classmethod
     def of(cls, media_type: str, data: bytes, annotations: Mapping[str, str] | None = None) -> Self:
         """Return the descriptor of `data`."""
         return cls(media_type, Digest.of(data), len(data), MappingProxyType(dict(annotations or {})))
+
+    @classmethod
+    def embedding(cls, media_type: str, data: bytes) -> Self:
+        """Return the descriptor of `data` that has it too, so that its reader need not ask for it."""
+        return replace(cls.of(media_type, data), data=data)
+
+    @property
+    def content(self) -> bytes | None:
+        """Return the embedded content if it has this digest and size, else None: only the registry may have it."""
+        data = self.data
+        return data if data is not None and (len(data), Digest.of(data)) == (self.size, self.digest) else None
 
     @classmethod
     def from_json(cls, value: object) -> Self:
@@ -103,6 +117,7 @@ class Descriptor(Struct, frozen=True):
                     size,
                     _annotations(rest.get("annotations")),
                     _artifact_type(rest.get("artifactType")),
+                    _data(rest.get("data")),
                 )
         raise InvalidManifest("a descriptor lacks mediaType, digest or size")
 
@@ -113,6 +128,8 @@ class Descriptor(Struct, frozen=True):
             value["annotations"] = dict(sorted(self.annotations.items()))
         if self.artifact_type:
             value["artifactType"] = self.artifact_type
+        if self.data is not None:
+            value["data"] = base64.b64encode(self.data).decode()
         return value
 
 
@@ -230,63 +247,8 @@ def _artifact_type(value: object) -> str | None:
     raise InvalidManifest("an artifact type is not a text")
 
 
-class InvalidIndex(VerificationFailed):
-    """A registry returned an index that Flux would not read."""
-
-    hint = "Find out what wrote it. The entries of an image index have a media type, a sha256 digest and a size each."
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"the image index is invalid: {reason}")
-        self.reason = reason
-
-
-class Index(Struct, frozen=True):
-    """One image index: the stored bytes, and the manifests in it."""
-
-    media_type: ClassVar[str] = OCI_INDEX
-
-    raw: bytes
-    manifests: tuple[Descriptor, ...]
-
-    @classmethod
-    def parse(cls, raw: bytes) -> Self:
-        """Return the index in `raw`; as in Go, one bad entry makes it invalid.
-
-        Raises:
-            InvalidIndex: `raw` is not JSON or not an OCI image index, has too many entries or an invalid one; or Go
-                would read it differently.
-        """
-        try:
-            value = parse_document(raw)
-        except ValueError as error:
-            raise InvalidIndex(str(error)) from None
-        if value.get("mediaType", OCI_INDEX) != OCI_INDEX or repr(value.get("schemaVersion")) != "2":
-            raise InvalidIndex("it is not an OCI image index of schema version 2")
-        entries = value.get("manifests", ...)
-        if entries is not None and (not isinstance(entries, list) or len(entries) > MAX_ENTRIES):
-            raise InvalidIndex("it has no list of manifests, or too long a one")
-        try:
-            return cls(raw, tuple(map(Descriptor.from_json, entries or ())))
-        except InvalidManifest as error:
-            raise InvalidIndex(error.reason) from None
-
-    @classmethod
-    def build(cls, manifests: tuple[Descriptor, ...] = ()) -> Self:
-        """Return the index that lists these manifests."""
-        value = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry.to_json() for entry in manifests]}
-        return cls(gojson.written(value), manifests)
-
-    @property
-    def digest(self) -> Digest:
-        """Return the digest of the index's bytes."""
-        return Digest.of(self.raw)
-
-    def lists(self, digest: Digest) -> bool:
-        """Return whether the index lists the manifest with that digest."""
-        return any(entry.digest == digest for entry in self.manifests)
-
-    def with_entry(self, entry: Descriptor) -> Self:
-        """Return the index with `entry` at its end; everything else stays, including unknown keys."""
-        value = {"schemaVersion": 2, "mediaType": OCI_INDEX, **parse_document(self.raw)}
-        value["manifests"] = [*(value["manifests"] or ()), entry.to_json()]
-        return type(self)(gojson.written(value), (*self.manifests, entry))
+def _data(value: object) -> bytes | None:
+    try:
+        return None if value is None else base64.b64decode(value, validate=True)  # type: ignore[arg-type]
+    except (TypeError, binascii.Error, ValueError):
+        raise InvalidManifest("the data of a descriptor is not base64") from None

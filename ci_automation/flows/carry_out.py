@@ -84,7 +84,7 @@ def carry_out(
             content = rendered.judged.content if rendered.judged else None
             if content is not None and (git := ports.find_git()):
                 publication = replace(publication, look_again=partial(git.look_again, content, rendered.after))
-        publish(replace(publication, content=content), ports, intent)
+        publish(replace(publication, content=content, listed=placed.tags), ports, intent)
     return adopted
 
 

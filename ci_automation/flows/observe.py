@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentiti
 from ci_automation.signing.verify import ForeignSignature, Unsigned, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from ci_automation.artifact.digest import Digest
@@ -96,10 +97,13 @@ def look_at(channel: Reference, ports: Ports) -> Observed:
     return Observed(channel, manifest, Trust.UNCHECKED, stated_version(manifest))
 
 
-def observe(channel: Reference, ports: Ports) -> Observed:
+def observe(
+    channel: Reference, ports: Ports, finish: Callable[[Observed], Observed] = lambda observed: observed
+) -> Observed:
     """Return the present digest of `channel`, verified if there are trusted signers.
 
-    Trusted signers come from the configuration or the command line, never from the registry (invariant 3).
+    Trusted signers come from the configuration or the command line, never from the registry (invariant 3). `finish` is
+    called meanwhile, to read what belongs to the digest; its result counts only if the digest is verified.
 
     Raises:
         NotFound: there is no such channel.
@@ -110,13 +114,14 @@ def observe(channel: Reference, ports: Ports) -> Observed:
     if ports.trusted is None:
         return observed
     try:
-        verify(ports.registry, channel, observed.digest, ports.trusted)
+        check = partial(verify, ports.registry, channel, observed.digest, ports.trusted)
+        _, found = ports.registry.at_once(check, partial(finish, observed))
     except ForeignSignature as error:
         if error.signers and ports.signer is not None:
             with contextlib.suppress(Error):  # who signed it matters more than that our own key is lost
                 error.hint = _if_it_was_you(error.signers, ports.signer)
         raise
-    return Observed(channel, observed.manifest, Trust.VERIFIED, observed.version)
+    return replace(found, trust=Trust.VERIFIED)  # type: ignore[no-any-return]
 
 
 def accept_both(signing: Trusted, trusted: Trusted) -> str:
@@ -154,7 +159,9 @@ def _if_it_was_you(signers: Sequence[Identity], signer: Signer) -> str:
     )
 
 
-def observe_or_adopt(channel: Reference, ports: Ports, intent: Intent) -> Observed:
+def observe_or_adopt(
+    channel: Reference, ports: Ports, intent: Intent, finish: Callable[[Observed], Observed] = lambda observed: observed
+) -> Observed:
     """Return the present digest of `channel`, if a trusted signer signed it or a person adopts it.
 
     Raises:
@@ -163,7 +170,7 @@ def observe_or_adopt(channel: Reference, ports: Ports, intent: Intent) -> Observ
         NotAdopted: a person was asked, and did not say yes.
     """
     try:
-        return observe(channel, ports)
+        return observe(channel, ports, finish)
     except (Unsigned, ForeignSignature) as error:
         if not intent.adopt:
             raise

@@ -157,10 +157,8 @@ def _carry_out(considered: Considered, signer: Signer, approval: Approval | None
     writer = ports.writer(target, signer, promotion.intent.run)
     writer.keep(manifest, kept)
     tag_for_ever(target, considered.version, manifest, ports)
-    signed_record = writer.sign(_record(considered, approval, signer))
-    move(target, considered.before.digest if considered.before else None, manifest, ports, signed_record)
-    ports.say("recording it")
-    writer.attach(manifest, signed_record)
+    record = (writer, writer.sign(_record(considered, approval, signer)))
+    move(target, considered.before.digest if considered.before else None, manifest, ports, record)
     if version_tags:
         version_tags.settle(manifest)
 

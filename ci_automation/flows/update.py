@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import VerificationFailed
@@ -81,7 +82,7 @@ def _observe_or_heal(channel: Reference, ports: Ports, intent: Intent) -> tuple[
     """
     require_signer(ports, intent)
     try:
-        return observe_or_adopt(channel, ports, intent), False
+        return observe_or_adopt(channel, ports, intent, partial(place, ports=ports)), False
     except Unsigned:
         observed = look_at(channel, ports)
         record = _record_of(observed, ports)

@@ -20,7 +20,7 @@ from ci_automation.registry.port import ContentMismatch, NotFound
 from ci_automation.signing import bundle
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
@@ -58,16 +58,26 @@ def channel_name(registry: Registry, channel: Reference) -> str:
     return f"{registry.identity(channel) or 'layout'}:{channel.tag}"
 
 
-def attach_statement(registry: Registry, channel: Reference, manifest: Manifest, kind: str, signed: bytes) -> None:
-    """Attach a signed statement to the artifact with this manifest. `CONFIG_BLOB` must be in the repository."""
+def attach_statement(
+    registry: Registry,
+    channel: Reference,
+    manifest: Manifest,
+    kind: str,
+    signed: bytes,
+    check: Callable[[], None] | None = None,
+) -> None:
+    """Attach a signed statement to the artifact with this manifest. `CONFIG_BLOB` must be in the repository.
+
+    The statement is also embedded in what refers to it, so that its readers need fewer requests.
+    """
     registry.put_blob(channel, signed)
     referrer = Manifest.build(
         Descriptor.of(_CONFIG_TYPE, CONFIG_BLOB),
-        (Descriptor.of(kind, signed),),
+        (Descriptor.embedding(kind, signed),),
         artifact_type=kind,
         subject=Descriptor.of(manifest.media_type, manifest.raw),
     )
-    registry.put_referrer(channel, referrer)
+    registry.put_referrer(channel, referrer, check)
 
 
 def sign_statement(statement: Statement, signer: Signer) -> bytes:
@@ -100,13 +110,17 @@ def read_statements(
 def _said(
     registry: Registry, reference: Reference, candidate: Descriptor, trusted: Trusted, kinds: Collection[str]
 ) -> Iterator[Said]:
-    """Yield the statement in a referrer, if a trusted signer signed it."""
+    """Yield the statement in a referrer, if a trusted signer signed it.
+
+    What the list of referrers or the referrer embeds is read from there; else the registry is asked for it.
+    """
     try:
-        layers = registry.manifest(reference.at_digest(candidate.digest)).layers
+        raw = candidate.content
+        layers = (Manifest.parse(raw) if raw else registry.manifest(reference.at_digest(candidate.digest))).layers
         kind = layers[0].media_type
         if len(layers) != 1 or kind not in kinds or layers[0].size > _MAX_BYTES:
             return
-        found = bundle.Bundle.parse(registry.blob(reference, layers[0]))
+        found = bundle.Bundle.parse(layers[0].content or registry.blob(reference, layers[0]))
         if found and (said := bundle.proven(found, trusted, PAYLOAD_TYPE)):
             yield Said(kind, str(said[0]), Statement.parse(said[1]))
     except (NotFound, ContentMismatch, InvalidManifest, InvalidStatement):

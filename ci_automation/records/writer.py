@@ -62,9 +62,9 @@ class RecordWriter(Struct, frozen=True):
         """Return a signed record."""
         return self._signed(record)
 
-    def attach(self, manifest: Manifest, signed: bytes) -> None:
-        """Attach a signed record to the artifact with this manifest."""
-        attached.attach_statement(self.registry, self.channel, manifest, RECORD, signed)
+    def attach(self, manifest: Manifest, signed: bytes, check: Callable[[], None] | None = None) -> None:
+        """Attach a signed record to the artifact with this manifest, if `check` raises no error; see `put_referrer`."""
+        attached.attach_statement(self.registry, self.channel, manifest, RECORD, signed, check)
 
     def write(self, manifest: Manifest, record: Record) -> None:
         """Sign a record, and attach it to the artifact with this manifest."""

@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import (
-    MAX_ENTRIES,
-    OCI_INDEX,
-    Index,
-    InvalidIndex,
-    Manifest,
-)
+from ci_automation.artifact.index import MAX_ENTRIES, Index, InvalidIndex
+from ci_automation.artifact.manifest import OCI_INDEX, Manifest
 from ci_automation.artifact.reference import InvalidReference
 from ci_automation.net.values import parsed_json
 from ci_automation.net.waiting import at_once
@@ -30,7 +25,7 @@ from ci_automation.registry.port import (
     NotFound,
     UnexpectedAnswer,
 )
-from ci_automation.registry.referrers import is_no_api, merge, referrers_in, referrers_tag
+from ci_automation.registry.referrers import index_entry, is_no_api, merge, referrers_in, referrers_tag
 from ci_automation.registry.uploads import Uploads
 from ci_automation.registry.wire import STORED, Wire, unexpected
 
@@ -178,22 +173,25 @@ class HttpRegistry:
         found = None if self._has_no_referrers else self._listed_referrers(reference.at_digest(digest))
         return self.read_index(referrers_tag(reference, digest)).manifests if found is None else found
 
-    def put_referrer(self, reference: Reference, manifest: Manifest) -> Digest:
+    def put_referrer(self, reference: Reference, manifest: Manifest, check: Callable[[], None] | None = None) -> Digest:
         """Store a manifest with a subject by its digest, make sure that it is listed, and return the digest.
 
         This costs one request if the registry lists it by itself. Elsewhere it costs three more, to read, write and
         read back the index, two more for each time that another writer overwrote it, and only the first read if the
         index lists it already.
         """
-        subject, entry = manifest.referral
+        subject, entry = index_entry(manifest)
         tag = referrers_tag(reference, subject)
         write = partial(self._manifests.write, reference.at_digest(manifest.digest), manifest)
+        checks = (check,) if check is not None else ()
 
         def look() -> Index:
-            index: Index = self.at_once(write, partial(self.read_index, tag))[1]
-            return index
+            *_, index = self.at_once(*checks, write, partial(self.read_index, tag))  # nothing is listed yet
+            return index  # type: ignore[no-any-return]
 
         first = look if self._has_no_referrers else None
+        if first is None and check is not None:
+            check()
         answer = None if first else write()
         if answer is None or answer.headers.get("oci-subject") != str(subject):
             with self._merging.setdefault(tag, threading.Lock()):

@@ -170,9 +170,11 @@ class LayoutRegistry:
                     found[referrer.digest] = referrer
         return tuple(found.values())
 
-    def put_referrer(self, reference: Reference, manifest: Manifest) -> Digest:
+    def put_referrer(self, reference: Reference, manifest: Manifest, check: Callable[[], None] | None = None) -> Digest:
         """Store a manifest with a subject by its digest, list it as oras does, and return the digest."""
         _, entry = manifest.referral
+        if check is not None:
+            check()
         return self._put(reference, manifest, untagged(entry.to_json()))
 
     def _put(self, reference: Reference, manifest: Manifest, entry: dict[str, Any]) -> Digest:

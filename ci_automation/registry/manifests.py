@@ -10,7 +10,8 @@ from ci_automation.registry.port import ContentMismatch, NotFound, TagMoved
 from ci_automation.registry.wire import check_stored, stated_digest, unexpected
 
 if TYPE_CHECKING:
-    from ci_automation.artifact.manifest import Index, Manifest
+    from ci_automation.artifact.index import Index
+    from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.net.values import Answer
     from ci_automation.net.waiting import Deadline

@@ -244,12 +244,12 @@ class Registry(Protocol):
         """
         ...
 
-    def put_referrer(self, reference: Reference, manifest: Manifest) -> Digest:
+    def put_referrer(self, reference: Reference, manifest: Manifest, check: Callable[[], None] | None = None) -> Digest:
         """Store a manifest with a subject by its digest, make sure that it is listed, and return the digest.
 
         A registry that lists it by itself says so (OCI distribution spec v1.1, *Pushing Manifests with Subject*). In
         other registries this adds it to the index under the tag `sha256-<hex>` (*Referrers Tag Schema*), beside the
-        entries of others.
+        entries of others. `check` is called before the manifest is listed; the error that it raises prevents that.
 
         Raises:
             InvalidManifest: the manifest has no subject.

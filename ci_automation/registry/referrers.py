@@ -9,7 +9,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from ci_automation.artifact.manifest import OCI_INDEX, Index, InvalidIndex
+from msgspec.structs import replace
+
+from ci_automation.artifact.index import Index, InvalidIndex
+from ci_automation.artifact.manifest import OCI_INDEX
 from ci_automation.registry.port import ReferrerLost, TagMoved
 from ci_automation.registry.wire import unexpected
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ci_automation.artifact.digest import Digest
-    from ci_automation.artifact.manifest import Descriptor
+    from ci_automation.artifact.manifest import Descriptor, Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.net.values import Answer
     from ci_automation.net.waiting import Clock
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 MAX_MERGES = 5
 _OK = 200
 _NO_API = frozenset({404, 400, 406})  # as in go-containerregistry, and so in Flux and cosign
-_SHORTEST_WAIT, _LONGEST_WAIT = 0.1, 5.0
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.05, 5.0
 
 
 class IndexStore(Protocol):
@@ -43,6 +46,16 @@ class IndexStore(Protocol):
 def referrers_tag(reference: Reference, digest: Digest) -> Reference:
     """Return the tag that lists the referrers of `digest`."""
     return reference.at_tag(f"sha256-{digest.hex}")
+
+
+def index_entry(manifest: Manifest) -> tuple[Digest, Descriptor]:
+    """Return the digest of a manifest's subject, and the entry for the manifest in the index under the subject's tag.
+
+    If the manifest's layers are embedded in it, it is embedded in the entry: who reads the index needs no request more.
+    """
+    subject, entry = manifest.referral
+    embeds = all(layer.data is not None for layer in manifest.layers)
+    return subject, replace(entry, data=manifest.raw) if embeds else entry
 
 
 def is_no_api(answer: Answer) -> bool:

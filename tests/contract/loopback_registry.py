@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import OCI_INDEX, Index, InvalidManifest, Manifest
+from ci_automation.artifact.index import Index
+from ci_automation.artifact.manifest import OCI_INDEX, InvalidManifest, Manifest
 from tests.contract.hostile_registry import Reply
 from tests.fakes.registry import Repository
 

@@ -28,7 +28,6 @@ from ci_automation.flows.planning.base import OptionsUnclear
 from ci_automation.flows.planning.findings import impact_of
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.publication.publish import NoSigner
-from ci_automation.flows.publication.tags import ImmutableTagTaken
 from ci_automation.flows.render import render_release
 from ci_automation.flows.rendering.proof import UnprovenRendering
 from ci_automation.flows.update import NotOurs, update
@@ -315,16 +314,19 @@ class TestUpdate:
         world.registry.put_manifest(taken, present)
         with pytest.raises(ImmutableTagMoved):
             update(CHANNEL, world.ports(), intent())
-        del world.registry.repositories[str(CHANNEL.repository)].tags[str(taken.tag)]
+
+    def test_an_immutable_tag_that_somebody_takes_after_the_list_of_tags_is_put_right(self, world: World) -> None:
+        target = make_plan(CHANNEL, world.ports(), intent()).plan.steps[0].target
+        taken, present = CHANNEL.at_tag(immutable_tag(PATCH, target)), world.registry.resolve(CHANNEL)
+        assert present is not None
 
         def take(asked: Asked) -> None:
-            if asked.method == "resolve" and asked.what.endswith(str(taken.tag)):
-                world.registry.repositories[str(CHANNEL.repository)].tags[str(taken.tag)] = present.digest
+            if asked.method == "put_manifest" and asked.what.endswith(str(taken.tag)):
+                world.registry.repositories[str(CHANNEL.repository)].tags[str(taken.tag)] = present
 
         world.registry.before = take
-        with pytest.raises(ImmutableTagTaken):
-            update(CHANNEL, world.ports(), intent())
-        assert world.channel_digest() == str(present.digest)
+        update(CHANNEL, world.ports(), intent())
+        assert world.registry.resolve(taken) == target  # ADR 0015
 
 
 class TestApply:

@@ -10,8 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Index, Manifest
+from ci_automation.artifact.index import Index
+from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, Manifest
 from ci_automation.artifact.reference import Reference
+from ci_automation.errors import Conflict
 from ci_automation.flux.artifact import immutable_tag
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
@@ -219,11 +221,41 @@ def test_what_an_attacker_attaches_is_not_believed_and_hides_nothing(
     assert Ledger(memory, CHANNEL, TRUSTED).all_records(manifest.digest) == (record_of(manifest),)
 
 
+def test_a_record_needs_no_request_but_for_the_list_that_embeds_it() -> None:
+    registry = InMemoryRegistry(referrers_api=False)
+    manifest = put(registry, CHANNEL, b"artifact")
+    RecordWriter(registry, CHANNEL, OURS).write(manifest, record_of(manifest))
+    registry.requests.clear()
+    assert Ledger(registry, CHANNEL, TRUSTED).all_records(manifest.digest) == (record_of(manifest),)
+    assert [asked.method for asked in registry.requests] == ["referrers", "read_index"]
+
+
+@pytest.mark.parametrize("embedded", [b"", b"{}", b"x" * 5000], ids=["none", "other", "longer"])
+def test_a_record_is_read_from_the_registry_where_the_list_embeds_something_else(embedded: bytes) -> None:
+    registry = InMemoryRegistry(referrers_api=False)
+    manifest = put(registry, CHANNEL, b"artifact")
+    RecordWriter(registry, CHANNEL, OURS).write(manifest, record_of(manifest))
+    (entry,) = registry.referrers(CHANNEL, manifest.digest)
+    registry.write_index(referrers_tag(CHANNEL, manifest.digest), Index.build((replace(entry, data=embedded),)))
+    assert Ledger(registry, CHANNEL, TRUSTED).all_records(manifest.digest) == (record_of(manifest),)
+
+
+def test_a_record_is_not_listed_if_the_check_before_that_fails(memory: InMemoryRegistry) -> None:
+    def moved() -> None:
+        raise Conflict("it moved again")
+
+    manifest, writer = put(memory, CHANNEL, b"artifact"), RecordWriter(memory, CHANNEL, OURS)
+    with pytest.raises(Conflict):
+        writer.attach(manifest, writer.sign(record_of(manifest)), moved)
+    assert Ledger(memory, CHANNEL, TRUSTED).all_records(manifest.digest) == ()
+
+
 @pytest.mark.parametrize("what", ["manifests", "blobs"])
 def test_a_record_that_is_listed_and_not_there_is_passed_over(what: str) -> None:
     registry = InMemoryRegistry(referrers_api=False)
     manifest = put(registry, CHANNEL, b"artifact")
-    RecordWriter(registry, CHANNEL, OURS).write(manifest, record_of(manifest))
+    raw_referrer(registry, manifest, signed(record_of(manifest)))  # nothing is embedded, as before 1.0
+    assert Ledger(registry, CHANNEL, TRUSTED).all_records(manifest.digest) == (record_of(manifest),)
     (descriptor,) = registry.referrers(CHANNEL, manifest.digest)
     repository = registry.repositories[str(CHANNEL.repository)]
     layer = registry.manifest(CHANNEL.at_digest(descriptor.digest)).layers[0]

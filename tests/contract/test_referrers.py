@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import OCI_INDEX, OCI_MANIFEST, Descriptor, Index
+from ci_automation.artifact.index import Index
+from ci_automation.artifact.manifest import OCI_INDEX, OCI_MANIFEST, Descriptor
 from ci_automation.artifact.reference import Reference
 from ci_automation.errors import Conflict, RegistryError
 from ci_automation.net.waiting import Clock, Patience
@@ -126,7 +127,7 @@ class TestMerge:
     @pytest.mark.parametrize(
         ("took", "waited"),
         [
-            pytest.param(0.0, 0.1, id="a moment at least"),
+            pytest.param(0.0, 0.05, id="a moment at least"),
             pytest.param(0.4, 0.8, id="twice as long as look and write took"),
             pytest.param(60.0, 5.0, id="not for ever"),
         ],

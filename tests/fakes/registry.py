@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import OCI_MANIFEST, Descriptor, Index, InvalidIndex, InvalidManifest, Manifest
+from ci_automation.artifact.index import Index, InvalidIndex
+from ci_automation.artifact.manifest import OCI_MANIFEST, Descriptor, InvalidManifest, Manifest
 from ci_automation.artifact.reference import InvalidReference
 from ci_automation.net.waiting import Clock
 from ci_automation.registry.port import ContentMismatch, NotAnIndex, NotFound
-from ci_automation.registry.referrers import merge, referrers_tag
+from ci_automation.registry.referrers import index_entry, merge, referrers_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,9 +179,11 @@ class InMemoryRegistry:
                     found[-1] = Manifest.parse(raw).referral[1]
         return tuple(found)
 
-    def put_referrer(self, reference: Reference, manifest: Manifest) -> Digest:
+    def put_referrer(self, reference: Reference, manifest: Manifest, check: Callable[[], None] | None = None) -> Digest:
         """Store a manifest that has a subject by its digest, and see that it is listed."""
-        subject, entry = manifest.referral
+        subject, entry = index_entry(manifest)
+        if check is not None:
+            check()
         at = reference.at_digest(manifest.digest)
         self._put(self._at("put_referrer", at), at, manifest)
         if not self.referrers_api:

@@ -115,6 +115,10 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
     releases = ports.releases.list(current)
     selection = select(intent.situation(current), releases)
     if not selection.steps and not changes_content:
+        if isinstance(observed, Placed):
+            from ci_automation.flows.publication.placement import in_place
+
+            observed = in_place(observed, current, ports, intent)
         plan = Plan(channel, current, observed.digest, (), tuple(passed_over(selection)))
         return Planned(observed, plan, (), releases)
     # All that is imported from here on, a check that finds nothing spares.

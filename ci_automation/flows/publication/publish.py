@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ci_automation.policy.hold import Hold
     from ci_automation.records.content import RecordedContent
     from ci_automation.records.notes import Approval
+    from ci_automation.records.writer import RecordWriter
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
     from ci_automation.signing.verify import Signatures
@@ -95,6 +96,7 @@ class Publication(Struct, frozen=True):
     holds: tuple[Hold, ...] = ()  # on the base, and still of weight
     recovered: bool = False  # an earlier run moved the channel, and wrote no record
     content: RecordedContent | None = None  # that the channel has then, if it is from Git
+    listed: tuple[str, ...] = ()  # the tags of the repository, if this run has listed them (ADR 0015)
     look_again: Callable[[], None] = lambda: None  # checks that it still is what was judged
 
     @classmethod
@@ -115,6 +117,10 @@ class Publication(Struct, frozen=True):
             holds=rendered.after.holds,
             recovered=recovered,
         )
+
+    def may_have(self, tag: Reference) -> bool:
+        """Return whether the repository may have a tag: the list of its tags shows it, or was not read."""
+        return not self.listed or tag.tag in self.listed
 
     def version_tags(self, ports: Ports) -> VersionTags:
         """Return the version tags that lead to it afterwards."""
@@ -162,21 +168,19 @@ def publish(publication: Publication, ports: Ports, intent: Intent) -> None:
     registry.at_once(*(partial(registry.put_blob, channel, blob) for blob in blobs))
     _, named, *there = registry.at_once(
         partial(registry.put_manifest, channel.at_digest(composed.digest), composed.manifest),
-        partial(registry.resolve, tag),
+        partial(registry.resolve, tag) if publication.may_have(tag) else lambda: None,
         *((partial(look, registry, channel, composed.digest),) if signs else ()),
     )
-    signed_record = None
+    record = None
     if ports.signer is not None:
         ports.say("signing it and verifying the signature as a cluster would")
         _sign(publication, ports.signer, there[0] if there else None, ports, intent)
-        signed_record = sign_publication(publication, ports.signer, ports, intent)
+        writer = ports.writer(channel, ports.signer, intent.run)
+        record = (writer, sign_publication(publication, writer, ports, intent))
     _keep_holds(publication, ports, intent)
     publication.look_again()
     tag_unless_taken(tag, composed.manifest, named, ports)
-    move(channel, publication.base, composed.manifest, ports, signed_record)
-    if ports.signer is not None and signed_record is not None:
-        ports.say("recording it")
-        ports.writer(channel, ports.signer, intent.run).attach(composed.manifest, signed_record)
+    move(channel, publication.base, composed.manifest, ports, record)
     if version_tags:
         version_tags.settle(composed.manifest)
 
@@ -249,29 +253,37 @@ def _check_clusters(publication: Publication, signer: Signer, evidence: Signatur
 
 
 def move(
-    channel: Reference, base: Digest | None, manifest: Manifest, ports: Ports, signed_record: bytes | None = None
+    channel: Reference,
+    base: Digest | None,
+    manifest: Manifest,
+    ports: Ports,
+    record: tuple[RecordWriter, bytes] | None = None,
 ) -> None:
     """Let the channel point at what is signed and tagged by now, if it still points at the base (None: at nothing).
 
-    The record of the move is uploaded meanwhile, for whoever attaches it after that.
+    The signed record of the move is uploaded meanwhile, and attached if the read-back shows the move.
 
     Raises:
         ChannelMoved: it points at something else, or was moved at the same moment.
     """
     registry, target = ports.registry, manifest.digest
-    if (now := registry.resolve(channel)) == target:
-        return  # an earlier run, or a faster one with the same target, moved it
-    if now != base:
-        raise ChannelMoved(channel, base, now)
-    ports.say(f"moving {channel}")
 
-    def put() -> None:
+    def put() -> bool:
+        if (now := registry.resolve(channel)) == target:
+            return False  # an earlier run, or a faster one with the same target, moved it
+        if now != base:
+            raise ChannelMoved(channel, base, now)
+        ports.say(f"moving {channel}")
         registry.put_manifest(channel, manifest)
-        if (now := registry.resolve(channel)) != target:
+        return True
+
+    def read_back() -> None:
+        if has_moved and (now := registry.resolve(channel)) != target:
             raise ChannelMoved(channel, target, now)
 
-    def upload() -> None:
-        if signed_record is not None:
-            registry.put_blob(channel, signed_record)
-
-    registry.at_once(put, upload)
+    has_moved, *_ = registry.at_once(put, *((partial(registry.put_blob, channel, record[1]),) if record else ()))
+    if record is None:
+        read_back()
+    else:
+        ports.say("recording it")
+        record[0].attach(manifest, record[1], read_back)

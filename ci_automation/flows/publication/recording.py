@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.publication.publish import Publication
     from ci_automation.policy.hold import Hold
+    from ci_automation.records.writer import RecordWriter
     from ci_automation.report.rollback import Rollback
     from ci_automation.signing.signer import Signer
 
@@ -63,20 +64,19 @@ def attest_publication(publication: Publication, signer: Signer, ports: Ports, i
     attest(ports.registry, publication.channel, composed.digest, predicates, signer)
 
 
-def sign_publication(publication: Publication, signer: Signer, ports: Ports, intent: Intent) -> bytes:
+def sign_publication(publication: Publication, writer: RecordWriter, ports: Ports, intent: Intent) -> bytes:
     """Return the signed record of a publication.
 
     Raises:
         SigningError: it cannot be signed.
     """
-    writer = ports.writer(publication.channel, signer, intent.run)
     made = Record(
         channel=writer.own.name,
         digest=publication.composed.digest,
         previous=publication.base,
         version=publication.version,
         tag=immutable_tag(publication.version, publication.composed.digest),
-        by=str(signer.who),
+        by=str(writer.signer.who),
         at=ports.clock(),
         proof=publication.proof,
         options=publication.composed.recipe.options.digest,

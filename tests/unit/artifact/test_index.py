@@ -8,17 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import (
-    DOCKER_LIST,
-    MAX_ENTRIES,
-    OCI_INDEX,
-    OCI_MANIFEST,
-    Descriptor,
-    Index,
-    InvalidIndex,
-)
+from ci_automation.artifact.index import MAX_ENTRIES, Index, InvalidIndex
+from ci_automation.artifact.manifest import DOCKER_LIST, OCI_INDEX, OCI_MANIFEST, Descriptor
 
 DIGEST = f"sha256:{'4' * 64}"
 ENTRY = Descriptor(OCI_MANIFEST, Digest("4" * 64), 5, {"a": "b"}, "application/vnd.example")
@@ -138,3 +132,9 @@ class TestAddition:
     def test_what_is_listed_is_known_by_its_digest(self) -> None:
         assert Index.build((ENTRY,)).lists(ENTRY.digest)
         assert not Index.build((ENTRY,)).lists(OTHER.digest)
+
+    def test_an_embedded_manifest_is_left_out_of_a_large_index(self) -> None:
+        entry = replace(ENTRY, data=b"x" * 600_000)
+        first = Index.build().with_entry(entry)
+        assert first.manifests == (entry,)
+        assert first.with_entry(replace(OTHER, data=entry.data)).manifests == (entry, OTHER)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import (
@@ -240,6 +241,8 @@ class TestParse:
             pytest.param(
                 manifest(layers=[described(annotations={"a": None})]), "an annotation is not a text", id="on a layer"
             ),
+            pytest.param(manifest(layers=[described(data="no!")]), "data of a descriptor is not base64", id="data"),
+            pytest.param(manifest(layers=[described(data=[5])]), "data of a descriptor is not base64", id="a list"),
         ],
     )
     def test_refuses(self, raw: bytes, reason: str) -> None:
@@ -285,3 +288,14 @@ class TestReferral:
     def test_there_is_none_without_a_subject(self) -> None:
         with pytest.raises(InvalidManifest, match="no subject"):
             _ = Manifest.build(CONFIG, (LAYER,)).referral
+
+
+class TestEmbeddedContent:
+    def test_is_read_as_it_was_written(self) -> None:
+        layer = Descriptor.embedding("kind", b"content")
+        (found,) = Manifest.parse(Manifest.build(CONFIG, (layer,)).raw).layers
+        assert (found, found.content) == (layer, b"content")
+
+    @pytest.mark.parametrize("data", [None, b"contenT", b"content "], ids=["none", "another digest", "another size"])
+    def test_is_none_unless_digest_and_size_are_right(self, data: bytes | None) -> None:
+        assert replace(Descriptor.of("kind", b"content"), data=data).content is None
