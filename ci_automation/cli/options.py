@@ -147,13 +147,11 @@ OPTIONS = (
         "attach provenance and a list of the controllers (SBOM), signed",
         kind=Kind.SWITCH,
         input="Attach provenance and a list of the controllers (SBOM)",
-        default="false",
         repeat=Repeat.SIGN,
     ),
     Option(
         "accept-shared-subject",
         input="Sign keyless in a called workflow, as a subject that every caller of that workflow shares",
-        default="false",
         kind=Kind.SWITCH,
     ),
     Option(
@@ -161,7 +159,6 @@ OPTIONS = (
         "sign with another key or identity than the trusted one, once",
         kind=Kind.SWITCH,
         input="Sign with another key or identity than the trusted one, for one run",
-        default="false",
     ),
     Option(
         "public-key",
@@ -288,16 +285,14 @@ OPTIONS = (
         "exit with 3 if a step waits for approval, with 11 if policy refuses every possible step",
         kind=Kind.SWITCH,
         input="Exit with 3 if a step waits for approval, with 11 if policy refuses every possible step",
-        default="false",
     ),
     Option(
         "verbose",
         "report each action; list each change and gate",
         kind=Kind.SWITCH,
         input="Show the details of an internal error",
-        default="false",
     ),
 )
 
-INPUTS = tuple(it for it in OPTIONS if it.input)
+INPUTS = tuple(it._replace(default="false") if it.kind is Kind.SWITCH else it for it in OPTIONS if it.input)
 OF_COMMAND_LINE = {it.name: it for it in OPTIONS if it.help}
