@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from tests.real import program
 from tests.real.peers import peer
@@ -53,55 +56,68 @@ def generations(cluster: Cluster) -> dict[str, tuple[str, int]]:
     return {it["metadata"]["name"]: (it["metadata"]["uid"], it["metadata"]["generation"]) for it in found}
 
 
-def test_an_empty_cluster_follows_its_channel_and_takes_the_next_patch_on_its_own(
-    *,
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A signed channel with an overlay, its configuration, and a cluster without Flux."""
+
+    cluster: Cluster
+    pair: program.Pair
+    config: Path
+    digest: str
+
+    def run(self, command: str, *more: object, path: str = "") -> program.Done:
+        """Run a command on the channel."""
+        arguments = (command, "production", *more, "--config", self.config, "--output", "json")
+        programs = os.pathsep.join(str(peer(name).parent) for name in ("kubectl", "kustomize"))
+        return program.flux_manifests(*arguments, PATH=path or programs)
+
+    def bootstrap(self, *more: object, kubeconfig: Path | None = None, path: str = "") -> program.Done:
+        """Run `bootstrap` for the cluster."""
+        return self.run("bootstrap", "--kubeconfig", kubeconfig or self.kubeconfig, *more, path=path)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The cluster's kubeconfig."""
+        return self.cluster.folder / "kubeconfig"
+
+
+@pytest.fixture(scope="module")
+def scene(
     cluster: Cluster,
     distribution_registry: RealRegistry,
-    repository: str,
     flux_releases: Path,
-    tmp_path: Path,
-) -> None:
-    pair = program.elliptic_key(tmp_path / "key")
-    channel = program.channel(distribution_registry.host, repository)
-    overlay, kubeconfig = tmp_path / "overlay", cluster.folder / "kubeconfig"
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Scene:
+    """Return the scene, with the first release published."""
+    folder = tmp_path_factory.mktemp("scene")
+    pair = program.elliptic_key(folder / "key")
+    channel = program.channel(distribution_registry.host, "tests/bootstrap")
+    overlay = folder / "overlay"
     overlay.mkdir()
     (overlay / "kustomization.yaml").write_text(KUSTOMIZATION)
     (overlay / "encrypted.yaml").write_text(ENCRYPTED)
-    path = os.pathsep.join(str(peer(name).parent) for name in ("kubectl", "kustomize"))
-    config = program.configuration(tmp_path / "config.yaml", channel, flux_releases, range=f"<={PATCH}")
+    config = program.configuration(folder / "config.yaml", channel, flux_releases, range=f"<={PATCH}")
     written = json.loads(config.read_text())
-    specs: dict[str, Any] = {"source": {"interval": "2s"}, "kustomization": {"interval": "2s", "retryInterval": "2s"}}
-    written["artifacts"][0] |= {
-        "sync": {**specs, "labels": {"team": "platform"}},
-        "verify": {"publicKey": str(pair.public)},
+    sync: dict[str, Any] = {
+        "labels": {"team": "platform"},
+        "source": {"interval": "2s", "secretRef": {"name": "pull"}},
+        "kustomization": {"interval": "2s", "retryInterval": "2s"},
     }
+    written["artifacts"][0] |= {"sync": sync, "verify": {"publicKey": str(pair.public)}}
     config.write_text(json.dumps(written))
     begin = ("--flux-version", FIRST, "--overlay", overlay, "--releases", flux_releases, *pair.signing)
-    digest = program.succeed("init", channel, *begin)["digest"]
+    return Scene(cluster, pair, config, program.succeed("init", channel, *begin)["digest"])
 
-    def bootstrap(*more: object, kubeconfig: Path = kubeconfig, path: str = path) -> program.Done:
-        arguments = (
-            "bootstrap",
-            "production",
-            "--config",
-            config,
-            "--kubeconfig",
-            kubeconfig,
-            "--output",
-            "json",
-            *more,
-        )
-        return program.flux_manifests(*arguments, PATH=path)
 
-    # What stops before anything is applied.
+def test_what_cannot_be_trusted_or_reached_stops_before_anything_is_applied(scene: Scene, tmp_path: Path) -> None:
     stranger = program.elliptic_key(tmp_path / "stranger")
     elsewhere = tmp_path / "elsewhere"
-    elsewhere.write_text(kubeconfig.read_text().replace(cluster_address(kubeconfig), NOBODY))
+    elsewhere.write_text(scene.kubeconfig.read_text().replace(cluster_address(scene.kubeconfig), NOBODY))
     stops = {
-        "foreign-signature": bootstrap("--public-key", stranger.public),
-        "cluster-unreachable": bootstrap(kubeconfig=elsewhere),
-        "no-kubeconfig": bootstrap(kubeconfig=tmp_path / "nowhere"),
-        "no-kubectl": bootstrap(path=str(peer("kustomize").parent)),
+        "foreign-signature": scene.bootstrap("--public-key", stranger.public),
+        "cluster-unreachable": scene.bootstrap(kubeconfig=elsewhere),
+        "no-kubeconfig": scene.bootstrap(kubeconfig=tmp_path / "nowhere"),
+        "no-kubectl": scene.bootstrap(path=str(peer("kustomize").parent)),
     }
     assert {name: (it.code, it.json["error"]["code"]) for name, it in stops.items()} == {
         "foreign-signature": (10, "foreign-signature"),
@@ -109,16 +125,25 @@ def test_an_empty_cluster_follows_its_channel_and_takes_the_next_patch_on_its_ow
         "no-kubeconfig": (2, "no-kubeconfig"),
         "no-kubectl": (2, "no-kubectl"),
     }
-    assert cluster.get("namespace", "flux-system", "default") is None
+    assert scene.cluster.get("namespace", "flux-system", "default") is None
+
+
+def test_an_empty_cluster_follows_its_channel_and_takes_the_next_patch_on_its_own(scene: Scene, tmp_path: Path) -> None:
+    cluster = scene.cluster
+    # A Secret that the objects name can be made once the namespace is there; the command is printed.
+    missing = scene.bootstrap()
+    assert (missing.code, missing.json["error"]["code"]) == (23, "secrets-missing")
+    cluster.shell(missing.json["error"]["hint"].partition(": ")[2])
+    assert cluster.get("deployment", "source-controller") is None
 
     # From nothing to a cluster that follows.
     with ThreadPoolExecutor(1) as beside:
-        going = beside.submit(bootstrap)
+        going = beside.submit(scene.bootstrap)
         run_controllers(cluster)
         done = going.result()
     assert done.code == 0, done.errors
-    assert done.json["revision"] == f"production@{digest}"
-    assert done.json["digest"] == digest
+    assert done.json["revision"] == f"production@{scene.digest}"
+    assert done.json["digest"] == scene.digest
     source = cluster.get("ocirepository", "flux-manifests")
     assert source is not None
     assert (source["spec"]["verify"]["provider"], source["metadata"]["labels"]["team"]) == ("cosign", "platform")
@@ -126,9 +151,9 @@ def test_an_empty_cluster_follows_its_channel_and_takes_the_next_patch_on_its_ow
 
     # Again, and by the commands that are printed for people without the program: nothing changes.
     before = generations(cluster)
-    assert bootstrap().json["revision"] == f"production@{digest}"
+    assert scene.bootstrap().json["revision"] == f"production@{scene.digest}"
     files = tmp_path / "files"
-    order = program.succeed("bootstrap-manifests", "production", files, "--config", config, PATH=path)
+    order = scene.run("bootstrap-manifests", files).json
     assert not [each for each in files.iterdir() if "left-to-flux" in each.read_text()]  # Flux alone can decrypt it
     for step in order["steps"]:
         for command in step["commands"]:
@@ -136,7 +161,7 @@ def test_an_empty_cluster_follows_its_channel_and_takes_the_next_patch_on_its_ow
     assert generations(cluster) == before
 
     # A patch arrives on its own.
-    said = program.succeed("update", "production", "--config", config, *pair.signing)
+    said = scene.run("update", *scene.pair.signing).json
     assert [step["to"] for step in said["published"]] == [PATCH]
     cluster.wait_until_applied(said["digest"], SOON, "flux-manifests")
     deployment = cluster.get("deployment", "source-controller") or {}
@@ -153,7 +178,7 @@ def test_an_empty_cluster_follows_its_channel_and_takes_the_next_patch_on_its_ow
         '-p={"spec":{"suspend":true}}',
     )
     cluster.kubectl(*labels, "kustomize.toolkit.fluxcd.io/name=flux-system")
-    refused = bootstrap()
+    refused = scene.bootstrap()
     assert (refused.code, refused.json["error"]["code"]) == (11, "applied-by-others")
 
 
