@@ -9,7 +9,13 @@ from msgspec.structs import replace
 
 from ci_automation.github.activity import branch_updates
 from ci_automation.github.answers import Fields, require_name
-from ci_automation.github.errors import EmptyRepository, GitHubAnswerTooLarge, NotOnGitHub, UnexpectedGitHubAnswer
+from ci_automation.github.errors import (
+    EmptyRepository,
+    GitHubAnswerTooLarge,
+    NotOnGitHub,
+    TooManyFiles,
+    UnexpectedGitHubAnswer,
+)
 from ci_automation.github.files import Files
 from ci_automation.github.making import MAKING, read_making
 from ci_automation.github.model import ContentAt, ContentMerge, Making
@@ -119,13 +125,16 @@ class ContentHistory:
                 found[after] += (ContentMerge(pull, base, head, making, viewer),)
         return found
 
-    def files(self, tree: str) -> tuple[tuple[str, str], ...]:
-        """Return path and blob id of the regular files of a folder, by its tree id.
+    def files(self, tree: str) -> tuple[tuple[str, str], ...] | None:
+        """Return path and blob id of the regular files of a folder, by its tree id, or None if there are too many.
 
         Raises:
             ReleaseSourceError: as `Files.listed`.
         """
-        return Files(self._client, self.name).listed(tree)
+        try:
+            return Files(self._client, self.name).listed(tree)
+        except TooManyFiles:
+            return None
 
     def blob(self, name: str) -> bytes | None:
         """Return the content of a blob, or None if it is too large to be sent.

@@ -389,6 +389,8 @@ def test_a_state_whose_lines_a_page_did_not_show_proves_nothing(name: str, data:
     history = SimpleNamespace(files=lambda _: (*listed, (name, "f" * 40)), blob=lambda _: data)
     found = hidden_states(states, trees, "clusters", "flux.yaml", cast("Any", history))
     assert found == (set(states) if hidden else set())
+    history.files = lambda _: None  # more than GitHub lists
+    assert hidden_states(states, trees, "clusters", "flux.yaml", cast("Any", history)) == set(states)
 
 
 def published(world: World, story: Story, wish: Intent) -> str:

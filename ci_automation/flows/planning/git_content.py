@@ -205,7 +205,7 @@ class GitContent:
     def _differing(self, at: ContentAt) -> str:
         """Return the first file of the checkout that the default branch does not have so."""
         folder = self._place.folder
-        found = first_difference(folder, self._history.files(at.overlay) if at.overlay else ())
+        found = first_difference(folder, (self._history.files(at.overlay) if at.overlay else None) or ())
         return f"{folder.path}/{found}" if found else f"the folder {folder.path}, by modes or links,"
 
     def _look(self) -> tuple[str, ContentAt, datetime]:

@@ -134,7 +134,7 @@ def test_a_file_that_is_too_large_to_be_sent_is_none(
     fleet: Repository, history: ContentHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet.push("main", {"large": b"x" * 5000, "small": b"x"}, "alice")
-    names = dict(history.files(fleet.head))
+    names = dict(history.files(fleet.head) or ())
     monkeypatch.setattr("ci_automation.github.client._MAX_ANSWER_BYTES", 4000)
     assert (history.blob(names["large"]), history.blob(names["small"])) == (None, b"x")
 
