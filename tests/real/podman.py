@@ -83,6 +83,8 @@ def environment() -> dict[str, str]:
         "CONTAINERS_CONF": str(folder / "containers.conf"),
         "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
         "REGISTRY_AUTH_FILE": str(folder / "auth.json"),
+        # Podman tells act before each step which packages its helpers are of, and dpkg reads thousands of lists for it.
+        "DPKG_ADMINDIR": str(folder / "no-packages"),
     }
 
 
