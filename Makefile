@@ -59,9 +59,12 @@ unit: $(STAMP)  ## run unit, contract and end-to-end tests; unit tests cover all
 	$(BIN)/pytest tests/contract tests/e2e --numprocesses auto --dist worksteal
 	@$(BIN)/python tests/left_out.py
 
+# Tests of clusters and containers wait for half of their time, so there is one worker more than cores.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+
 real: $(STAMP)  ## run the tests against real registries, cosign, flux, a cluster's control plane and containers (needs Go, podman and release data; EVERY=1: all kills)
 	$(BIN)/python tests/real/peers.py
-	$(BIN)/pytest tests/real --numprocesses auto --dist loadscope --no-loadscope-reorder
+	$(BIN)/pytest tests/real --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 bench: $(STAMP)  ## measure the figures of docs/figures.md, beside the real programs
 	$(BIN)/python tests/real/peers.py
