@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tests.fakes.forge import Forge
     from tests.fakes.forge.repository import Repository
+    from tests.fakes.runner import Runner
 
 NAME = "acme/fleet"
 FOLDERS = ("clusters/production/flux-system", "clusters/staging/flux-system")
@@ -27,6 +29,14 @@ def sync(folder: str) -> bytes:
         "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\n"
         f"metadata: {{name: flux-system, namespace: flux-system}}\nspec: {{path: ./{folder}, prune: true}}\n"
     ).encode()
+
+
+def reading(runner: Runner, forge: Forge, fleet: Repository) -> Runner:
+    """Let a job be one of a pull request: without a checkout, and with a token for reading."""
+    runner.variables.update({"GITHUB_API_URL": forge.url, "GITHUB_SERVER_URL": forge.host})
+    runner.variables["GITHUB_REF"] = "refs/pull/1/merge"
+    runner.variables["INPUT_GITHUB-TOKEN"] = forge.token("actions", fleet.full_name, READS)
+    return runner
 
 
 def event(fleet: Repository, number: int) -> dict[str, Any]:

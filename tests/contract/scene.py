@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from contextlib import contextmanager
@@ -193,11 +192,7 @@ def staged(
     shutil.copytree(source, folder)
     shutil.copy(folder / "releases/releases.json", folder / "all.json")
     with monkeypatch.context() as patch, Forge(flavour, releases=folder / "releases") as forge:
-        for name in os.environ:
-            patch.delenv(name)
-        patch.setenv("HOME", str(folder))
-        patch.setenv("PATH", str(folder / "no programs"))
-        patch.chdir(folder / "workspace")
+        runner = Runner.starting(folder, patch, capsys)
         patch.setattr(
             GitHub.__init__,
             "__kwdefaults__",
@@ -218,5 +213,5 @@ def staged(
         variables = {"GITHUB_API_URL": forge.url, "GITHUB_SERVER_URL": forge.host}
         variables["INPUT_GITHUB-TOKEN"] = forge.token("pat", None, RIGHTS, login="keeper")
         fleet.collaborators["keeper"] = apps.collaborators["keeper"] = "write"
-        runner = Runner(folder / "workspace", folder / "files", patch, capsys, variables)
+        runner.variables.update(variables)
         yield Scene(forge, fleet, apps, runner, folder)

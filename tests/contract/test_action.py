@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -80,18 +79,11 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], releases: Path
 ) -> Runner:
-    for name in os.environ:
-        monkeypatch.delenv(name)
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
-    for name, value in {"HOME": str(tmp_path), "PATH": str(tmp_path / "no programs")}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(workspace)
-    (workspace / "cosign.key").write_bytes(key_pem())
-    (workspace / "cosign.pub").write_text(signing_key().public.to_pem())
-    (workspace / "releases").symlink_to(releases)
+    made = Runner.starting(tmp_path, monkeypatch, capsys, releases)
+    (made.workspace / "cosign.key").write_bytes(key_pem())
+    (made.workspace / "cosign.pub").write_text(signing_key().public.to_pem())
     publish(CHANNEL)
-    return Runner(workspace, tmp_path / "files", monkeypatch, capsys)
+    return made
 
 
 def publish(channel: str, version: str = "v2.98.5") -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -76,19 +75,12 @@ def runner(
     forge: Forge,
     fleet: Repository,
 ) -> Runner:
-    for name in os.environ:
-        monkeypatch.delenv(name)
-    workspace = tmp_path / "workspace"
-    (workspace / ".git").mkdir(parents=True)
-    for name, value in {"HOME": str(tmp_path), "PATH": str(tmp_path / "no programs")}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(workspace)
-    (workspace / "cosign.key").write_bytes(key_pem())
-    (workspace / "releases").symlink_to(releases)
+    made = Runner.starting(tmp_path, monkeypatch, capsys, releases)
+    (made.workspace / ".git").mkdir()
+    (made.workspace / "cosign.key").write_bytes(key_pem())
     own = ["--flux-version", "v2.98.8", "--releases", "releases", "--signing", "key", "--key", "cosign.key"]
     assert run(["init", CHANNEL, *own]) == 0
-    variables = {"GITHUB_API_URL": forge.url, "GITHUB_SERVER_URL": forge.host}
-    made = Runner(workspace, tmp_path / "files", monkeypatch, capsys, variables)
+    made.variables.update({"GITHUB_API_URL": forge.url, "GITHUB_SERVER_URL": forge.host})
     made.variables["INPUT_GITHUB-TOKEN"] = forge.token("actions", fleet.full_name, ALL)
     return made
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +14,18 @@ from ci_automation.flux.options import Options
 from ci_automation.flux.render import render
 from ci_automation.flux.version import Version
 from ci_automation.report.preview import MAX_COMMENT
-from tests.contract.previewed import FOLDERS, KUSTOMIZATION, NAME, PATTERN, PRODUCTION, READS, STAGING, event, sync
+from tests.contract.previewed import (
+    FOLDERS,
+    KUSTOMIZATION,
+    NAME,
+    PATTERN,
+    PRODUCTION,
+    READS,
+    STAGING,
+    event,
+    reading,
+    sync,
+)
 from tests.contract.test_action_hostile import HOSTILE, LINE, acting
 from tests.fakes.forge import Forge
 from tests.fakes.runner import Runner
@@ -70,17 +80,7 @@ def runner(
     forge: Forge,
     fleet: Repository,
 ) -> Runner:
-    for name in os.environ:
-        monkeypatch.delenv(name)
-    workspace = tmp_path / "workspace"  # without a checkout
-    workspace.mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path / "no programs"))
-    monkeypatch.chdir(workspace)
-    (workspace / "releases").symlink_to(releases)
-    variables = {"GITHUB_API_URL": forge.url, "GITHUB_SERVER_URL": forge.host, "GITHUB_REF": "refs/pull/1/merge"}
-    variables["INPUT_GITHUB-TOKEN"] = forge.token("actions", fleet.full_name, READS)
-    return Runner(workspace, tmp_path / "files", monkeypatch, capsys, variables)
+    return reading(Runner.starting(tmp_path, monkeypatch, capsys, releases), forge, fleet)
 
 
 def requested(

@@ -6,7 +6,6 @@ The job has a token for reading, no key and no checkout.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from datetime import timedelta
@@ -26,7 +25,7 @@ from ci_automation.registry import open_registry
 from ci_automation.report.preview import MAX_COMMENT
 from ci_automation.signing.signer import KeySigner
 from tests.contract.hostile_registry import HostileRegistry, Reply
-from tests.contract.previewed import NAME, READS, event
+from tests.contract.previewed import NAME, event, reading
 from tests.contract.test_action_hostile import HOSTILE, acting
 from tests.fakes.forge import Forge
 from tests.fakes.forge.objects import Leaf
@@ -106,17 +105,7 @@ def runner(
     fleet: Repository,
     folder: Path,
 ) -> Runner:
-    for name in os.environ:
-        monkeypatch.delenv(name)
-    workspace = tmp_path / "workspace"  # without a checkout
-    workspace.mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path / "no programs"))
-    monkeypatch.chdir(workspace)
-    (workspace / "releases").symlink_to(folder / "releases")
-    variables = {"GITHUB_API_URL": forge.url, "GITHUB_SERVER_URL": forge.host, "GITHUB_REF": "refs/pull/1/merge"}
-    variables["INPUT_GITHUB-TOKEN"] = forge.token("actions", fleet.full_name, READS)
-    return Runner(workspace, tmp_path / "files", monkeypatch, capsys, variables)
+    return reading(Runner.starting(tmp_path, monkeypatch, capsys, folder / "releases"), forge, fleet)
 
 
 def requested(runner: Runner, fleet: Repository, files: Mapping[str, bytes | None], **inputs: str) -> Ran:

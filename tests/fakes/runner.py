@@ -6,9 +6,10 @@ What it reads in them follows actions/runner: `ActionCommand.cs` for the log, `F
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ci_automation.cli import run
 
@@ -107,6 +108,25 @@ class Runner:
     patch: pytest.MonkeyPatch
     capture: pytest.CaptureFixture[str]
     variables: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def starting(
+        cls, folder: Path, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str], releases: Path | None = None
+    ) -> Self:
+        """Return a job that starts in the folder's workspace, and finds nothing of this machine's environment.
+
+        Its `releases` are a link in the workspace.
+        """
+        for name in os.environ:
+            patch.delenv(name)
+        patch.setenv("HOME", str(folder))
+        patch.setenv("PATH", str(folder / "no programs"))
+        workspace = folder / "workspace"
+        workspace.mkdir(exist_ok=True)
+        patch.chdir(workspace)
+        if releases:
+            (workspace / "releases").symlink_to(releases)
+        return cls(workspace, folder / "files", patch, capture)
 
     def environment(self, **inputs: str) -> dict[str, str]:
         """Return what a step finds in its environment."""
