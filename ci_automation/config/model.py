@@ -198,7 +198,7 @@ class ConsumerConfig(Struct, frozen=True):
 
 
 class ClustersConfig(Struct, frozen=True):
-    """Known facts of the clusters that follow a channel; the program never contacts them.
+    """Known facts of the clusters that follow a channel; no run contacts them.
 
     `snapshots` are outputs of `kubectl get crd -o json`, and `objects` the places of manifests: files, folders, or
     artifacts (`oci://`, `layout:`). Relative paths are relative to the working directory.

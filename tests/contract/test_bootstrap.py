@@ -147,6 +147,9 @@ def test_each_way_in_which_kubectl_fails_has_its_own_error(tmp_path: Path, said:
         f"--kubeconfig={kubeconfig} --context=own get a/b -n c --ignore-not-found --output=json --request-timeout=1m"
     )
     assert kubectl.get("a/b", "c") == {"is": words}
+    program.write_text("no program")
+    with pytest.raises(KubectlFailed, match="could not be started"):
+        kubectl.get("a/b", "c")
 
 
 def test_kubectl_and_the_kubeconfig_have_to_be_there(tmp_path: Path) -> None:

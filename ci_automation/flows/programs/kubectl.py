@@ -99,7 +99,10 @@ class Kubectl(Struct, frozen=True):
         waits = any(word.startswith("--timeout=") for word in words)
         limit = [] if waits else [f"--request-timeout={_REQUEST}"]
         command = [str(self.program), *where, *words, *limit]
-        done = subprocess.run(command, input=(text or "").encode(), capture_output=True, check=False)  # noqa: S603  # no shell
+        try:
+            done = subprocess.run(command, input=(text or "").encode(), capture_output=True, check=False)  # noqa: S603  # no shell
+        except OSError as error:
+            raise KubectlFailed(f"{self.program} could not be started: {error.strerror}") from None
         if done.returncode:
             raise _failure(done.stderr.decode(errors="replace"), words)
         return done.stdout.decode(errors="replace")
