@@ -11,18 +11,23 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ci_automation.config.model import (
+    FIRST_WITH_BUNDLES,
     SigningConfig,
     SigningMode,
     VerifyConfig,
 )
 from ci_automation.errors import SigningError, UsageError
 from ci_automation.net.waiting import Background
+from ci_automation.policy.model import SignatureFormat
 from ci_automation.signing.trust import NOBODY_NAMED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ci_automation.cli.arguments import Arguments
     from ci_automation.config.model import ArtifactConfig
     from ci_automation.flows.ports import Ports
+    from ci_automation.impact.check import Clusters
     from ci_automation.signing.signer import LateSigner, Signer
     from ci_automation.signing.sigstore.root import TrustRoot
     from ci_automation.signing.trust import Trusted
@@ -228,3 +233,32 @@ def trust_root(artifact: ArtifactConfig | None, given: Arguments) -> TrustRoot:
 
     location = given.trust_config or (artifact.trust_config if artifact else None)
     return TrustRoot.from_file(Path(location)) if location else TrustRoot.public()
+
+
+class TooEarlyForBundles(UsageError):
+    """Bundles alone are to be written, and nothing says that every cluster can read them."""
+
+    hint = (
+        "Set minimumFlux: 2.8.6 in the configuration if that is so, give a snapshot of each cluster, or use "
+        "--signature-format both."
+    )
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(f"the signature format bundle needs clusters with Flux 2.8.6 or later{why}")
+
+
+def bundle_or_legacy(
+    artifact: ArtifactConfig | None, given: Arguments, known: Clusters, say: Callable[[str], None]
+) -> SignatureFormat:
+    """Return the format; bundles alone only if the configuration, or else every snapshot, says that all read them."""
+    wanted = SignatureFormat(given.signature_format or (artifact.signing.format if artifact else "legacy"))
+    if wanted is not SignatureFormat.BUNDLE:
+        return wanted
+    stated = artifact.minimum_flux if artifact else None
+    if known.oldest and known.oldest[0] < FIRST_WITH_BUNDLES:
+        raise TooEarlyForBundles(f": {known.oldest[1]} has {known.oldest[0]}")
+    if stated is None and known.oldest:
+        say(f"minimumFlux is {known.oldest[0]}, by the snapshot {known.oldest[1]}")
+    elif stated is None or stated < FIRST_WITH_BUNDLES:
+        raise TooEarlyForBundles
+    return wanted

@@ -14,14 +14,22 @@ from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import confirmation, progress
 from ci_automation.cli.places import clusters, images, kustomize, registry, release_source, upstream
 from ci_automation.cli.target import Prepared, Target
-from ci_automation.cli.trust import import_ahead, open_ahead, readers_trust, signer, signing_mode, trusted
+from ci_automation.cli.trust import (
+    bundle_or_legacy,
+    import_ahead,
+    open_ahead,
+    readers_trust,
+    signer,
+    signing_mode,
+    trusted,
+)
 from ci_automation.config import DEFAULT_PATH
-from ci_automation.config.model import FIRST_WITH_BUNDLES, SigningMode, UnknownArtifact
+from ci_automation.config.model import SigningMode, UnknownArtifact
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.ports import Intent, Ports, Run
 from ci_automation.flux.options import Options
 from ci_automation.net.waiting import Background
-from ci_automation.policy.model import Policy, SignatureFormat
+from ci_automation.policy.model import Policy
 from ci_automation.signing.trust import NOBODY_NAMED
 
 if TYPE_CHECKING:
@@ -162,6 +170,7 @@ def _prepared(
     flags = {**(artifact.flags if artifact else {}), **given.flags}
     Options().with_flags(flags)  # a flag or value that Flux does not know is told before anything is fetched
     ports = _ports(channel, artifact, config, given, _signs if signs else partial(_reads, as_job=True))
+    known = clusters(artifact.clusters if artifact else None, given, lambda text: reading_files(text, given))
     intent = Intent(
         now=datetime.now(UTC),
         policy=artifact.policy if artifact else Policy(),
@@ -177,9 +186,9 @@ def _prepared(
         adopt=given.adopt,
         unsafe_unproven_rendering=given.unsafe_unproven_rendering,
         unsafe_unsigned=signing_mode(artifact, given) is SigningMode.UNSAFE_UNSIGNED,
-        signature_format=_signature_format(artifact, given),
+        signature_format=bundle_or_legacy(artifact, given, known, ports.say),
         attestations=given.attestations or (artifact is not None and artifact.attestations),
-        clusters=clusters(artifact.clusters if artifact else None, given, lambda text: reading_files(text, given)),
+        clusters=known,
         pin_images=artifact.pin_images if artifact and given.pin_images is None else given.pin_images,
         config_digest=config.digest if config else None,
         run=this_run(os.environ),
@@ -252,23 +261,6 @@ def _signs(artifact: ArtifactConfig | None, given: Arguments) -> tuple[Signer | 
     if isinstance(signing, LateSigner):
         signing.prepare()
     return signing, trusted(artifact, given, signing), NOBODY_NAMED
-
-
-class TooEarlyForBundles(UsageError):
-    """Bundles alone are to be written, and nothing says that every cluster can read them."""
-
-    hint = "Set minimumFlux: 2.8.6 in the configuration if that is so, or use --signature-format both."
-
-    def __init__(self) -> None:
-        super().__init__("the signature format bundle needs clusters with Flux 2.8.6 or later")
-
-
-def _signature_format(artifact: ArtifactConfig | None, given: Arguments) -> SignatureFormat:
-    wanted = SignatureFormat(given.signature_format or (artifact.signing.format if artifact else "legacy"))
-    known = artifact.minimum_flux if artifact else None
-    if wanted is SignatureFormat.BUNDLE and (known is None or known < FIRST_WITH_BUNDLES):
-        raise TooEarlyForBundles
-    return wanted
 
 
 def this_run(environment: Mapping[str, str]) -> Run:

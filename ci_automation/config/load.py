@@ -105,7 +105,9 @@ def _unfit(it: ArtifactConfig) -> Iterator[tuple[str, str]]:
         yield "signing", f"mode {mode} takes no key"
     if key is not None and mode is SigningMode.KMS and not in_kms:
         yield "signing", f"mode kms needs a key such as {KMS_SCHEMES[0]}://..."
-    if signing.format is SignatureFormat.BUNDLE and (it.minimum_flux is None or it.minimum_flux < FIRST_WITH_BUNDLES):
+    unknown = it.minimum_flux is None and not it.clusters.snapshots  # which a run reads
+    too_early = it.minimum_flux is not None and it.minimum_flux < FIRST_WITH_BUNDLES
+    if signing.format is SignatureFormat.BUNDLE and (unknown or too_early):
         yield (
             "signing",
             f"format bundle needs minimumFlux: {FIRST_WITH_BUNDLES.semver} or later; older ones do not read bundles",

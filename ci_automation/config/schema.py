@@ -107,7 +107,7 @@ class SigningSection(Section, frozen=True):
     key: KeyLocation | None = None
     """The private key: a file, env://NAME, or awskms://, gcpkms://, azurekms:// or hashivault://."""
     format: SignatureFormat | None = None
-    """legacy, both, or bundle, which needs minimumFlux: 2.8.6. Default: legacy."""
+    """legacy, both, or bundle, which needs minimumFlux: 2.8.6, or snapshots that say so. Default: legacy."""
 
 
 class VerifySection(Section, frozen=True):

@@ -80,6 +80,12 @@ class Clusters(Struct, frozen=True):
     snapshots: tuple[Snapshot, ...] = ()
     files: tuple[GivenFile, ...] = ()
 
+    @property
+    def oldest(self) -> tuple[Version, str] | None:
+        """Return the oldest Flux in the snapshots, and in which; None if one does not say, or there are none."""
+        found = [(it.flux, it.name) for it in self.snapshots if it.flux is not None]
+        return min(found) if found and len(found) == len(self.snapshots) else None
+
 
 def _silent(_: str) -> None:
     """Say nothing."""

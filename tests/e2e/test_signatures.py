@@ -217,6 +217,33 @@ class TestFormats:
         assert found["2.7"][1] == "it reads no bundles, and there is no .sig"
         assert not [tag for tag in tags(desk) if tag.endswith(".sig")]
 
+    @pytest.mark.parametrize(
+        ("minimum", "flux", "said"),
+        [
+            pytest.param("", "v2.8.5", "later: crds.json has v2.8.5", id="an older one"),
+            pytest.param(
+                ", minimumFlux: 2.8.6", "v2.8.5", "later: crds.json has v2.8.5", id="against what is configured"
+            ),
+            pytest.param("", "latest", "give a snapshot of each cluster", id="one that does not say"),
+            pytest.param("", "v2.8.6", "minimumFlux is v2.8.6, by the snapshot crds.json", id="new enough"),
+        ],
+    )
+    def test_the_oldest_flux_is_taken_from_snapshots(self, desk: Desk, minimum: str, flux: str, said: str) -> None:
+        crd = {
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "buckets.source.toolkit.fluxcd.io", "labels": {"app.kubernetes.io/version": flux}},
+            "spec": {
+                "group": "source.toolkit.fluxcd.io",
+                "versions": [{"name": "v1", "served": True, "storage": True}],
+            },
+            "status": {"storedVersions": ["v1"]},
+        }
+        desk.write("crds.json", json.dumps({"kind": "List", "items": [crd]}))
+        more = f"clusters: {{snapshots: [crds.json]}}, signing: {{format: bundle}}{minimum}"
+        desk.config(f"version: 1\nartifacts:\n- {{name: production, url: '{CHANNEL}', {more}}}\n")
+        ran = desk.run("init", "production", "--flux-version", "v2.98.5", *SIGNED, "-v")
+        assert (ran.code, said in ran.err) == (0 if flux == "v2.8.6" else 2, True), ran.err
+
     def test_another_format_later_is_no_fault_and_comes_with_the_next_publication(self, desk: Desk) -> None:
         digest = desk.init(version="v2.99.4")
         before = desk.state()

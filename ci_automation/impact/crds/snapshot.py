@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct, field
 
 from ci_automation.errors import UsageError
+from ci_automation.flux.version import InvalidVersion, Version
 from ci_automation.impact.crds.versions import CrdVersion
 
 if TYPE_CHECKING:
@@ -53,13 +54,15 @@ class Snapshot(Struct, frozen=True):
     """Of one cluster: by the name of each CRD, the versions that objects may be stored in (`status.storedVersions`).
 
     `defined` are the versions that its definition has, in their order. `managed` is who manages fields of Flux's
-    objects in which version, as far as objects are in the snapshot.
+    objects in which version, as far as objects are in the snapshot. `flux` is the oldest version of Flux that labels
+    Flux's definitions; None if one has no such label.
     """
 
     name: str
     stored: Mapping[str, tuple[str, ...]]
     managed: tuple[Managed, ...] = ()
     defined: Mapping[str, tuple[CrdVersion, ...]] = field(default_factory=dict)
+    flux: Version | None = None
 
     @classmethod
     def parse(cls, data: bytes, name: str) -> Self:
@@ -78,18 +81,22 @@ class Snapshot(Struct, frozen=True):
         defined: dict[str, tuple[CrdVersion, ...]] = {}
         managed: set[Managed] = set()
         found = False
+        labels: list[Version | None] = []
         for item in _items(root, name):
             if item.get("kind") == "CustomResourceDefinition":
                 if str(_at(item, "spec", "group")).endswith(_FLUX):
                     crd = _name(item, name)
                     stored[crd], defined[crd] = _stored(item, crd, name), _defined(item, crd, name)
+                    labels.append(_label(item))
                     found = True
             elif _group(item.get("apiVersion")).endswith(_FLUX):
                 managed.update(_managed(item, name))
                 found = True
         if not found:
             raise InvalidSnapshot(name, "it has no custom resource definition of Flux, and no object of one")
-        return cls(name, stored, tuple(sorted(managed)), defined)
+        known = [version for version in labels if version is not None]
+        oldest = min(known) if known and len(known) == len(labels) else None
+        return cls(name, stored, tuple(sorted(managed)), defined, oldest)
 
 
 def _items(root: object, name: str) -> Iterator[Mapping[str, Any]]:
@@ -103,6 +110,16 @@ def _items(root: object, name: str) -> Iterator[Mapping[str, Any]]:
         if not isinstance(item, dict):
             raise InvalidSnapshot(name, "one of its items is no object")
         yield item
+
+
+def _label(crd: Mapping[str, Any]) -> Version | None:
+    """Return the version of Flux that labels a definition, if it is one."""
+    labels = _at(crd, "metadata", "labels")
+    said = labels.get("app.kubernetes.io/version") if isinstance(labels, dict) else None
+    try:
+        return Version.parse(str(said))
+    except InvalidVersion:
+        return None
 
 
 def _stored(crd: Mapping[str, Any], what: str, name: str) -> tuple[str, ...]:

@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from ci_automation.flux.version import Version
+from ci_automation.impact.check import Clusters
 from ci_automation.impact.crds import snapshot
 from ci_automation.impact.crds.snapshot import InvalidSnapshot, Managed, Snapshot
 from ci_automation.impact.crds.versions import CrdVersion
 
 Value = dict[str, Any]
 BUCKETS = "buckets.source.toolkit.fluxcd.io"
+VERSION = "app.kubernetes.io/version"
 GROUP = "helm.toolkit.fluxcd.io"
 
 
@@ -120,3 +123,25 @@ def test_a_snapshot_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "MAX_BYTES", len(data) - 1)
     with pytest.raises(InvalidSnapshot, match="larger than"):
         Snapshot.parse(data, "a.json")
+
+
+@pytest.mark.parametrize(
+    ("labels", "oldest"),
+    [
+        pytest.param([{VERSION: "v2.9.4"}, {VERSION: "v2.8.6"}], "v2.8.6", id="two"),
+        pytest.param([{VERSION: "v2.9.4"}, {}], None, id="one without"),
+        pytest.param([{VERSION: "latest"}], None, id="no version"),
+        pytest.param(["x"], None, id="no labels"),
+    ],
+)  # fmt: skip
+def test_the_oldest_flux_is_told_by_the_labels_of_its_definitions(labels: list[Any], oldest: str | None) -> None:
+    items = []
+    for number, each in enumerate(labels):
+        item = crd(f"buckets{number}.source.toolkit.fluxcd.io")
+        items.append({**item, "metadata": {**item["metadata"], "labels": each}})
+    found = Snapshot.parse(answer(*items), "a")
+    assert (str(found.flux) if found.flux else None) == oldest
+    other = Snapshot("b", {}, flux=Version.parse("v2.9.3"))
+    told = Clusters(snapshots=(found, other)).oldest
+    assert told == ((found.flux, "a") if found.flux else None)
+    assert Clusters().oldest is None
