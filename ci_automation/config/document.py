@@ -5,6 +5,7 @@ YAML is read in its safe part alone: no aliases (a few lines of them unfold to g
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -116,11 +117,15 @@ class ConfigDocument(Struct):
         return value
 
 
+# Ends of lines for YAML alone, so that a comment may hold a key; and marks that turn text around.
+_MISREAD = re.compile("\r(?!\n)|[\x85\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
 def read_document(data: bytes, file: str) -> ConfigDocument:
     """Return the document that `data` holds; what is wrong with single values of it is in its `problems`.
 
     Raises:
-        InvalidConfig: it is too large, is not text, is not YAML, or has anchors or aliases.
+        InvalidConfig: it is too large, is not text, is not YAML, has anchors or aliases, or does not look as it reads.
     """
     if len(data) > MAX_BYTES:
         raise InvalidConfig([Problem(file, None, None, (), f"it is larger than {MAX_BYTES >> 20} MiB")])
@@ -129,6 +134,9 @@ def read_document(data: bytes, file: str) -> ConfigDocument:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise InvalidConfig([Problem(file, line, None, (), "it is not UTF-8 text")]) from None
+    if misread := _MISREAD.search(text):
+        what = f"it has the character U+{ord(misread[0]):04X}: reviewers read another text than YAML. Remove it"
+        raise InvalidConfig([Problem(file, text.count("\n", 0, misread.start()) + 1, None, (), what)])
     try:
         root = _root(text)
     except Unreadable as error:

@@ -466,13 +466,13 @@ def in_a_crowd(scene: Scene) -> None:
     by_requests(scene, {f"{FOLDER}/more.yaml": patch("9Gi"), **{f"a/{number}": b"" for number in range(300)}})
 
 
-def of_options(name: str, attributes: bytes = b"", more: str = "") -> Callable[[Scene], None]:
+def of_options(name: str, attributes: bytes) -> Callable[[Scene], None]:
     """Return how another person merges options that the page of the request does not show."""
 
     def change(scene: Scene) -> None:
         scene.configure(approval="{via: pull-request}", more=f", overlay: {FOLDER}, flags: {{log-level: debug}}")
-        text = (scene.runner.workspace / CONFIG).read_bytes() + more.encode()
-        by_requests(scene, {CONFIG: text, **({name: attributes} if attributes else {})})
+        text = (scene.runner.workspace / CONFIG).read_bytes()
+        by_requests(scene, {CONFIG: text, name: attributes})
 
     return change
 
@@ -515,7 +515,6 @@ NOT_PROVEN = {
         of_options(".github/.gitattributes", b"* linguist-generated"),
         "did not show all changes",
     ),
-    "options in a line that ends for YAML alone": (of_options("", more="# a\u2028# b\n"), "did not show all changes"),
     "more files in between than GitHub lists": (crowded_between, "did not show all changes"),
     "changed rules": (looser, "the rules of approvals, escalate, refuse"),
     "a line that names another folder": (of_another_folder, "overlay, url, verify or signing changed since"),

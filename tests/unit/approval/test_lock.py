@@ -177,8 +177,14 @@ class TestWriting:
         text = TWO.text.replace(
             "\n- artifact: oci://ghcr.io/acme/flux-manifests:p", "\u2028- artifact: oci://ghcr.io/acme/p:p"
         )
-        with pytest.raises(InvalidLock, match="its keys are not on a line each"):
-            Lock.parse(text).with_entry(entry("edge", ask=2))
+        with pytest.raises(InvalidLock, match=r"lock.yaml:\d+: it has the character U\+2028"):
+            Lock.parse(text)
+
+    @pytest.mark.parametrize("end", ["\r", "\x85", "\u2028", "\u2029", "\u202e"])
+    def test_no_comment_holds_an_entry(self, end: str) -> None:
+        hidden = TWO.text.replace("\n", end).partition("artifacts:")[2]
+        with pytest.raises(InvalidLock, match="reviewers read another text than YAML"):
+            Lock.parse(f"version: 1\nartifacts: # as it was{hidden}\n")
 
 
 class TestParsing:
