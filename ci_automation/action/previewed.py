@@ -57,6 +57,12 @@ class CommitFiles(Struct, frozen=True):
     oid: str
     blobs: Mapping[str, str]
 
+    def read(self, *paths: str) -> None:
+        """Ask for all files below some paths at once, so that `below` need not ask for those of each path."""
+        asked = tuple(f"{path.removesuffix('/')}/" for path in paths)
+        found = [(path, blob) for path, blob in self.blobs.items() if f"{path}/".startswith(asked)]
+        dict(self.files.contents(self.oid, found[:_MOST_FILES]))
+
     def below(self, paths: Iterable[str], *, whole: bool) -> Tree:
         """Return the files at some paths, or below them, without links unless the `whole` is wanted.
 
@@ -121,6 +127,7 @@ def artifact_reviews(
     channels = tuple(it.channel for it in before.artifacts)
     given = replace(inputs.given.checked(), releases=releases)
     given = replace(given, logins=logins(inputs, run.job, channels, run.hide).before)
+    base.read(*_named(before), *(it.overlay for it in before.artifacts if it.overlay))
     with TemporaryDirectory(prefix="flux-") as place:
         root = Path(place) / "base"
         write_tree(

@@ -89,7 +89,9 @@ class ContentHistory:
             ReleaseSourceError: as `GitHub.graphql`.
         """
         wanted = tuple(dict.fromkeys(commits))
-        self._learn([commit for commit in wanted if (commit, folder, config) not in self._known], folder, config)
+        if any((commit, folder, config) not in self._known for commit in wanted):
+            known = self._known.keys() & self._merged.keys()
+            self._learn([commit for commit in wanted if (commit, folder, config) not in known], folder, config)
         found = ((commit, self._known.get((commit, folder, config))) for commit in wanted)
         return {commit: content for commit, content in found if content}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import re
 from typing import TYPE_CHECKING
 
 from ci_automation.github.answers import Fields, object_at, require_name, segment
@@ -17,14 +18,18 @@ if TYPE_CHECKING:
 
 _PLAIN = "100644"
 _MODES = frozenset({_PLAIN, "100755"})
+_MAX_KEPT, _MOST_KEPT = 64 << 10, 500  # bytes of a blob, and blobs
+_SHA = re.compile(r"[0-9a-f]{40}")
 _BATCH = 50  # texts of at most 512 kB each, as GitHub cuts them; an answer has at most 32 MB
 
 
 class Files:
-    """Files of one repository that the client's token may see."""
+    """Files of one repository that the client's token may see; trees of commits and small blobs are asked for once."""
 
     def __init__(self, client: GitHub, name: str) -> None:
         self._client, self.name = client, require_name(name)
+        self._trees: dict[tuple[str, bool], Fields] = {}
+        self._read: dict[str, bytes] = {}
 
     def listed(self, ref: str, paths: Iterable[str] = ()) -> tuple[tuple[str, str], ...]:
         """Return path and blob SHA of a commit's files, sorted, below `paths` or all, without links and submodules.
@@ -70,13 +75,14 @@ class Files:
             ReleaseSourceError: as `GitHub.graphql` and `GitHub.get`.
         """
         paths = {sha: path for path, sha in listed}
-        shas = list(paths)
+        yield from ((sha, self._read[sha]) for sha in paths if sha in self._read)
+        shas = [sha for sha in paths if sha not in self._read]
         for start in range(0, len(shas), _BATCH):
             batch = shas[start : start + _BATCH]
             texts = self._texts([f"{commit}:{paths[sha]}" for sha in batch])
             for sha, text in zip(batch, texts, strict=True):
                 data = (text or "").encode(errors="replace")
-                yield sha, data if _oid(data) == sha else self._alone(sha)
+                yield sha, self._kept(sha, data) if _oid(data) == sha else self._alone(sha)
 
     def blob(self, sha: str) -> bytes:
         """Return the content of a blob.
@@ -86,6 +92,8 @@ class Files:
             UnexpectedGitHubAnswer: the content does not match the SHA.
             ReleaseSourceError: as `GitHub.get`.
         """
+        if (known := self._read.get(sha)) is not None:
+            return known
         found = object_at(self._client, f"/repos/{self.name}/git/blobs/{segment(sha)}")
         try:
             content = base64.b64decode(found.text("content"))
@@ -93,6 +101,12 @@ class Files:
             content = b""
         if _oid(content) != sha:
             raise UnexpectedGitHubAnswer(f"the blob {sha} of {self.name} was answered with another content")
+        return self._kept(sha, content)
+
+    def _kept(self, sha: str, content: bytes) -> bytes:
+        """Return the content of a blob, which is kept if it is small, and one of the first."""
+        if len(content) <= _MAX_KEPT and len(self._read) < _MOST_KEPT:
+            self._read[sha] = content
         return content
 
     def _texts(self, expressions: list[str]) -> Iterator[str | None]:
@@ -121,9 +135,12 @@ class Files:
             return None
 
     def _tree(self, sha: str, *, recursive: bool) -> Fields:
-        return object_at(
-            self._client, f"/repos/{self.name}/git/trees/{segment(sha)}" + ("?recursive=1" if recursive else "")
-        )
+        if (found := self._trees.get((sha, recursive))) is None:
+            path = f"/repos/{self.name}/git/trees/{segment(sha)}" + ("?recursive=1" if recursive else "")
+            found = object_at(self._client, path)
+            if _SHA.fullmatch(sha):  # a branch may get other files
+                self._trees[sha, recursive] = found
+        return found
 
     def _files_at(self, ref: str, path: str) -> Iterator[tuple[str, str]]:
         """Yield the files below one path of a tree that is too large to list, folder by folder."""

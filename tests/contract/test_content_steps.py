@@ -41,7 +41,7 @@ from ci_automation.policy.decision import Decision
 from ci_automation.policy.model import Period, Policy
 from ci_automation.policy.plan import Plan
 from ci_automation.records.writer import RecordWriter
-from tests.contract.planting import forget_records, forget_signature, made, plant
+from tests.contract.planting import forget_signature, made, plant
 from tests.contract.test_flows_approval import PaperApprovals, yes
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, made_once
 
@@ -431,33 +431,6 @@ def test_content_upon_what_a_person_adopted_is_asked_by_digest(world: World) -> 
     assert update(CHANNEL, ports, adopting).done == 0
     assert world.channel_digest() == str(planted)
     assert NO_RECORD in asked_by_digest(world, story, wish)
-
-
-def test_content_upon_a_record_that_a_later_run_wrote_is_asked_by_digest(world: World) -> None:
-    story, wish = Story(), intent(content_apart=True)
-    published(world, story, wish)
-    story.merge("b", "c")
-    ledger = story.ports(world).ledger(CHANNEL)
-    assert ledger is not None
-    assert update(CHANNEL, story.ports(world), wish).done == 1
-    digest = Digest.parse(str(world.channel_digest()))
-    forget_records(world, digest)  # as if the run had ended before it wrote it
-    assert update(CHANNEL, story.ports(world), wish).done == 0
-    assert all(record.recovered and record.content is None for record in ledger.records(digest))
-    story.merge("c", "b")
-    assert NO_RECORD in asked_by_digest(world, story, wish)
-
-
-FREEZE = Policy(freeze=(Period("0 0 * * *", timedelta(days=2), ZoneInfo("UTC"), "year end"),))
-
-
-def test_content_that_waits_for_a_freeze_is_published_after_it(world: World) -> None:
-    story, wish = Story(), intent(content_apart=True)
-    published(world, story, wish)
-    story.merge("b", "c")
-    frozen = update(CHANNEL, story.ports(world), replace(wish, policy=FREEZE))
-    assert (frozen.done, frozen.plan.steps[0].decision) == (0, Decision.WAIT)
-    assert update(CHANNEL, story.ports(world), wish).done == 1
 
 
 def test_two_channels_of_one_repository_get_one_merge_each_by_its_own_record(world: World) -> None:
