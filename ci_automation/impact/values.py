@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 FILE = "File"  # the kind of what is a whole file, known by its name alone
 _SHOWN = 120
 _SENTENCE = 400
-_PARTS = ("group", "kind", "namespace", "name")
 # The keys of the lists in pods and services (`patchMergeKey` in k8s.io/api/core/v1, or the keys that make them unique).
 _MERGE_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "containers": ("name",),
