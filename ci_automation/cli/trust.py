@@ -6,7 +6,7 @@ import os
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -32,11 +32,22 @@ if TYPE_CHECKING:
     from ci_automation.signing.sigstore.root import TrustRoot
     from ci_automation.signing.trust import Trusted
 
+T = TypeVar("T")
+U = TypeVar("U")
+
 _NEEDED_BY_STEPS = (
+    "nacl.secret",
     "ci_automation.flows.planning.base",
     "ci_automation.flows.planning.steps",
     "ci_automation.flows.publication.placement",
-    "ci_automation.impact.checks",
+    "ci_automation.impact.checks.compatibility",
+    "ci_automation.impact.checks.crds",
+    "ci_automation.impact.checks.overlay",
+    "ci_automation.flows.programs.kustomize",
+    "ci_automation.signing.sigstore.root",
+    "ci_automation.records.writer",
+    "ci_automation.report.changes",
+    "ci_automation.cli.follow_up",
 )
 _TOKENS = ("SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL")
 
@@ -87,12 +98,18 @@ def open_ahead(given: Arguments) -> None:
         Background(_late_signer(given.key, given).prepare)
 
 
-def import_ahead(opened: Background[Any]) -> None:
-    """Import what most runs need that sign, until the key is open: that of an encrypted key uses the other core."""
+def beside(opening: Callable[[], T], work: Callable[[], U]) -> tuple[U, T]:
+    """Return the results of `work` and of `opening` a key, which go side by side.
+
+    An encrypted key takes a fifth of a second of the other core. What is left of that imports what most steps need.
+    """
+    opened = Background(opening)
+    done = work()
     for name in _NEEDED_BY_STEPS:
         if opened.ended.is_set():
-            return
+            break
         import_module(name)
+    return done, opened.result()
 
 
 def _late_signer(location: str, given: Arguments) -> LateSigner:

@@ -15,8 +15,8 @@ from ci_automation.cli.output import confirmation, progress
 from ci_automation.cli.places import clusters, images, kustomize, registry, release_source, upstream
 from ci_automation.cli.target import Prepared, Target
 from ci_automation.cli.trust import (
+    beside,
     bundle_or_legacy,
-    import_ahead,
     open_ahead,
     readers_trust,
     signer,
@@ -28,7 +28,6 @@ from ci_automation.config.model import SigningMode, UnknownArtifact
 from ci_automation.errors import Error, UsageError
 from ci_automation.flows.ports import Intent, Ports, Run
 from ci_automation.flux.options import Options
-from ci_automation.net.waiting import Background
 from ci_automation.policy.model import Policy
 from ci_automation.signing.trust import NOBODY_NAMED
 
@@ -225,11 +224,7 @@ def _ports(
 ) -> Ports:
     place = partial(registry, reference, artifact, given, writes=who is _signs)
     if who is _signs:
-        # Opening an encrypted key takes a fifth of a second, and so does loading the HTTP stack: they go side by side.
-        found = Background(partial(who, artifact, given))
-        opened = place()
-        import_ahead(found)
-        signing, trusting, why_nobody = found.result()
+        opened, (signing, trusting, why_nobody) = beside(partial(who, artifact, given), place)
     else:
         opened = place()
         signing, trusting, why_nobody = who(artifact, given)
