@@ -224,8 +224,7 @@ def desks_of(goal: Target, hub: Hub) -> dict[RequestKind, Approvals]:
     Raises:
         UsageError, ReleaseSourceError: as `approvals_of`.
     """
-    is_apart = goal.configured is not None and goal.configured.overlay is not None
-    kinds = tuple(RequestKind) if is_apart else (RequestKind.VERSION,)
+    kinds = tuple(RequestKind) if goal.configured and goal.configured.overlay is not None else (RequestKind.VERSION,)
     found = {kind: approvals_of(goal, hub, kind) for kind in kinds}
     return {kind: approvals for kind, approvals in found.items() if approvals}
 

@@ -8,6 +8,7 @@ make Flux count the note as a signature.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -45,11 +46,9 @@ def parse_time(text: str) -> datetime:
     Raises:
         InvalidTime: it is none.
     """
-    try:
+    with suppress(ValueError):
         if _TIME.fullmatch(text):
             return datetime.fromisoformat(text)
-    except ValueError:
-        pass
     raise InvalidTime("a time is not in the form of RFC 3339 in UTC")
 
 
@@ -245,9 +244,8 @@ class Record(Note, frozen=True, rename="camel"):
 
     def __post_init__(self) -> None:
         """Raise `InvalidRecord` where a part could not be printed, or the time is of no zone."""
-        require_printable(InvalidRecord, channel=self.channel, tag=self.tag, publisher=self.by)
-        if self.promoted_from is not None:
-            require_printable(InvalidRecord, source=self.promoted_from)
+        source = "-" if self.promoted_from is None else self.promoted_from
+        require_printable(InvalidRecord, channel=self.channel, tag=self.tag, publisher=self.by, source=source)
         require_page(InvalidRecord, self.run)
         require_zone(InvalidRecord, self.at)
         if self.source is not None:
@@ -255,8 +253,7 @@ class Record(Note, frozen=True, rename="camel"):
             if not OID.fullmatch(self.source.commit):
                 raise InvalidRecord("its source is no commit of Git")
         if (content := self.content) is not None:
-            team = content.rules.team or "-"
-            require_printable(InvalidRecord, repository=content.repository, team=team)
+            require_printable(InvalidRecord, repository=content.repository, team=content.rules.team or "-")
             require_zone(InvalidRecord, content.at)
             if not (OID.fullmatch(content.commit) and OID.fullmatch(content.overlay)):
                 raise InvalidRecord("its content names no commit or no folder of Git")
