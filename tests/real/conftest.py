@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # What takes minutes begins first, so that no worker is left alone with it at the end.
 LONGEST = (
     *("test_life", "test_operations", "test_action", "test_callers", "test_judge", "test_guard_follow"),
-    *("test_kustomize_builds", "test_promote", "test_keyless_crash", "test_crash"),
+    *("test_image", "test_cosign", "test_kustomize_builds", "test_promote", "test_keyless_crash", "test_crash"),
 )
 # The tests of a file share what takes long to start, so that one worker runs them; the tests of these share nothing.
 SPREAD = frozenset({"test_crash", "test_keyless_crash", "test_keys", "test_overlay", "test_promote"})
