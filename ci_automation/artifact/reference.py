@@ -99,6 +99,18 @@ class Reference(Struct, frozen=True):
             raise InvalidReference(text, "a channel is a tag, such as :production")
         return reference
 
+    @classmethod
+    def parse_repository(cls, text: str) -> Self:
+        """Return the reference to a whole repository in `text`.
+
+        Raises:
+            InvalidReference: `text` is not an address, or names a tag or a digest.
+        """
+        reference = cls.parse(text)
+        if reference.tag is not None or reference.digest is not None:
+            raise InvalidReference(text, "it names one artifact; name the repository alone")
+        return reference
+
     def at_tag(self, tag: str) -> Self:
         """Return the reference of `tag` in the same repository."""
         return replace(self, tag=tag, digest=None)

@@ -14,7 +14,6 @@ from ci_automation.cli.arguments import Arguments, configuration
 from ci_automation.cli.output import print_json, print_table, print_text, progress
 from ci_automation.cli.parameters import COMMON, takes
 from ci_automation.cli.places import registry, release_source, upstream
-from ci_automation.config.model import parse_place
 from ci_automation.flows.mirror import MirrorFolder, mirror, push
 from ci_automation.flows.ports import Ports
 from ci_automation.flux.sources.directory import DirectorySource
@@ -54,7 +53,7 @@ def command(
     """
     config = configuration(given)
     if target is not None:
-        _push(Path(folder), parse_place(target), config, given)
+        _push(Path(folder), Reference.parse_repository(target), config, given)
         return
     artifacts = Reference.parse(f"layout:{Path(folder) / 'flux-manifests'}")
     ports = Ports(

@@ -95,10 +95,10 @@ def _mirror(given: Arguments, config: Config | None) -> Path | Reference | None:
         return Path(given.releases)
     if given.releases is None and config is None:
         return None
-    from ci_automation.config.model import DirectorySourceConfig, RegistrySourceConfig, parse_place
+    from ci_automation.config.model import DirectorySourceConfig, RegistrySourceConfig
 
     if given.releases:
-        return parse_place(given.releases)
+        return Reference.parse_repository(given.releases)
     match config.source if config else None:
         case DirectorySourceConfig(path=found):
             return found

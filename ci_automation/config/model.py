@@ -91,27 +91,15 @@ def parse_source(text: str) -> Source:
         InvalidSource: `text` is not a source of releases.
     """
     if text.startswith("oci://"):
-        return RegistrySourceConfig(parse_place(text))
+        try:
+            return RegistrySourceConfig(Reference.parse_repository(text))
+        except InvalidReference as error:
+            raise InvalidSource(str(error)) from None
     if text.startswith("dir:") and len(text) > len("dir:") and text.isprintable():
         return DirectorySourceConfig(Path(text.removeprefix("dir:")))
     if match := _GITHUB.fullmatch(text):
         return GitHubSourceConfig(match["owner"], match["repository"])
     raise InvalidSource(f"{text[:80]!r} is none of github:OWNER/REPOSITORY, dir:PATH and oci://HOST/REPOSITORY")
-
-
-def parse_place(text: str) -> Reference:
-    """Return the repository of releases in `text`, of a registry or an image layout.
-
-    Raises:
-        InvalidSource: `text` is no address of one, or names a tag or a digest.
-    """
-    try:
-        place = Reference.parse(text)
-    except InvalidReference as error:
-        raise InvalidSource(str(error)) from None
-    if place.tag is not None or place.digest is not None:
-        raise InvalidSource(f"{text[:80]!r} names one artifact; name the repository alone")
-    return place
 
 
 def parse_api_url(text: str) -> str:

@@ -198,3 +198,10 @@ class TestName:
 )
 def test_only_what_is_surely_this_machine_goes_without_tls(host: str, *, loopback: bool) -> None:
     assert OciRepository(host, "a").is_loopback is loopback
+
+
+def test_a_repository_has_neither_tag_nor_digest() -> None:
+    assert Reference.parse_repository("oci://h.example/a/b") == Reference(OciRepository("h.example", "a/b"))
+    for text in ("oci://h.example/a:b", f"layout:x@sha256:{'0' * 64}"):
+        with pytest.raises(InvalidReference, match="name the repository alone"):
+            Reference.parse_repository(text)
