@@ -42,7 +42,7 @@ OVERLAY = b"resources: [flux-system/gotk-components.yaml]\n"
 RELEASES = "/repos/fluxcd/flux2/"
 PUSHED = "github.event_name == 'push'"
 NOT_PUSHED = "github.event_name == 'schedule' || inputs.command == 'update'"
-BY_DISPATCH = frozenset({"show", "gate", "do"})  # the jobs of an operation
+BY_DISPATCH = frozenset({"show", "gate", "do", "operate"})  # the jobs of an operation
 
 
 @dataclass(slots=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.real import cosign
     from tests.real.fleet import Fleet
     from tests.real.podman import Acted
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 pytest_plugins = ["tests.real.fleet"]
 
 FOLDER = "clusters/production/flux-system"
+OTHERS = "https://github.com/acme/other/.github/workflows/publish.yaml@refs/heads/main"
 
 
 def operate(fleet: Fleet, *, approved_by: str = "", **inputs: str) -> Acted:
@@ -28,11 +31,18 @@ def operate(fleet: Fleet, *, approved_by: str = "", **inputs: str) -> Acted:
     return fleet.run("flux.yaml", "workflow_dispatch", {"inputs": waiting.inputs}, run=waiting.id)
 
 
-def test_a_rollback_from_a_browser_and_the_way_forward_again(keyless: Fleet, files: cosign.Files) -> None:
-    fleet = keyless
-    old = fleet.verified(files, "flux.yaml")
+def test_an_adoption_and_a_rollback_from_a_browser_and_the_way_forward_again(
+    fleet: Fleet, files: cosign.Files, flux_releases: Path
+) -> None:
+    own = ("--trust-config", fleet.folder / "sigstore.json")
+    fleet.begin("v2.9.0", *own, releases=flux_releases, subject=OTHERS)
+    fleet.configure(*fleet.up_to_2_9_3)
     fleet.use("flux.yaml", "flux.yaml")
     fleet.github.environment("flux-manifests", reviewers=["carol"])
+    old = fleet.verified(files, OTHERS)
+    adopted = operate(fleet, approved_by="carol", command="adopt")
+    assert adopted.code == 0, adopted.text
+    assert fleet.verified(files, "flux.yaml") == old in adopted.outputs("show", "show")["shown"]
     assert fleet.run("flux.yaml", "schedule").outputs("flux", "flux")["target-version"] == "v2.9.3"
 
     before = fleet.state()["tags"]
