@@ -1,4 +1,4 @@
-"""The whole life of two artifacts without a terminal or a key: files, runs of workflows, merges and approvals.
+"""The whole life of three channels without a terminal or a key: files, runs of workflows, merges and approvals.
 
 The shipped workflows run by act in containers; GitHub and Sigstore are doubles, and the real cosign judges the result.
 """
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ci_automation.artifact.reference import Reference
     from tests.fakes.forge import Pull, Run
     from tests.real import cosign
     from tests.real.fleet import Fleet
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 pytest_plugins = ["tests.real.fleet"]
 
 FIRST, PATCH, MINOR = "v2.98.5", "v2.98.8", "v2.99.4"
-FOLDER = "clusters/staging/flux-system"
+FOLDER = "clusters/edge/flux-system"
 KUSTOMIZATION = b"resources: [flux-system/gotk-components.yaml]\n"
 PATCHED = """\
 resources: [flux-system/gotk-components.yaml]
@@ -47,10 +48,13 @@ defaults:
     identity: https://github.com/acme/fleet/.github/workflows/flux.yaml@refs/heads/main
     issuer: https://token.actions.githubusercontent.com
 artifacts:
-- name: staging
-  url: {staging}
+- name: edge
+  url: {edge}
   overlay: {folder}
   flags: {flags}
+- name: staging
+  url: {staging}
+  promote: {{from: edge}}
 - name: production
   url: {production}
   promote: {{from: staging}}
@@ -72,14 +76,19 @@ class Team:
         self.fleet, self.github, self.files = fleet, fleet.github, files
 
     @property
-    def staging(self) -> str:
-        """The digest that staging has, once the real cosign took the signature of `flux.yaml`."""
-        return self.fleet.verified(self.files, "flux.yaml", self.fleet.staging)
+    def channels(self) -> dict[str, Reference]:
+        """The address of each channel, in the order of the waves."""
+        staging = self.fleet.staging
+        return {"edge": staging.at_tag("edge"), "staging": staging, "production": self.fleet.channel}
+
+    def at(self, name: str) -> str:
+        """Return the digest that a channel has, once the real cosign took the signature of `flux.yaml`."""
+        return self.fleet.verified(self.files, "flux.yaml", self.channels[name])
 
     @property
-    def production(self) -> str:
-        """The digest that production has, once cosign took the same signature."""
-        return self.fleet.verified(self.files, "flux.yaml")
+    def edge(self) -> str:
+        """The digest that edge has."""
+        return self.at("edge")
 
     def found(self) -> None:
         """Write the files of an empty repository, and make the environment."""
@@ -89,14 +98,11 @@ class Team:
         fleet.use("flux.yaml", "flux.yaml", {ALL: ""})
         fleet.use("preview.yaml", "preview.yaml")
         self.github.environment("flux-manifests", reviewers=["carol"])
-        fleet.channels += [fleet.staging, fleet.channel]
+        fleet.channels += self.channels.values()
 
     def configuration(self, flags: str = "{}") -> str:
-        """Return the configuration with these flags of staging."""
-        fleet = self.fleet
-        return CONFIGURATION.format(
-            api=fleet.forge.url, staging=fleet.staging, production=fleet.channel, folder=FOLDER, flags=flags
-        )
+        """Return the configuration with these flags of edge."""
+        return CONFIGURATION.format(api=self.fleet.forge.url, **self.channels, folder=FOLDER, flags=flags)
 
     def operate(self, command: str, artifact: str, **inputs: str) -> dict[str, str]:
         """Start `flux.yaml` by hand, and return the outputs of its last job.
@@ -115,16 +121,17 @@ class Team:
         """Let the schedule start the workflow, and return what it tells of each artifact."""
         return self._told(self._ran(self.github.start("flux.yaml", "schedule", "alice")))
 
-    def merge(self, pull: Pull, how: str = "squash") -> None:
-        """Merge a pull request as carol."""
+    def merge(self, pull: Pull, how: str = "squash") -> Told:
+        """Merge a pull request as carol, and return what the run tells that its push starts, or else the next one."""
         self.github.merge(pull.number, "carol", how)
+        started = [it for it in self.github.runs if it.event == "push" and it.status != "completed"]
+        return self._told(self._ran(started[-1], {"ref": "refs/heads/main"})) if started else self.hour()
 
     def merge_request(self, name: str) -> Told:
-        """Merge the newest request about an artifact, and return what the run tells that the push of it starts."""
-        open_now = (pull for pull in self.github.pulls if pull.state == "OPEN" and pull.branch.endswith(name))
-        self.merge([*open_now][-1])
-        (run,) = (it for it in self.github.runs if it.event == "push" and it.status != "completed")
-        return self._told(self._ran(run, {"ref": "refs/heads/main"}))
+        """Merge the newest request about an artifact."""
+        return self.merge(
+            [pull for pull in self.github.pulls if pull.state == "OPEN" and pull.branch.endswith(name)][-1]
+        )
 
     def _told(self, done: Acted) -> Told:
         return {each["name"]: each for each in json.loads(done.outputs("", "")["artifacts"])}
@@ -161,24 +168,28 @@ def team(fleet: Fleet, files: cosign.Files) -> Team:
 
 def test_a_team_lives_without_a_terminal_and_without_a_key(team: Team) -> None:
     """One story, since each step starts from what those before have left."""
-    assert team.operate("init", "staging", to=FIRST)["digest"] == team.staging
-    patched = team.hour()["staging"]
-    assert (patched["target-version"], patched["pending-version"], patched["digest"]) == (PATCH, MINOR, team.staging)
-    assert team.operate("promote", "production")["digest"] == team.production == team.staging
-    minor = team.merge_request("staging")
-    assert (minor["staging"]["target-version"], minor["staging"]["digest"]) == (MINOR, team.staging)
-    assert minor["production"]["pending-digest"] == team.staging != team.production  # asked for at each wave
+    assert team.operate("init", "edge", to=FIRST)["digest"] == team.edge
+    for wave in ("staging", "production"):
+        assert team.operate("promote", wave)["digest"] == team.at(wave) == team.edge
+    patched = team.hour()
+    assert (patched["edge"]["target-version"], patched["edge"]["pending-version"]) == (PATCH, MINOR)
+    assert {each["digest"] for each in patched.values()} == {team.edge} == {team.at("production")}
+    minor = team.merge_request("edge")
+    assert (minor["edge"]["target-version"], minor["edge"]["digest"]) == (MINOR, team.edge)
+    assert minor["staging"]["pending-digest"] == team.edge != team.at("staging")  # asked for at each wave
     newest = changed(team)
-    assert team.merge_request("production")["production"]["digest"] == team.production == newest
-    assert team.operate("rollback", "staging", to=PATCH, reason="webhooks time out")["target-version"] == PATCH
-    assert team.staging == patched["digest"]
+    for wave in ("staging", "production"):
+        assert moved(team.merge_request(wave)) == {wave}
+        assert team.at(wave) == newest
+    assert team.operate("rollback", "edge", to=PATCH, reason="webhooks time out")["target-version"] == PATCH
+    assert team.edge == patched["edge"]["digest"]
     assert not moved(team.hour())
-    assert team.staging == patched["digest"]
-    team.operate("lift-hold", "staging", reason="mended")
+    assert team.edge == patched["edge"]["digest"]
+    team.operate("lift-hold", "edge", reason="mended")
     assert not moved(team.hour())  # what was rolled back is asked for anew: content and minor
     for _ in range(2):
-        assert moved(team.merge_request("staging")) == {"staging"}
-    assert team.staging == newest == team.production
+        assert moved(team.merge_request("edge")) == {"edge"}
+    assert team.edge == newest == team.at("production")
     assert not [pull for pull in team.github.pulls if pull.state == "OPEN"]
 
 
@@ -188,20 +199,18 @@ def moved(told: Told) -> set[str]:
 
 
 def changed(team: Team) -> str:
-    """Change the overlay and a flag by pull requests, and return the digest that staging has then."""
+    """Change the overlay and a flag by pull requests, and return the digest that edge has then."""
     pull, page = team.propose("overlay", f"{FOLDER}/kustomization.yaml", PATCHED)
     assert "+        - --requeue-dependency=5s" in page
-    before = team.staging
+    before = team.edge
     assert not moved(team.hour())
-    team.merge(pull)
-    content = team.hour()["staging"]
-    assert (content["changed"], content["target-version"], content["digest"]) == (True, MINOR, team.staging)
+    content = team.merge(pull)["edge"]
+    assert (content["changed"], content["target-version"], content["digest"]) == (True, MINOR, team.edge)
     assert content["base-digest"] == before
     assert content["digest"] in page
     pull, page = team.propose("flags", CONFIG, team.configuration("{log-level: debug}"))
     assert "log-level" in page
-    team.merge(pull, "merge")
-    flagged = team.hour()["staging"]
-    assert (flagged["changed"], flagged["digest"]) == (True, team.staging)
+    flagged = team.merge(pull, "merge")["edge"]
+    assert (flagged["changed"], flagged["digest"]) == (True, team.edge)
     assert flagged["digest"] in page
     return str(flagged["digest"])
