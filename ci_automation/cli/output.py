@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ _COLOURS = {
     "danger": "red",
     "deletes": "red",
 }
+_SENTENCE = 30  # a cell with more characters, and with blanks, may be folded to this width
 
 
 def progress(*, verbose: bool, text: bool) -> Callable[[str], None]:
@@ -39,7 +41,8 @@ def progress(*, verbose: bool, text: bool) -> Callable[[str], None]:
     if verbose:
         return lambda line: click.echo(click.style(plain_text(line), dim=True), err=True)
     if text and sys.stderr.isatty():
-        return lambda line: click.echo(f"\r\x1b[K{click.style(plain_text(line)[:100], dim=True)}\r", nl=False, err=True)
+        width = shutil.get_terminal_size().columns - 1  # a folded line cannot be overwritten
+        return lambda it: click.echo(f"\r\x1b[K{click.style(plain_text(it)[:width], dim=True)}\r", nl=False, err=True)
     return lambda _: None
 
 
@@ -71,7 +74,11 @@ def done_with_progress() -> None:
 
 
 def print_table(table: Table) -> None:
-    """Print a table: drawn on a terminal, aligned plain text elsewhere."""
+    """Print a table: drawn on a terminal, aligned plain text elsewhere.
+
+    A terminal folds only the sentences, between words: a person can copy each digest in one piece. Where that leaves no
+    room for the sentences, each row is a paragraph.
+    """
     done_with_progress()
     if not sys.stdout.isatty():
         click.echo(table.to_text())
@@ -80,12 +87,27 @@ def print_table(table: Table) -> None:
     from rich.table import Table as Drawn
     from rich.text import Text
 
+    console = Console()
+    columns = list(zip(table.head, *table.rows, strict=True))
+    folded = [any(len(cell) > _SENTENCE and " " in cell for cell in column) for column in columns]
+    needed = (_SENTENCE if folds else max(map(len, column)) for column, folds in zip(columns, folded, strict=True))
+    if sum(needed) + 2 * (len(columns) - 1) > console.width:
+        click.echo("\n".join(_paragraph(table.head, row) for row in table.rows))
+        return
     drawn = Drawn(box=None, pad_edge=False, header_style="bold")
-    for head in table.head:
-        drawn.add_column(head, overflow="fold")
+    for head, folds in zip(table.head, folded, strict=True):
+        drawn.add_column(head, no_wrap=not folds, overflow="fold")
     for row in table.rows:
         drawn.add_row(*(Text(cell, style=_COLOURS.get(cell, "")) for cell in row))
-    Console().print(drawn)
+    console.print(drawn)
+
+
+def _paragraph(head: tuple[str, ...], row: tuple[str, ...]) -> str:
+    """Return a row as lines: its first cell, and below it each other cell that says something, with its head."""
+    width = max(map(len, head))
+    title = click.style(f"{head[0]} {row[0]}".strip(), fg=_COLOURS.get(row[0]), bold=True)
+    told = [f"  {name.ljust(width)}  {cell}" for name, cell in zip(head[1:], row[1:], strict=True) if cell]
+    return "\n".join((title, *told))
 
 
 def print_json(value: dict[str, Any] | list[Any]) -> None:

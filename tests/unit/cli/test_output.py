@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from ci_automation.cli.output import print_parts
+import click
+
+from ci_automation.cli.output import print_parts, print_table
 from ci_automation.report.text import MarkedLine, Table
 
 if TYPE_CHECKING:
@@ -38,3 +40,24 @@ def test_on_a_terminal_danger_is_red(capsys: pytest.CaptureFixture[str], monkeyp
     assert lines[1:3] == ["an advice", "plain"]
     assert RED in next(line for line in lines if "danger" in line)
     assert "\x1b" not in next(line for line in lines if "info" in line)
+
+
+def test_on_a_narrow_terminal_each_digest_is_in_one_piece(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    digest, why = f"sha256:{'0a' * 32}", "a minor release needs approval; and 3 more reasons"
+    table = Table(("", "digest", "why"), (("now", digest, ""), ("waits for approval", digest, why)))
+
+    def printed(columns: int) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        print_table(table)
+        return [line.rstrip() for line in click.unstyle(capsys.readouterr().out).splitlines()]
+
+    now = ["now", f"  digest  {digest}"]
+    assert printed(100) == [*now, "waits for approval", f"  digest  {digest}", f"  why     {why}"]
+    drawn = printed(140)
+    assert len(drawn) == 4
+    assert drawn[1].endswith(digest)
+    assert f"waits for approval  {digest}  a minor" in drawn[2]
+    assert all(len(line) <= 140 for line in drawn)
