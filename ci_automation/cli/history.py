@@ -53,10 +53,12 @@ def command(artifact: str, *, since: str | None, given: Arguments) -> None:
     if given.output == "json":
         print_json([_to_json(entry, shown) for entry in _newer(found.entries, after)])
     else:
-        if rows and not shown:
-            print_text(f"No record is as new as --since {since}.")
-        else:
+        if shown or not rows:
             print_table(history_table(shown, every=given.verbose))
+        elif ports.trusted is None:
+            print_text(f"--since {since} leaves out all rows: without a verified record none has a time.")
+        else:
+            print_text(f"No record is as new as --since {since}.")
         if ports.trusted is None:
             print_text(
                 f"Nothing was verified: {ports.why_nobody}. When, why and by whom is in signed records: "

@@ -131,6 +131,10 @@ def test_since_a_moment_rows_keep_their_numbers_and_a_diff_takes_them(
         assert told("--since", f"{moment:%Y-%m-%d}") == rows[:number]
     assert run(["history", str(CHANNEL), "--since", "2099-01-01"]) == 0
     assert capsys.readouterr().out == "No record is as new as --since 2099-01-01.\n"
+    monkeypatch.setattr("ci_automation.cli.history.reading", lambda *_: (CHANNEL, replace(world.ports(), trusted=None)))
+    assert run(["history", str(CHANNEL), "--since", "87600h"]) == 0
+    assert capsys.readouterr().out.startswith("--since 87600h leaves out all rows: without a verified record none has")
+    monkeypatch.setattr("ci_automation.cli.history.reading", lambda *_: (CHANNEL, world.ports()))
     assert told("--since", "87600h") == rows
     assert run(["history", str(CHANNEL), "--since", f"{days[1]:%Y-%m-%d}", "--output", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
