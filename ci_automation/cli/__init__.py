@@ -42,7 +42,7 @@ COMMANDS = {
     "history": "List what was published, when, signed and approved by whom, and where the channels stand.",
     "prune": "List which old artifacts of a repository nothing needs, and delete them on request.",
     "attach": "Attach files and notes of your own to an artifact, such as a README, a team or a link.",
-    "discover": "List what is attached to an artifact: signatures, records, SBOMs, and files and notes of anybody.",
+    "discover": "List what is attached to an artifact: bundles, records, SBOMs, and files and notes of any user.",
     "provenance": "Print how an artifact was made, as its trusted signer stated it (SLSA v1).",
     "sbom": "Print the list of an artifact's controllers (SBOM), as its trusted signer stated it.",
     "public-key": "Print the public half of a signing key, or the Secret that clusters verify with.",

@@ -43,12 +43,16 @@ def command(artifact: str, kind: str, files: tuple[str, ...], annotations: tuple
       --type application/vnd.acme.readme --annotation com.acme.team=platform
     """
     reference, ports = reading(artifact, given)
-    held = [TreeFile(Path(name).name, read_file(Path(name), MAX_BLOB_BYTES, UnreadableAttachment)) for name in files]
+    held = [TreeFile(Path(name).name, _content(name)) for name in files]
     digest, made = attach(reference, kind, held, dict(map(_pair, annotations)), ports)
     if given.output == "json":
         print_json({"artifact": str(reference), "digest": str(digest), "attachment": str(made), "type": kind})
         return
     print_text(f"Attached to {digest}: {made}")
+
+
+def _content(name: str) -> bytes:
+    return read_file(Path(name), MAX_BLOB_BYTES, lambda why: UnreadableAttachment(f"{name}: {why}"))
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from ci_automation.cli.parameters import COMMON, takes
 from ci_automation.cli.wiring import reading
 from ci_automation.flows.attachments import attached_files, discover
 from ci_automation.flows.files import write_tree
-from ci_automation.report.text import Table
+from ci_automation.report.text import Table, plain_text
 
 if TYPE_CHECKING:
     from ci_automation.cli.arguments import Arguments
@@ -29,10 +29,11 @@ _WITHOUT_NEWS = ("dev.sigstore.bundle.content", "org.opencontainers.image.create
 @click.option("--folder", metavar="DIR", help="write the files here, to a new or empty folder")
 @takes("registry-config", *COMMON)
 def command(artifact: str, *, kind: str | None, folder: str | None, given: Arguments) -> None:
-    """List what is attached to an artifact: signatures, records, SBOMs, and files and notes of anybody.
+    """List what is attached to an artifact: bundles, records, SBOMs, and files and notes of any user.
 
-    Nothing of it is verified: who can write to the repository can attach something. `verify`, `history`, `provenance`
-    and `sbom` say what trusted signers stated.
+    Nothing of it is verified: a user who can write to the repository can attach something. `verify`, `history`,
+    `provenance` and `sbom` say what trusted signers stated. The signatures at cosign's tags (.sig) are not listed;
+    `verify` reads them.
 
     \b
     flux-manifests discover oci://ghcr.io/acme/flux-manifests:production --type application/vnd.acme.readme --folder out
@@ -46,6 +47,8 @@ def command(artifact: str, *, kind: str | None, folder: str | None, given: Argum
         print_json({"artifact": str(reference), "digest": str(found.digest), "attachments": attachments})
     elif found.attachments:
         print_table(Table.plain(("type", "what", "digest"), map(_row, found.attachments)))
+        if folder is not None:
+            print_text(f"The files are in {plain_text(folder)}, in one folder for each attachment.")
     else:
         print_text(f"Nothing{f' of type {kind}' if kind else ''} is attached to {found.digest}.")
     if found.left_out:

@@ -37,7 +37,8 @@ def command(artifact: str, given: Arguments) -> None:
         return
     build = predicate["buildDefinition"]
     parameters = build["externalParameters"]
-    print_text(f"{digest} is Flux {parameters['flux']} for {parameters['artifact']}, as {said.by} states.")
+    signer = f"the key {said.by}" if said.by.startswith("sha256:") else said.by
+    print_text(f"{digest} is Flux {parameters['flux']} for {parameters['artifact']}, as {signer} states.")
     inputs = [
         (it["name"], it.get("uri", ""), f"sha256:{it['digest']['sha256']}") for it in build["resolvedDependencies"]
     ]

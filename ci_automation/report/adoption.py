@@ -64,7 +64,9 @@ def adoption_text(adoption: Adoption, shown: int | None = _LINES) -> str:
     # Before the edits, whose end a page may cut off.
     if adoption.overlay:
         compared = (
-            f"compared with {adoption.compared_with}, which is signed" if adoption.compared_with else "not compared"
+            f"compared with {adoption.compared_with}, which is signed"
+            if adoption.compared_with
+            else "no signed digest to compare them with"
         )
         lines.append(f"All files but {adoption.components} ({compared}):")
         rows = [(shlex.quote(file.path), str(file.size), file.digest.short, file.change) for file in adoption.overlay]

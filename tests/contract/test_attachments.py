@@ -191,15 +191,17 @@ def test_the_commands_print_what_is_there(
     assert json.loads(made)["type"] == README
     assert "README.md (7 bytes), team=a=b" in printed("discover", name, "--type", README, "--folder", "out")
     assert [it.read_bytes() for it in (tmp_path / "out").rglob("*.md")] == [FILE.content]
+    assert "The files are in again," in printed("discover", name, "--folder", "again")
     assert json.loads(printed("discover", name, "--output", "json"))["digest"] == world.channel_digest()
     assert "Nothing of type a/b is attached" in printed("discover", name, "--type", "a/b")
     as_json = ("--output", "json", *key)
     assert json.loads(printed("sbom", name, *as_json))["bomFormat"] == "CycloneDX"
     assert json.loads(printed("sbom", name, "--spdx", *as_json))["spdxVersion"] == "SPDX-2.3"
     assert "source-controller" in printed("sbom", name, *key)
-    assert f"is Flux {OLD} for {name}, as sha256:" in printed("provenance", name, *key)
+    assert f"is Flux {OLD} for {name}, as the key sha256:" in printed("provenance", name, *key)
     assert json.loads(printed("provenance", name, *as_json))["buildDefinition"]["externalParameters"]["flux"] == str(
         OLD
     )
     for wrong in (("--annotation", "team"), ("absent.md",)):
         assert run(("attach", name, "--type", README, *wrong)) == 2
+    assert "absent.md: it is not there" in capsys.readouterr().err

@@ -105,7 +105,7 @@ def _adopted(now: TreeFile | None, before: TreeFile | None, *, compared: bool) -
     """Return what is to be said of one file; one of the two is there."""
     file = now or before
     assert file is not None  # noqa: S101  # for the type checker
-    change = "not compared"
+    change = ""
     if compared:
         change = "gone" if now is None else "new" if before is None else "same" if now == before else "changed"
     return AdoptedFile(file.path, len(file.content), Digest.of(file.content), change)

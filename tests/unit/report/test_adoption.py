@@ -42,7 +42,7 @@ def test_a_difference_is_shown_and_an_endless_one_cut() -> None:
     assert "+line 60" not in text
     assert "... and 40 more lines. Read all of them" in text
     assert f"flux-manifests pull oci://registry.example/acme/flux@{ADOPTION.digest} FOLDER" in text
-    assert "(not compared)" in text
+    assert "(no signed digest to compare them with)" in text
 
 
 def test_reviewers_of_a_run_see_all_of_a_difference_and_every_file_before_it() -> None:
