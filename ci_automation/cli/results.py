@@ -158,6 +158,8 @@ def _remarks(result: Result, outcome: Outcome, given: Arguments) -> Iterator[str
     """Yield what a person must not miss besides the steps."""
     if outcome.trust == "not checked":
         yield f"Nothing was verified: {result.target.ports.why_nobody}."
+        if not result.target.intent.unsafe_unsigned:
+            yield "If no signer of yours signed it, begin with `update --adopt`, which shows every file first."
     if not outcome.placed:
         yield "Not checked: whether the channel was moved back to an earlier digest. The command `verify` checks that."
     if outcome.astray:

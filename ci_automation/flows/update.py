@@ -25,7 +25,7 @@ class NotOurs(VerificationFailed):
 
     hint = (
         "Nothing was signed. Find out who published it: `history` lists the signed digests. "
-        "If it is yours, adopt it with --adopt, which shows every file first."
+        "If it is yours, adopt it with `update --adopt`, which shows every file first."
     )
 
     def __init__(self, observed: Observed) -> None:

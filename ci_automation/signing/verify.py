@@ -33,7 +33,7 @@ class Unsigned(VerificationFailed):
 
     hint = (
         "`update` and `check --heal` sign it again if records prove that it is yours. If it is yours without such "
-        "proof, adopt it with --adopt, which shows every file first."
+        "proof, adopt it with `update --adopt`, which shows every file first."
     )
 
     def __init__(self, reference: Reference) -> None:

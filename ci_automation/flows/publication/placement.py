@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ci_automation.records.ledger import Ledger
     from ci_automation.records.notes import Record
 
-_ADOPT = "If you moved it, use --adopt, which shows every file first."
+_ADOPT = "If you moved it, use `update --adopt`, which shows every file first."
 
 
 class ChannelMovedBack(VerificationFailed):
