@@ -28,7 +28,7 @@ from ci_automation.policy.patterns import is_found
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ci_automation.config.model import ArtifactConfig, VerifyConfig
+    from ci_automation.config.model import VerifyConfig
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _IMAGE = re.compile(r"docker://.+@sha256:[0-9a-f]{64}")
@@ -208,32 +208,42 @@ def _wrong_names(use: ActionUse, config: Config, workflows: Iterable[CheckedWork
 
 
 def _untrusted(uses: Sequence[ActionUse], config: Config, place: GitHubPlace) -> Iterator[Problem]:
-    """Yield the jobs whose signatures another job, or the configuration, does not trust."""
+    """Yield the jobs whose signatures another job, or the configuration, does not trust.
+
+    Of a job, artifacts with the same signers and the same trust are one problem.
+    """
     for use in uses:
+        alike: dict[tuple[frozenset[str], VerifyConfig | None, bool], list[str]] = {}
         for artifact in use.artifacts(config):
-            signers = {
+            signers = frozenset(
                 each.workflow.name
                 for each in uses
                 if artifact.channel in {it.channel for it in each.artifacts(config)} and each.is_keyless(artifact)
-            }
-            if signers and (what := _distrust(use, artifact, signers, place)):
+            )
+            if signers:
+                key = (signers, use.trusts(artifact), use.is_keyless(artifact))
+                alike.setdefault(key, []).append(artifact.name)
+        for (signers, trusted, keyless), names in alike.items():
+            alone = keyless and signers != {use.workflow.name}
+            if what := _distrust(", ".join(names), signers, trusted, place, alone=alone):
                 yield use.workflow.problem(what, *use.path)
 
 
-def _distrust(use: ActionUse, artifact: ArtifactConfig, signers: set[str], place: GitHubPlace) -> str:
-    """Return what is wrong with whom a job trusts; empty if it trusts every workflow that signs the artifact."""
-    trusted, named = use.trusts(artifact), ", ".join(sorted(signers))
+def _distrust(
+    artifacts: str, signers: frozenset[str], trusted: VerifyConfig | None, place: GitHubPlace, *, alone: bool
+) -> str:
+    """Return what is wrong with whom a job trusts; empty if it trusts every workflow that signs the artifacts."""
+    named = ", ".join(sorted(signers))
     strangers = [each for each in sorted(signers) if trusted and not _is_trusted(trusted, place.subject(each))]
     if trusted is None:
-        alone = use.is_keyless(artifact) and signers != {use.workflow.name}
-        what = f"trusts itself alone, and {artifact.name} is signed by {named}" if alone else ""
+        what = f"trusts itself alone, and {named} sign {artifacts}" if alone else ""
     elif trusted.public_keys:
-        what = f"trusts keys, and {artifact.name} is signed keyless, by {named}"
+        what = f"trusts keys, not the keyless signatures of {named} on {artifacts}"
     elif place.server == "https://github.com" and trusted.issuer != _ISSUER:
         return f"trusts the issuer {trusted.issuer}, and GitHub's is {_ISSUER}. Write that one"
     else:
         subjects = ", ".join(map(place.subject, strangers))
-        what = f"does not trust {subjects}, which signs {artifact.name}" if strangers else ""
+        what = f"does not trust {subjects}, which signs {artifacts}" if strangers else ""
     return f"{what}. Trust identityRegexp: {place.pattern(signers)}" if what else ""
 
 

@@ -177,11 +177,19 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         id="an identity that is not trusted",
     ),
     pytest.param(
+        (PROMOTE[0], WAVES + verify("elsewhere")),
+        "flux.yaml",
+        "name: Flux",
+        "name: Flux",
+        "workflows/flux.yaml@refs/heads/main, which signs production, staging. Trust identityRegexp: ",
+        id="an identity that is not trusted, of two artifacts",
+    ),
+    pytest.param(
         DISPATCH,
         "flux.yaml",
         IDENTITY,
         "",
-        "trusts itself alone, and oci://ghcr.io/acme/flux-manifests:production is signed by approve.yaml, flux.yaml. "
+        "trusts itself alone, and approve.yaml, flux.yaml sign oci://ghcr.io/acme/flux-manifests:production. "
         "Trust identityRegexp: ^https://github\\.com/acme/fleet/\\.github/workflows/(approve\\.yaml|flux\\.yaml)@refs/heads/main$",
         id="two signers that are not named",
     ),
@@ -206,7 +214,7 @@ BROKEN = [  # the way, the file in it, what is changed to what, and what is foun
         "consumers.yaml",
         "          identity: ",
         "          public-key: cosign.pub #",
-        "trusts keys, and production is signed keyless, by flux.yaml",
+        "trusts keys, not the keyless signatures of flux.yaml on production",
         id="a key for what is signed keyless",
     ),
     # triggers
