@@ -38,6 +38,14 @@ RECORD_KEYS = {
 }
 
 
+def test_check_prints_the_command_that_publishes(desk: Desk) -> None:
+    desk.init()
+    told = desk.ok("check", CHANNEL).out.partition("To publish v2.98.8:\nflux-manifests ")[2]
+    assert told.startswith("update ")
+    assert "published           v2.98.8" in desk.ok(*shlex.split(told)).out
+    assert "To publish" not in desk.ok("check", CHANNEL).out
+
+
 def test_the_whole_story(desk: Desk) -> None:
     overlay = write_tree(desk, "overlay", OVERLAY)
     extra = ("--components-extra", "image-reflector-controller")
@@ -339,7 +347,8 @@ def test_a_name_that_nobody_knows_is_told_to_be_no_address_and_no_name(desk: Des
 
 def test_without_a_key_the_commands_for_approval_name_both_halves_of_the_usual_one(desk: Desk) -> None:
     desk.init()
-    commands = [shlex.split(line) for line in desk.ok("check", CHANNEL).out.partition("To approve:\n")[2].splitlines()]
+    told = desk.ok("check", CHANNEL).out.partition("To approve:\n")[2].partition("To publish ")[0]
+    commands = [shlex.split(line) for line in told.splitlines()]
     assert [command[1] for command in commands] == ["plan", "apply"]
     assert commands[0][commands[0].index("--public-key") + 1] == "cosign.pub"
     for command in commands:
