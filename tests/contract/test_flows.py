@@ -326,7 +326,7 @@ class TestUpdate:
 
         world.registry.before = take
         update(CHANNEL, world.ports(), intent())
-        assert world.registry.resolve(taken) == target  # ADR 0015
+        assert world.registry.resolve(taken) == target  # ADR 0016
 
 
 class TestApply:

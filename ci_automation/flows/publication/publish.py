@@ -96,7 +96,7 @@ class Publication(Struct, frozen=True):
     holds: tuple[Hold, ...] = ()  # on the base, and still of weight
     recovered: bool = False  # an earlier run moved the channel, and wrote no record
     content: RecordedContent | None = None  # that the channel has then, if it is from Git
-    listed: tuple[str, ...] = ()  # the tags of the repository, if this run has listed them (ADR 0015)
+    listed: tuple[str, ...] = ()  # the tags of the repository, if this run has listed them (ADR 0016)
     look_again: Callable[[], None] = lambda: None  # checks that it still is what was judged
 
     @classmethod

@@ -180,6 +180,12 @@ class TestWriting:
         with pytest.raises(InvalidLock, match=r"lock.yaml:\d+: it has the character U\+2028"):
             Lock.parse(text)
 
+    def test_a_change_that_does_not_read_as_it_was_meant_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ci_automation.approval.lock._changed", lambda text, *_: text)
+        there = TWO.entries[0]
+        with pytest.raises(InvalidLock, match="its keys are not on a line each"):
+            TWO.with_entry(replace(there, request=replace(there.request, target=Digest.of(b"x"))))
+
     @pytest.mark.parametrize("end", ["\r", "\x85", "\u2028", "\u2029", "\u202e"])
     def test_no_comment_holds_an_entry(self, end: str) -> None:
         hidden = TWO.text.replace("\n", end).partition("artifacts:")[2]

@@ -175,3 +175,12 @@ def test_a_time_without_a_zone_is_none() -> None:
 def test_times_are_written_in_utc_and_keep_their_instant(moment: datetime) -> None:
     assert format_time(moment).endswith("Z")
     assert parse_time(format_time(moment)) == moment
+
+
+def test_an_approval_tells_each_request_that_counted_and_else_the_person() -> None:
+    assert Approval("octocat", "--approve", NOW).told == (("octocat", "--approve"),)
+    own = replace(COUNTED, people=(CountedPerson("x"),), own=True)
+    assert Approval("a", "merge", NOW, (COUNTED, own)).told == (
+        (", ".join(it.login for it in COUNTED.people), f"pull request {COUNTED.url}"),
+        ("x", f"pull request merged by its author {COUNTED.url}"),
+    )

@@ -384,7 +384,9 @@ class TestReading:
     ) -> None:
         gone = attach(registry, SIGNED)
         plant(
-            registry, gone, (f'"{where}":{"[" * (where == "layers")}{{'.encode(), b'\\g<0>"%s":"x",' % member.encode())
+            registry,
+            gone,
+            (f'"{where}":{"[" * (where == "layers")}{{'.encode(), b'\\g<0>"%s":"eA==",' % member.encode()),
         )
         del registry.repositories[str(CHANNEL.repository)].blobs[Digest.of(SIGNED)]
         assert read(registry) == ["it is not in this registry, but may be elsewhere"]
