@@ -110,6 +110,6 @@ def _print(result: Initialised, goal: Target, given: Arguments, steps: str) -> N
         print_text(_UNSIGNED if result.published else f"Nothing was verified: {goal.ports.why_nobody}.")
     if result.hazards:
         print_parts(text_parts(Findings(hazards=result.hazards, nothing_before=True)))
-    print_parts(rights_lines(result.rights))
+    print_parts(rights_lines(result.rights, every=given.verbose))
     if steps:
         print_text(f"\n{steps}")

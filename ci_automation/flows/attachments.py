@@ -16,7 +16,6 @@ from ci_automation.errors import UsageError, VerificationFailed
 from ci_automation.records import attached
 from ci_automation.registry.port import MAX_BLOB_BYTES, ContentMismatch, NotFound
 from ci_automation.signing.bundle import EMPTY_BLOB, EMPTY_TYPE
-from ci_automation.signing.trust import NobodyTrusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -174,10 +173,9 @@ def stated(reference: Reference, predicate_type: str, what: str, ports: Ports) -
         NothingStated: no trusted signer attached one.
         NotFound: the artifact is not there.
     """
-    if ports.trusted is None:
-        raise NobodyTrusted(ports.why_nobody)
+    trusted = ports.require_trusted()
     digest = ports.registry.manifest(reference).digest
-    for said in attached.attestations(ports.registry, reference, digest, ports.trusted):
+    for said in attached.attestations(ports.registry, reference, digest, trusted):
         if said.kind == predicate_type:
             return digest, said
     raise NothingStated(reference.at_digest(digest), what)

@@ -97,6 +97,8 @@ def _entry(reference: Reference, digest: Digest, names: list[str], ports: Ports)
     except VerificationFailed:  # whatever else people keep in the repository
         version = None
     immutable = [name for name in names if immutable_version(name) and name.endswith(digest.short)]
+    if version is None and immutable:  # another tool made it, and an adoption gave it a tag
+        version = immutable_version(immutable[0])
     others = [name for name in names if name not in immutable]
     ledger = ports.ledger(reference)
     said = ledger.said(digest) if ledger else ()

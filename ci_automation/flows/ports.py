@@ -13,7 +13,7 @@ from ci_automation.hiding import Hiding
 from ci_automation.impact.check import Clusters
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Policy, SignatureFormat
-from ci_automation.signing.trust import NOBODY_NAMED
+from ci_automation.signing.trust import NOBODY_NAMED, NobodyTrusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -103,6 +103,16 @@ class Ports(Struct, frozen=True):
     def kustomize(self) -> Kustomize | None:
         """Return the kustomize of this machine, or None where there is none; most runs never ask."""
         return self.find_kustomize()
+
+    def require_trusted(self) -> Trusted:
+        """Return the trusted signers.
+
+        Raises:
+            NobodyTrusted: there are none.
+        """
+        if self.trusted is None:
+            raise NobodyTrusted(self.why_nobody)
+        return self.trusted
 
     def later_than(self, moment: datetime | None) -> Self:
         """Return the same with a clock that is past `moment`, which another machine wrote by its own clock."""

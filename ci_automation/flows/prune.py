@@ -18,7 +18,6 @@ from ci_automation.flux.artifact import immutable_version
 from ci_automation.policy.retention import Kept, Stored, named_by_others, retain
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry.port import NotFound
-from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import verify
 
 if TYPE_CHECKING:
@@ -58,8 +57,7 @@ def survey(repository: Reference, window: Window, ports: Ports, now: datetime) -
     Raises:
         NobodyTrusted: nobody tells what is ours.
     """
-    if (trusted := ports.trusted) is None:
-        raise NobodyTrusted(ports.why_nobody)
+    trusted = ports.require_trusted()
     tags = _tags(repository, ports)
     led_to = _led_to(repository, tags, ports)
     moves = {digest: _moves(repository, digest, ports, trusted) for tag, digest in tags.items() if _is_own(tag, digest)}

@@ -20,7 +20,7 @@ from ci_automation.policy.patterns import is_found, require_anchored, require_re
 from ci_automation.policy.ranges import Range
 from ci_automation.report.sync import KUSTOMIZATION, ByIdentity, ByKey, NotForClusters, Sync, sync_path
 from ci_automation.signing.cluster import require_accepted
-from ci_automation.signing.trust import IdentityMatch, NobodyTrusted, TrustedKeys
+from ci_automation.signing.trust import IdentityMatch, TrustedKeys
 from ci_automation.signing.verify import examine, gather
 
 if TYPE_CHECKING:
@@ -90,8 +90,7 @@ def sync_with_content(
     """
     if not isinstance(channel.repository, OciRepository):
         raise NotForClusters(channel)
-    if ports.trusted is None:
-        raise NobodyTrusted(ports.why_nobody)
+    signers = ports.require_trusted()
     own = settings.source.get("verify", {})
     observed = observe(_selected(channel, settings.source.get("ref", {}), ports), ports)
     tree = read_tree(observed, ports)
@@ -100,7 +99,7 @@ def sync_with_content(
     recovered = recover(text)
     options = recovered.options
     host, _, _ = options.registry.partition("/")
-    trusted = _entries(ports.trusted, own)
+    trusted = _entries(signers, own)
     made = Sync(
         channel=channel,
         version=recovered.version,
@@ -112,7 +111,7 @@ def sync_with_content(
     )
     if problems := [*_unfit(made, text)]:
         raise UnfitSettings(made.version, problems)
-    if trusted is not ports.trusted:
+    if trusted is not signers:
         findings = examine(gather(ports.registry, channel, observed.digest), trusted)
         require_accepted(channel.at_digest(observed.digest), findings, trusted, [made.version])
     return made, observed, tree

@@ -13,7 +13,6 @@ from ci_automation.flows.publication.placement import as_mirrored, place, proble
 from ci_automation.flows.publication.tags import version_tag_problem
 from ci_automation.flux.artifact import immutable_version, tagged_version
 from ci_automation.signing.cluster import cluster_table, judge_cluster
-from ci_automation.signing.trust import NobodyTrusted
 from ci_automation.signing.verify import examine, gather, refusal
 
 if TYPE_CHECKING:
@@ -54,11 +53,10 @@ def verify_channel(reference: Reference, ports: Ports, intent: Intent) -> Verifi
         NobodyTrusted: there is nobody to ask for.
         NotFound: there is no such artifact.
     """
-    if ports.trusted is None:
-        raise NobodyTrusted(ports.why_nobody)
-    found = _verify(reference, ports.trusted, ports, intent)
+    trusted = ports.require_trusted()
+    found = _verify(reference, trusted, ports, intent)
     if found.problem is not None and ports.registry.resolve(reference) != found.digest:  # a run published meanwhile
-        found = _verify(reference, ports.trusted, ports, intent)
+        found = _verify(reference, trusted, ports, intent)
     return found
 
 

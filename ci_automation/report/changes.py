@@ -64,7 +64,7 @@ def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:
     yield from _pruned_lines(found)
     yield from _change_table_of_all(found) if every else _change_lines(found)
     yield from _diff_lines(found, every=every)
-    yield from rights_lines(found.rights) if every else ()
+    yield from rights_lines(found.rights, every=True) if every else ()
     yield from _acknowledge_lines(found, every=every)
     yield from _gate_parts(found, every=every)
 
@@ -153,17 +153,22 @@ def _diff_lines(found: Findings, *, every: bool) -> Iterator[MarkedLine]:
             yield MarkedLine(f"  and {len(lines) - len(shown)} more lines (-v lists them)")
 
 
-def rights_lines(folders: Sequence[FolderRights]) -> Iterator[MarkedLine]:
-    """Yield what Flux may do, by folder and namespace, the gravest first."""
+def rights_lines(folders: Sequence[FolderRights], *, every: bool) -> Iterator[MarkedLine]:
+    """Yield what Flux may do, by folder and namespace: the gravest rights, or all."""
     for each in folders:
         folder = f"./{each.folder.removeprefix('.')}"
-        what = f"the components; {folder} was not built" if each.unbuilt else folder
-        yield MarkedLine(_line(f"What Flux may do with {what}{f': {each.unbuilt}' if each.unbuilt else ''}"))
+        what = f"by the components alone; {folder} was not built: {each.unbuilt}" if each.unbuilt else ""
+        yield MarkedLine(_line(f"What Flux may do in clusters {what or f'that apply {folder}'}"))
+        more = each.more
         for namespace, rights in each.by_namespace.items():
-            yield MarkedLine(_line(f"  {f'in the namespace {namespace}' if namespace else 'in the whole cluster'}:"))
-            yield from (MarkedLine(_right_line(it), it.severity if it.severity in GRAVE else "") for it in rights)
-        if each.more:
-            yield MarkedLine(f"  and {each.more} less grave bindings")
+            shown = [it for it in rights if every or it.severity is Severity.DANGER]
+            more += len(rights) - len(shown)
+            if shown:
+                where = f"in the namespace {namespace}" if namespace else "in the whole cluster"
+                yield MarkedLine(_line(f"  {where}:"))
+            yield from (MarkedLine(_right_line(it), it.severity if it.severity in GRAVE else "") for it in shown)
+        if more:
+            yield MarkedLine(f"  and {more} less grave bindings{'' if every else ' (-v lists them)'}")
 
 
 def _right_line(right: Right) -> str:

@@ -20,6 +20,7 @@ from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.update import update
 from ci_automation.registry import open_registry
 from tests.contract.planting import forget_records
+from tests.contract.publishing import publish_text
 from tests.contract.rolled_back import AUTO, Found, back, grown
 from tests.fakes.world import CHANNEL, MINOR, NOW, OLD, OVERLAY, PATCH, World, intent, signing_key
 
@@ -181,3 +182,11 @@ def test_of_its_own_repository_a_channel_is_known_by_its_tag_and_where_it_came_f
     layout = Reference.parse("layout:somewhere:production").repository
     ((_, _, row),) = table_rows((replace(entry, records=(replace(moved, channel="layout:x"),), holds=()),), layout)
     assert row[5].startswith("promoted to x from ")
+
+
+def test_what_another_tool_made_has_the_version_of_its_immutable_tag() -> None:
+    world = World()
+    digest = publish_text(world, b"# Flux Version: v2.98.5\n")
+    manifest = world.registry.manifest(CHANNEL)
+    world.registry.put_manifest(CHANNEL.at_tag(f"{OLD}-{digest.short}"), manifest)
+    assert [(it.version, it.tag) for it in history(CHANNEL, world.ports()).entries] == [(OLD, f"{OLD}-{digest.short}")]

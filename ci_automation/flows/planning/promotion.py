@@ -24,7 +24,7 @@ from ci_automation.records.ledger import Ledger
 from ci_automation.registry.port import NotFound
 from ci_automation.report.findings import Findings
 from ci_automation.signing.cluster import require_accepted
-from ci_automation.signing.trust import NobodyTrusted, TrustedIdentities
+from ci_automation.signing.trust import TrustedIdentities
 from ci_automation.signing.verify import ForeignSignature, examine, gather, verify
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ class RecordNotBelieved(VerificationFailed):
 
     hint = (
         "Clusters are not affected, but the next promotion would not find the record. Name who signs it in `verify` "
-        "of the"
-        "channel: identityRegexp takes a pattern for several workflows, publicKey several keys."
+        "of the channel: identityRegexp takes a pattern for several workflows, publicKey several keys."
     )
 
     def __init__(self, channel: Reference, signer: Signer, trusted: Trusted) -> None:
@@ -156,12 +155,12 @@ def consider(promotion: Promotion) -> Considered:
         VerificationFailed: what is at either end is not signed by somebody who is trusted there, or clusters of the
             target would refuse it.
     """
-    believed = _trusted(promotion.origin)
-    _trusted(promotion.ports)
+    believed = promotion.origin.require_trusted()
+    promotion.ports.require_trusted()
     observed, before = _at_source(promotion), _present(promotion)
     last: datetime | None = None
-    if interrupted := before is not None and before.digest == observed.digest:
-        assert before is not None  # noqa: S101  # for the type checker
+    interrupted = before is not None and before.digest == observed.digest
+    if before is not None and interrupted:
         version = present_version(observed, promotion.origin, promotion.intent)
         if not _owes_record(before, version, promotion):
             return Considered(promotion, observed, before, version, version)
@@ -175,7 +174,7 @@ def consider(promotion: Promotion) -> Considered:
         last = in_place(before, old.version, promotion.ports, promotion.intent).last
     require_signed_for_target(considered, promotion.origin.registry, promotion.source)
     moves = Ledger(promotion.origin.registry, promotion.source, believed).records(observed.digest)
-    there = Ledger(promotion.ports.registry, promotion.target, _trusted(promotion.ports))
+    there = Ledger(promotion.ports.registry, promotion.target, promotion.ports.require_trusted())
     held = there.holds(before.digest) if before else ()
     considered = replace(considered, moves=moves, holds=held, last=last)
     considered = replace(considered, findings=_findings(considered, old, contents), interrupted=interrupted)
@@ -200,10 +199,10 @@ def _owes_record(before: Observed, version: Version, promotion: Promotion) -> bo
 def _last_recorded(promotion: Promotion) -> tuple[Observed, datetime] | tuple[None, None]:
     """Return what the target had last by its own records, and since when; None if it has none."""
     ports, target = promotion.ports, promotion.target
-    last = Ledger(ports.registry, target, _trusted(ports)).newest()
+    last = Ledger(ports.registry, target, ports.require_trusted()).newest()
     if last is None:
         return None, None
-    verify(ports.registry, target, last.digest, _trusted(ports))
+    verify(ports.registry, target, last.digest, ports.require_trusted())
     before = look_at(target.at_digest(last.digest), ports)
     return replace(before, channel=target, trust=Trust.VERIFIED), last.at
 
@@ -257,12 +256,6 @@ def _held(considered: Considered) -> Verdict:
     return hold_verdict(considered.holds, offered, considered.promotion.intent.now)
 
 
-def _trusted(ports: Ports) -> Trusted:
-    if ports.trusted is None:
-        raise NobodyTrusted(ports.why_nobody)
-    return ports.trusted
-
-
 def recorder(promotion: Promotion) -> Signer:
     """Return who signs the record of a promotion that is about to be done.
 
@@ -270,7 +263,7 @@ def recorder(promotion: Promotion) -> Signer:
         NoSigner, SigningError: nobody can.
         RecordNotBelieved: nobody would believe it.
     """
-    signer, trusted = promotion.ports.signer, _trusted(promotion.ports)
+    signer, trusted = promotion.ports.signer, promotion.ports.require_trusted()
     if signer is None:
         raise NoSigner
     if not trusted.names(signer.who):
@@ -302,10 +295,10 @@ def require_signed_for_target(considered: Considered, registry: Registry, at: Re
         SignedForOthers: another signer signed it.
         ClusterWouldRefuse: a cluster would refuse it all the same.
     """
-    promotion, digest, trusted = considered.promotion, considered.digest, _trusted(considered.promotion.ports)
+    promotion, digest, trusted = considered.promotion, considered.digest, considered.promotion.ports.require_trusted()
     try:
         verify(registry, at, digest, trusted)
     except ForeignSignature:
-        raise SignedForOthers(promotion, digest, _trusted(promotion.origin), trusted) from None
+        raise SignedForOthers(promotion, digest, promotion.origin.require_trusted(), trusted) from None
     versions = (considered.old_version or considered.version, considered.version)
     require_accepted(at.at_digest(digest), examine(gather(registry, at, digest), trusted), trusted, versions)

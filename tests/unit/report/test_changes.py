@@ -25,7 +25,7 @@ from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.gates import Situation
 from ci_automation.policy.model import Acknowledgement, Policy
 from ci_automation.policy.plan import PlannedStep
-from ci_automation.report.changes import step_parts, step_title, text_parts
+from ci_automation.report.changes import rights_lines, step_parts, step_title, text_parts
 from ci_automation.report.changes_markdown import (
     acknowledgement_markdown,
     difference_markdown,
@@ -197,7 +197,7 @@ def test_rights_of_flux_are_listed_by_namespace_on_request() -> None:
     assert "What Flux may do" not in text(found)
     listed = text(found, every=True)
     assert listed[listed.index("What Flux") :] == (
-        "What Flux may do with ./\n"
+        "What Flux may do in clusters that apply ./\n"
         "  in the whole cluster:\n"
         "    danger: ServiceAccounts a/x and a/y and Group z may do everything "
         "(ClusterRole cluster-admin, by ClusterRoleBinding b)\n"
@@ -205,8 +205,20 @@ def test_rights_of_flux_are_listed_by_namespace_on_request() -> None:
         "    danger: no subject may get secrets [escalation: bind roles; e] [secrets: get, list] "
         "(Role r, by RoleBinding b)\n"
         "  and 3 less grave bindings\n"
-        "What Flux may do with the components; ./b was not built: there is no kustomize"
+        "What Flux may do in clusters by the components alone; ./b was not built: there is no kustomize"
     )
+
+
+def test_only_the_gravest_rights_are_listed_unless_all_are_asked_for() -> None:
+    grave = Right("", ("ServiceAccount a/x",), "ClusterRole r", "ClusterRoleBinding b", "do everything", DANGER, True)
+    lesser = replace(grave, severity=Severity.NOTICE, everything=False, may="get pods", namespace="apps")
+    lines = [line.text for line in rights_lines((FolderRights(".", (grave, lesser), more=1),), every=False)]
+    assert lines == [
+        "What Flux may do in clusters that apply ./",
+        "  in the whole cluster:",
+        "    danger: ServiceAccount a/x may do everything (ClusterRole r, by ClusterRoleBinding b)",
+        "  and 2 less grave bindings (-v lists them)",
+    ]
 
 
 def test_a_file_is_named_once_in_a_row() -> None:
