@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from ci_automation.policy.plan import PlannedStep
 
     Desks = Mapping[RequestKind, Approvals]  # none for content where it is no step of its own
-
-_SECOND = timedelta(seconds=1)  # GitHub tells times in whole seconds
 
 
 class ApprovalNotCounted(PolicyRefused):
@@ -256,5 +253,6 @@ def _require_counts(granted: GrantedApproval, considered: Considered) -> None:
     if any(it.digest == request.target and it.at >= granted.approval.at for it in considered.holds):
         raise ApprovalUsed(granted)
     refuse_used(granted, promotion.ports)
-    if considered.moves and considered.moves[-1].at >= granted.approval.at + _SECOND:
+    moves = considered.moves  # GitHub's times have whole seconds: what came back within that of the approval is later
+    if len(moves) > 1 and moves[-1].at >= granted.approval.at:
         raise SourceCameBack(granted, considered)
