@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ci_automation.action.announcement import announcing
-from ci_automation.action.github import Hub, desks_of, judged_by, now, reviewed_run, with_git
+from ci_automation.action.approval_rules import judged_by, reviewed_run
+from ci_automation.action.github import Hub, desks_of, now, with_git
 from ci_automation.action.preview import comment_preview, preview
 from ci_automation.action.promoted import run_promotion
 from ci_automation.action.run import goals, promotions, trouble_of

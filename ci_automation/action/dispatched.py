@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.action.announcement import announcing
-from ci_automation.action.github import Hub, now, reviewed_run, settings_of, why_unprotected
+from ci_automation.action.approval_rules import reviewed_run, settings_from, settings_of, why_unprotected
+from ci_automation.action.github import Hub, now
 from ci_automation.action.operations import OPERATIONS, OperationInputs
 from ci_automation.action.run import goals, promotions
 from ci_automation.approval.approved_run import how_approved, judge_reviews
@@ -122,7 +123,7 @@ def do_operation(inputs: Inputs, run: ActionRun) -> int:
     wanted = OperationInputs(lambda: promotions(inputs, run)[0], to=inputs.to, reason=inputs.reason)
 
     def flow(goal: Target) -> Account:
-        approval = _approval(goal, hub)
+        approval = _approval(goal, shown, hub)
         goal = goal.by_clock(hub.clock, "GitHub")  # by which merges are dated
 
         def computed() -> Operation:
@@ -252,13 +253,14 @@ def _require_shown(shown: Handover, anew: Handover, operation: Operation) -> Non
     shown.require_same(anew)
 
 
-def _approval(goal: Target, hub: Hub) -> Approval:
-    """Return the approval of this run.
+def _approval(goal: Target, shown: Handover, hub: Hub) -> Approval:
+    """Return the approval of this run; that of a promotion, which brings content, by the rules of what is there too.
 
     Raises:
         ReviewNotCounted: there is none that counts.
     """
-    settings = settings_of(goal)
+    brings = shown.command == "promote" and shown.base != NOTHING
+    settings = settings_from(goal, Digest.parse(shown.base)) if brings else settings_of(goal)
     found = judge_reviews(reviewed_run(settings, hub), settings, now())
     if isinstance(found, Approval):
         return found

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 
+from ci_automation.action.approval_rules import judged_by, settings_of
 from ci_automation.approval.port import RequestKind
 from ci_automation.config import DEFAULT_PATH
-from ci_automation.config.model import ApprovalConfig, ApprovalVia
+from ci_automation.config.model import ApprovalVia
 from ci_automation.errors import UsageError
 from ci_automation.hiding import Hiding
 
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
     from ci_automation.action.inputs import Inputs
     from ci_automation.action.job import Job
     from ci_automation.action.run import ActionRun
-    from ci_automation.approval.approved_run import RunFacts
     from ci_automation.approval.dispatch import Sender
-    from ci_automation.approval.port import ApprovalRequest, Approvals
+    from ci_automation.approval.port import Approvals
     from ci_automation.cli.target import Target
     from ci_automation.config.model import ArtifactConfig
     from ci_automation.flows.planning.git_content import GitContent
@@ -170,11 +170,6 @@ class Hub(Hiding, Struct):
         raise UnexpectedGitHubAnswer(f"GitHub does not say what the default branch of {self.repository} is")
 
 
-def settings_of(goal: Target) -> ApprovalConfig:
-    """Return what is configured about the approvals of an artifact."""
-    return goal.configured.approval if goal.configured else ApprovalConfig()
-
-
 def with_git(goal: Target, hub: Hub) -> Target:
     """Return an artifact whose overlay is in Git with the history of its content, if there is a token to ask for it."""
     known = hub.job.repository and (hub.inputs.github_token or hub.inputs.app_id)
@@ -197,25 +192,6 @@ def _git_content(goal: Target, artifact: ArtifactConfig, hub: Hub) -> GitContent
     client = hub.client(**rights)
     place = GitPlace(hub.place, path.as_posix(), text, job.sha, folder, artifact)
     return GitContent(ContentHistory(client, name), Repository(client, name), place)
-
-
-def judged_by(goal: Target, request: ApprovalRequest) -> ApprovalConfig:
-    """Return the settings by which the approval of a step is judged.
-
-    If the rules changed since the content of the channel was approved, content is judged by the stricter ones. A step
-    to the version that the channel has is one of content, whatever kind of request names it.
-    """
-    settings, ledger = settings_of(goal), goal.ports.ledger(goal.channel)
-    records = ledger.records(request.base) if ledger else ()
-    if not records or goal.configured is None or (content := records[-1].content) is None:
-        return settings
-    if request.kind is not RequestKind.CONTENT and request.version != records[-1].version:
-        return settings
-    from ci_automation.approval.content import stricter
-    from ci_automation.flows.planning.git_content import rules_of
-
-    rules = content.rules
-    return settings if rules == rules_of(goal.configured) else stricter(settings, rules.approvals, rules.team)
 
 
 def desks_of(goal: Target, hub: Hub) -> dict[RequestKind, Approvals]:
@@ -268,33 +244,3 @@ def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION
                 raise NoReceiver
             receiver = Runs(hub.client(settings.repository, contents="write", actions="read"), settings.repository)
             return DispatchApprovals(receiver, hub.job.server, hub.sender, now, kind=kind)
-
-
-def why_unprotected(settings: ApprovalConfig, hub: Hub) -> str:
-    """Return what would let a run pass the environment without a review, as far as the job may see it, or nothing."""
-    from ci_automation.approval.approved_run import how_to_protect, unprotected
-    from ci_automation.errors import ReleaseSourceError
-    from ci_automation.github.runs import Runs
-
-    name = settings.environment
-    try:
-        reason = unprotected(Runs(hub.client(actions="read"), hub.repository).environment(name), name)
-    except ReleaseSourceError:  # without `actions: read`; the job that does it looks again
-        return ""
-    return f"{reason}, and the job that does it refuses that. {how_to_protect(name)}" if reason else ""
-
-
-def reviewed_run(settings: ApprovalConfig, hub: Hub) -> RunFacts:
-    """Return what GitHub says of the run that this job is in, for a judge who goes by these settings.
-
-    Raises:
-        ReleaseSourceError: GitHub failed or refused.
-    """
-    from ci_automation.approval.approved_run import JobFacts, run_facts
-    from ci_automation.github.repository import Repository
-    from ci_automation.github.runs import Runs
-
-    rights = {"actions": "read"} | ({"members": "read"} if settings.team else {})
-    client = hub.client(**rights)
-    job = JobFacts(int(hub.job.run_id or 0), hub.job.event, hub.job.ref, hub.default_branch())
-    return run_facts(job, Runs(client, hub.repository), Repository(client, hub.repository), settings)

@@ -166,6 +166,7 @@ def _carry_out(considered: Considered, signer: Signer, approval: Approval | None
 def _record(considered: Considered, approval: Approval | None, signer: Signer) -> Record:
     """Return what is to be written down: that the target moved, and where from."""
     promotion, ports, made_at_source = considered.promotion, considered.promotion.ports, considered.moves[-1]
+    keeps = considered.step is not None and not considered.step.changes_content
     return Record(
         channel=channel_name(ports.registry, promotion.target),
         digest=considered.digest,
@@ -181,4 +182,5 @@ def _record(considered: Considered, approval: Approval | None, signer: Signer) -
         approval=approval,
         promoted_from=channel_name(promotion.origin.registry, promotion.source),
         recovered=considered.interrupted,
+        content=considered.record.content if considered.record and keeps else None,
     )

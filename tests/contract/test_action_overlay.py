@@ -17,7 +17,8 @@ from ci_automation.cli import run
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry.layout import LayoutRegistry
 from ci_automation.signing.trust import TrustedKeys
-from tests.contract.scene import BRANCH, CHANNEL, FIRST, LOCK, Scene, staged, template
+from tests.contract.operating import dispatch, push
+from tests.contract.scene import BRANCH, CHANNEL, FIRST, LOCK, MINOR, PATCH, Scene, staged, template
 from tests.fakes.world import signing_key
 
 if TYPE_CHECKING:
@@ -153,7 +154,6 @@ def test_a_merge_by_another_person_publishes_the_content_by_itself(scene: Scene)
     assert (ran.code, ran.outputs["changed"], ran.outputs["decision"]) == (0, "true", "auto")
     assert scene.channel != before
     requests = [f"{request.method} {request.path}" for request in scene.forge.requests[asked:]]
-    print(*requests, sep="\n")
     assert len(requests) <= 9  # 7 to judge and look again, 2 to withdraw what was asked
     assert scene.run().outputs["changed"] == "false"
 
@@ -170,7 +170,6 @@ def test_an_own_merge_asks_with_the_reason_above_the_changes(scene: Scene) -> No
     asked = len(scene.forge.requests)
     assert scene.run().outputs["pending-decision"] == "approval"
     requests = [f"{request.method} {request.path}" for request in scene.forge.requests[asked:]]
-    print(*requests, sep="\n")
     assert len(requests) <= 6  # of content that waits
 
 
@@ -798,3 +797,48 @@ def test_the_team_that_the_content_was_approved_under_counts_in_an_environment(
     asked_in_an_environment(scene, "team: acme/old", "team: acme/new")
     scene.fleet.answer(scene.fleet.runs[-1].id, by)
     assert scene.run("approve", **scene.approving()).code == code
+
+
+def promoted_from_staging(scene: Scene, version: str) -> None:
+    """Let the channel follow another one, under looser rules, in place of the folder."""
+    scene.offer(FIRST, version)
+    staging = CHANNEL.replace("production", "staging")
+    signing = ("--signing", "key", "--key", "cosign.key")
+    if version == MINOR:
+        assert run(["init", staging, "--flux-version", version, "--releases", "../releases", *signing]) == 0
+    else:
+        assert run(["promote", "--from", CHANNEL, "--to", staging, "--approve", scene.channel, *signing[2:]]) == 0
+        assert run(["update", staging, "--releases", "../releases", *signing]) == 0
+    (scene.runner.workspace / "cosign.pub").write_text(signing_key().public.to_pem())
+    more = (
+        f", signing: {{mode: key, key: cosign.key}}, promote: {{from: '{staging}'}}, verify: {{publicKey: cosign.pub}}"
+    )
+    scene.configure(approval="{via: pull-request}", policy="{escalate: []}", more=more)
+    text = (scene.runner.workspace / CONFIG).read_text()
+    push(scene, text)
+
+
+def test_the_stricter_rules_judge_a_promotion_too_that_replaces_the_folder(scene: Scene) -> None:
+    configure(scene, "{via: pull-request, approvals: 1}")
+    before = first_content(scene)
+    promoted_from_staging(scene, MINOR)
+    assert scene.run().outputs["pending-decision"] == "approval"
+    later(scene)
+    scene.fleet.merge(scene.fleet.pulls[-1].number, "ada")
+    ran = scene.run()
+    assert scene.channel == before
+    assert "with 0 of 1 approving reviews" in ran.summary
+    started = dispatch(scene, "promote", artifact="production")
+    ran = started.through()
+    assert (ran.code, scene.channel) == (11, before)
+    assert "ada approved it and also started it" in ran.log
+
+
+def test_a_promotion_that_keeps_the_content_keeps_the_rules_of_its_approval(scene: Scene) -> None:
+    configure(scene, "{via: pull-request, approvals: 1}")
+    first_content(scene)
+    had = newest(scene).content
+    promoted_from_staging(scene, PATCH)
+    assert scene.run().outputs["changed"] == "true"
+    assert scene.channel == scene.tags["staging"]
+    assert newest(scene).content == had is not None

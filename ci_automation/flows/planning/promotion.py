@@ -113,6 +113,7 @@ class Considered(Struct, frozen=True):
     holds: tuple[Hold, ...] = ()  # on what the target has
     findings: Findings = field(default_factory=Findings)  # without gates where there is nothing to do
     last: datetime | None = None  # when the target came to what it has
+    record: Record | None = None  # that says so
     interrupted: bool = False  # the target is there already, and no record says that it was promoted
     step: PlannedStep | None = None  # None: the target has nothing yet, or there is nothing to do
 
@@ -158,25 +159,28 @@ def consider(promotion: Promotion) -> Considered:
     believed = promotion.origin.require_trusted()
     promotion.ports.require_trusted()
     observed, before = _at_source(promotion), _present(promotion)
+    record: Record | None = None
     last: datetime | None = None
     interrupted = before is not None and before.digest == observed.digest
     if before is not None and interrupted:
         version = present_version(observed, promotion.origin, promotion.intent)
         if not _owes_record(before, version, promotion):
             return Considered(promotion, observed, before, version, version)
-        before, last = _last_recorded(promotion)
+        before, record = _last_recorded(promotion)
+        last = record.at if record else None
     only_layer(observed.manifest)
     contents = read_contents(observed, promotion.origin, promotion.intent)
     old = read_contents(before, promotion.ports, promotion.intent) if before else None
     considered = Considered(promotion, observed, before, contents.version, old.version if old else None)
     in_place(observed, considered.version, promotion.origin, promotion.intent)
     if before is not None and old is not None and not interrupted:
-        last = in_place(before, old.version, promotion.ports, promotion.intent).last
+        placed = in_place(before, old.version, promotion.ports, promotion.intent)
+        last, record = placed.last, placed.record
     require_signed_for_target(considered, promotion.origin.registry, promotion.source)
     moves = Ledger(promotion.origin.registry, promotion.source, believed).records(observed.digest)
     there = Ledger(promotion.ports.registry, promotion.target, promotion.ports.require_trusted())
     held = there.holds(before.digest) if before else ()
-    considered = replace(considered, moves=moves, holds=held, last=last)
+    considered = replace(considered, moves=moves, holds=held, last=last, record=record)
     considered = replace(considered, findings=_findings(considered, old, contents), interrupted=interrupted)
     return replace(considered, step=_step(considered, before, old, contents) if before and old else None)
 
@@ -196,15 +200,15 @@ def _owes_record(before: Observed, version: Version, promotion: Promotion) -> bo
     return bool(placed.others)
 
 
-def _last_recorded(promotion: Promotion) -> tuple[Observed, datetime] | tuple[None, None]:
-    """Return what the target had last by its own records, and since when; None if it has none."""
+def _last_recorded(promotion: Promotion) -> tuple[Observed, Record] | tuple[None, None]:
+    """Return what the target had last by its own records, and the newest of them; None if it has none."""
     ports, target = promotion.ports, promotion.target
     last = Ledger(ports.registry, target, ports.require_trusted()).newest()
     if last is None:
         return None, None
     verify(ports.registry, target, last.digest, ports.require_trusted())
     before = look_at(target.at_digest(last.digest), ports)
-    return replace(before, channel=target, trust=Trust.VERIFIED), last.at
+    return replace(before, channel=target, trust=Trust.VERIFIED), last
 
 
 def _findings(considered: Considered, old: Contents | None, new: Contents) -> Findings:
