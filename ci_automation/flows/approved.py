@@ -13,7 +13,7 @@ from ci_automation.flows.observe import observe_or_adopt
 from ci_automation.flows.planning.base import read_base
 from ci_automation.flows.planning.contents import present_version
 from ci_automation.flows.planning.plan import Outcome
-from ci_automation.flows.planning.step import Wanted, render_step, wanted_content
+from ci_automation.flows.planning.step import Wanted, apart, render_step, wanted_content
 from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
 from ci_automation.policy.plan import Plan
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ci_automation.flows.planning.base import Base
     from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.records.notes import Approval
 
 
 class ApprovalOutdated(Conflict):
@@ -78,7 +79,7 @@ def apply_granted(granted: GrantedApproval, ports: Ports, intent: Intent) -> Out
     refuse_used(granted, ports)
     base = read_base(observed, ports, intent)
     placed = in_place(observed, base.version, ports, intent)
-    rendered = _render(granted, replace(base, holds=placed.holds), ports, intent)
+    rendered = _render(granted, replace(base, holds=placed.holds), ports, apart(placed.record, intent))
     carry_out(placed, [(rendered, granted.approval)], ports, intent)
     plan = Plan(request.artifact, base.version, base.digest, (rendered.step,))
     return Outcome(plan, 1, str(placed.trust), approvals=(granted.approval,))
@@ -89,7 +90,12 @@ def _finish(granted: GrantedApproval, observed: Observed, ports: Ports, intent: 
     request = granted.request
     version = present_version(observed, ports, intent)
     placed = in_place(observed, version, ports, intent, approved=True)
-    owed = Owed(request.base, lambda base: (_render(granted, base, ports, intent), granted.approval))
+
+    def again(base: Base) -> tuple[Rendered, Approval]:
+        earlier = ledger.records(base.digest) if (ledger := ports.ledger(request.artifact)) else ()
+        return _render(granted, base, ports, apart(earlier[-1] if earlier else None, intent)), granted.approval
+
+    owed = Owed(request.base, again)
     carry_out(placed, (), ports, intent, owed)
     plan = Plan(request.artifact, request.version, request.target, ())
     return Outcome(plan, 0, str(placed.trust), approvals=(granted.approval,))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from ci_automation.approval.lock import Lock, LockEntry
 from ci_automation.approval.port import RequestKind
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli import run
+from ci_automation.flux.version import Version
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry.layout import LayoutRegistry
 from ci_automation.signing.trust import TrustedKeys
@@ -842,3 +845,33 @@ def test_a_promotion_that_keeps_the_content_keeps_the_rules_of_its_approval(scen
     assert scene.run().outputs["changed"] == "true"
     assert scene.channel == scene.tags["staging"]
     assert newest(scene).content == had is not None
+
+
+def test_no_version_brings_other_options_once_the_folder_is_taken_out(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(scene, "{via: pull-request, approvals: 1}")
+    before = first_content(scene)
+    scene.offer(FIRST, MINOR)
+    scene.configure(approval="{via: pull-request}", more=", flags: {log-level: debug}")
+    scene.fleet.push("main", {CONFIG: (scene.runner.workspace / CONFIG).read_bytes()}, "ada")
+    targets, alone = {}, ""
+    for how in ("apart", "together"):
+        scene.runner.capture.readouterr()
+        assert run(["plan", "production", "--output", "json", "--releases", "../releases", "--key", "cosign.key"]) == 0
+        content, minor = json.loads(scene.runner.capture.readouterr().out)["plan"]["steps"]
+        targets[how], alone = minor["target"], content["target"]
+        assert (minor["base"] == before) is (how == "apart")
+        monkeypatch.setattr("ci_automation.flows.planning.steps.apart", lambda _, intent: intent)
+    monkeypatch.undo()
+    scene.run()
+    entry = entry_of(scene, BRANCH, RequestKind.VERSION)
+    assert str(entry.request.target) == alone
+    both = replace(entry.request, version=Version.parse(MINOR), target=Digest.parse(targets["together"]))
+    lock = Lock.parse((scene.fleet.read(LOCK, BRANCH) or b"").decode()).with_entry(replace(entry, request=both))
+    scene.fleet.push(BRANCH, {LOCK: lock.text.encode()}, "ben")
+    later(scene)
+    scene.fleet.merge(scene.fleet.pulls[-1].number, "ada")
+    ran = scene.run()
+    assert scene.channel == before
+    assert f"{both.target} was approved for {MINOR}, which renders as {targets['apart']} now" in ran.summary

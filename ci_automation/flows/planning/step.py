@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.impact.hazard import Hazard
     from ci_automation.policy.decision import Verdict
-    from ci_automation.records.notes import Approval
+    from ci_automation.records.notes import Approval, Record
 
 
 class Rendered(Struct, frozen=True):
@@ -66,6 +66,11 @@ class Wanted(Struct, frozen=True):
         """Return whether the content is another one than that of `base`."""
         own = self.options, self.overlay.digest(), self.pinned
         return own != (base.options, base.overlay.digest(), base.pinned)
+
+
+def apart(record: Record | None, intent: Intent) -> Intent:
+    """Return the intent; versions keep content that came from Git until other content was approved by itself."""
+    return replace(intent, content_apart=intent.content_apart or (record is not None and record.content is not None))
 
 
 def wanted_content(base: Base, intent: Intent) -> Wanted:

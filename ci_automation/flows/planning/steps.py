@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ci_automation.flows.planning.images import ImageMissing
 from ci_automation.flows.planning.plan import Planned, passed_over
-from ci_automation.flows.planning.step import Wanted, render_automatic, render_step, wanted_content
+from ci_automation.flows.planning.step import Wanted, apart, render_automatic, render_step, wanted_content
 from ci_automation.flux.bundle import ComponentMissing
 from ci_automation.flux.text import TemplateMismatch
 from ci_automation.policy.decision import Decision
@@ -44,7 +44,7 @@ def plan_steps(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
 
     If the content is apart, versions are asked for beside it instead: they carry the content that the channel has.
     """
-    start = base
+    start, intent = base, apart(found.observed.record, intent)
     unmade: list[PassedOver] = []
     first = _largest_by_itself(base, found, ports, intent)
     rendered = [first] if first else []

@@ -30,7 +30,12 @@ ATTACKS = {
         "test_a_version_carries_no_content_and_the_content_is_asked_for_anew",
     ),
     "A15": (RUN,),
-    "A16": ("test_looser_rules_do_not_judge_their_own_request",),
+    "A16": (
+        "test_looser_rules_do_not_judge_their_own_request",
+        "test_the_stricter_rules_judge_a_promotion_too_that_replaces_the_folder",
+        "test_a_promotion_that_keeps_the_content_keeps_the_rules_of_its_approval",
+        "test_no_version_brings_other_options_once_the_folder_is_taken_out",
+    ),
     "A17": (RUN, "test_a_link_on_the_way_is_refused"),
     "A18": ("test_each_artifact_judges_a_shared_folder_by_its_own_rules",),
     "A19": (CHECKOUT, "test_a_checkout_that_is_not_what_github_has_stops_the_run"),
