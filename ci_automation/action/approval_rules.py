@@ -38,9 +38,10 @@ def settings_from(goal: Target, base: Digest, version: Version | None = None) ->
     """
     settings, ledger = settings_of(goal), goal.ports.ledger(goal.channel)
     records = ledger.records(base) if ledger else ()
-    if not records or goal.configured is None or (content := records[-1].content) is None:
+    record = records[-1] if records else ledger.newest() if ledger else None  # deleted, or never written: the last one
+    if record is None or goal.configured is None or (content := record.content) is None:
         return settings
-    if version is not None and version != records[-1].version:
+    if version is not None and version != record.version:
         return settings
     from ci_automation.approval.content import stricter
     from ci_automation.flows.planning.git_content import rules_of

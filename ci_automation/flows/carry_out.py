@@ -80,7 +80,7 @@ def carry_out(
     content = placed.record.content if placed.record and not adopted else None
     for rendered, approval in steps:
         publication = Publication.of(placed.channel, rendered, approval)
-        if rendered.step.kind == "content" or rendered.step.changes_content:
+        if _brings_content(rendered):
             content = rendered.judged.content if rendered.judged else None
             if content is not None and (git := ports.find_git()):
                 publication = replace(publication, look_again=partial(git.look_again, content, rendered.after))
@@ -148,9 +148,16 @@ def _finish_interrupted(placed: Placed, ports: Ports, intent: Intent) -> None:
     except _CANNOT_BE_REPEATED as error:
         ports.say(f"who published {placed.digest} cannot be proven: {error}")
         return
+    content = last.content
     for rendered in automatic(planned):
+        content = None if _brings_content(rendered) else content
         if rendered.step.target == placed.digest:
-            publish(Publication.of(placed.channel, rendered, recovered=True), ports.later_than(last.at), intent)
+            publication = replace(Publication.of(placed.channel, rendered, recovered=True), content=content)
+            publish(publication, ports.later_than(last.at), intent)
+
+
+def _brings_content(rendered: Rendered) -> bool:
+    return rendered.step.kind == "content" or rendered.step.changes_content
 
 
 def _repeat(placed: Placed, owed: Owed, ports: Ports, intent: Intent) -> None:
@@ -166,7 +173,8 @@ def _repeat(placed: Placed, owed: Owed, ports: Ports, intent: Intent) -> None:
         return
     earlier = ledger.records(owed.base)
     ports = ports.later_than(earlier[-1].at if earlier else None)
-    publish(Publication.of(placed.channel, *again, recovered=True), ports, intent)
+    content = earlier[-1].content if earlier and not _brings_content(again[0]) else None
+    publish(replace(Publication.of(placed.channel, *again, recovered=True), content=content), ports, intent)
 
 
 def _verified(channel: Reference, digest: Digest, ports: Ports) -> Observed:

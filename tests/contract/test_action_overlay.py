@@ -847,6 +847,37 @@ def test_a_promotion_that_keeps_the_content_keeps_the_rules_of_its_approval(scen
     assert newest(scene).content == had is not None
 
 
+def forget(scene: Scene) -> None:
+    """Let what hangs on the digest of the channel vanish, as a writer of the registry could."""
+    registry = LayoutRegistry(LayoutDirectory(Path("registry")))
+    gone = {str(it.digest) for it in registry.referrers(Reference.parse(CHANNEL), Digest.parse(scene.channel))}
+    index = Path("registry/index.json")
+    found = json.loads(index.read_bytes())
+    found["manifests"] = [it for it in found["manifests"] if it["digest"] not in gone]
+    index.write_text(json.dumps(found))
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["deleted", "written again"])
+def test_without_a_record_the_rules_of_the_last_content_count(scene: Scene, *, written: bool) -> None:
+    configure(scene, "{via: pull-request, approvals: 1}")
+    before = first_content(scene)
+    scene.offer(FIRST, PATCH)
+    assert scene.run().outputs["target-version"] == PATCH
+    forget(scene)
+    if written:
+        scene.run()
+        assert (newest(scene).recovered, newest(scene).content is None) == (True, False)
+    configure(scene)
+    pushed(scene)
+    checkout(scene)
+    scene.run()
+    later(scene)
+    scene.fleet.merge(scene.fleet.pulls[-1].number, "ada")
+    ran = scene.run()
+    assert "with 0 of 1 approving reviews" in ran.summary
+    assert before != scene.channel
+
+
 def test_no_version_brings_other_options_once_the_folder_is_taken_out(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

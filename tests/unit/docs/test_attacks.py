@@ -35,6 +35,7 @@ ATTACKS = {
         "test_the_stricter_rules_judge_a_promotion_too_that_replaces_the_folder",
         "test_a_promotion_that_keeps_the_content_keeps_the_rules_of_its_approval",
         "test_no_version_brings_other_options_once_the_folder_is_taken_out",
+        "test_without_a_record_the_rules_of_the_last_content_count",
     ),
     "A17": (RUN, "test_a_link_on_the_way_is_refused"),
     "A18": ("test_each_artifact_judges_a_shared_folder_by_its_own_rules",),
