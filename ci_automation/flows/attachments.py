@@ -32,6 +32,7 @@ _OF_OTHERS = tuple(
     f"application/vnd.{of}" for of in ("dev.sigstore", "dev.cosign", "flux-manifests", "cncf.flux", "oci.")
 )
 _MAX_READ = 64  # each costs a request
+_MAX_BYTES = 4 * MAX_BLOB_BYTES  # of all files
 
 
 class UnfitAttachment(UsageError):
@@ -149,17 +150,19 @@ def attached_files(reference: Reference, attachments: Iterable[Attachment], port
     """Return the files of attachments that have names, each in a folder that is named like its attachment's digest.
 
     Raises:
-        UnfitAttachment: a file is larger than any artifact, or its name leads elsewhere.
+        UnfitAttachment: a file, or all of them, are larger than any artifact, or a name leads elsewhere.
     """
+    named = [(each.digest, name, layer) for each in attachments for name, layer in each.named()]
+    if (size := sum(layer.size for _, _, layer in named)) > _MAX_BYTES:  # one blob can have a thousand names
+        raise UnfitAttachment(f"the {len(named)} files have {size} bytes together, too many to read")
     found = []
-    for each in attachments:
-        for name, layer in each.named():
-            if layer.size > MAX_BLOB_BYTES:
-                raise UnfitAttachment(f"{name!r} of {each.digest} has {layer.size} bytes, too many to read")
-            try:
-                found.append(TreeFile(f"{each.digest.short}/{name}", ports.registry.blob(reference, layer)))
-            except UnfitPath as error:
-                raise UnfitAttachment(f"a name in {each.digest} is no name of a file: {error}") from None
+    for digest, name, layer in named:
+        if layer.size > MAX_BLOB_BYTES:
+            raise UnfitAttachment(f"{name!r} of {digest} has {layer.size} bytes, too many to read")
+        try:
+            found.append(TreeFile(f"{digest.short}/{name}", ports.registry.blob(reference, layer)))
+        except UnfitPath as error:
+            raise UnfitAttachment(f"a name in {digest} is no name of a file: {error}") from None
     return Tree(tuple(found))
 
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import Descriptor, Manifest
 from ci_automation.artifact.tree import TreeFile
 from ci_automation.cli import run
 from ci_automation.flows.attachments import (
     FILE_TYPE,
     TITLE,
+    Attachment,
     NothingStated,
     UnfitAttachment,
     attach,
@@ -25,6 +27,7 @@ from ci_automation.flows.init import init
 from ci_automation.flows.verify import verify_channel
 from ci_automation.records.provenance import PREDICATE_TYPE as PROVENANCE
 from ci_automation.records.sbom import PREDICATE_TYPE as SBOM
+from ci_automation.registry.port import MAX_BLOB_BYTES
 from ci_automation.signing.bundle import BUNDLE_TYPE, EMPTY_BLOB, EMPTY_TYPE
 from ci_automation.signing.trust import NobodyTrusted
 from tests.fakes.world import CHANNEL, OLD, World, intent, key_pem, made_once
@@ -121,6 +124,13 @@ class TestDiscovering:
         found = discover(CHANNEL, world.ports(), README).attachments
         with pytest.raises(UnfitAttachment, match="is no name of a file"):
             attached_files(CHANNEL, found, world.ports())
+
+    def test_one_blob_under_many_names_does_not_fill_the_memory(self) -> None:
+        world = published()
+        big = Descriptor(FILE_TYPE, Digest.of(b"big"), MAX_BLOB_BYTES)
+        files = tuple(replace(big, annotations={TITLE: f"{number}"}) for number in range(5))
+        with pytest.raises(UnfitAttachment, match="5 files have 524288000 bytes together, too many"):
+            attached_files(CHANNEL, (Attachment(big.digest, README, files),), world.ports())
 
     def test_of_very_many_it_says_how_many_it_left_out(self) -> None:
         world = published()
