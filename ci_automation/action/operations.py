@@ -266,8 +266,7 @@ def _promote(goal: Target, wanted: OperationInputs) -> Operation:
     """Return what the promotion to the channel would do."""
     from ci_automation.cli.promote import as_shown
     from ci_automation.flows.planning.promotion import consider
-    from ci_automation.flows.promote import Promoted
-    from ci_automation.flows.promote import promote as carry_out
+    from ci_automation.flows.promote import Promoted, promote_considered
     from ci_automation.report.promotion import promotion_parts
 
     promotion = wanted.find_promotion().promotion
@@ -285,7 +284,7 @@ def _promote(goal: Target, wanted: OperationInputs) -> Operation:
         facts={"source": str(promotion.source), "decision": str(found.decision), **_agreed(found.findings)},
         page=(MarkedLine(f"{found.sentence}:"), *promotion_parts(shown, every=True)),
         done=f"promoted {found.version} from {promotion.source}",
-        act=lambda granted: carry_out(replace(promotion, intent=granted), {found.digest}),
+        act=lambda by: promote_considered(replace(found, promotion=replace(promotion, intent=by)), by.approval),
         idle=not found.gates,
     )
 

@@ -301,3 +301,26 @@ def test_a_promotion_that_was_cut_off_before_its_record_is_recorded_with_its_yes
     waves.runner.capture.readouterr()
     assert run(["history", "layout:live:live", "--public-key", "cosign.pub", "--output", "json"]) == 0
     assert f"pull request {waves.forge.host}/acme/fleet/pull/{pull.number}" in waves.runner.capture.readouterr().out
+
+
+def test_an_operation_whose_base_is_rolled_back_in_its_last_seconds_promotes_nothing(
+    waves: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = at(waves)
+    waves.offer(FIRST, PATCH)
+    hour(waves)
+    had = at(waves)
+    waves.offer(FIRST, PATCH, MINOR)
+    hour(waves)
+    started = dispatch(waves, "promote", artifact="live")
+    shown = started.show()
+    started.approve()
+
+    def rolled_back(*_: object) -> None:
+        monkeypatch.undo()
+        signing = ("--signing", "key", "--key", "cosign.key")
+        assert run(["rollback", "layout:live:live", "--to", first, "--yes", *signing]) == 0
+
+    monkeypatch.setattr("ci_automation.action.dispatched._require_unused", rolled_back)
+    ran = started.do(shown.outputs["shown"])
+    assert (first != had, ran.code, at(waves)) == (True, 12, first)
