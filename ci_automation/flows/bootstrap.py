@@ -9,6 +9,7 @@ from msgspec import Struct
 from ci_automation.errors import ClusterError, PolicyRefused, UsageError
 from ci_automation.flows.programs.kubectl import KubectlFailed
 from ci_automation.flows.sync import sync_with_content
+from ci_automation.flows.verify import misplaced
 from ci_automation.flux.version import InvalidVersion, Version
 from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable
 from ci_automation.impact.overlay.folders import applied_folder
@@ -93,11 +94,14 @@ def prepare(
 
     Raises:
         NotBuildable: there is no kustomize, or the overlay does not fit.
+        ChannelMovedBack, PublishedElsewhere, VersionTagAstray: signed records say that the tag does not belong there.
         Error: what `sync` raises.
     """
     if not is_duration(timeout):
         raise InvalidSync("a time", timeout)
     sync, observed, tree = sync_with_content(channel, ports, settings, components_file)
+    if problem := misplaced(observed, sync.version, ports):
+        raise problem
     ports.say("building what clusters get")
     folder = sync.path.removeprefix("./") or "."
     if (kustomize := ports.kustomize) is None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.artifact.tree import Tree
+    from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.version import Version
     from ci_automation.signing.cluster import Row
@@ -74,11 +75,18 @@ def _verify(reference: Reference, trusted: Trusted, ports: Ports, intent: Intent
     elif observed.version and not (judgement := judge_cluster(findings, trusted, observed.version)).accepted:
         problem = ClusterRefuses(at, observed.version, judgement.reason)
     elif reference.tag is not None and not immutable_version(reference.tag):
-        version = present_version(observed, ports, intent)
-        placed = as_mirrored(place(observed, ports), ports)
-        is_version = tagged_version(reference.tag) is not None and placed.record is None
-        problem = (version_tag_problem if is_version else problem_of)(placed, version, ports)
+        problem = misplaced(observed, present_version(observed, ports, intent), ports)
     return Verification(observed.digest, observed.version, by, cluster_table(evidence, trusted), problem)
+
+
+def misplaced(observed: Observed, version: Version, ports: Ports) -> VerificationFailed | None:
+    """Return why signed records say that a tag, which leads to `version`, does not belong there; None if none does."""
+    tag = observed.channel.tag
+    if tag is None or immutable_version(tag):
+        return None
+    placed = as_mirrored(place(observed, ports), ports)
+    is_version = tagged_version(tag) is not None and placed.record is None
+    return (version_tag_problem if is_version else problem_of)(placed, version, ports)
 
 
 def pull(reference: Reference, ports: Ports) -> tuple[Tree, Digest, str]:

@@ -14,6 +14,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB
 from ci_automation.artifact.reference import Reference
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.flows.apply import apply
+from ci_automation.flows.bootstrap import prepare
 from ci_automation.flows.history import history
 from ci_automation.flows.init import init
 from ci_automation.flows.lift import lift
@@ -26,6 +27,7 @@ from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
 from ci_automation.flows.update import NotOurs, heal, update
 from ci_automation.flows.verify import verify_channel
 from ci_automation.flux.artifact import immutable_tag
+from ci_automation.flux.following import SyncSettings
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import BUMPS, Action, MinorStep, Period, Policy, SignatureFormat
 from ci_automation.policy.plan import Plan
@@ -291,6 +293,14 @@ class TestTheDigestOfAnotherChannel:
         update(CHANNEL, later(world, 2), intent(adopt=True, policy=EVERY))
         assert moves(world, staged) == [str(STAGING), str(CHANNEL)]
         assert update(CHANNEL, later(world, 3), intent(policy=EVERY)).trust == "verified"
+
+
+def test_a_channel_that_was_moved_back_is_installed_on_no_cluster(world: World) -> None:
+    before = at(world)
+    update(CHANNEL, later(world, 1), intent())
+    point(world, before)
+    with pytest.raises(ChannelMovedBack):
+        prepare(CHANNEL, later(world, 2), SyncSettings(), None, "1m")
 
 
 class TestARecordThatIsMissing:
