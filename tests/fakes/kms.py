@@ -164,8 +164,8 @@ class FakeAws(_Service):
             "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
             "AWS_SESSION_TOKEN": SESSION_TOKEN,
             "AWS_EC2_METADATA_DISABLED": "true",
-            "AWS_CONFIG_FILE": "/nonexistent",
-            "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent",
+            "AWS_CONFIG_FILE": "/dev/null",
+            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
         }
 
     def served(self, request: Request) -> object:

@@ -69,7 +69,8 @@ class Scene:
         """Run a command on the channel."""
         arguments = (command, "production", *more, "--config", self.config, "--output", "json")
         programs = os.pathsep.join(str(peer(name).parent) for name in ("kubectl", "kustomize"))
-        return program.flux_manifests(*arguments, PATH=path or programs)
+        home = str(self.config.parent)  # kubectl keeps a cache there
+        return program.flux_manifests(*arguments, PATH=path or programs, HOME=home)
 
     def bootstrap(self, *more: object, kubeconfig: Path | None = None, path: str = "") -> program.Done:
         """Run `bootstrap` for the cluster."""
