@@ -1,4 +1,4 @@
-"""What is attached to a digest: a team's own files and notes, and the statements of signers about it.
+"""Attachments of a digest: a team's own files and notes, and the statements of signers about it.
 
 A team's attachment is a referrer as oras writes it (OCI image spec v1.1, *Guidelines for Artifact Usage*): the files
 are layers with their names in annotations. Nobody signs it: whoever can write to the repository can attach something.

@@ -1,4 +1,4 @@
-"""What a team wants of the objects by which its clusters follow a channel, beside what the artifact says."""
+"""Settings of the objects by which clusters follow a channel, beside what the artifact says."""
 
 from __future__ import annotations
 

@@ -10,11 +10,23 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from ci_automation.errors import ReleaseSourceError
-from ci_automation.flux.bundle import BUNDLE, ManifestsBundle, ReleaseFiles, checksums_name, verify_checksums
+from ci_automation.flux.bundle import (
+    BUNDLE,
+    LIMITS,
+    MAX_CHECKSUMS_BYTES,
+    MAX_PROOF_BYTES,
+    ManifestsBundle,
+    ReleaseFiles,
+    checksums_name,
+    proof_names,
+    verify_checksums,
+)
 from ci_automation.flux.version import InvalidVersion, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    Asset = Callable[[Version, str, int], bytes | None]
 
     from ci_automation.flux.advisories import Advisory
 
@@ -208,6 +220,28 @@ def successors_complete(listed: Iterable[Version], newer_than: Version | None) -
     later in the list.
     """
     return newer_than is not None and any(version.semver.patch == 0 and version <= newer_than for version in listed)
+
+
+def collected_files(version: Version, asset: Asset, where: str) -> ReleaseFiles:
+    """Return the files of a release that `asset` returns by name, within limits in bytes.
+
+    Raises:
+        ReleaseIncomplete: the bundle or the checksums are not there; `where` says where they should be.
+    """
+
+    def needed(name: str, limit: int) -> bytes:
+        if (data := asset(version, name, limit)) is None:
+            raise ReleaseIncomplete(version, f"{where} has no {name}")
+        return data
+
+    names = proof_names(version)
+    return ReleaseFiles(
+        checksums=needed(checksums_name(version), MAX_CHECKSUMS_BYTES),
+        bundle=needed(BUNDLE, LIMITS.compressed_bytes),
+        signature=asset(version, names.signature, MAX_PROOF_BYTES),
+        certificate=asset(version, names.certificate, MAX_PROOF_BYTES),
+        log_entry=asset(version, names.log_entry, MAX_PROOF_BYTES),
+    )
 
 
 def open_release(release: Release, files: ReleaseFiles, commit: str) -> FetchedRelease:

@@ -15,19 +15,11 @@ from msgspec.structs import replace
 from ci_automation.artifact.manifest import Descriptor, InvalidManifest, Manifest
 from ci_automation.artifact.reference import LayoutDirectory, OciRepository, Reference
 from ci_automation.errors import Conflict, ReleaseSourceError
-from ci_automation.flux.bundle import (
-    BUNDLE,
-    LIMITS,
-    MAX_CHECKSUMS_BYTES,
-    MAX_PROOF_BYTES,
-    ReleaseFiles,
-    checksums_name,
-    proof_names,
-)
 from ci_automation.flux.release import (
     InvalidReleaseList,
     ReleaseIncomplete,
     ReleaseNotFound,
+    collected_files,
     is_draft,
     open_release,
     read_version,
@@ -95,14 +87,7 @@ class RegistryReleases:
         if release.problem:
             raise ReleaseIncomplete(version, release.problem)
         commit = tag_commit(field(self._config(version), "tags", list, self._where), version, self._where)
-        names = proof_names(version)
-        files = ReleaseFiles(
-            checksums=self._needed(version, checksums_name(version), MAX_CHECKSUMS_BYTES),
-            bundle=self._needed(version, BUNDLE, LIMITS.compressed_bytes),
-            signature=self.asset(version, names.signature, MAX_PROOF_BYTES),
-            certificate=self.asset(version, names.certificate, MAX_PROOF_BYTES),
-            log_entry=self.asset(version, names.log_entry, MAX_PROOF_BYTES),
-        )
+        files = collected_files(version, self.asset, str(self._at(version)))
         return open_release(release, files, commit)
 
     def advisories(self) -> tuple[Advisory, ...]:
@@ -145,12 +130,6 @@ class RegistryReleases:
         if manifest.config.media_type != _CONFIG_TYPE or manifest.config.size > _MAX_CONFIG_BYTES:
             raise InvalidReleaseList(self._where, f"what is under {version} is no release that `mirror` pushed")
         return load(self._registry.blob(self._place, manifest.config), str(self._at(version)))
-
-    def _needed(self, version: Version, name: str, limit: int) -> bytes:
-        data = self.asset(version, name, limit)
-        if data is None:
-            raise ReleaseIncomplete(version, f"{self._at(version)} has no {name}")
-        return data
 
 
 def put_release(registry: Registry, place: Reference, described: Mapping[str, Any], files: Mapping[str, bytes]) -> bool:

@@ -11,16 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import ReleaseSourceError
-from ci_automation.flux.bundle import (
-    BUNDLE,
-    LIMITS,
-    MAX_CHECKSUMS_BYTES,
-    MAX_PROOF_BYTES,
-    ReleaseFiles,
-    checksums_name,
-    proof_names,
+from ci_automation.flux.release import (
+    ReleaseIncomplete,
+    ReleaseNotFound,
+    collected_files,
+    is_draft,
+    open_release,
+    releases,
 )
-from ci_automation.flux.release import ReleaseIncomplete, ReleaseNotFound, is_draft, open_release, releases
 from ci_automation.flux.sources.rest import listings, load, tag_commit
 
 if TYPE_CHECKING:
@@ -83,14 +81,7 @@ class DirectorySource:
             raise ReleaseIncomplete(version, release.problem)
         tags = load(self._read_json(_TAGS), str(self._path / _TAGS))
         commit = tag_commit(tags, version, str(self._path / _TAGS))
-        names = proof_names(version)
-        files = ReleaseFiles(
-            checksums=self._read_asset(version, checksums_name(version), MAX_CHECKSUMS_BYTES),
-            bundle=self._read_asset(version, BUNDLE, LIMITS.compressed_bytes),
-            signature=self.asset(version, names.signature, MAX_PROOF_BYTES),
-            certificate=self.asset(version, names.certificate, MAX_PROOF_BYTES),
-            log_entry=self.asset(version, names.log_entry, MAX_PROOF_BYTES),
-        )
+        files = collected_files(version, self.asset, str(self._path / str(version)))
         return open_release(release, files, commit)
 
     def advisories(self) -> tuple[Advisory, ...]:
@@ -108,12 +99,6 @@ class DirectorySource:
         data = self._read(self._path / name, _MAX_JSON_BYTES)
         if data is None:
             raise UnreadableDirectory(self._path / name, "it is not there")
-        return data
-
-    def _read_asset(self, version: Version, name: str, limit: int) -> bytes:
-        data = self.asset(version, name, limit)
-        if data is None:
-            raise ReleaseIncomplete(version, f"{self._path / str(version)} has no {name}, although {_RELEASES} says so")
         return data
 
     def _read(self, path: Path, limit: int) -> bytes | None:

@@ -24,6 +24,7 @@ from ci_automation.flux.release import (
     ReleaseIncomplete,
     ReleaseNotFound,
     UnknownCommit,
+    collected_files,
     is_draft,
     open_release,
     read_version,
@@ -240,3 +241,22 @@ def test_files_with_any_part_of_a_signature_count_as_signed(parts: dict[str, byt
 def test_a_release_that_cannot_be_had_is_named() -> None:
     assert str(ReleaseNotFound(V, "GitHub")) == "GitHub has no release v2.9.4"
     assert str(ReleaseIncomplete(V, "no install.yaml")) == "v2.9.4 cannot be used: no install.yaml"
+
+
+def test_the_files_of_a_release_are_collected_by_their_names() -> None:
+    version = Version.parse("v2.9.4")
+    checksums = "flux_2.9.4_checksums.txt"
+    there = {"manifests.tar.gz": b"bundle", checksums: b"sums", f"{checksums}.sig": b"sig"}
+    asked: dict[str, int] = {}
+
+    def asset(_: Version, name: str, limit: int) -> bytes | None:
+        asked[name] = limit
+        return there.get(name)
+
+    files = collected_files(version, asset, "here")
+    assert (files.bundle, files.checksums, files.signature) == (b"bundle", b"sums", b"sig")
+    assert (files.certificate, files.log_entry) == (None, None)
+    assert all(limit > 0 for limit in asked.values())
+    del there["manifests.tar.gz"]
+    with pytest.raises(ReleaseIncomplete, match=r"here has no manifests\.tar\.gz"):
+        collected_files(version, asset, "here")
