@@ -66,7 +66,7 @@ real: $(STAMP)  ## run the tests against real registries, cosign, flux, a cluste
 	$(BIN)/python tests/real/peers.py
 	$(BIN)/pytest tests/real --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
 
-bench: $(STAMP)  ## measure the figures of docs/figures.md, beside the real programs
+bench: $(STAMP)  ## measure the figures of docs/reference/figures.md, beside the real programs
 	$(BIN)/python tests/real/peers.py
 	$(BIN)/python tests/real/bench.py
 

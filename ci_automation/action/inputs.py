@@ -35,7 +35,7 @@ _MAX_PAGE = 60_000
 class InvalidInput(UsageError):
     """Inputs of the action cannot be used; all that is wrong with them, one line each."""
 
-    hint = "The inputs are described in action.yml, and in docs/inputs.md."
+    hint = "The inputs are described in action.yml, and in docs/reference/inputs.md."
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(problems))

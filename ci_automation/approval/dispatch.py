@@ -46,7 +46,7 @@ _EVENT = "repository_dispatch"
 class InvalidDispatch(UsageError):
     """An event that this version does not send; nothing of it was done."""
 
-    hint = "The sender may have another version of this program; docs/action.md describes the expected form."
+    hint = "The sender may have another version of this program; docs/guides/action.md describes the expected form."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the event cannot be used: {reason}")

@@ -44,7 +44,7 @@ _ANY_STATUS = re.compile(r"(?i)\b(always|failure|cancelled)\s*\(")
 class UnfitWorkflows(InvalidConfig):
     """The workflows do not fit together, or do not fit the configuration."""
 
-    hint = "docs/action.md has one file for each way of working; correct the lines above and check again."
+    hint = "docs/guides/action.md has one file for each way of working; correct the lines above and check again."
 
 
 def workflow_problems(

@@ -38,7 +38,7 @@ class GitAppliesFolder(PolicyRefused):
 
     hint = (
         "Set `prune: false` in gotk-sync.yaml first, then run this with --still-in-git. It prints the steps that "
-        "follow, which take the folder out of Git's reach. docs/migration.md explains them."
+        "follow, which take the folder out of Git's reach. docs/guides/migration.md explains them."
     )
 
     def __init__(self, folder: str, names: Sequence[str]) -> None:

@@ -63,8 +63,8 @@ class ComponentsInOverlay(UnfitOverlayFile):
     hint = (
         "If `flux bootstrap` made the folder, copy the other files, without gotk-sync.yaml, to a folder that no "
         "Kustomization of Flux applies. In the configuration, name it as `overlay`, write "
-        "`componentsFile: gotk-components.yaml`, and give the options of `flux install` as `flags`. docs/migration.md "
-        "has the steps for the clusters."
+        "`componentsFile: gotk-components.yaml`, and give the options of `flux install` as `flags`. "
+        "docs/guides/migration.md has the steps for the clusters."
     )
 
 

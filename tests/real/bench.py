@@ -1,4 +1,4 @@
-"""The figures of docs/figures.md, their goals, and the real programs' figures on the same machine: `make bench`.
+"""The figures of docs/reference/figures.md, their goals, and the real programs: `make bench`.
 
 Whole processes are timed from outside with the operating system's own accounting, in turn (ours, theirs, ours, ...),
 so that a drift of the machine's speed hits both; medians are printed, their bytecode compiled before. Nothing is

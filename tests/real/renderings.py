@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 CHANNEL = Reference.parse("oci://ghcr.io/acme/flux-manifests:production")
 PULL = "https://github.com/acme/fleet/pull/7"
-DOCUMENTS = ("README.md", "docs/example.md", "docs/gates.md")
+DOCUMENTS = ("README.md", "docs/reference/example.md", "docs/reference/gates.md")
 # What the document on gates shows: how each differs from the one before, as `diff` says it.
 _IMAGES = ("--components-extra", "image-reflector-controller,image-automation-controller")
 DIFFERENCES = {

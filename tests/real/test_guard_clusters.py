@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 STEPS = ("v2.2.3", "v2.5.1", "v2.6.4", "v2.7.5", "v2.8.8", "v2.9.4")
 SNAPSHOT, OBJECTS = "production.json", "objects.json"
 NONE = Tree(())
-GATES = Path(__file__).parents[2] / "docs" / "gates.md"
+GATES = Path(__file__).parents[2] / "docs" / "reference" / "gates.md"
 # How far a new cluster gets, by the release that it began with; of the last one, how far back.
 FARTHEST = dict(zip(STEPS, ("v2.6.4", "v2.7.5", "v2.8.8", "v2.9.4", "v2.9.4", "v2.7.5"), strict=True))
 # What a team began with and went to, and where it had to stop over. Its objects are of the first release.

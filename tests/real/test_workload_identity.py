@@ -1,4 +1,4 @@
-"""Each overlay of docs/workload-identity.md builds with the real kustomize, and the API server takes what it makes."""
+"""Overlays of docs/guides/workload-identity.md build with real kustomize, and the API server takes what they make."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.real.cluster import Cluster, Object
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "docs/workload-identity.md").read_text()
+TEXT = (ROOT / "docs/guides/workload-identity.md").read_text()
 BLOCKS = {
     title: block
     for title, section in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)

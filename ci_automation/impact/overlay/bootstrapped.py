@@ -35,7 +35,7 @@ _GENERATORS = ("configMapGenerator", "secretGenerator")
 class UnfitBootstrap(UsageError):
     """A folder cannot be taken over as `flux bootstrap` left it."""
 
-    hint = "docs/migration.md says what a folder must be."
+    hint = "docs/guides/migration.md says what a folder must be."
 
 
 def without_sync(tree: Tree) -> Tree:

@@ -12,7 +12,7 @@ from ci_automation.config.schema import config_schema
 from ci_automation.flux.options import Options
 from tests.unit.config.texts import FULL, MINIMAL
 
-DOCUMENTED = Path(__file__).parents[3] / "docs" / "config.schema.json"
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "reference" / "config.schema.json"
 
 
 def nodes(node: object) -> list[dict[str, Any]]:

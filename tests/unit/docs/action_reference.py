@@ -1,4 +1,4 @@
-"""What `action.yml` and docs/inputs.md say of inputs and outputs, made from the one list in the code.
+"""What `action.yml` and docs/reference/inputs.md say of inputs and outputs, made from the one list in the code.
 
 python -m tests.unit.docs.action_reference        # writes both anew
 """
@@ -13,7 +13,7 @@ from ci_automation.cli.options import INPUTS, Kind, Option
 from ci_automation.report.markdown import markdown_table
 
 ROOT = Path(__file__).parents[3]
-ACTION, REFERENCE = ROOT / "action.yml", ROOT / "docs/inputs.md"
+ACTION, REFERENCE = ROOT / "action.yml", ROOT / "docs/reference/inputs.md"
 _BEGIN, _END = "inputs and outputs: made from ci_automation/cli/options.py", "end of inputs and outputs"
 
 
@@ -30,7 +30,7 @@ def action_section() -> str:
 
 
 def reference_section() -> str:
-    """Return the inputs and outputs as docs/inputs.md has them."""
+    """Return the inputs and outputs as docs/reference/inputs.md has them."""
     inputs = [(f"`{it.name}`", _code(it.expression or it.default), _described(it)) for it in INPUTS]
     outputs = [(f"`{it.name}`", it.description) for it in OUTPUTS]
     return "\n\n".join(
@@ -68,7 +68,7 @@ def action_file() -> str:
 
 
 def reference_file() -> str:
-    """Return docs/inputs.md as it should be."""
+    """Return docs/reference/inputs.md as it should be."""
     return made_anew(REFERENCE.read_text(), f"\n{reference_section()}\n", f"<!-- {_BEGIN} -->", f"<!-- {_END} -->")
 
 

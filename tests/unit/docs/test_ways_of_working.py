@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[3]
-TEXT = (ROOT / "docs/ways-of-working.md").read_text()
+TEXT = (ROOT / "docs/guides/ways-of-working.md").read_text()
 ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in TEXT.splitlines() if line.startswith("| ")][2:]
 
 
@@ -21,7 +21,7 @@ def lines(text: str) -> int:
 def test_a_row_has_the_lines_of_each_new_file() -> None:
     seen: set[str] = set()
     for _, files, counted, *_ in ROWS:
-        new = [name for name in re.findall(r"\]\(\.\./(workflows/[\w-]+\.yaml)\)", files) if name not in seen]
+        new = [name for name in re.findall(r"\]\((?:\.\./)+(workflows/[\w-]+\.yaml)\)", files) if name not in seen]
         seen |= set(new)
         numbers = re.sub(r"\d+ of configuration", "", counted)
         assert [int(it) for it in re.findall(r"\d+", numbers)] == [lines((ROOT / it).read_text()) for it in new], files
@@ -43,7 +43,7 @@ def test_the_baseline_has_as_many_lines_as_it_says() -> None:
     [("show", "flux"), ("gate", "flux"), ("do", "flux"), ("watch", "watch")],
 )
 def test_the_documents_have_the_permissions_of_each_job(job: str, file: str) -> None:
-    text = (ROOT / "docs/action.md").read_text()
+    text = (ROOT / "docs/guides/action.md").read_text()
     header, row = (re.search(rf"(?m)^\| {word} \|(.*)\|$", text) for word in ("job", f"`{job}`"))
     assert header
     assert row

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MIRROR = "mirror.example/fluxcd"
 PATH = "flux-system/gotk-components.yaml"
 HERE = Path(checks.__file__).parent
-GATES = (Path(__file__).parents[3] / "docs" / "gates.md").read_text()
+GATES = (Path(__file__).parents[3] / "docs" / "reference" / "gates.md").read_text()
 ORDER = ("crds", "overlay", "compatibility", "images")
 
 
