@@ -41,10 +41,11 @@ def command(
 
     DIR gets each release's files, Flux's signatures on them with their entries of the transparency log, and, as an OCI
     image layout, what Flux itself rendered. Without --flux-version it takes what is newer than all that DIR has; or,
-    where DIR has none, the newest patch of each of the last three minors.
+    where DIR has none, the newest patch of each of the last three minors. The security advisories come along each time.
 
     With --push, the releases of DIR go to a registry, verified before and after; GitHub is not asked. A run reads them
-    there with --releases oci://..., or `source: oci://...` in the configuration.
+    there with --releases oci://..., or `source: oci://...` in the configuration. --push refuses what DIR may have: a
+    release that Flux did not sign, unless the configuration has `upstream: {verify: if-available}`.
 
     \b
     flux-manifests mirror ./releases

@@ -16,14 +16,16 @@ from msgspec.structs import replace
 
 from ci_automation.errors import ReleaseSourceError
 from ci_automation.flows.files import Unwritable
+from ci_automation.flows.planning.security import advisories
 from ci_automation.flows.publication.copy import copy
 from ci_automation.flows.release_folder import RELEASES, alone_in, listed_release, write_lists, write_mirrored
 from ci_automation.flows.rendering.delegate import MAX_ARCHIVE_BYTES
 from ci_automation.flows.rendering.upstream import fetch, find_artifact, verify_artifact
+from ci_automation.flux.advisories import written_advisories
 from ci_automation.flux.bundle import BUNDLE, MAX_PROOF_BYTES, checksums_name, parse_checksums, proof_names
-from ci_automation.flux.sources.directory import DirectorySource
+from ci_automation.flux.sources.directory import ADVISORIES, DirectorySource
 from ci_automation.registry.port import NotFound
-from ci_automation.registry.releases import RegistryReleases, put_release, rendered_beside
+from ci_automation.registry.releases import RegistryReleases, put_advisories, put_release, rendered_beside
 from ci_automation.signing.upstream import UpstreamForged
 
 if TYPE_CHECKING:
@@ -72,7 +74,8 @@ def mirror(
     """Fill a directory with these releases, and return what was done, the oldest first.
 
     Without `versions` those are taken that are newer than all in the directory; if it has none, the newest of each of
-    the last three minor series, which are those that Flux supports. `ports.registry` is where the artifacts go to.
+    the last three minor series, which are those that Flux supports. `ports.registry` is where the artifacts go to. The
+    published security advisories come along each time; where the source has none, those that are there stay.
 
     Raises:
         ReleaseSourceError: a release is not there, or its files are not what its checksums say.
@@ -93,6 +96,8 @@ def mirror(
                 _copy(place, version, artifact, ports)
             fetched.append(release)
             done.append(Mirrored(version, release.vouched, artifact, programs))
+        if known := advisories(ports):
+            write_mirrored(place.folder / ADVISORIES, written_advisories(known))
         if fetched:
             write_lists(place.folder, fetched)
     return tuple(done)
@@ -102,7 +107,7 @@ def push(folder: Path, target: Reference, rendered: Registry, ports: Ports) -> t
     """Store the verified releases of a directory in the repository of `target`, and read each back, checked as before.
 
     Upstream's renderings go to `rendered_beside(target)`, in the registry `rendered`. Return each release, the oldest
-    first, and whether its files were written. A run that was cut off is repeated.
+    first, and whether its files were written. A run that was cut off is repeated. The directory's advisories go along.
 
     Raises:
         ReleaseSourceError: the directory cannot be read, or the files of a release are not what its checksums say.
@@ -111,14 +116,16 @@ def push(folder: Path, target: Reference, rendered: Registry, ports: Ports) -> t
     """
     found = RegistryReleases(ports.registry, target)
     done = []
+    if known := ports.releases.advisories():
+        put_advisories(ports.registry, target, written_advisories(known))
     for version in sorted(it.version for it in ports.releases.list() if it.problem is None):
         ports.say(f"pushing {version}")
         release = fetch(version, ports)
-        files = _pushed_files(release, ports)
+        files, artifact = _pushed_files(release, ports), _artifact(version, ports)
         listed = {"tag_name": str(version), "body": release.release.notes, **listed_release(release, files)}
         tags = [{"name": str(version), "commit": {"sha": release.commit}}]
         written = put_release(ports.registry, target, {"release": listed, "tags": tags}, files)
-        if (artifact := _artifact(version, ports)) is not None:
+        if artifact is not None:
             place = MirrorFolder(folder, rendered_beside(target))
             _copy(place, version, artifact, replace(ports, registry=rendered))
         fetch(version, replace(ports, releases=found))

@@ -5,6 +5,7 @@ No signature proves an advisory. It may say that a release fixes something, and 
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,6 +59,25 @@ class Vulnerability(Struct, frozen=True):
 def advisories_in(value: object) -> tuple[Advisory, ...]:
     """Return the advisories of an answer of `GET /advisories`; what is withdrawn or not understood is left out."""
     return tuple(_advisories(value if isinstance(value, list) else []))
+
+
+def written_advisories(advisories: tuple[Advisory, ...]) -> bytes:
+    """Return a file that `advisories_in` reads as these advisories, with nothing else in it."""
+    listed = [
+        {
+            "cve_id" if it.id.startswith("CVE-") else "ghsa_id": it.id,
+            "severity": it.severity,
+            "vulnerabilities": [
+                {
+                    "package": {"name": f"github.com/fluxcd/{component}"},
+                    "vulnerable_version_range": ", ".join(f"{sign} {bound.semver}" for sign, bound in conditions),
+                }
+                for component, conditions in it.affected
+            ],
+        }
+        for it in advisories
+    ]
+    return f"{json.dumps(listed, indent=1)}\n".encode()
 
 
 def _advisories(items: list[Any]) -> Iterator[Advisory]:

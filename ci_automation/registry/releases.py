@@ -2,7 +2,8 @@
 
 Its config is JSON with the release and its tag as GitHub lists them; each layer is a file of the release, with its name
 in an annotation, as oras writes files. Whoever can write to the repository can change both: what is read is checked
-like any other source's files, against checksums and upstream's signature.
+like any other source's files, against checksums and upstream's signature. The tag `advisories` has the published
+security advisories, in the form of a directory's `advisories.json`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ci_automation.flux.release import (
     read_version,
     releases,
 )
+from ci_automation.flux.sources.directory import ADVISORIES
 from ci_automation.flux.sources.rest import field, listing, load, tag_commit
 from ci_automation.registry.port import NotFound
 
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 RELEASE_TYPE = "application/vnd.flux-manifests.release.v1"
 _CONFIG_TYPE, _FILE_TYPE = f"{RELEASE_TYPE}+json", "application/octet-stream"
 _TITLE = "org.opencontainers.image.title"
+_ADVISORIES, _ADVISORIES_TYPE = "advisories", "application/vnd.flux-manifests.advisories.v1"
+_EMPTY_TYPE, _EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
+_MAX_ADVISORIES_BYTES = 4 << 20
 _MAX_CONFIG_BYTES = 1 << 20  # GitHub's notes of a release have at most 125,000 characters
 
 
@@ -91,8 +96,17 @@ class RegistryReleases:
         return open_release(release, files, commit)
 
     def advisories(self) -> tuple[Advisory, ...]:
-        """Return none: the repository has releases alone; see `ReleaseSource`."""
-        return ()
+        """Return the advisories under their tag, if it is there; see `ReleaseSource`."""
+        from ci_automation.flux.advisories import advisories_in  # not for a check that finds nothing newer
+
+        at = self._place.at_tag(_ADVISORIES)
+        manifest = _stored(self._registry, at)
+        layer = _files(manifest).get(ADVISORIES) if manifest else None
+        if layer is None:
+            return ()
+        if layer.size > _MAX_ADVISORIES_BYTES:
+            raise ReleaseFileTooLarge(at, ADVISORIES, _MAX_ADVISORIES_BYTES)
+        return advisories_in(load(self._registry.blob(self._place, layer), str(at)))
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
         """Return a file of a release, or None if it does not exist; see `ReleaseSource`."""
@@ -159,6 +173,16 @@ def put_release(registry: Registry, place: Reference, described: Mapping[str, An
         registry.put_blob(place, data)
     registry.put_manifest(at, manifest)
     return True
+
+
+def put_advisories(registry: Registry, place: Reference, data: bytes) -> None:
+    """Store the published advisories under their tag in the repository of `place`, in place of older ones."""
+    at, layer = place.at_tag(_ADVISORIES), Descriptor.of("application/json", data, {_TITLE: ADVISORIES})
+    manifest = Manifest.build(Descriptor.of(_EMPTY_TYPE, _EMPTY), (layer,), artifact_type=_ADVISORIES_TYPE)
+    if registry.resolve(at) != manifest.digest:
+        for content in (_EMPTY, data):
+            registry.put_blob(place, content)
+        registry.put_manifest(at, manifest)
 
 
 def rendered_beside(place: Reference) -> Reference:

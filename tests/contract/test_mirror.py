@@ -25,17 +25,25 @@ from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.publication.copy import TooManyReferrers, copy
 from ci_automation.flows.release_folder import MirrorBusy
 from ci_automation.flows.rendering.upstream import fetch, find_artifact
+from ci_automation.flux.advisories import advisories_in
 from ci_automation.flux.release import InvalidReleaseList, ReleaseNotFound
-from ci_automation.flux.sources.directory import DirectorySource, UnreadableDirectory
+from ci_automation.flux.sources.directory import ADVISORIES, DirectorySource, UnreadableDirectory
 from ci_automation.flux.version import Version
 from ci_automation.registry import open_registry
 from ci_automation.registry.layout import LayoutRegistry
 from ci_automation.registry.port import NotFound
-from ci_automation.registry.releases import OtherRelease, RegistryReleases, put_release, rendered_beside
+from ci_automation.registry.releases import (
+    OtherRelease,
+    RegistryReleases,
+    ReleaseFileTooLarge,
+    put_advisories,
+    put_release,
+    rendered_beside,
+)
 from ci_automation.signing.sigstore.root import TrustRoot
 from ci_automation.signing.upstream import UpstreamForged, UpstreamUnsigned, upstream_identity
 from tests.fakes.registry import InMemoryRegistry
-from tests.fakes.releases import SampleRelease, signed, write_releases
+from tests.fakes.releases import SampleRelease, advisory, signed, write_releases
 from tests.fakes.sigstore import LocalSigstore
 from tests.fakes.upstream import MANIFESTS, publish, sign
 
@@ -50,6 +58,7 @@ if TYPE_CHECKING:
 
 TAGS = ("v2.6.4", "v2.7.4", "v2.7.5", "v2.8.0", "v2.8.8", "v2.9.3", "v2.9.4")
 V = Version.parse("v2.9.4")
+FIXED = advisory(1, {"source-controller": ">= 1.0.0, < 1.9.1", "flux2": "< 2.9.4"})
 PROGRAMS = {
     f"flux_2.9.4_linux_{machine}.tar.gz": f"the program for {machine}".encode() for machine in ("amd64", "arm64")
 }
@@ -280,6 +289,20 @@ class TestTheDirectory:
         with pytest.raises(ReleaseSourceError, match=name.replace(".", r"\.")):
             site.mirror("v2.9.4")
         assert (site.folder / name).read_text() == content
+
+    def test_it_has_the_advisories_of_today_and_loses_none_when_the_source_has_none(self, site: Site) -> None:
+        site.mirror("v2.9.4")
+        assert not (site.folder / ADVISORIES).exists()
+        for known in ([FIXED], [FIXED, advisory(2, {"helm-controller": "< 9.0.0"})]):
+            (site.origin / ADVISORIES).write_text(json.dumps(known))
+            assert site.mirror() == ()
+            assert DirectorySource(site.folder).advisories() == advisories_in(known)
+        before = site.content()
+        for damaged in ("[]", "not JSON"):
+            (site.origin / ADVISORIES).write_text(damaged)
+            site.mirror("v2.9.4")
+            assert site.content() == before
+        assert any("security advisories were not read" in line for line in site.said)
 
     def test_a_mirror_can_be_mirrored(self, site: Site, tmp_path: Path) -> None:
         site.mirror(with_programs=False)
@@ -697,6 +720,24 @@ class TestPushing:
         assert len(pushed.reader().releases.list(V)) == 1
         assert len(pushed.registry.requests) == 3  # the tags, a manifest and its config
 
+    def test_the_advisories_of_the_folder_are_read_there(self, pushed: Pushed) -> None:
+        source = pushed.reader().releases
+        assert source.advisories() == ()
+        for known in ([FIXED], [FIXED, advisory(2, {"helm-controller": "< 9.0.0"})]):
+            (pushed.site.folder / ADVISORIES).write_text(json.dumps(known))
+            pushed.push()
+            assert source.advisories() == advisories_in(known) != ()
+        pushed.registry.requests.clear()
+        pushed.push()
+        about = [it.method for it in pushed.registry.requests if it.what.endswith(":advisories")]
+        assert about == ["resolve"]
+        assert len(source.list()) == 2
+
+    def test_advisories_that_are_too_large_are_not_read(self, pushed: Pushed) -> None:
+        put_advisories(pushed.registry, RELEASES, b" " * ((4 << 20) + 1))
+        with pytest.raises(ReleaseFileTooLarge, match=r"advisories\.json in .*:advisories has more than"):
+            pushed.reader().releases.advisories()
+
     def test_the_same_again_writes_nothing(self, pushed: Pushed) -> None:
         before = pushed.content()
         assert pushed.push() == [("v2.8.8", False), ("v2.9.4", False)]
@@ -714,6 +755,18 @@ class TestPushing:
         (pushed.site.folder / "v2.9.4/flux_2.9.4_linux_amd64.tar.gz").write_bytes(b"another")
         with pytest.raises(ForgedProgram):
             pushed.push()
+
+    @pytest.mark.parametrize("lost", ["v2.9.4/*.sig", "flux-manifests/index.json"], ids=["signature", "rendering"])
+    def test_what_a_folder_may_lack_is_refused_before_anything_of_the_release_is_written(
+        self, site: Site, lost: str
+    ) -> None:
+        site.mirror("v2.9.4")
+        for path in [*site.folder.glob(lost)]:
+            path.unlink()
+        refused = Pushed(site)
+        with pytest.raises(Error):
+            refused.push()
+        assert not [it for it in refused.registry.requests if it.method.startswith("put")]
 
     def test_other_files_under_the_version_are_not_overwritten(self, pushed: Pushed) -> None:
         described = {"release": {"tag_name": "v2.9.4"}, "tags": []}

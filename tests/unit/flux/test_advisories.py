@@ -3,11 +3,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from ci_automation.flux.advisories import Vulnerability, advisories_in, component_versions, fixed_by, vulnerabilities
+from ci_automation.flux.advisories import (
+    Vulnerability,
+    advisories_in,
+    component_versions,
+    fixed_by,
+    vulnerabilities,
+    written_advisories,
+)
 from ci_automation.flux.version import Version
 from tests.fakes.releases import advisory
 
@@ -51,6 +59,15 @@ def test_a_release_fixes_what_it_is_not_affected_by_in_any_component() -> None:
         "CVE-2026-0001"
     ]
     assert fixed_by(known, before, versions("v2.9.4", source_controller="v1.9.0")) == ()
+
+
+def test_what_a_mirror_writes_down_is_read_as_the_same() -> None:
+    known = advisories_in(
+        [advisory(1, {"flux2": ">= 2.0.0, < 2.9.4", SOURCE: "= 1.9.0"}), advisory(2, {SOURCE: "<= 1.8.0"}, cve_id=None)]
+    )
+    assert len(known) == 2
+    assert advisories_in(json.loads(written_advisories(known))) == known
+    assert advisories_in(json.loads(written_advisories(()))) == ()
 
 
 def test_without_a_cve_the_number_at_github_names_it() -> None:
