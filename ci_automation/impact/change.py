@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from msgspec import Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from msgspec import Struct, to_builtins
 
 
 class ChangeClass(enum.StrEnum):
@@ -132,12 +129,8 @@ class ObjectId(Struct, frozen=True, order=True):
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
-    def to_json(self) -> dict[str, str]:
-        """Return the identity as documents have it."""
-        return {"group": self.group, "kind": self.kind, "namespace": self.namespace, "name": self.name}
 
-
-class Change(Struct, frozen=True):
+class Change(Struct, frozen=True, rename={"old": "from", "new": "to"}):
     """One change; `path` is where in the object, `old` and `new` what is there, short enough to be read."""
 
     kind: ChangeKind
@@ -156,31 +149,7 @@ class Change(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the change as documents have it."""
-        return {
-            "class": str(self.belongs_to),
-            "kind": str(self.kind),
-            "object": self.object.to_json(),
-            "severity": str(self.severity),
-            "sentence": self.sentence,
-            "path": self.path,
-            "from": self.old,
-            "to": self.new,
-            "fingerprint": self.fingerprint,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return the change that `to_json` wrote; anything else raises KeyError, TypeError or ValueError."""
-        return cls(
-            kind=ChangeKind(value["kind"]),
-            object=ObjectId(**value["object"]),
-            severity=Severity(value["severity"]),
-            sentence=value["sentence"],
-            path=value["path"],
-            old=value["from"],
-            new=value["to"],
-            fingerprint=value["fingerprint"],
-        )
+        return {"class": str(self.belongs_to), **to_builtins(self)}
 
 
 class FileDiff(Struct, frozen=True):

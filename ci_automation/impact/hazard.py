@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import enum
 import shlex
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from ci_automation.impact.change import fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 _SHOWN = 3
 
@@ -86,28 +86,4 @@ class Hazard(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the hazard as documents have it."""
-        return {
-            "gate": self.gate,
-            "certainty": str(self.certainty),
-            "subject": self.subject,
-            "sentence": self.sentence,
-            "places": [{"file": place.file, "line": place.line} for place in self.places],
-            "remedies": list(self.remedies),
-            "together": self.together,
-            "name": self.name,
-            "fingerprint": self.fingerprint,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return the hazard that `to_json` wrote; anything else raises KeyError, TypeError or ValueError."""
-        return cls(
-            gate=value["gate"],
-            certainty=Certainty(value["certainty"]),
-            subject=value["subject"],
-            sentence=value["sentence"],
-            places=tuple(Place(place["file"], place["line"]) for place in value["places"]),
-            remedies=tuple(value["remedies"]),
-            together=value["together"],
-            name=value["name"],
-        )
+        return {**json.decode(json.encode(self)), "fingerprint": self.fingerprint}
