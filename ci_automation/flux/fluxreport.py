@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct, ValidationError, convert, json
 
 from ci_automation.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_REPORT_BYTES = 4 << 20
 _INSTALLED = "Installed"
@@ -33,6 +29,43 @@ class FluxReport(Struct, frozen=True):
     components: int
 
 
+class _Component(Struct):
+    name: str
+    ready: bool
+
+
+class _Stats(Struct):
+    failing: int
+
+
+class _Reconciler(Struct):
+    kind: str
+    stats: _Stats
+
+
+class _Distribution(Struct):
+    status: str
+    version: Any = ""
+
+
+class _Spec(Struct):
+    components: Annotated[tuple[_Component, ...], Meta(min_length=1)]
+    distribution: _Distribution
+    reconcilers: tuple[_Reconciler, ...] = ()
+
+
+class _Object(Struct, tag_field="kind", tag="FluxReport"):
+    spec: _Spec
+
+    @property
+    def report(self) -> FluxReport:
+        spec, of = self.spec, self.spec.distribution
+        problems = [] if of.status == _INSTALLED else [f"the distribution is {of.status[:80]!r}, not {_INSTALLED}"]
+        problems += [f"{it.name[:80]!r} is not ready" for it in spec.components if not it.ready]
+        problems += [f"{it.stats.failing} of kind {it.kind[:80]!r} fail" for it in spec.reconcilers if it.stats.failing]
+        return FluxReport(of.version if isinstance(of.version, str) else "", tuple(problems), len(spec.components))
+
+
 def parse_reports(data: bytes) -> tuple[FluxReport, ...]:
     """Return the reports in what kubectl prints: one object, or a list of them.
 
@@ -40,47 +73,11 @@ def parse_reports(data: bytes) -> tuple[FluxReport, ...]:
         InvalidReport: it is something else, has no report, or lacks a status.
     """
     try:
-        value = json.loads(data if len(data) <= MAX_REPORT_BYTES else b"")
+        value = json.decode(data if len(data) <= MAX_REPORT_BYTES else b"")
+        items = value["items"] if isinstance(value, dict) and "items" in value else [value]
+        found = convert(items, Annotated[tuple[_Object, ...], Meta(min_length=1)])
+    except ValidationError as error:
+        raise InvalidReport(str(error)) from None
     except (ValueError, RecursionError):
         raise InvalidReport("it is not JSON, or too large") from None
-    items = value.get("items") if isinstance(value, dict) and "items" in value else [value]
-    if not isinstance(items, list) or not items:
-        raise InvalidReport("there is no object in it")
-    return tuple(_report(item) for item in items)
-
-
-def _report(value: object) -> FluxReport:
-    match value:
-        case {
-            "kind": "FluxReport",
-            "spec": {"components": [_, *_] as components, "distribution": {"status": str(status), **named}, **spec},
-        }:
-            version = named.get("version", "")
-            installed = () if status == _INSTALLED else (f"the distribution is {status[:80]!r}, not {_INSTALLED}",)
-            problems = (*installed, *_components(components), *_reconcilers(spec.get("reconcilers", [])))
-            return FluxReport(version if isinstance(version, str) else "", problems, len(components))
-    raise InvalidReport("it has no kind FluxReport, no components or no distribution")
-
-
-def _components(components: list[Any]) -> Iterator[str]:
-    """Yield each controller that is not ready."""
-    for component in components:
-        match component:
-            case {"name": str(name), "ready": bool(ready)}:
-                if not ready:
-                    yield f"{name[:80]!r} is not ready"
-            case _:
-                raise InvalidReport("a component does not say whether it is ready")
-
-
-def _reconcilers(reconcilers: object) -> Iterator[str]:
-    """Yield each kind of object with failing objects."""
-    if not isinstance(reconcilers, list):
-        raise InvalidReport("its reconcilers are no list")
-    for reconciler in reconcilers:
-        match reconciler:
-            case {"kind": str(kind), "stats": {"failing": int(failing)}}:
-                if failing:
-                    yield f"{failing} of kind {kind[:80]!r} fail"
-            case _:
-                raise InvalidReport("a reconciler does not say how many of its objects fail")
+    return tuple(each.report for each in found)

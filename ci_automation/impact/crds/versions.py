@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct, ValidationError, convert
 
 from ci_automation.artifact.yaml import Unreadable, nodes, plain
 from ci_automation.errors import UsageError
 from ci_automation.impact.objects import parts_of
 from ci_automation.impact.parts import Text
 from ci_automation.impact.reading import UnreadableObjects
-from ci_automation.impact.values import mapping
+from ci_automation.impact.values import at, mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from ci_automation.impact.parts import Part
 
 _CRD = "CustomResourceDefinition"
-_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
-_VERSION = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
-_KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+# The names of definitions get into commands to run.
+_Name = Annotated[str, Meta(pattern=r"\A[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?\Z")]
+_VersionName = Annotated[str, Meta(pattern=r"\A[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?\Z")]
+_Kind = Annotated[str, Meta(pattern=r"\A[A-Za-z][A-Za-z0-9]{0,62}\Z")]
 _PRIORITY = re.compile(r"v([0-9]{1,9})(?:(alpha|beta)([0-9]{1,9}))?")
 _MATURITY = {None: 2, "beta": 1, "alpha": 0}
 
@@ -39,7 +40,7 @@ class UnreadableCrds(UsageError):
 class CrdVersion(Struct, frozen=True):
     """One version of a custom resource: whether clients can use it, and whether objects are stored in it."""
 
-    name: str
+    name: _VersionName
     served: bool
     storage: bool
     deprecated: bool = False
@@ -48,9 +49,9 @@ class CrdVersion(Struct, frozen=True):
 class Crd(Struct, frozen=True):
     """A custom resource definition: its name (`plural.group`), and its versions in the order of the file."""
 
-    name: str
-    group: str
-    kind: str
+    name: _Name
+    group: _Name
+    kind: _Kind
     versions: tuple[CrdVersion, ...]
 
     @property
@@ -114,30 +115,13 @@ def _rank(name: str) -> tuple[int, int, int, str]:
 
 
 def _crd(name: object, spec: object) -> Crd:
-    """Return the definition that values stand for, each of them checked, since they get into commands to run."""
+    """Return the definition that values stand for, each of them checked."""
     try:
-        group, kind, listed = spec["group"], spec["names"]["kind"], spec["versions"]  # type: ignore[index]  # checked
-        versions = tuple(
-            CrdVersion(
-                _text(_VERSION, it["name"]), _truth(it["served"]), _truth(it["storage"]), it.get("deprecated") is True
-            )
-            for it in listed
-        )
-        crd = Crd(_text(_NAME, name), _text(_NAME, group), _text(_KIND, kind), versions)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise UnreadableCrds(f"the definition {str(name)[:80]!r} is not complete, or has no proper names") from None
-    if len(crd.names) != len(versions) or sum(version.storage for version in versions) != 1:
+        crd = convert({**mapping(spec), "name": name, "kind": at(at(spec, "names"), "kind")}, Crd)
+    except ValidationError as error:
+        raise UnreadableCrds(
+            f"the definition {str(name)[:80]!r} is not complete, or has no proper names ({error})"
+        ) from None
+    if len(crd.names) != len(crd.versions) or sum(version.storage for version in crd.versions) != 1:
         raise UnreadableCrds(f"{crd.name} has a version twice, or not exactly one that objects are stored in")
     return crd
-
-
-def _text(pattern: re.Pattern[str], value: object) -> str:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise ValueError(value)
-    return value
-
-
-def _truth(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(value)  # noqa: TRY004 - what is wrong is the file, not the call
-    return value
