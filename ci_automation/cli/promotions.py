@@ -197,8 +197,8 @@ def _evidence(of: EvidenceConfig, given: Arguments) -> Evidence:
         exchange = Exchange(Network.from_environment(os.environ), Patience(seconds=_SECONDS))
         return Address(of.url, of.field or "", of.equals or "", exchange)
     if of.status is not None:
-        from ci_automation.github.statuses import Statuses
+        from ci_automation.github.repository import Repository
 
         api = os.environ.get("GITHUB_API_URL") or GITHUB_API
-        return CommitStatus(Statuses(github(api, given), of.repository or ""), of.status)
+        return CommitStatus(Repository(github(api, given), of.repository or ""), of.status)
     return Report(Path(of.report or ""))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_automation.flux.version import Version
-    from ci_automation.github.statuses import Statuses
+    from ci_automation.github.repository import Repository
 
 _OK = 200
 _MAX_ANSWER_BYTES = 1 << 20
@@ -96,23 +96,23 @@ class Address(Hiding, Struct, frozen=True):
 class CommitStatus(Hiding, Struct, frozen=True):
     """A status that the head of a repository's default branch must have."""
 
-    hides = ("statuses",)
+    hides = ("repository",)
 
-    statuses: Statuses
+    repository: Repository
     context: str
 
     def look(self, version: Version) -> Word:
         """Return what its state is."""
         del version
-        what, where = f"the status {self.context}", f"the default branch of {self.statuses.name}"
+        what, where = f"the status {self.context}", f"the default branch of {self.repository.name}"
         try:
-            found = self.statuses.of_head(self.context)
+            found = self.repository.head_status(self.context)
         except ReleaseSourceError as error:
             return Word(speaks_for=False, sentence=f"{what} cannot be read: {error}", looked_at=where)
         if found is None:
             return Word(speaks_for=False, sentence=f"{where} has no status {self.context}", looked_at=where)
         looked_at = f"{where}: {found.commit}, set {found.at:%Y-%m-%d %H:%M} UTC"
-        return Word(found.state == "success", f"{what} of {self.statuses.name} is {found.state}", looked_at)
+        return Word(found.state == "success", f"{what} of {self.repository.name} is {found.state}", looked_at)
 
 
 class Report(Struct, frozen=True):

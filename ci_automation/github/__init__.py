@@ -21,6 +21,5 @@ __all__ = [
     "pulls",
     "repository",
     "runs",
-    "statuses",
     "waiting",
 ]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.github.activity import branch_updates
 from ci_automation.github.answers import Fields, require_name
 from ci_automation.github.errors import (
     EmptyRepository,
@@ -17,7 +16,7 @@ from ci_automation.github.errors import (
     UnexpectedGitHubAnswer,
 )
 from ci_automation.github.files import Files
-from ci_automation.github.making import MAKING, read_making
+from ci_automation.github.making import MAKING, branch_updates, read_making
 from ci_automation.github.model import ContentAt, ContentMerge, Making
 from ci_automation.github.repository import PULL, Repository, read_pull, read_text
 

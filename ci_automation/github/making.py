@@ -1,4 +1,7 @@
-"""Makers of a pull request: authors, committers and pushers of its commits, and the time of auto-merge."""
+"""Makers of a pull request: authors, committers and pushers of its commits, and the time of auto-merge.
+
+Pushers are in GitHub's own log of a branch: who moved it from which commit to which, and how.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ci_automation.github.activity import branch_updates
-from ci_automation.github.answers import Fields
-from ci_automation.github.model import Making, UpdateKind
+from ci_automation.github.answers import Fields, segment
+from ci_automation.github.errors import GitHubDenied, UnexpectedGitHubAnswer
+from ci_automation.github.model import BranchUpdate, Making, UpdateKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
     from ci_automation.github.client import GitHub
-    from ci_automation.github.model import Actor, BranchUpdate, PullRequest, PullSnapshot
+    from ci_automation.github.model import Actor, PullRequest, PullSnapshot
 
 MAKING = """
 fragment Making on PullRequest {
@@ -67,6 +70,41 @@ query($owner: String!, $name: String!, $number: Int!) {
 )
 _MANY_PUSHES = 100
 _MANY_MERGES = 200
+_PAGE = 100  # as many as there can be
+_KINDS = {kind.value: kind for kind in UpdateKind}
+
+
+def branch_updates(client: GitHub, name: str, branch: str, limit: int) -> tuple[BranchUpdate, ...] | None:
+    """Return the last updates of a branch, newest first; None where GitHub has no log, or none for this token.
+
+    Raises:
+        ReleaseSourceError: as `GitHub.get`, but for answers that show no log.
+    """
+    path = f"/repos/{name}/activity?ref={segment(f'refs/heads/{branch}')}&per_page={min(limit, _PAGE)}"
+    what = f"GET {client.host}{path}"
+    found: list[BranchUpdate] = []
+    cursor = ""
+    while True:
+        try:
+            answer = client.get(f"{path}&after={segment(cursor)}" if cursor else path)
+        except (GitHubDenied, UnexpectedGitHubAnswer):
+            return None
+        if answer is None:
+            return None
+        found += map(_update, Fields.all(answer.value, what))
+        cursor = answer.cursor
+        if not cursor or len(found) >= limit:
+            return tuple(found[:limit])
+
+
+def _update(entry: Fields) -> BranchUpdate:
+    return BranchUpdate(
+        before=entry.oid("before"),
+        after=entry.oid("after"),
+        kind=_KINDS.get(entry.text("activity_type"), UpdateKind.OTHER),
+        actor=entry.actor("actor"),
+        at=entry.time("timestamp"),
+    )
 
 
 def making_of(client: GitHub, name: str, pull: PullRequest, seen: PullSnapshot) -> Making | None:

@@ -1,11 +1,11 @@
 """Contents of a repository on GitHub, as values.
 
 Seven classes read and write them, each made with a client and a name, like `Commits(client, "acme/fleet")`:
-`Repository` (snapshot, making, tag_commit, merge_base, permission, is_member), `Files` (listed, contents, blob),
-`Commits` (create_branch, delete_branch, commit, rebase_commit), `Pulls` (open_pull, edit_pull, comment, comments,
-keep_comment, dress, request_review, enable_auto_merge), `Runs` (dispatch_workflow, runs, run, cancel, run_approvals,
-environment, dispatch_event, workflow_state, enable_workflow), `Issues` (open_issue, issues, close_issue) and
-`ContentHistory` (head, updates, contents, merges, files).
+`Repository` (snapshot, making, tag_commit, merge_base, head_status, permission, is_member), `Files` (listed, contents,
+blob), `Commits` (create_branch, delete_branch, commit, rebase_commit), `Pulls` (open_pull, edit_pull, comment,
+comments, keep_comment, dress, request_review, enable_auto_merge), `Runs` (dispatch_workflow, runs, run, cancel,
+run_approvals, environment, dispatch_event, workflow_state, enable_workflow), `Issues` (open_issue, issues,
+close_issue) and `ContentHistory` (head, updates, contents, merges, files).
 """
 
 from __future__ import annotations
@@ -187,6 +187,15 @@ class PullSnapshot(Struct, frozen=True):
         """Return whether the present tip of the branch was merged."""
         merged = {pull.head for pull in self.own_pulls if pull.state is PullState.MERGED}
         return self.branch is not None and self.branch.head in merged
+
+
+class Status(Struct, frozen=True):
+    """The latest status of a commit under one context: `error`, `failure`, `pending` or `success`, and its time."""
+
+    context: str
+    state: str
+    commit: str
+    at: datetime
 
 
 class Comment(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Contents and permissions of a repository, read only."""
+"""Contents, statuses and permissions of a repository, read only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 from ci_automation.github.answers import Fields, object_at, require_name, segment
 from ci_automation.github.errors import EmptyRepository, NotOnGitHub, TeamHidden, UnexpectedGitHubAnswer
 from ci_automation.github.making import making_of
-from ci_automation.github.model import Access, Actor, Branch, Commit, PullRequest, PullSnapshot, PullState, Review
+from ci_automation.github.model import (
+    Access,
+    Actor,
+    Branch,
+    Commit,
+    PullRequest,
+    PullSnapshot,
+    PullState,
+    Review,
+    Status,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +68,7 @@ fragment File on Commit {
 """
 )
 _MAX_TAGS = 4  # a tag may be of a tag
+_PAGE, _MAX_PAGES = 100, 10  # of statuses
 
 
 class Repository:
@@ -144,6 +155,28 @@ class Repository:
         path = f"/repos/{self.name}/compare/{segment(base)}...{segment(head)}?per_page=1"  # commits are not asked for
         found = object_at(self._client, path)
         return found.fields("merge_base_commit").oid("sha")
+
+    def head_status(self, context: str) -> Status | None:
+        """Return the status under a context at the head of the default branch, or None without one.
+
+        A status is not a check, which jobs of GitHub Actions have.
+
+        Raises:
+            NotOnGitHub: the repository does not exist, or the token may not see it.
+            ReleaseSourceError: as `GitHub.get`.
+        """
+        branch = object_at(self._client, f"/repos/{self.name}").text("default_branch")
+        for page in range(1, _MAX_PAGES + 1):
+            path = f"/repos/{self.name}/commits/{segment(branch)}/status?per_page={_PAGE}&page={page}"
+            if (answer := self._client.get(path)) is None:
+                raise NotOnGitHub(f"the branch {branch} of {self.name} on {self._client.host}")
+            combined = Fields(answer.value, f"GET {self._client.host}{path}")
+            for each in combined.each("statuses"):
+                if each.text("context") == context:
+                    return Status(context, each.text("state"), combined.oid("sha"), each.time("updated_at"))
+            if not answer.has_next:
+                return None
+        raise UnexpectedGitHubAnswer(f"{self._client.host} never ends its list of statuses of {self.name}")
 
     def permission(self, login: str) -> Access:
         """Return a user's permission (`maintain` is `write`, `triage` is `read`), and the number of the account.

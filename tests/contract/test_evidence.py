@@ -11,7 +11,7 @@ import pytest
 from ci_automation.flows.evidence import Address, CommitStatus, Report, UnsafeEvidence
 from ci_automation.flux.version import Version
 from ci_automation.github.errors import GitHubUnreachable
-from ci_automation.github.statuses import Status
+from ci_automation.github.model import Status
 from ci_automation.net.services import Exchange
 from ci_automation.net.waiting import Clock, Patience
 from tests.contract.hostile_registry import HostileRegistry, Reply
@@ -114,7 +114,7 @@ class Said:
     def __init__(self, found: Status | GitHubUnreachable | None) -> None:
         self.found = found
 
-    def of_head(self, _: str) -> Status | None:
+    def head_status(self, _: str) -> Status | None:
         """Return it."""
         if isinstance(self.found, GitHubUnreachable):
             raise self.found
