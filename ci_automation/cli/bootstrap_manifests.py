@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def command(artifact: str, folder: str, timeout: str, given: Arguments) -> None:
     """Write what the first installation of Flux applies to a cluster, and print the order.
 
-    FOLDER must not exist, or be empty. It gets three files: the CRDs, the controllers as kustomize builds them, and the
+    FOLDER must not exist, or be empty. It gets four files: the CRDs, the controllers as kustomize builds them, and the
     objects that `sync-manifests` prints. The printed commands of kubectl do what `bootstrap` does.
 
     \b

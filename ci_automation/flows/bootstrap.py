@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_automation.errors import ClusterError, PolicyRefused, UsageError
+from ci_automation.errors import ClusterError, Conflict, PolicyRefused, UsageError
 from ci_automation.flows.programs.kubectl import KubectlFailed
 from ci_automation.flows.sync import sync_with_content
 from ci_automation.flows.verify import misplaced
@@ -14,7 +14,7 @@ from ci_automation.flux.version import InvalidVersion, Version
 from ci_automation.impact.overlay.builder import BuildFailed, KustomizeUnusable
 from ci_automation.impact.overlay.folders import applied_folder
 from ci_automation.impact.overlay.kustomization import Effort, TooMuch
-from ci_automation.report.bootstrap import APPLY, install_order
+from ci_automation.report.bootstrap import APPLY, AT_REVISION, install_order
 from ci_automation.report.cluster_secrets import secret_yaml
 from ci_automation.report.sync import ByKey, InvalidSync, Sync, is_duration
 from ci_automation.signing.trust import TrustedKeys
@@ -79,6 +79,18 @@ class NotReady(ClusterError):
         self.hint = f"{hint} Then run it again."
 
 
+class OtherRevision(Conflict):
+    """The cluster found another digest at the channel than the one that was verified."""
+
+    hint = (
+        "Another writer moved the channel, and the cluster follows it: check it with `verify`. If that finds nothing, "
+        "run it again, which verifies what the channel has now."
+    )
+
+    def __init__(self, what: str, expected: str, found: str) -> None:
+        super().__init__(f"{what} is at {found or 'no revision'}, and {expected} was verified")
+
+
 class Installation(Struct, frozen=True):
     """What a cluster gets: verified, built, and in its order."""
 
@@ -115,7 +127,9 @@ def prepare(
     keys = ""
     if isinstance(sync.verify, ByKey) and isinstance(ports.trusted, TrustedKeys):
         keys = secret_yaml(sync.verify.secret, sync.home, [key.to_pem() for key in ports.trusted.keys])
-    return Installation(sync, observed.digest, install_order(sync, built, keys, timeout))
+    tag = observed.channel.tag  # of a range, the newest
+    revision = f"{tag}@{observed.digest}" if tag else str(observed.digest)
+    return Installation(sync, observed.digest, install_order(sync, built, keys, timeout, revision))
 
 
 def bootstrap(prepared: Installation, cluster: Kubectl, ports: Ports) -> str:
@@ -124,6 +138,7 @@ def bootstrap(prepared: Installation, cluster: Kubectl, ports: Ports) -> str:
     Raises:
         AppliedByOthers, OlderThanCluster: the cluster has a Flux already, and not this one.
         SecretsMissing, NotReady: something has to be done first, or did not get ready.
+        OtherRevision: the channel moved since it was verified, so that the cluster found something else.
         ClusterError: the cluster cannot be reached, or refuses.
     """
     sync, order = prepared.sync, prepared.order
@@ -175,13 +190,22 @@ def _wait(cluster: Kubectl, step: ApplyStep, sync: Sync) -> None:
         try:
             cluster.run(words)
         except KubectlFailed as error:
+            if "annotate" in words:
+                raise
             what = words[-1] if "rollout" not in words else words[-2]
             if "--for=condition=Established" in words:
                 raise NotReady("a CRD", str(error), "Look for it in `kubectl get crd`.") from None
             if "rollout" in words:
                 hint = f"`kubectl -n {words[1]} get pods,events` says why: an image, a quota, a node."
                 raise NotReady(what, str(error), hint) from None
+            if at := next((word for word in words if word.startswith(AT_REVISION)), ""):
+                raise OtherRevision(what, at.rpartition("}=")[2], _revision(cluster, what, sync)) from None
             raise NotReady(what, _message(cluster.get(what, sync.home) or {}) or str(error), _HINT) from None
+
+
+def _revision(cluster: Kubectl, what: str, sync: Sync) -> str:
+    status = (cluster.get(what, sync.home) or {}).get("status", {})
+    return str(status.get("artifact", {}).get("revision") or status.get("lastAppliedRevision", ""))
 
 
 _HINT = "The message is the controller's; credentials, a provider and the verify block are in the section `sync`."

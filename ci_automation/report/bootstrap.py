@@ -29,6 +29,8 @@ _NAMESPACE = re.compile(r'^  namespace: "?([^"\n]+)"?$', re.MULTILINE)
 _OF_FLUX = re.compile(r"^    app\.kubernetes\.io/part-of: flux$", re.MULTILINE)
 _ENCRYPTED = re.compile(r"^sops:$", re.MULTILINE)
 _FIRST = frozenset({"Namespace", "CustomResourceDefinition"})
+_READY = "--for=condition=Ready"
+AT_REVISION = "--for=jsonpath="
 
 
 class BuiltObject(Struct, frozen=True):
@@ -93,8 +95,12 @@ def _read(text: str) -> BuiltObject:
     return BuiltObject(text, kind, name, namespace, bool(_OF_FLUX.search(head)))
 
 
-def install_order(sync: Sync, built: str, keys: str, timeout: str) -> InstallOrder:
-    """Return the steps for what was built; `keys` is the Secret that verifies, empty where none does."""
+def install_order(sync: Sync, built: str, keys: str, timeout: str, revision: str) -> InstallOrder:
+    """Return the steps for what was built; `keys` is the Secret that verifies, empty where none does.
+
+    `revision` is what was verified, as source-controller names it. Nothing is applied from another: between the look at
+    the channel and the controller's, an attacker who can write to the registry can move it to an old signed digest.
+    """
     objects = built_objects(built)
     first = [each for each in objects if each.kind in _FIRST]
     rest = [each for each in objects if each.kind not in _FIRST]
@@ -105,7 +111,10 @@ def install_order(sync: Sync, built: str, keys: str, timeout: str) -> InstallOrd
     until = f"--timeout={timeout}"
     established = ("wait", "--for=condition=Established", until, *crds)
     rollouts = (("-n", each.namespace, "rollout", "status", f"deployment/{each.name}", until) for each in controllers)
-    ready = ("-n", sync.home, "wait", "--for=condition=Ready", until)
+    wait = ("-n", sync.home, "wait", until)
+    source, applied = (f"{kind}/{sync.settings.name}" for kind in ("ocirepository", "kustomization"))
+    look = ("-n", sync.home, "annotate", "--overwrite", source, f"reconcile.fluxcd.io/requestedAt={revision}")
+    sources = [it for it in sync.objects() if it["kind"] == "OCIRepository"]
     return InstallOrder(
         steps=(
             ApplyStep(
@@ -116,10 +125,23 @@ def install_order(sync: Sync, built: str, keys: str, timeout: str) -> InstallOrd
             ),
             ApplyStep("2-controllers.yaml", f"The controllers of Flux {sync.version}", _joined(rest), (*rollouts,)),
             ApplyStep(
-                "3-objects.yaml",
-                f"The objects that follow {sync.channel}",
-                (f"---\n{keys}" if keys else "") + as_yaml(sync.objects()),
-                tuple((*ready, f"{kind}/{sync.settings.name}") for kind in ("ocirepository", "kustomization")),
+                "3-source.yaml",
+                f"The object that follows {sync.channel}, which must find what was verified",
+                (f"---\n{keys}" if keys else "") + as_yaml(sources),
+                (
+                    look,
+                    (*wait, _READY, source),
+                    (*wait, f"{AT_REVISION}{{.status.artifact.revision}}={revision}", source),
+                ),
+            ),
+            ApplyStep(
+                "4-kustomization.yaml",
+                "The object that applies it",
+                as_yaml([it for it in sync.objects() if it not in sources]),
+                (
+                    (*wait, _READY, applied),
+                    (*wait, f"{AT_REVISION}{{.status.lastAppliedRevision}}={revision}", applied),
+                ),
             ),
         ),
         secrets=(*sync.needs(), *_root(sync)),

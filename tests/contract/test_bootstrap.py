@@ -16,6 +16,7 @@ from ci_automation.flows.bootstrap import (
     Installation,
     NotReady,
     OlderThanCluster,
+    OtherRevision,
     SecretsMissing,
     bootstrap,
 )
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SYNC = replace(KEYLESS, pulls_images=("images", "ghcr.io"))
-PREPARED = Installation(SYNC, Digest.of(b"artifact"), install_order(SYNC, BUILT, "", "1m"))
+REVISION = f"production@{Digest.of(b'artifact')}"
+PREPARED = Installation(SYNC, Digest.of(b"artifact"), install_order(SYNC, BUILT, "", "1m", REVISION))
 NOTHING, OURS = "nothing", "kustomization/flux-manifests"
 SECRET: dict[str, Any] = {"secret/images": {}}
 APPLIED = "kustomize.toolkit.fluxcd.io/name"
@@ -47,7 +49,7 @@ FAILED = {"conditions": [{"status": "True", "message": "fetched"}, {"status": "F
 
 @dataclass
 class FakeCluster:
-    """A cluster that has some objects, and where waiting fails for what contains one word; it notes what is applied."""
+    """A cluster that has some objects, and where a command fails that contains some words; it notes what is applied."""
 
     there: dict[str, Any]
     fails: str = "nothing"
@@ -58,7 +60,7 @@ class FakeCluster:
         return None if found is None else {"metadata": {}} | found
 
     def run(self, words: Sequence[str], text: str | None = None) -> str:
-        if any(self.fails in word for word in words):
+        if self.fails in " ".join(words):
             raise KubectlFailed("timed out waiting for the condition")
         if text is not None:
             self.applied.append(text)
@@ -92,11 +94,22 @@ def owned(name: str, kind: str = "OCIRepository") -> dict[str, Any]:
         pytest.param({}, NOTHING, SecretsMissing, 1, "flux-system/images", id="no Secret"),
         pytest.param(SECRET, "crd/", NotReady, 1, "a CRD did not get ready", id="a CRD is never established"),
         pytest.param(SECRET, "deployment/", NotReady, 2, "deployment/source-controller", id="a controller"),
-        pytest.param(SECRET, "ocirepository/", NotReady, 3, "timed out", id="the source, without a message"),
+        pytest.param(SECRET, "Ready ocirepository/", NotReady, 3, "timed out", id="the source, without a message"),
+        pytest.param(SECRET, "annotate", KubectlFailed, 3, "timed out", id="the source cannot be looked at anew"),
         pytest.param(
             {**SECRET, "ocirepository/flux-manifests": {"status": FAILED}},
-            *("ocirepository/", NotReady, 3, "did not get ready: no signature"),
+            *("Ready ocirepository/", NotReady, 3, "did not get ready: no signature"),
             id="the source, in its own words",
+        ),
+        pytest.param(
+            {**SECRET, "ocirepository/flux-manifests": {"status": {"artifact": {"revision": "production@sha256:old"}}}},
+            *("artifact.revision", OtherRevision, 3, f"is at production@sha256:old, and {REVISION} was verified"),
+            id="the source found what was signed before",
+        ),
+        pytest.param(
+            {**SECRET, OURS: {"status": {"lastAppliedRevision": "production@sha256:new"}}},
+            *("lastAppliedRevision", OtherRevision, 4, "flux-manifests is at production@sha256:new, and"),
+            id="another digest is applied",
         ),
         pytest.param(SECRET, "apply", KubectlFailed, 0, "timed out", id="the API server refuses"),
     ],
@@ -109,7 +122,7 @@ def test_it_stops_with_the_cause_and_applies_nothing_after_it(
         bootstrap(PREPARED, cluster, World().ports())  # type: ignore[arg-type]  # what it does, and no more
     assert len(cluster.applied) == applied
     assert stopped.value.hint
-    assert stopped.value.exit_code == (23 if issubclass(error, ClusterError) else 11)
+    assert stopped.value.exit_code == (23 if issubclass(error, ClusterError) else 12 if error is OtherRevision else 11)
 
 
 @pytest.mark.parametrize(

@@ -187,10 +187,11 @@ def test_what_is_installed_first_is_verified_and_built_with_the_keys_beside_it(p
     builder = Builder("kind: Namespace\nmetadata:\n  name: flux-infra\n")
     made = prepare(CHANNEL, replace(ports, find_kustomize=lambda: builder), SyncSettings(), None, "1m")
     assert (builder.folders, made.digest) == (["."], ports.registry.resolve(CHANNEL))
-    first, _, objects = (list(yaml.safe_load_all(step.text)) for step in made.order.steps)
+    first, _, source, applied = (list(yaml.safe_load_all(step.text)) for step in made.order.steps)
     assert [it["metadata"]["name"] for it in first] == ["flux-infra"]
-    assert [it["kind"] for it in objects] == ["Secret", "OCIRepository", "Kustomization"]
-    assert objects[0]["stringData"] == {"cosign.pub": signing_key().public.to_pem()}
+    assert [it["kind"] for it in (*source, *applied)] == ["Secret", "OCIRepository", "Kustomization"]
+    assert f"{{.status.artifact.revision}}=production@{made.digest}" in made.order.told("")
+    assert source[0]["stringData"] == {"cosign.pub": signing_key().public.to_pem()}
 
 
 @pytest.mark.parametrize("builder", [None, Builder(BuildFailed("no such file"))], ids=["none", "it fails"])

@@ -59,8 +59,8 @@ def test_each_document_is_known_by_its_kind_and_name_and_what_is_encrypted_is_le
     ]
 
 
-def test_the_order_is_definitions_controllers_objects_and_each_is_awaited() -> None:
-    order = install_order(KEYED, BUILT, "kind: Secret\n", "5m")
+def test_the_order_is_definitions_controllers_source_and_what_applies_it_and_each_is_awaited() -> None:
+    order = install_order(KEYED, BUILT, "kind: Secret\n", "5m", "production@sha256:1")
     assert order.told("out").splitlines() == [
         "  1. The namespace and the CRDs",
         "     kubectl apply --server-side --force-conflicts -f out/1-definitions.yaml",
@@ -68,21 +68,36 @@ def test_the_order_is_definitions_controllers_objects_and_each_is_awaited() -> N
         "  2. The controllers of Flux v2.9.4",
         "     kubectl apply --server-side --force-conflicts -f out/2-controllers.yaml",
         "     kubectl -n flux-system rollout status deployment/source-controller --timeout=5m",
-        "  3. The objects that follow oci://ghcr.io/acme/flux-manifests:production",
-        "     kubectl apply --server-side --force-conflicts -f out/3-objects.yaml",
-        "     kubectl -n flux-system wait --for=condition=Ready --timeout=5m ocirepository/flux-manifests",
-        "     kubectl -n flux-system wait --for=condition=Ready --timeout=5m kustomization/flux-manifests",
+        "  3. The object that follows oci://ghcr.io/acme/flux-manifests:production, which must find what was verified",
+        "     kubectl apply --server-side --force-conflicts -f out/3-source.yaml",
+        (
+            "     kubectl -n flux-system annotate --overwrite ocirepository/flux-manifests "
+            "reconcile.fluxcd.io/requestedAt=production@sha256:1"
+        ),
+        "     kubectl -n flux-system wait --timeout=5m --for=condition=Ready ocirepository/flux-manifests",
+        (
+            "     kubectl -n flux-system wait --timeout=5m "
+            "'--for=jsonpath={.status.artifact.revision}=production@sha256:1' ocirepository/flux-manifests"
+        ),
+        "  4. The object that applies it",
+        "     kubectl apply --server-side --force-conflicts -f out/4-kustomization.yaml",
+        "     kubectl -n flux-system wait --timeout=5m --for=condition=Ready kustomization/flux-manifests",
+        (
+            "     kubectl -n flux-system wait --timeout=5m "
+            "'--for=jsonpath={.status.lastAppliedRevision}=production@sha256:1' kustomization/flux-manifests"
+        ),
     ]
     kinds = {file.path: [it.get("kind") for it in yaml.safe_load_all(file.content)] for file in order.files().files}
     assert kinds == {
         "1-definitions.yaml": ["Namespace", "CustomResourceDefinition"],
         "2-controllers.yaml": ["Deployment", "Deployment", None],
-        "3-objects.yaml": ["Secret", "OCIRepository", "Kustomization"],
+        "3-source.yaml": ["Secret", "OCIRepository"],
+        "4-kustomization.yaml": ["Kustomization"],
     }
 
 
 def test_objects_in_a_namespace_of_their_own_bring_it() -> None:
-    order = install_order(replace(KEYLESS, settings=SyncSettings(namespace="own")), BUILT, "", "1m")
+    order = install_order(replace(KEYLESS, settings=SyncSettings(namespace="own")), BUILT, "", "1m", "r")
     first = next(yaml.safe_load_all(order.steps[0].text))
     assert (first["kind"], first["metadata"]) == ("Namespace", {"name": "own"})
 
@@ -91,7 +106,7 @@ def test_objects_in_a_namespace_of_their_own_bring_it() -> None:
 def test_secrets_are_made_after_the_namespace(root: str | None, expected: list[str]) -> None:
     verify = ByIdentity(((ISSUER, SUBJECT),), root)
     sync = replace(KEYLESS, verify=verify, pulls_images=("images", "ghcr.io"))
-    order = install_order(sync, BUILT, "", "1m")
+    order = install_order(sync, BUILT, "", "1m", "r")
     assert [it.name for it in order.secrets] == expected
     told = order.told("out")
     assert told.index("crd/things") < told.index("create secret docker-registry images") < told.index("2. The contr")
