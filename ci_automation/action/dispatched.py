@@ -23,6 +23,7 @@ from ci_automation.cli.arguments import configuration
 from ci_automation.cli.output import print_parts
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import Conflict, PolicyRefused, UsageError
+from ci_automation.records.content import is_same_approval
 from ci_automation.records.notes import Approval
 from ci_automation.report.account import Account
 from ci_automation.report.markdown import code, inline, markdown_table, quote
@@ -274,7 +275,7 @@ def _require_unused(goal: Target, operation: Operation, approval: Approval) -> N
         RunUsed: it has.
     """
     ledger, digest = goal.ports.ledger(goal.channel), operation.after.digest
-    if ledger is None or not any(it.approval and it.approval.how == approval.how for it in ledger.records(digest)):
+    if ledger is None or not any(is_same_approval(it.approval, approval) for it in ledger.records(digest)):
         return
     last = ledger.newest()
     if operation.before != operation.after or last is None or last.digest != digest:

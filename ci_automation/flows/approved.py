@@ -17,6 +17,7 @@ from ci_automation.flows.planning.step import Wanted, apart, render_step, wanted
 from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
 from ci_automation.policy.plan import Plan
+from ci_automation.records.content import is_same_approval
 
 if TYPE_CHECKING:
     from ci_automation.approval.port import ApprovalRequest, GrantedApproval
@@ -139,6 +140,5 @@ def refuse_used(granted: GrantedApproval, ports: Ports) -> None:
     if (ledger := ports.ledger(request.artifact)) is None:
         return
     for record in ledger.records(request.target):
-        same = record.approval is not None and record.approval.how == approval.how
-        if same or record.at >= approval.at:
+        if is_same_approval(record.approval, approval) or record.at >= approval.at:
             raise ApprovalUsed(granted)

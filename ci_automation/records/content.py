@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import re
 from datetime import datetime  # noqa: TC003  # msgspec reads it
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest  # noqa: TC001  # same
 
+if TYPE_CHECKING:
+    from ci_automation.records.notes import Approval
+
+_RUN = re.compile(r"run [!-~]+/actions/runs/([0-9]+)")
 OID = re.compile(r"[0-9a-f]{40}")  # of an object of Git
+
+
+def is_same_approval(recorded: Approval | None, given: Approval) -> bool:
+    """Return whether a record names this approval: a run keeps its number if its repository gets another name."""
+    if recorded is None:
+        return False
+    one, other = _RUN.fullmatch(recorded.how), _RUN.fullmatch(given.how)
+    return one[1] == other[1] if one and other else recorded.how == given.how
 
 
 class CountedPerson(Struct, frozen=True):

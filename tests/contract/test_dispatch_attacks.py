@@ -108,15 +108,19 @@ def test_c3_what_was_shown_a_week_ago_is_void(scene: Scene, asked: Dispatched) -
     refused(asked.do(json.dumps({**shown, "at": then.isoformat()})), VOID, "counts for 7 days", scene, before)
 
 
+@pytest.mark.parametrize("name", ["acme/fleet", "acme/cars"], ids=["", "in a repository with another name since"])
 def test_c3_the_last_job_after_another_rollback_and_the_way_forward_does_nothing(
-    scene: Scene, asked: Dispatched
+    scene: Scene, asked: Dispatched, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     shown = approved(asked)
     assert asked.do(shown).code == 0
     lifting = dispatch(scene, "lift-hold")
     assert lifting.through().code == 0
     assert schedule(scene).outputs["target-version"] == PATCH
-    before = scene.tags
+    before, fleet = scene.tags, scene.fleet
+    fleet.full_name, scene.runner.variables["GITHUB_REPOSITORY"] = name, name
+    scene.forge.repositories[name] = fleet
+    monkeypatch.setitem(PAYLOAD, "repository", {**PAYLOAD["repository"], "full_name": name})
     refused(asked.do(shown), REFUSED, "was used before", scene, before)
 
 

@@ -12,7 +12,14 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import Reference
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.version import Version
-from ci_automation.records.content import ApprovedRules, CountedPerson, CountedRequest, FleetCommit, RecordedContent
+from ci_automation.records.content import (
+    ApprovedRules,
+    CountedPerson,
+    CountedRequest,
+    FleetCommit,
+    RecordedContent,
+    is_same_approval,
+)
 from ci_automation.records.notes import (
     Approval,
     InvalidRecord,
@@ -184,3 +191,22 @@ def test_an_approval_tells_each_request_that_counted_and_else_the_person() -> No
         (", ".join(it.login for it in COUNTED.people), f"pull request {COUNTED.url}"),
         ("x", f"pull request merged by its author {COUNTED.url}"),
     )
+
+
+PAGE = "https://github.com/acme"
+
+
+@pytest.mark.parametrize(
+    ("how", "given", "same"),
+    [
+        pytest.param(None, f"run {PAGE}/fleet/actions/runs/7", False, id="none"),
+        pytest.param(f"run {PAGE}/fleet/actions/runs/7", f"run {PAGE}/fleet/actions/runs/7", True, id="the same run"),
+        pytest.param(f"run {PAGE}/fleet/actions/runs/7", f"run {PAGE}/cars/actions/runs/7", True, id="renamed"),
+        pytest.param(f"run {PAGE}/fleet/actions/runs/7", f"run {PAGE}/fleet/actions/runs/77", False, id="another run"),
+        pytest.param(f"pull request {PAGE}/a/pull/7", f"pull request {PAGE}/b/pull/7", False, id="another request"),
+        pytest.param(f"pull request {PAGE}/a/pull/7", f"pull request {PAGE}/a/pull/7", True, id="the same request"),
+    ],
+)
+def test_an_approval_is_known_by_the_number_of_its_run(how: str | None, given: str, *, same: bool) -> None:
+    recorded = Approval("octocat", how, NOW) if how else None
+    assert is_same_approval(recorded, Approval("octocat", given, NOW)) is same
