@@ -17,6 +17,7 @@ from ci_automation.config.document import MAX_BYTES, InvalidConfig, Problem
 from ci_automation.config.load import load_config
 from ci_automation.config.schema import config_schema
 from ci_automation.config.workflows import GitHubPlace
+from ci_automation.flux.options import Options, nearest_flag
 from ci_automation.report.findings import ended
 from ci_automation.report.text import plain_text
 
@@ -110,6 +111,11 @@ def _warn(config: Config) -> None:
         print_aside(f"{one.name} ({one.overlay}) and {other.name} ({other.overlay}) share overlay files")
     now = datetime.now(UTC)
     for artifact in config.artifacts:
+        for flag, _ in Options().with_flags(artifact.flags).others:
+            print_aside(
+                f"{artifact.name}: this program does not know the flag --{flag}. A release whose own flux CLI lists it "
+                f"is rendered by that CLI; with any other one the run stops. {nearest_flag(flag)}"
+            )
         for each in artifact.policy.acknowledge:
             if not each.is_on(now):
                 print_aside(plain_text(f"{artifact.name}: {ended(each)}"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ci_automation.cli.options import OF_COMMAND_LINE, Kind, Repeat
+from ci_automation.cli.parameters import INSTALL_FLAGS
 from ci_automation.cli.trust import signing_mode
 
 if TYPE_CHECKING:
@@ -27,8 +28,10 @@ def repeated_options(given: Arguments, *, begun: bool = False) -> tuple[str, ...
 
 def flags(given: Arguments) -> tuple[str, ...]:
     """Return the flags of `flux install` that the plan has to repeat."""
+    named = {it.name for it in INSTALL_FLAGS}
     return tuple(
-        f"--{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in given.flags.items()
+        f"--{'' if name in named else 'flag='}{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in given.flags.items()
     )
 
 

@@ -37,6 +37,7 @@ INSTALL_FLAGS = (
     Option("manifests", "refused: --releases has folders of releases", "DIR"),
     Option("watch-all-namespaces", "watch all namespaces, not only Flux's own", kind=Kind.EITHER),
     Option("network-policy", "deny ingress from other namespaces", kind=Kind.EITHER),
+    Option("flag", "a flag that only that release's own CLI knows", "NAME=VALUE", Kind.LIST),
 )
 _WITHOUT_EFFECT = ("export", "force")  # they say what `flux install` does with its output, which is not ours to do
 
@@ -57,7 +58,9 @@ def takes(*names: str, install_flags: bool = False, markdown: bool = False) -> C
 
             mine = {name: values.pop(name) for name in own & values.keys()}
             flags = {it.name: values.pop(it.parameter) for it in INSTALL_FLAGS} if install_flags else {}
-            values["flags"] = {name: _joined(value) for name, value in flags.items() if value not in (None, ())}
+            others = dict(map(_named, flags.pop("flag", ())))
+            flags = {name: _joined(value) for name, value in flags.items() if value not in (None, ())}
+            values["flags"] = others | flags
             return function(given=Arguments.of(values), **mine)
 
         options = [_click_option(OF_COMMAND_LINE[name], signs="signing" in names, markdown=markdown) for name in names]
@@ -101,6 +104,14 @@ def _install_flag(flag: Option) -> Callable[[F], F]:
     if flag.kind is Kind.EITHER:
         return click.option(name, type=bool, is_flag=False, flag_value="true", metavar="[BOOL]", help=text)
     return click.option(name, metavar=flag.metavar, multiple=flag.kind is Kind.LIST, help=text)
+
+
+def _named(flag: str) -> tuple[str, str]:
+    """Return name and value of a flag that has no option of its own; without a value it is a switch."""
+    name, _, value = flag.removeprefix("--").partition("=")
+    if any(it.name == name for it in INSTALL_FLAGS):
+        raise click.BadParameter(f"--{name} is an option of its own", param_hint="--flag")
+    return name, value if "=" in flag else "true"
 
 
 def _joined(value: object) -> object:

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, cast, get_args
 from zoneinfo import ZoneInfo
 
 import msgspec
-from msgspec.structs import fields
 
 from ci_automation.artifact.reference import InvalidReference, Reference
 from ci_automation.config.model import Source, parse_api_url, parse_source
 from ci_automation.errors import UsageError
 from ci_automation.flux.following import OWN_KUSTOMIZATION, OWN_SOURCE
-from ci_automation.flux.options import COMPONENTS, LOG_LEVELS, Options
+from ci_automation.flux.options import COMPONENTS, KNOWN_FLAGS, LOG_LEVELS, Options
 from ci_automation.flux.version import Version
 from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.check import KubernetesRange
@@ -188,7 +187,8 @@ def _flag_types() -> dict[str, object]:
     names = {"items": {"type": "string"}, "type": ["array", "string"]}
     components = {"items": {"enum": list(COMPONENTS)}, "type": ["array", "string"], "uniqueItems": True}
     kinds = {bool: {"type": "boolean"}, str: {"type": "string"}, tuple: names}
-    flags: dict[str, object] = {field.name.replace("_", "-"): kinds[type(field.default)] for field in fields(Options)}
+    defaults = Options()
+    flags: dict[str, object] = {flag: kinds[type(getattr(defaults, name))] for flag, name in KNOWN_FLAGS.items()}
     flags |= {"components": components, "components-extra": components, "log-level": {"enum": list(LOG_LEVELS)}}
     return dict(sorted(flags.items()))
 
@@ -280,4 +280,7 @@ SourceSpec = Annotated[dict[str, Any], _spec(OWN_SOURCE)]
 KustomizationSpec = Annotated[dict[str, Any], _spec(OWN_KUSTOMIZATION)]
 Texts = Annotated[dict[str, str], Form(_texts, dict, {"additionalProperties": {"type": "string"}})]
 FormatVersion = Annotated[int, Form(_format_version, int, {"maximum": 1, "minimum": 1})]
-Flags = Annotated[dict[str, Any], Form(_flags, dict, {"additionalProperties": False, "properties": _flag_types()})]
+_OTHER_FLAG = {"items": {"type": ["string", "integer"]}, "type": ["array", "boolean", "integer", "string"]}
+Flags = Annotated[
+    dict[str, Any], Form(_flags, dict, {"additionalProperties": _OTHER_FLAG, "properties": _flag_types()})
+]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import MsgspecError, Struct
+from msgspec.json import decode
 
 from ci_automation.artifact.archive import write_archive
 from ci_automation.artifact.digest import Digest
@@ -20,6 +22,7 @@ SOURCE = "https://github.com/fluxcd/flux2"
 _OURS = "io.github.flux-manifests."
 _VERSION = f"{_OURS}version"
 _OPTIONS = f"{_OURS}options-digest"
+_OTHERS = f"{_OURS}other-flags"
 _OVERLAY = f"{_OURS}overlay-digest"
 _IMMUTABLE = re.compile(r"(?P<version>v[0-9].*)-[0-9a-f]{12}")
 
@@ -67,6 +70,8 @@ def compose(recipe: Recipe) -> Composed:
         _OPTIONS: str(recipe.options.digest),
         f"{_OURS}release-digest": str(recipe.release),
     }
+    if recipe.options.others:  # no components file shows them to a program that does not know them
+        annotations[_OTHERS] = json.dumps(dict(recipe.options.others), separators=(",", ":"), ensure_ascii=False)
     manifest = Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), (Descriptor.of(FLUX_LAYER, layer),), annotations)
     return Composed(manifest, layer, recipe)
 
@@ -87,6 +92,18 @@ def stated_version(manifest: Manifest) -> Version | None:
 def stated_options_digest(manifest: Manifest) -> str | None:
     """Return the digest of the options in this program's annotation, or None if another program made the artifact."""
     return manifest.annotations.get(_OPTIONS)
+
+
+def stated_flags(manifest: Manifest) -> dict[str, str]:
+    """Return the flags in this program's annotation that the program which made the artifact did not know.
+
+    Raises:
+        InvalidManifest: the annotation is not an object of texts.
+    """
+    try:
+        return decode(manifest.annotations.get(_OTHERS, "{}"), type=dict[str, str])
+    except MsgspecError:
+        raise InvalidManifest(f"its annotation {_OTHERS} is not an object of texts") from None
 
 
 def stated_overlay_digest(manifest: Manifest) -> str | None:

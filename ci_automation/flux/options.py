@@ -17,7 +17,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 DEFAULT_COMPONENTS = ("source-controller", "kustomize-controller", "helm-controller", "notification-controller")
 EXTRA_COMPONENTS = ("image-reflector-controller", "image-automation-controller", "source-watcher")
@@ -51,7 +51,13 @@ _REFUSED = {
         "--manifests would render files that do not come from a release",
         "Give a folder of releases with --releases.",
     ),
+    "version": ("--version is not an option of an artifact", "The policy says which versions are taken."),
+    "export": ("--export is not an option of an artifact", "Leave it out: this program always exports."),
+    "force": ("--force is not an option of an artifact", "Leave it out: this program always exports."),
+    "help": ("--help is not an option of an artifact", "Leave it out."),
 }
+_FLAG = re.compile(r"[a-z][a-z0-9]{0,30}(?:-[a-z0-9]{1,30}){0,8}")
+_MAX_VALUE = 1000
 
 
 class InvalidOption(UsageError):
@@ -62,11 +68,20 @@ class InvalidOption(UsageError):
         self.hint = hint
 
 
+class UnknownFlag(InvalidOption):
+    """A flag that neither this program nor the flux CLI of a release knows."""
+
+    def __init__(self, flag: str, release: object, listed: Collection[str] = ()) -> None:
+        super().__init__(f"flux install of {release} has no flag --{flag}", nearest_flag(flag, listed))
+        self.flag = flag
+
+
 class Options(Struct, frozen=True):
     """Options of `flux install` that its output depends on; a field's name is the flag's, with underscores.
 
     `components` is the whole list, `--components` and then `--components-extra`, in the given order, which is also the
-    order of the output.
+    order of the output. `others` are flags that this program does not know, sorted, each with its value as text: the
+    flux CLI of the release says whether it has them.
     """
 
     components: tuple[str, ...] = DEFAULT_COMPONENTS
@@ -78,6 +93,7 @@ class Options(Struct, frozen=True):
     log_level: str = "info"
     cluster_domain: str = "cluster.local"
     toleration_keys: tuple[str, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         """Raise `InvalidOption` if Flux or Kubernetes would refuse a value."""
@@ -100,49 +116,79 @@ class Options(Struct, frozen=True):
 
     def flags(self) -> dict[str, Any]:
         """Return every flag by its own name, keys sorted, lists in order."""
-        values = {name.replace("_", "-"): getattr(self, name) for name in self.__struct_fields__}
+        values = dict(self.others) | {flag: getattr(self, name) for flag, name in KNOWN_FLAGS.items()}
         return {flag: list(value) if isinstance(value, tuple) else value for flag, value in sorted(values.items())}
 
     def differing(self) -> dict[str, Any]:
         """Return each flag that differs from Flux's default, by its own name, keys sorted, lists in order."""
         defaults = Options().flags()
-        return {flag: value for flag, value in self.flags().items() if value != defaults[flag]}
+        return {flag: value for flag, value in self.flags().items() if value != defaults.get(flag)}
 
     def to_arguments(self) -> tuple[str, ...]:
         """Return each flag that differs from Flux's default as an argument of `flux install`."""
         return tuple(f"--{flag}={_written(value)}" for flag, value in self.differing().items())
 
     @property
+    def unknown_flags(self) -> str:
+        """Return the names of the flags that this program does not know, for people."""
+        return ", ".join(f"--{flag}" for flag, _ in self.others)
+
+    @property
     def digest(self) -> Digest:
         """Return the digest of the options for the artifact's annotation (design section 5.1)."""
-        return Digest.of(
-            json.dumps(self.differing(), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-        )
+        return self.digest_with({})
+
+    def digest_with(self, flags: Mapping[str, str]) -> Digest:
+        """Return the digest that an earlier version of this program stated, which did not know `flags`."""
+        written = json.dumps({**self.differing(), **flags}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return Digest.of(written.encode())
 
     def with_flags(self, flags: Mapping[str, Any]) -> Options:
         """Return these options overridden by `flags` of `flux install`, by their own names.
 
-        As in Flux, `components-extra` comes after `components`; without `components`, it extends the present list.
+        As in Flux, `components-extra` comes after `components`; without `components`, it extends the present list. A
+        flag that this program does not know is one of the `others`; an empty value takes it away.
 
         Raises:
-            InvalidOption: a flag or a value is unknown to Flux, or has the wrong type.
+            InvalidOption: Flux has no such value, it has the wrong type, or the flag's name is none.
         """
-        known = {name.replace("_", "-"): name for name in self.__struct_fields__}
         changes: dict[str, Any] = {}
+        others = dict(self.others)
         for flag, value in flags.items():
             if flag in _REFUSED:
                 raise InvalidOption(*_REFUSED[flag])
             if flag == "components-extra":
                 continue
-            if flag not in known:
-                raise InvalidOption(f"flux install has no flag --{flag}", _nearest(flag, [*known, "components-extra"]))
-            changes[known[flag]] = _typed(flag, value, getattr(self, known[flag]))
+            if flag not in KNOWN_FLAGS:
+                others[flag] = _other(flag, value)
+                continue
+            changes[KNOWN_FLAGS[flag]] = _typed(flag, value, getattr(self, KNOWN_FLAGS[flag]))
         added = _texts("components-extra", flags.get("components-extra", ()))
         if "components" in changes:
             changes["components"] += added
         else:  # repeating a component that is there already would be an error in Flux, and is what people do
             changes["components"] = self.components + tuple(name for name in added if name not in self.components)
+        changes["others"] = tuple(sorted((flag, value) for flag, value in others.items() if value))
         return replace(self, **changes)
+
+
+KNOWN_FLAGS = {name.replace("_", "-"): name for name in Options.__struct_fields__ if name != "others"}
+
+
+def nearest_flag(flag: str, listed: Collection[str] = ()) -> str:
+    """Return a hint with the nearest flag of those that this program knows and those that a release lists."""
+    return _nearest(flag, sorted({*KNOWN_FLAGS, "components-extra", *listed} - _REFUSED.keys()))
+
+
+def _other(flag: str, value: object) -> str:
+    """Return the value of a flag that this program does not know, as the command line has it."""
+    if not _FLAG.fullmatch(flag):
+        raise InvalidOption(f"flux install has no flag --{flag}", nearest_flag(flag))
+    parts = value if isinstance(value, list | tuple) else (value,)
+    text = ",".join(str(_written(part)) for part in parts)
+    if not (all(isinstance(part, str | int) for part in parts) and text.isprintable() and len(text) <= _MAX_VALUE):
+        raise _wrong_type(flag, f"a text, a whole number, true, false, or a list; {_MAX_VALUE} characters", value)
+    return text
 
 
 def _written(value: object) -> object:

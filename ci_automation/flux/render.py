@@ -47,8 +47,10 @@ def render(bundle: ManifestsBundle, version: Version, options: Options) -> str:
 
     Raises:
         ComponentMissing: the release lacks a component that the options name.
-        TemplateMismatch: the bundle does not have the form that this rendering knows.
+        TemplateMismatch: the bundle does not have the form that this rendering knows, or the options have other flags.
     """
+    if options.others:
+        raise TemplateMismatch("the options", f"this program does not know {options.unknown_flags}")
     labels = {
         "app.kubernetes.io/instance": options.namespace,
         "app.kubernetes.io/part-of": "flux",

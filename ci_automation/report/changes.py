@@ -52,10 +52,16 @@ def step_parts(step: PlannedStep, *, every: bool = False) -> Iterator[Part]:
 
 def step_title(step: PlannedStep, to: str) -> str:
     """Return from which version to which a step goes, what kind of step it is, and where its bytes come from."""
-    proof = f"promoted from {step.promoted_from}" if step.promoted_from else _PROOFS[step.proof]
+    proof = f"promoted from {step.promoted_from}" if step.promoted_from else _PROOFS[step.proof] + unknown_flags(step)
     if step.old_version == step.new_version:
         return f"{step.new_version}, same version (options, files or images change; {proof})"
     return f"{step.old_version} {to} {step.new_version} ({step.kind}; {proof})"
+
+
+def unknown_flags(step: PlannedStep) -> str:
+    """Return which flags only the release's own flux CLI knows; empty if there are none."""
+    names = step.options.unknown_flags
+    return f" with flags that this program does not know: {names}" if names and not step.promoted_from else ""
 
 
 def text_parts(found: Findings, *, every: bool = False) -> Iterator[Part]:

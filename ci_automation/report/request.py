@@ -16,6 +16,7 @@ from msgspec import Struct
 from ci_automation.artifact.digest import Digest
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.hazard import Certainty
+from ci_automation.report.changes import unknown_flags
 from ci_automation.report.changes_markdown import gates_markdown, markdown_sections
 from ci_automation.report.findings import Findings
 from ci_automation.report.markdown import code, folded, inline, markdown_table, one_line
@@ -178,7 +179,7 @@ def _changes(step: PlannedStep, rows: int) -> Iterator[str]:
     if source := _source(step):
         yield f"The target is the digest that {source} has now; nothing is rendered, and no artifact is signed again."
     else:
-        yield f"Proof of the rendering: {_PROOFS[step.proof]}."
+        yield f"Proof of the rendering: {_PROOFS[step.proof]}{unknown_flags(step)}."
     yield folded("Verdict of each gate", gates_markdown(found, rows))
 
 

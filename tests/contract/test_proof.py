@@ -19,20 +19,25 @@ from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.programs import confinement
 from ci_automation.flows.rendering import delegate
-from ci_automation.flows.rendering.proof import UnprovenRendering, rendering
+from ci_automation.flows.rendering.proof import FlagsNotRendered, UnprovenRendering, rendering
+from ci_automation.flows.rendering.rederive import rederive
 from ci_automation.flows.rendering.upstream import fetch
+from ci_automation.flux.artifact import stated_flags, stated_options_digest
 from ci_automation.flux.bundle import ComponentMissing, ManifestsBundle
-from ci_automation.flux.options import COMPONENTS, Options
+from ci_automation.flux.options import COMPONENTS, Options, UnknownFlag
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import EditedByHand
 from ci_automation.flux.render import render
 from ci_automation.flux.text import TemplateMismatch
 from ci_automation.flux.version import Version
 from ci_automation.policy.decision import Decision
+from ci_automation.policy.model import BUMPS, Action, Policy
+from ci_automation.policy.plan import Plan
+from ci_automation.report.changes import step_title
 from ci_automation.signing.trust import Identity
 from ci_automation.signing.upstream import ISSUER, upstream_identity
 from tests.fakes import upstream
-from tests.fakes.programs import archive, files_naming, launcher, printing, program_name
+from tests.fakes.programs import archive, files_naming, launcher, listing, program_name
 from tests.fakes.registry import InMemoryRegistry
 from tests.fakes.world import CHANNEL, OLD, OVERLAY, MemoryReleases, World, intent, release, sample
 
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
 
     from ci_automation.flows.rendering.proof import Rendering
     from ci_automation.flux.release import FetchedRelease
+    from ci_automation.policy.plan import PlannedStep
     from ci_automation.signing.sigstore.root import TrustRoot
     from tests.fakes.sigstore import LocalSigstore
 
@@ -52,6 +58,7 @@ CHANGED = "--watch-all-namespaces=true", "--watch-all-namespaces"  # an argument
 FLEET = {"namespace": "fleet"}
 FORK = Identity(ISSUER, "https://github.com/evil/flux2/.github/workflows/release.yaml@refs/tags/v2.98.9")
 PROVEN: dict[str, Any] = {"unsafe_unproven_rendering": False}
+ZONE: dict[str, Any] = {"flags": {"zone": "a"}, **PROVEN}
 
 
 @dataclass(slots=True)
@@ -74,9 +81,9 @@ class Place:
         """Publish and sign upstream's own rendering."""
         upstream.publish(self.upstreams, VERSION, self.local, text=text, **how)
 
-    def provide(self, text: str, tag: str = TAG) -> None:
-        """Publish a flux CLI that prints `text`, in a release that upstream signed."""
-        data = archive(printing(text))
+    def provide(self, text: str, tag: str = TAG, *, flags: tuple[str, ...] = ()) -> None:
+        """Publish a flux CLI that prints `text` and lists `flags`, in a release that upstream signed."""
+        data = archive(listing(text, *flags))
         files = files_naming(program_name(tag), data)
         made = self.local.sign_detached(files.checksums, identity=upstream_identity(Version.parse(tag)))
         self.world.releases.files[tag] = replace(
@@ -354,6 +361,103 @@ class TestFlows:
         assert place.world.channel_digest() is None
         place.publish()
         assert init(CHANNEL, VERSION, place.ports, intent(**PROVEN)).published
+
+
+class TestFlagsOfTheFuture:
+    """A flag that only the CLI of a release knows."""
+
+    ZONED = render(BUNDLE, VERSION, Options()).replace(CHANGED[0], f"{CHANGED[0]}GIVEN")
+    SHOWN = "with flags that this program does not know: --zone"
+
+    @pytest.fixture
+    def zoned(self, place: Place) -> Place:
+        """Return a place whose channel has a known release, and a newer one whose CLI lists the flag."""
+        for known in place.world.releases.samples[1:]:
+            place.provide("", known.tag)
+        init(CHANNEL, Version.parse("v2.98.8"), place.ports, intent(overlay=OVERLAY, **PROVEN))
+        place.provide(self.ZONED, flags=("zone", "zone-strict"))
+        return place
+
+    def take(self, place: Place) -> PlannedStep:
+        """Let the channel have the release with the flag, once a person approved it."""
+        plan = make_plan(CHANNEL, place.ports, intent(**ZONE)).plan
+        assert apply(plan, {plan.steps[-1].target}, place.ports, intent(**ZONE)).done == len(plan.steps)
+        return plan.steps[-1]
+
+    def test_the_cli_is_given_it_and_the_rendering_says_so(self, zoned: Place) -> None:
+        made = zoned.rendering(zone="a")
+        assert (made.proof, made.text) == (Proof.DELEGATED, self.ZONED.replace("GIVEN", " --zone=a"))
+        assert made.detail == f"the release's own flux CLI rendered it {self.SHOWN}"
+
+    @pytest.mark.parametrize(
+        ("tag", "flag", "hint"),
+        [
+            (TAG, "zne", "Did you mean zone?"),
+            (TAG, "kubeconfig", "Valid are "),
+            ("v2.98.8", "zone", "Valid are "),
+            ("v2.98.8", "log-levle", "Did you mean log-level?"),
+        ],
+        ids=["a typo", "a flag of all commands", "a release that is known", "a typo of a flag that we know"],
+    )
+    def test_a_flag_of_nobody_names_the_nearest(self, zoned: Place, tag: str, flag: str, hint: str) -> None:
+        with pytest.raises(UnknownFlag, match=f"flux install of {tag} has no flag --{flag}$") as caught:
+            zoned.rendering(tag, **{flag: "a"})
+        assert caught.value.hint.startswith(hint)
+
+    def test_a_cli_that_nobody_vouches_for_is_not_asked(self, zoned: Place) -> None:
+        options = Options().with_flags({"zone": "a"})
+        with pytest.raises(FlagsNotRendered, match=r"does not know --zone, and the flux CLI .* was not verified"):
+            rendering(zoned.world.releases.fetch(VERSION), options, zoned.world.ports())
+
+    def test_it_waits_for_a_person_at_the_first_release_that_has_it(self, zoned: Place) -> None:
+        plan = make_plan(CHANNEL, zoned.ports, intent(**ZONE)).plan
+        patch, step = plan.steps
+        assert (patch.new_version, patch.decision, patch.options) == (VERSION, Decision.AUTO, Options())
+        assert (step.kind, step.decision, step.proof) == ("content", Decision.APPROVAL, Proof.DELEGATED)
+        assert "the options change: zone (none -> a)" in step.reasons
+        assert any(self.SHOWN in gate.reason for gate in step.gates)
+        assert self.SHOWN in step_title(step, "->")
+        passed = {str(it.version): it for it in plan.passed_over}
+        assert passed["v2.99.4"].reasons == ("flux install of v2.99.4 has no flag --zone",)
+        assert Plan.parse(plan.to_text().encode()) == plan
+
+    def test_later_runs_know_it_from_the_artifact_and_prove_it_again(self, zoned: Place) -> None:
+        step = self.take(zoned)
+        observed = observe(CHANNEL, zoned.ports)
+        assert stated_flags(observed.manifest) == {"zone": "a"}
+        assert stated_options_digest(observed.manifest) == str(step.options.digest)
+        base = read_base(observed, zoned.ports, intent())
+        assert (base.options, base.edited) == (step.options, False)
+        assert rederive(CHANNEL, zoned.ports, intent()).made == step.target
+        zoned.provide(self.ZONED.replace("GIVEN", " otherwise"), flags=("zone",))
+        with pytest.raises(EditedByHand, match="--zone=a"):
+            read_base(observed, zoned.ports, intent())
+
+    @pytest.mark.parametrize("flags", [{}, {"zone": "a"}], ids=["it stays", "it is configured"])
+    def test_a_release_without_it_is_refused_and_says_so(self, zoned: Place, flags: dict[str, str]) -> None:
+        self.take(zoned)
+        plan = make_plan(CHANNEL, zoned.ports, intent(flags=flags, **PROVEN)).plan
+        assert plan.steps == ()
+        passed = {str(it.version): it for it in plan.passed_over}["v2.99.4"]
+        assert (passed.decision, passed.reasons) == (Decision.REFUSED, ("flux install of v2.99.4 has no flag --zone",))
+
+    def test_an_empty_value_takes_it_away_after_an_approval(self, zoned: Place) -> None:
+        self.take(zoned)
+        plan = make_plan(CHANNEL, zoned.ports, intent(flags={"zone": ""}, **PROVEN)).plan
+        content, minor = plan.steps
+        assert (content.kind, content.decision) == ("content", Decision.APPROVAL)
+        assert "the options change: zone (a -> none)" in content.reasons
+        assert (minor.new_version, minor.options) == (Version.parse("v2.99.4"), Options())
+
+    def test_a_flag_of_no_release_of_the_plan_stops_the_run(self, zoned: Place) -> None:
+        with pytest.raises(UnknownFlag, match=r"has no flag --zome$"):
+            make_plan(CHANNEL, zoned.ports, intent(flags={"zome": "a"}, **PROVEN))
+
+    def test_a_check_that_finds_nothing_fetches_no_cli(self, zoned: Place) -> None:
+        self.take(zoned)
+        zoned.world.releases.assets.clear()
+        none = Policy(actions=dict.fromkeys(BUMPS, Action.NEVER))
+        assert make_plan(CHANNEL, zoned.ports, intent(policy=none, **ZONE)).plan.steps == ()
 
 
 def init_text(place: Place, text: str) -> None:

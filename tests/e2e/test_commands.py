@@ -329,6 +329,15 @@ def test_artifacts_that_share_an_overlay_folder_are_named_where_the_configuratio
     assert desk.ok("config", "validate").err == "a (clusters) and b (clusters/b) share overlay files\n"
 
 
+def test_a_flag_of_a_later_flux_is_told_where_the_configuration_is_checked(desk: Desk) -> None:
+    desk.config("version: 1\nartifacts:\n- {name: a, url: 'layout:a:x', flags: {log-lvel: debug}}\n")
+    told = desk.ok("config", "validate").err
+    assert told.startswith("a: this program does not know the flag --log-lvel. ")
+    assert told.endswith("with any other one the run stops. Did you mean log-level?\n")
+    ran = desk.run("render", "--flux-version", "v2.99.4", "--flag", "zone=a")
+    assert (ran.code, "flux install of v2.99.4 has no flag --zone" in ran.err) == (2, True)
+
+
 def test_an_acknowledgement_that_ended_is_told_where_the_configuration_is_checked(desk: Desk) -> None:
     given = "{fingerprint: 0123456789abcdef, until: 2020-01-31, reason: of old}"
     desk.config(f"version: 1\nartifacts:\n- name: a\n  url: {CHANNEL}\n  acknowledge:\n  - {given}\n")

@@ -56,6 +56,17 @@ def printing(text: str) -> Packed:
     return python(f"import sys\nsys.stdout.write({text!r})")
 
 
+def listing(text: str, *flags: str) -> Packed:
+    """Return a program that lists these flags in its help, and prints `text` with what it was given of them."""
+    own = "".join(f"      --{flag} string   one\n" for flag in flags)
+    usage = f"Usage:\n  flux install [flags]\n\nFlags:\n{own}  -h, --help   help\n\n"
+    usage += "Global Flags:\n      --kubeconfig string\n"
+    return python(
+        f"import sys\ngiven = ''.join(' ' + it for it in sys.argv[1:] if it.partition('=')[0][2:] in {flags!r})\n"
+        f"sys.stdout.write({usage!r} if '--help' in sys.argv else {text!r}.replace('GIVEN', given))"
+    )
+
+
 def program_name(tag: str, machine: str = MACHINE) -> str:
     """Return the name of the archive that upstream publishes for a kind of machine."""
     return f"flux_{tag.removeprefix('v')}_linux_{machine}.tar.gz"

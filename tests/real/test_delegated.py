@@ -19,6 +19,8 @@ import pytest
 from msgspec.structs import replace
 
 from ci_automation.flows.init import init
+from ci_automation.flows.observe import observe
+from ci_automation.flows.planning.base import read_base
 from ci_automation.flows.planning.plan import make_plan
 from ci_automation.flows.ports import Ports, Upstream
 from ci_automation.flows.rendering import delegate
@@ -27,8 +29,9 @@ from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
 from ci_automation.flows.update import update
 from ci_automation.flux.bundle import ManifestsBundle, checksums_name, proof_names
-from ci_automation.flux.options import COMPONENTS, Options
+from ci_automation.flux.options import COMPONENTS, KNOWN_FLAGS, Options, UnknownFlag
 from ci_automation.flux.proof import NotCalibrated, Proof, calibrate, is_known
+from ci_automation.flux.render import render
 from ci_automation.flux.sources.directory import DirectorySource
 from ci_automation.flux.version import Version
 from ci_automation.policy.model import Policy
@@ -130,6 +133,26 @@ class TestDelegated:
         monkeypatch.setattr(delegate, "flux_arguments", lambda _: ["--components=sauce-controller"])
         with pytest.raises(DelegationFailed, match=r"it ended with the code 1: .*sauce-controller"):
             delegate.delegate(fetch(VERSION, ports), Options(), ports.releases)
+
+
+class TestFlagsOfTheFuture:
+    @pytest.mark.usefixtures("unknown")
+    def test_a_flag_that_only_the_cli_knows_is_rendered_by_it_byte_for_byte(
+        self, ports: Ports, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        expected = render(fetch(VERSION, ports).bundle, VERSION, Options(log_level="debug"))
+        monkeypatch.delitem(KNOWN_FLAGS, "log-level")
+        own = empty(ports)
+        first = init(CHANNEL, VERSION, own, proven(flags={"log-level": "debug"}))
+        assert first.options.others == (("log-level", "debug"),)
+        observed = observe(CHANNEL, own)
+        base = read_base(observed, own, proven())
+        assert (base.components, base.options.unknown_flags) == (expected, "--log-level")
+        with pytest.raises(UnknownFlag, match=r"v2\.9\.4 has no flag --log-levle") as caught:
+            make_plan(CHANNEL, own, proven(flags={"log-levle": "debug"}))
+        assert caught.value.hint == "Did you mean log-level?"
+        [refused] = make_plan(CHANNEL, own, proven(flags={"log-level": "loud"})).plan.passed_over
+        assert re.search(r"does not know --log-level, and .* ended with the code 1: .*'loud'", refused.reasons[0])
 
 
 class TestTheDigest:

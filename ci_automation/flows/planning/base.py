@@ -11,7 +11,7 @@ from ci_automation.errors import PolicyRefused
 from ci_automation.flows.planning.contents import read_contents
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
-from ci_automation.flux.artifact import stated_options_digest
+from ci_automation.flux.artifact import stated_flags, stated_options_digest
 from ci_automation.flux.components import unpin
 from ci_automation.flux.recover import Recovered, prove_options
 from ci_automation.flux.render import render
@@ -104,7 +104,8 @@ def _rendered_again(text: str, recovered: Recovered, ports: Ports) -> str:
 def _stated_options(observed: Observed, recovered: Options, intent: Intent) -> Options:
     """Return the options that the annotation states; flags must give the options that the text does not show."""
     stated = stated_options_digest(observed.manifest)
-    if stated in {None, str(recovered.digest)} or intent.drops_edits(observed.digest):
+    known_by_now = recovered.digest_with(stated_flags(observed.manifest))
+    if stated in {None, str(recovered.digest), str(known_by_now)} or intent.drops_edits(observed.digest):
         return recovered
     if stated == str((options := recovered.with_flags(intent.flags)).digest):
         return options

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ci_automation.artifact.archive import HiddenContent, read_archive
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, InvalidManifest
-from ci_automation.flux.artifact import stated_options_digest, stated_overlay_digest
+from ci_automation.flux.artifact import stated_flags, stated_options_digest, stated_overlay_digest
 from ci_automation.flux.components import unpin
+from ci_automation.flux.options import KNOWN_FLAGS
 from ci_automation.flux.recover import recover
 
 if TYPE_CHECKING:
@@ -106,6 +108,8 @@ def read_contents(observed: Observed, ports: Ports, intent: Intent) -> Contents:
         raise InvalidManifest(f"{path} is not text") from None
     plain, pins = unpin(text)
     recovered = recover(plain)
+    unknown = {flag: value for flag, value in stated_flags(observed.manifest).items() if flag not in KNOWN_FLAGS}
+    recovered = replace(recovered, options=recovered.options.with_flags(unknown))
     if observed.version not in {None, recovered.version}:
         raise InvalidManifest(f"its annotation states {observed.version}, its components file {recovered.version}")
     return Contents(tree, path, text, plain, recovered, bool(pins))

@@ -114,7 +114,9 @@ def changed_flags(old: Chosen, new: Chosen) -> tuple[str, ...]:
     """Return each flag that changes, with its value before and after."""
     before, after = ({**each.options.flags(), "pin-images": each.pinned} for each in (old, new))
     return tuple(
-        f"{flag} ({_value(before[flag])} -> {_value(after[flag])})" for flag in before if before[flag] != after[flag]
+        f"{flag} ({_value(before.get(flag, ''))} -> {_value(after.get(flag, ''))})"
+        for flag in sorted(before.keys() | after.keys())
+        if before.get(flag) != after.get(flag)
     )
 
 

@@ -12,23 +12,26 @@ from msgspec.structs import replace
 from ci_automation.flows.planning.images import ImageMissing
 from ci_automation.flows.planning.plan import Planned, passed_over
 from ci_automation.flows.planning.step import Wanted, apart, render_automatic, render_step, wanted_content
+from ci_automation.flows.rendering.proof import FlagsNotRendered
 from ci_automation.flux.bundle import ComponentMissing
+from ci_automation.flux.options import UnknownFlag
 from ci_automation.flux.text import TemplateMismatch
 from ci_automation.policy.decision import Decision
 from ci_automation.policy.plan import PassedOver, Plan
 from ci_automation.signing.upstream import UpstreamUnsigned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ci_automation.flows.observe import Placed
     from ci_automation.flows.planning.base import Base
     from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flux.options import Options
     from ci_automation.flux.release import Release
     from ci_automation.policy.gates import Candidate, Selection
 
-_CANNOT_BE_MADE = (ComponentMissing, TemplateMismatch, UpstreamUnsigned, ImageMissing)
+_CANNOT_BE_MADE = (ComponentMissing, TemplateMismatch, UnknownFlag, FlagsNotRendered, UpstreamUnsigned, ImageMissing)
 
 
 class Found(Struct, frozen=True):
@@ -43,9 +46,13 @@ def plan_steps(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
     """Return the plan: what happens by itself first, then a change of content, then what is asked for on top of it.
 
     If the content is apart, versions are asked for beside it instead: they carry the content that the channel has.
+
+    Raises:
+        UnknownFlag: a new flag is asked for, which no release of the plan has.
     """
     start, intent = base, apart(found.observed.record, intent)
     unmade: list[PassedOver] = []
+    unknown: list[UnknownFlag] = []
     first = _largest_by_itself(base, found, ports, intent)
     rendered = [first] if first else []
     base = first.after if first else base
@@ -55,6 +62,7 @@ def plan_steps(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
             step = _rendered(base, wanted(base), found, ports, intent)
         except _CANNOT_BE_MADE as error:
             unmade.append(PassedOver(wanted(base).version, Decision.REFUSED, (str(error),)))
+            unknown += [error] if isinstance(error, UnknownFlag) else []
             continue
         if step.step.target == step.step.base:  # the edits were dropped by the step before
             continue
@@ -64,6 +72,7 @@ def plan_steps(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
             base = base if aside else step.after
         else:
             blocked.append(step)
+    _check_flags(unknown, (start.options, *(item.step.options for item in (*rendered, *blocked))))
     # Of those that lead on from the last step the nearest is shown as a step, with all that is known of it.
     if nearest := next((item for item in blocked if item.step.base == base.digest), None):
         rendered.append(nearest)
@@ -74,6 +83,14 @@ def plan_steps(base: Base, found: Found, ports: Ports, intent: Intent) -> Planne
     plan = Plan(found.observed.channel, start.version, start.digest, steps, tuple(over))
     refused = any(it.decision is Decision.REFUSED for it in unmade)
     return Planned(found.observed, plan, tuple(rendered), found.releases, refused)
+
+
+def _check_flags(unknown: Sequence[UnknownFlag], options: Iterable[Options]) -> None:
+    """Raise the first error about a flag that is asked for, and that no release of the plan has: it is a mistake."""
+    having = {flag for each in options for flag, _ in each.others}
+    for error in unknown:
+        if error.flag not in having:
+            raise error
 
 
 def _largest_by_itself(base: Base, found: Found, ports: Ports, intent: Intent) -> Rendered | None:

@@ -11,6 +11,7 @@ import hashlib
 import io
 import os
 import platform
+import re
 import sys
 import tarfile
 import zlib
@@ -24,6 +25,7 @@ from ci_automation.errors import VerificationFailed
 from ci_automation.flows.programs import confinement
 from ci_automation.flows.programs.confined import MAX_OUTPUT_BYTES
 from ci_automation.flux.bundle import parse_checksums
+from ci_automation.flux.options import UnknownFlag
 from ci_automation.flux.render import components_header
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ _MAX_MEMBERS = 16
 _CHUNK = 1 << 20
 _SECONDS = 60  # it takes less than one
 _SHOWN = 300
+_LISTED = re.compile(r"^ {2,8}(?:-[A-Za-z], )?--([a-z0-9-]{1,100})\b", re.MULTILINE)
 # What upstream builds for Linux (its `.goreleaser.yml`), by what the kernel calls the machine.
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv6l": "arm", "armv7l": "arm"}
 
@@ -62,6 +65,7 @@ def delegate(release: FetchedRelease, options: Options, releases: ReleaseSource)
     """Return what `flux install --export` of the release's own CLI prints with `options`.
 
     Raises:
+        UnknownFlag: the CLI does not list a flag that this program does not know.
         DelegationFailed: nobody vouches for the CLI, there is none for this machine, or it fails.
         InvalidChecksums: the release's checksums cannot be read.
         ReleaseSourceError: the CLI cannot be fetched.
@@ -71,6 +75,8 @@ def delegate(release: FetchedRelease, options: Options, releases: ReleaseSource)
     with TemporaryDirectory(prefix="flux-") as folder:
         program = Path(folder) / "flux"
         _unpack(version, archive, program)
+        if options.others:
+            _check_listed(version, options, _run(version, [str(program), "install", "--help"], Path(folder)))
         done = _run(version, [str(program), "install", "--export", *flux_arguments(options)], Path(folder))
     return Delegated(_checked(version, options, done.output), done.files_in_reach)
 
@@ -84,6 +90,18 @@ def flux_arguments(options: Options) -> list[str]:
         else f"--{flag}={value}"
         for flag, value in values.items()
     ]
+
+
+def _check_listed(version: Version, options: Options, help_text: Ended) -> None:
+    """Raise `UnknownFlag` unless `flux install --help` lists each of the other flags among the command's own.
+
+    What all of its commands take (where the cluster is, who asks) comes after those, and is no option of an artifact.
+    """
+    own, _, _ = help_text.output.decode(errors="replace").partition("\nFlags:\n")[2].partition("\n\n")
+    listed = _LISTED.findall(own)
+    for flag, _value in options.others:
+        if flag not in listed:
+            raise UnknownFlag(flag, version, listed)
 
 
 def _archive(release: FetchedRelease, releases: ReleaseSource) -> bytes:

@@ -14,11 +14,13 @@ from ci_automation.artifact.archive import read_archive
 from ci_automation.errors import Error, VerificationFailed
 from ci_automation.flows.rendering.upstream import find_artifact
 from ci_automation.flux.bundle import LIMITS
+from ci_automation.flux.options import UnknownFlag
 from ci_automation.flux.proof import NotCalibrated, Proof, calibrate, is_known, unexercised
 from ci_automation.flux.render import render
 
 if TYPE_CHECKING:
     from ci_automation.flows.ports import Ports
+    from ci_automation.flows.rendering.delegate import DelegationFailed
     from ci_automation.flux.options import Options
     from ci_automation.flux.release import FetchedRelease
     from ci_automation.flux.version import Version
@@ -36,6 +38,15 @@ class UnprovenRendering(VerificationFailed):
         super().__init__(f"nothing proves that Flux renders {version} with this content the same way: {why}")
 
 
+class FlagsNotRendered(VerificationFailed):
+    """Options with flags that only a release's own flux CLI knows, and it did not render."""
+
+    hint = "Use a newer version of this program, which may know the flag, or leave it out of `flags`."
+
+    def __init__(self, options: Options, why: DelegationFailed) -> None:
+        super().__init__(f"this program does not know {options.unknown_flags}, and {why}")
+
+
 class Rendering(Struct, frozen=True):
     """A components file and what proves it; `detail` says in a few words how, or why nothing does."""
 
@@ -49,12 +60,19 @@ def rendering(release: FetchedRelease, options: Options, ports: Ports) -> Render
 
     Raises:
         ComponentMissing: the release lacks a component that the options name.
+        UnknownFlag: the release's own flux CLI does not know a flag that this program does not know either.
+        FlagsNotRendered: it could not be asked, or did not render with such a flag.
         TemplateMismatch: we cannot render the release, and its own flux CLI did not do it either.
     """
     version = release.release.version
     for component in options.components:
         release.bundle.component(component)
-    if is_known(release.bundle, version):
+    known = is_known(release.bundle, version)
+    if options.others:
+        if known:  # and with it all of its flags
+            raise UnknownFlag(options.others[0][0], version)
+        return _delegated(release, options, ports)
+    if known:
         return Rendering(render(release.bundle, version, options), Proof.KNOWN)
     failures = []
     for prove in (_calibrated, _delegated):
@@ -92,9 +110,19 @@ def _calibrated(release: FetchedRelease, options: Options, ports: Ports) -> Rend
 
 def _delegated(release: FetchedRelease, options: Options, ports: Ports) -> Rendering:
     """Return what the release's own flux CLI renders."""
-    from ci_automation.flows.rendering.delegate import delegate  # it brings much, for one release in many
+    from ci_automation.flows.rendering.delegate import (
+        DelegationFailed,
+        delegate,
+    )  # it brings much, for one release in many
 
-    ports.say(f"looking for the flux CLI of {release.release.version}")
-    made = delegate(release, options, ports.releases)
+    version = release.release.version
+    ports.say(f"looking for the flux CLI of {version}")
+    try:
+        made = delegate(release, options, ports.releases)
+    except DelegationFailed as error:
+        if options.others:
+            raise FlagsNotRendered(options, error) from None
+        raise
+    flags = f" with flags that this program does not know: {options.unknown_flags}" if options.others else ""
     where = ", which ran with access to your files" if made.files_in_reach else ""
-    return Rendering(made.text, Proof.DELEGATED, f"the release's own flux CLI rendered it{where}")
+    return Rendering(made.text, Proof.DELEGATED, f"the release's own flux CLI rendered it{flags}{where}")

@@ -37,6 +37,7 @@ NEAREST = [
     (["update", "--signature-format", "sig"], "'legacy', 'both', 'bundle'"),
     (["verify", "--identity-regex", "x"], "--identity-regexp"),
     (["render", "--flux-version", "v2.9.4", "--network-policy=perhaps"], "not a valid boolean"),
+    (["render", "--flux-version", "v2.9.4", "--flag", "--namespace=fleet"], "--namespace is an option of its own"),
 ]
 
 
@@ -107,8 +108,8 @@ def test_each_command_speaks_to_people_and_to_programs(name: str) -> None:
 @pytest.mark.parametrize("name", ["render", "init", "check", "plan", "update"])
 def test_every_flag_of_flux_install_is_there_by_its_own_name(name: str) -> None:
     names = {option for parameter in ALL[name].params for option in parameter.opts}
-    flags = {f"--{name.replace('_', '-')}" for name in Options.__struct_fields__}
-    assert flags | {"--components-extra", "--registry-creds"} <= names
+    flags = {f"--{flag}" for flag in Options().flags()}
+    assert flags | {"--components-extra", "--registry-creds", "--flag"} <= names
 
 
 @pytest.mark.parametrize(("arguments", "nearest"), NEAREST, ids=[" ".join(row[0]) for row in NEAREST])

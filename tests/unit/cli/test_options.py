@@ -8,7 +8,7 @@ import pytest
 
 from ci_automation.action.commands import ACTION_COMMANDS
 from ci_automation.cli.arguments import Arguments
-from ci_automation.cli.follow_up import lifting, planned, repeated_options, signing_options
+from ci_automation.cli.follow_up import flags, lifting, planned, repeated_options, signing_options
 from ci_automation.cli.options import ACTION_NAMES, INPUTS, OF_COMMAND_LINE, OPTIONS, Kind
 from ci_automation.cli.target import Prepared, Target
 from ci_automation.flows.ports import Intent
@@ -56,6 +56,11 @@ EACH = {
 @pytest.mark.parametrize(("values", "text"), EACH.values(), ids=list(EACH))
 def test_each_command_for_later_repeats_what_it_is_about(values: dict[str, Any], text: str) -> None:
     assert " ".join(repeated_options(Arguments(**values))) == text
+
+
+def test_a_flag_without_an_option_of_its_own_is_repeated_as_it_was_given() -> None:
+    given = Arguments(flags={"zone": "a=b", "log-level": "debug", "network-policy": False})
+    assert flags(given) == ("--flag=zone=a=b", "--log-level=debug", "--network-policy=false")
 
 
 def test_what_was_published_is_neither_adopted_nor_accepted_again() -> None:

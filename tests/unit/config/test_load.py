@@ -347,9 +347,9 @@ class TestWhatIsWrong:
                 with_artifact("flags: [a]"), "5:12: artifacts[0].flags: must be a mapping, not a list", id="no flags"
             ),
             pytest.param(
-                with_artifact("flags: {log-lvel: debug}"),
-                "5:23: artifacts[0].flags.log-lvel: flux install has no flag --log-lvel. Did you mean log-level?",
-                id="an unknown flag",
+                with_artifact("flags: {log_level: debug}"),
+                "5:24: artifacts[0].flags.log_level: flux install has no flag --log_level. Did you mean log-level?",
+                id="a flag that is no name",
             ),
             pytest.param(
                 with_artifact("flags: {components: [source-controler]}"),

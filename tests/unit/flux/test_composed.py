@@ -16,6 +16,7 @@ from ci_automation.flux.artifact import (
     compose,
     immutable_tag,
     immutable_version,
+    stated_flags,
     stated_options_digest,
     stated_overlay_digest,
     stated_version,
@@ -72,6 +73,7 @@ def test_the_digest_is_the_same_for_ever() -> None:
         {"commit": "0" * 40},
         {"release": Digest.of(b"another")},
         {"options": Options(namespace="fleet")},
+        {"options": Options(others=(("zone", "a"),))},
         {"components": RECIPE.components + "\n"},
         {"overlay": OVERLAY.replaced("kustomization.yaml", b"resources: []\n")},
         {"overlay": Tree((OVERLAY.files[0], replace(OVERLAY.files[1], executable=False)))},
@@ -97,12 +99,21 @@ def test_what_an_artifact_states_is_read_back() -> None:
     assert stated_version(manifest) == RECIPE.version
     assert stated_options_digest(manifest) == str(Options().digest)
     assert stated_overlay_digest(manifest) == str(RECIPE.overlay.digest())
+    assert stated_flags(manifest) == {}
+    others = Options().with_flags({"zone": "ä", "arch": True})
+    assert stated_flags(compose(replace(RECIPE, options=others)).manifest) == {"arch": "true", "zone": "ä"}
 
 
 def test_an_artifact_of_others_states_nothing() -> None:
     assert stated_version(with_annotations({})) is None
     assert stated_options_digest(with_annotations({})) is None
     assert stated_overlay_digest(with_annotations({})) is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"a": 1}'])
+def test_stated_flags_that_are_no_texts_are_an_error(text: str) -> None:
+    with pytest.raises(InvalidManifest, match="other-flags is not an object of texts"):
+        stated_flags(with_annotations({"io.github.flux-manifests.other-flags": text}))
 
 
 def test_a_stated_version_that_is_none_is_an_error() -> None:

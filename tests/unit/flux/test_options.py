@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_automation.flux.options import COMPONENTS, DEFAULT_COMPONENTS, LOG_LEVELS, InvalidOption, Options
+from ci_automation.flux.options import COMPONENTS, DEFAULT_COMPONENTS, LOG_LEVELS, InvalidOption, Options, UnknownFlag
 
 REFLECTOR = "image-reflector-controller"
 
@@ -66,17 +66,18 @@ def test_other_flags_stay() -> None:
 @pytest.mark.parametrize(
     ("flags", "words", "hint"),
     [
-        pytest.param(
-            {"log-levle": "info"}, "flux install has no flag --log-levle", "Did you mean log-level?", id="a typo"
-        ),
-        pytest.param({"component": []}, "has no flag --component$", "Did you mean components?", id="a letter less"),
         pytest.param({"log_level": "info"}, "has no flag --log_level", "Did you mean log-level?", id="an underscore"),
         pytest.param(
-            {"xyzzy": 1},
+            {"xyzzy.": 1},
             "has no flag --xyzzy",
             "Valid are cluster-domain, components, components-extra, ",
             id="nothing near",
         ),
+        pytest.param({"xyzzy": 1.5}, "--xyzzy takes a text, a whole number, true", "", id="a fraction"),
+        pytest.param({"xyzzy": [{}]}, "--xyzzy takes a text, a whole number, true", "", id="a list of mappings"),
+        pytest.param({"xyzzy": "a\nb"}, "--xyzzy takes a text, a whole number, true", "", id="two lines"),
+        pytest.param({"xyzzy": "a" * 1001}, "--xyzzy takes a text, .* 1000 characters", "", id="a long value"),
+        pytest.param({"export": True}, "--export is not an option of an artifact", "always exports", id="no option"),
         pytest.param(
             {"registry-creds": "a:b"}, "would put a password into a file", "--image-pull-secret", id="a password"
         ),
@@ -130,6 +131,42 @@ def test_a_flag_or_value_that_flux_does_not_know(flags: dict[str, Any], words: s
         Options().with_flags(flags)
     assert hint in error.value.hint
     assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("a=b", "a=b"), (True, "true"), (3, "3"), (["a", 2], "a,2"), (("a", True), "a,true")],
+    ids=["a text", "a switch", "a number", "a list", "a tuple"],
+)
+def test_a_flag_that_nobody_knows_yet_is_an_option_with_a_text(value: object, text: str) -> None:
+    options = Options(namespace="fleet").with_flags({"zone": value, "arch": "arm"})
+    assert options.others == (("arch", "arm"), ("zone", text))
+    assert options.differing() == {"arch": "arm", "namespace": "fleet", "zone": text}
+    assert Options().with_flags(options.differing()) == options
+    assert options.digest not in {Options(namespace="fleet").digest, options.with_flags({"zone": "other"}).digest}
+    assert options.to_arguments() == ("--arch=arm", "--namespace=fleet", f"--zone={text}")
+    assert options.with_flags({"zone": "", "arch": []}) == Options(namespace="fleet")
+
+
+def test_a_flag_that_was_learned_since_has_the_digest_that_was_stated() -> None:
+    before = Options(namespace="fleet").with_flags({"strict": True})
+    assert Options(namespace="fleet").digest_with(dict(before.others)) == before.digest
+
+
+@pytest.mark.parametrize(
+    ("flag", "listed", "hint"),
+    [
+        ("log-levle", (), "Did you mean log-level?"),
+        ("component", (), "Did you mean components?"),
+        ("new-flg", ("new-flag", "export"), "Did you mean new-flag?"),
+        ("exprt", ("export",), "Valid are cluster-domain, "),
+    ],
+)
+def test_a_flag_of_no_release_names_the_nearest(flag: str, listed: tuple[str, ...], hint: str) -> None:
+    error = UnknownFlag(flag, "v2.9.4", listed)
+    assert str(error) == f"flux install of v2.9.4 has no flag --{flag}"
+    assert error.hint.startswith(hint)
+    assert error.exit_code == 2
 
 
 GOOD = {

@@ -96,6 +96,10 @@ class TestOptions:
             for label in ("instance: fleet", "part-of: flux", "version: v2.99.4"):
                 assert f"\n    app.kubernetes.io/{label}\n" in text
 
+    def test_a_flag_that_is_not_known_is_not_rendered_without(self) -> None:
+        with pytest.raises(TemplateMismatch, match="does not know --zone"):
+            rendered(Options(others=(("zone", "a"),)))
+
     def test_namespaced_objects_are_in_the_namespace(self) -> None:
         for text in rendered(replace(ALL, namespace="fleet")):
             cluster_wide = any(f"kind: {kind}" in text for kind in ("Namespace", "CustomResource", "ClusterRole"))

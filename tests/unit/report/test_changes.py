@@ -364,6 +364,12 @@ class TestText:
         title = step_title(replace(STEP, promoted_from="layout:staging:stable"), "to")
         assert title.endswith("; promoted from layout:staging:stable)")
 
+    def test_flags_that_only_flux_knows_are_named_unless_nothing_was_rendered(self) -> None:
+        step = replace(STEP, proof=Proof.DELEGATED, options=Options(others=(("zone", "a"),)))
+        told = "rendered by the release's own flux with flags that this program does not know: --zone)"
+        assert step_title(step, "to").endswith(told)
+        assert "--zone" not in step_title(replace(step, promoted_from="layout:staging:stable"), "to")
+
     def test_marks_are_what_has_a_colour(self) -> None:
         lines = [part for part in text_parts(FOUND) if isinstance(part, MarkedLine)]
         marked = {line.text.strip(): line.mark for line in lines if line.mark}
