@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo image test lint types unit real bench lock clean
+.PHONY: help setup demo image test lint types unit real docs bench lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -65,6 +65,11 @@ WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 real: $(STAMP)  ## run the tests against real registries, cosign, flux, a cluster's control plane and containers (needs Go, podman and release data; EVERY=1: all kills)
 	$(BIN)/python tests/real/peers.py
 	$(BIN)/pytest tests/real --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
+
+docs: $(STAMP)  ## make the reference from the code, and the site of the documents in build/docs
+	$(BIN)/python -m tests.unit.docs.generated
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+	@echo "The site is in build/docs/README.html; its search needs no server."
 
 bench: $(STAMP)  ## measure the figures of docs/reference/figures.md, beside the real programs
 	$(BIN)/python tests/real/peers.py

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -12,17 +10,11 @@ from ci_automation.config.schema import config_schema
 from ci_automation.flux.options import Options
 from tests.unit.config.texts import FULL, MINIMAL
 
-DOCUMENTED = Path(__file__).parents[3] / "docs" / "reference" / "config.schema.json"
-
 
 def nodes(node: object) -> list[dict[str, Any]]:
     """Return every mapping in a schema."""
     below = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     return ([node] if isinstance(node, dict) else []) + [found for part in below for found in nodes(part)]
-
-
-def test_the_documented_schema_is_the_programs() -> None:
-    assert DOCUMENTED.read_text() == json.dumps(config_schema(), indent=2) + "\n"
 
 
 def test_it_is_a_schema_of_camel_case_keys_without_null() -> None:

@@ -17,16 +17,17 @@ from ci_automation.policy.decision import Decision
 from ci_automation.registry.docker_config import DockerConfig
 from ci_automation.report.cluster_secrets import login_secret
 from tests.unit.docs.documents import DOCUMENTS, ROOT, configurations
+from tests.unit.docs.generated import all_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+PREFIXES = (
+    *("ACTIONS", "ALL", "AWS", "AZURE", "COSIGN", "CURL", "DOCKER", "FLUX", "GCE", "GH", "GITHUB", "GOOGLE", "HTTPS?"),
+    *("LD", "NO", "REQUESTS", "SIGSTORE", "SSL", "TRANSIT", "VAULT", "XDG"),
+)
 COVERAGE = (ROOT / "docs/reference/coverage.md").read_text()
-
-
-def all_errors(cls: type[Error] = Error) -> set[type[Error]]:
-    return {cls}.union(*(all_errors(sub) for sub in cls.__subclasses__()))
 
 
 def defined_tests() -> set[str]:
@@ -67,7 +68,7 @@ def test_the_documents_list_every_command() -> None:
 def test_the_documents_list_every_exit_code() -> None:
     text = (ROOT / "docs/guides/command-line.md").read_text()
     codes = {int(code) for code in re.findall(r"^\| (\d+) \| ", text, re.MULTILINE)}
-    assert codes == {0, APPROVAL_NEEDED, INTERRUPTED, UNREAD} | {error.exit_code for error in all_errors()}
+    assert codes == {0, Error.exit_code, APPROVAL_NEEDED, INTERRUPTED, UNREAD} | {it.exit_code for it in all_errors()}
 
 
 def test_the_first_screen_of_the_readme_says_how_to_try_and_test_it() -> None:
@@ -85,6 +86,13 @@ def test_the_list_of_documents_has_each() -> None:
     docs = ROOT / "docs"
     linked = set(re.findall(r"\]\(([\w/-]+\.md)\)", (docs / "README.md").read_text()))
     assert linked == {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")} - {"README.md"}
+
+
+def test_the_documents_list_every_variable_of_the_environment() -> None:
+    read = re.compile(rf"\"((?:{'|'.join(PREFIXES)})_[A-Z0-9_]+|PYKCS11LIB)\"")
+    found = {name for path in (ROOT / "ci_automation").rglob("*.py") for name in read.findall(path.read_text())}
+    listed = re.findall(r"^\| (`.*?) \| ", (ROOT / "docs/reference/environment.md").read_text(), re.MULTILINE)
+    assert found - {"HTTP_REQUEST"} == {word for row in listed for word in re.findall(r"`(\w+)`", row)}
 
 
 @pytest.mark.parametrize(("path", "block"), [pytest.param(*it, id=it[0].name) for it in configurations()])
