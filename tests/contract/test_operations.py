@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli import run
 from ci_automation.records.ledger import Ledger
+from ci_automation.registry import open_registry
 from ci_automation.registry.layout import LayoutRegistry
 from ci_automation.signing.trust import Identity, TrustedKeys
 from tests.contract.operating import CONFIG, configure, dispatch, patched, push
@@ -21,6 +22,9 @@ from tests.fakes.sigstore.tokens import encode, github_claims
 from tests.fakes.world import key_pem, signing_key
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ci_automation.records.notes import Record
     from tests.conftest import Once
     from tests.contract.scene import Scene
     from tests.fakes.sigstore import LocalSigstore
@@ -29,6 +33,26 @@ if TYPE_CHECKING:
 @pytest.fixture
 def scene(scene: Scene, once: Once) -> Scene:
     return patched(scene, once)
+
+
+def ahead(scene: Scene, hours: int) -> Callable[[], datetime]:
+    """Set GitHub's clock before this machine's, or behind it, and return it."""
+    now = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=hours)
+    scene.forge.now = lambda: now
+    return scene.forge.now
+
+
+def ledger(channel: str = CHANNEL) -> Ledger:
+    """Return the records of a channel."""
+    registry = LayoutRegistry(LayoutDirectory(Path(channel.split(":")[1])))
+    return Ledger(registry, Reference.parse(channel), TrustedKeys((signing_key().public,)))
+
+
+def records(channel: str = CHANNEL) -> tuple[Record, ...]:
+    """Return the records of what a channel has, oldest first."""
+    digest = open_registry(Reference.parse(channel)).resolve(Reference.parse(channel))
+    assert digest
+    return ledger(channel).records(digest)
 
 
 class TestRollback:
@@ -66,34 +90,24 @@ class TestRollback:
         assert (again.code, again.outputs["changed"]) == (0, "false"), again
 
     def test_is_dated_by_githubs_clock_as_merges_are(self, scene: Scene) -> None:
-        github = scene.forge.now() + timedelta(hours=1)
-        scene.forge.now = lambda: github
+        now = ahead(scene, 1)
         assert dispatch(scene, "rollback", to=FIRST).through().code == 0
-        trusted = TrustedKeys((signing_key().public,))
-        ledger = Ledger(LayoutRegistry(LayoutDirectory(Path("registry"))), Reference.parse(CHANNEL), trusted)
-        digest = Digest.parse(scene.channel)
-        assert github < ledger.records(digest)[-1].at
-        assert github < ledger.holds(digest)[-1].at
-        github += timedelta(hours=1)
+        assert all(now() <= it.at for it in (records()[-1], ledger().holds(Digest.parse(scene.channel))[-1]))
+        scene.runner.capture.readouterr()
+        assert run(["history", CHANNEL, "--public-key", "cosign.pub"]) == 0
+        assert f"{now():%Y-%m-%d %H:%M}" in scene.runner.capture.readouterr().out.splitlines()[1]
+        now = ahead(scene, 2)
         assert dispatch(scene, "lift-hold").through().code == 0
-        assert github < ledger.holds(digest)[-1].at
+        assert now() <= ledger().holds(Digest.parse(scene.channel))[-1].at
 
     def test_to_where_the_channel_is_asks_nobody(self, scene: Scene) -> None:
         shown = dispatch(scene, "rollback", to=PATCH).show()
         assert (shown.code, shown.outputs["shown"]) == (0, ""), shown
         assert "no approval is needed" in shown.summary
 
-    def test_is_dated_by_the_clock_that_dates_merges(self, scene: Scene) -> None:
-        now = scene.forge.now().replace(microsecond=0) + timedelta(hours=5)  # this machine's clock is late
-        scene.forge.now = lambda: now
-        assert dispatch(scene, "rollback", to=FIRST).through().code == 0
-        scene.runner.capture.readouterr()
-        assert run(["history", CHANNEL, "--public-key", "cosign.pub"]) == 0
-        assert f"{now:%Y-%m-%d %H:%M}" in scene.runner.capture.readouterr().out.splitlines()[1]
-
-    def test_is_announced_to_those_who_hear_of_publications(self, scene: Scene) -> None:
+    def test_is_told_to_those_who_hear_of_publications_and_offered_to_those_who_pin_it(self, scene: Scene) -> None:
         had = scene.channel
-        configure(scene, more=", announce: [acme/apps]")
+        configure(scene, more=", announce: [acme/apps], consumers: [{repository: acme/apps}]")
         asked = dispatch(scene, "rollback", to=FIRST)
         assert asked.through().code == 0
         ((kind, payload),) = scene.apps.dispatched
@@ -101,6 +115,9 @@ class TestRollback:
         assert (kind, *moved) == ("flux-manifests-published", FIRST, had, scene.channel)
         assert dispatch(scene, "lift-hold").through().code == 0
         assert len(scene.apps.dispatched) == 1
+        assert scene.run("consumers").code == 0
+        (pull,) = scene.apps.pulls
+        assert scene.channel.encode() in (scene.apps.read("flux/source.yaml", pull.branch) or b"")
 
     @pytest.mark.parametrize("wrong", ["missing", "without reviewers"])
     def test_an_environment_that_lets_all_pass_is_told_before_anybody_waits(self, scene: Scene, wrong: str) -> None:
@@ -181,6 +198,7 @@ class TestPromote:
         assert (again.code, again.outputs["changed"]) == (0, "false"), again
 
     def test_the_record_names_the_reviewer_and_the_run(self, scene: Scene) -> None:
+        configure(scene, others=LIVE.replace("live,", "live, announce: [acme/apps],", 1))
         asked = dispatch(scene, "promote", artifact="live")
         scene.runner.variables["GITHUB_SHA"] = scene.fleet.head
         assert asked.through().code == 0
@@ -191,6 +209,8 @@ class TestPromote:
         assert f'"commit": "{scene.fleet.head}"' in told
         assert f"actions/runs/{asked.run.id}" in told
         assert '"by": "ada"' in told
+        ((_, payload),) = scene.apps.dispatched
+        assert payload["base"] == payload["target"] == tag_of(scene, "live", "live")  # nothing was there before
 
     def test_a_minor_after_a_patch(self, scene: Scene) -> None:
         assert dispatch(scene, "promote", artifact="live").through().code == 0
@@ -227,6 +247,7 @@ class TestAdopt:
         (scene.runner.workspace / "other.key").write_bytes(key_pem("others"))
         own = ["--flux-version", FIRST, "--releases", "../releases", "--signing", "key", "--key", "other.key"]
         assert run(["init", "layout:foreign:production", *own, "--public-key", self.public(scene)]) == 0
+        configure(scene, more=", announce: [acme/apps]", pushes=False)
         text = (scene.runner.workspace / CONFIG).read_text().replace("layout:registry:", "layout:foreign:")
         (scene.runner.workspace / CONFIG).write_text(text)
         push(scene, text)
@@ -239,7 +260,7 @@ class TestAdopt:
         return path.name
 
     def test_takes_one_run_and_nothing_to_edit(self, foreign: Scene) -> None:
-        had = tag_of(foreign, "foreign", "production")
+        had, now = tag_of(foreign, "foreign", "production"), ahead(foreign, 1)
         asked = dispatch(foreign, "adopt")
         shown = asked.show()
         assert shown.code == 0, shown
@@ -248,6 +269,10 @@ class TestAdopt:
         asked.approve()
         done = asked.do(shown.outputs["shown"])
         assert (done.code, tag_of(foreign, "foreign", "production")) == (0, had), done
+        (record,) = records("layout:foreign:production")
+        assert now() <= record.at
+        assert record.content is None  # so that content is asked for by digest, whatever was merged when
+        assert not foreign.apps.dispatched  # clusters have it already
         assert dispatch(foreign, "adopt").show().outputs["shown"] == ""
         foreign.runner.variables["GITHUB_EVENT_NAME"] = "schedule"
         ran = foreign.run(approval="none")
@@ -295,7 +320,7 @@ class TestInit:
         """Return a fleet with a channel that has nothing, and its overlay in Git and in the checkout."""
         fresh = (
             f"- {{name: fresh, url: 'layout:fresh:production', verify: {{publicKey: cosign.pub}}, overlay: {FRESH}, "
-            "signing: {mode: key, key: cosign.key}, flags: {watch-all-namespaces: false}}\n"
+            "announce: [acme/apps], signing: {mode: key, key: cosign.key}, flags: {watch-all-namespaces: false}}\n"
         )
         configure(scene, others=fresh)
         self.commit(scene, {"kustomization.yaml": KUSTOMIZATION})
@@ -322,6 +347,7 @@ class TestInit:
         assert (done.code, done.outputs["changed"], done.outputs["target-version"]) == (0, "true", FIRST), done
         digest = tag_of(fresh, "fresh", "production")
         assert digest == done.outputs["digest"] == json.loads(shown.outputs["shown"])["target"]
+        assert [payload["target"] for _, payload in fresh.apps.dispatched] == [digest]
         again = asked.do(shown.outputs["shown"])
         assert (again.code, again.outputs["changed"]) == (0, "false"), again
         assert dispatch(fresh, "init", artifact="fresh", to=FIRST).show().outputs["shown"] == ""
@@ -330,6 +356,14 @@ class TestInit:
         told = fresh.runner.capture.readouterr().out
         assert '"by": "ada"' in told
         assert f'"commit": "{fresh.fleet.head}"' in told  # of the content, from which merges are judged
+
+    @pytest.mark.parametrize("hours", [-1, 1])
+    def test_its_content_is_dated_by_githubs_clock_as_merges_are(self, fresh: Scene, hours: int) -> None:
+        now = ahead(fresh, hours)
+        assert dispatch(fresh, "init", artifact="fresh", to=FIRST).through().code == 0
+        (record,) = records("layout:fresh:production")
+        assert record.content
+        assert all(timedelta() <= it - now() < timedelta(minutes=5) for it in (record.content.at, record.at))
 
     def test_a_folder_of_flux_bootstrap_is_taken_as_the_hints_say(self, fresh: Scene) -> None:
         bootstrapped = {"kustomization.yaml": b"resources: [gotk-components.yaml]\n", "gotk-components.yaml": b"{}\n"}

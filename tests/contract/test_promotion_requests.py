@@ -100,6 +100,28 @@ def test_a_minor_is_asked_for_and_its_merge_promotes_exactly_that(waves: Scene) 
     assert not told(hour(waves))["changed"]
 
 
+def test_each_promotion_is_told_once_and_offered_to_those_who_pin_it(waves: Scene) -> None:
+    more = ", announce: [acme/apps], consumers: [{repository: acme/apps}]"
+    configure(waves, more=EAGER, others=channel_of("live", more))
+    waves.apps.push("main", {"live.yaml": b'digest: sha256:0000 # {"$flux-manifests": "live:digest"}\n'}, "keeper")
+    moves = []
+    for offered, waits in ((PATCH, False), (MINOR, True)):
+        waves.offer(FIRST, PATCH, offered)
+        base, ran = at(waves), hour(waves)
+        if waits:
+            assert not told(ran)["changed"]
+            approved(waves)
+            ran = hour(waves)
+        moves.append((offered, base, at(waves)))
+        assert "acme/apps was told." in ran.summary
+        hour(waves)
+        assert [tuple(it[name] for name in ("version", "base", "target")) for _, it in waves.apps.dispatched] == moves
+        assert waves.run("consumers").code == 0
+        (pull,) = waves.apps.pulls
+        assert (pull.title, pull.state) == (f"live: Flux {offered} ({at(waves)[7:19]})", "OPEN")
+        assert at(waves).encode() in (waves.apps.read("live.yaml", pull.branch) or b"")
+
+
 def not_counted(ran: Ran) -> str:
     """Return why an approval of `live` does not count, as the run tells it."""
     (found,) = (it for it in ran.said("notice") if it.startswith("live: the approval of "))
