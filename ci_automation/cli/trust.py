@@ -224,20 +224,18 @@ def _signs_as(artifact: ArtifactConfig | None, given: Arguments) -> Trusted | No
 def previewed(ports: Ports, artifact: ArtifactConfig | None, given: Arguments, subject: str) -> Ports:
     """Return the ports of a job that has no key and no token, with the signer that a later job of its workflow has.
 
-    That is the key that is trusted, or else, keyless, the `subject` of the workflow: whoever trusts another one is
-    told before anybody is asked. Nothing can be signed with it.
+    That is the key that is trusted, which may be an input of the later job alone. Else it is, keyless, the `subject` of
+    the workflow: a team that trusts another one is told before the gate waits. Nothing can be signed with it.
     """
     from ci_automation.signing.signer import AbsentSigner
     from ci_automation.signing.sigstore.oidc import GITHUB, GITHUB_SERVER
     from ci_automation.signing.trust import Identity, IdentityMatch, TrustedIdentities, TrustedKeys
 
-    match signing_mode(artifact, given):
-        case SigningMode.UNSAFE_UNSIGNED:
-            return ports
-        case SigningMode.KEY | SigningMode.KMS:
-            if not isinstance(ports.trusted, TrustedKeys):
-                return ports
-            return replace(ports, signer=AbsentSigner(ports.trusted.keys[0].fingerprint, ports.trusted))
+    mode = signing_mode(artifact, given)
+    if isinstance(ports.trusted, TrustedKeys) and mode in {None, SigningMode.KEY, SigningMode.KMS}:
+        return replace(ports, signer=AbsentSigner(ports.trusted.keys[0].fingerprint, ports.trusted))
+    if mode in {SigningMode.KEY, SigningMode.KMS, SigningMode.UNSAFE_UNSIGNED}:
+        return ports
     server = subject.partition("/.github/")[0].rsplit("/", 2)[0]
     identity = Identity(GITHUB if server == GITHUB_SERVER else f"{server}/_services/token", subject)
     own = TrustedIdentities((IdentityMatch.exact(identity),), trust_root(artifact, given))

@@ -411,6 +411,16 @@ class TestInit:
         assert "content was" in void.said("error")[0]
         assert tag_of(fresh, "fresh", "production") is None
 
+    def test_the_key_may_be_an_input_of_the_last_job_alone(self, fresh: Scene) -> None:
+        text = (fresh.runner.workspace / CONFIG).read_text().replace("signing: {mode: key, key: cosign.key}, ", "")
+        (fresh.runner.workspace / CONFIG).write_text(text)
+        push(fresh, text)
+        assert "signing" not in text
+        for operation, artifact in (("init", "fresh"), ("rollback", "production"), ("lift-hold", "production")):
+            to = "" if operation == "lift-hold" else FIRST
+            done = dispatch(fresh, operation, artifact=artifact, to=to).through()
+            assert done.code == 0, done
+
     @pytest.mark.parametrize("to", ["", "latest", "v2", "sha256:" + "a" * 64])
     def test_without_a_version_nothing_is_asked(self, fresh: Scene, to: str) -> None:
         assert dispatch(fresh, "init", artifact="fresh", to=to).show().code == 2
