@@ -14,7 +14,7 @@ from msgspec import Struct
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import InvalidManifest
 from ci_automation.errors import VerificationFailed
-from ci_automation.flux.artifact import immutable_version
+from ci_automation.flux.artifact import immutable_version, stated_version
 from ci_automation.policy.retention import Kept, Stored, named_by_others, retain
 from ci_automation.records.ledger import Ledger
 from ci_automation.registry.port import NotFound
@@ -65,7 +65,7 @@ def survey(repository: Reference, window: Window, ports: Ports, now: datetime) -
     artifacts = [
         Stored(digest, tag, version, moves[digest] is not None, _others(tag, tags, led_to), last.get(digest))
         for tag, digest in tags.items()
-        if digest in moves and (version := _version(tag, digest)) is not None
+        if digest in moves and (version := _own_version(repository, tag, digest, moves[digest], ports)) is not None
     ]
     retention = retain(artifacts, window, now)
     leftovers = tuple(_leftovers(repository, tags, ports, trusted))
@@ -90,6 +90,20 @@ def _is_own(tag: str, digest: Digest) -> bool:
 def _version(tag: str, digest: Digest) -> Version | None:
     """Return the version in the immutable tag of a digest, in which `_` stands for `+`; None where it is another."""
     return immutable_version(tag) if tag.endswith(digest.short) else None
+
+
+def _own_version(
+    repository: Reference, tag: str, digest: Digest, moves: tuple[Record, ...] | None, ports: Ports
+) -> Version | None:
+    """Return the version in the immutable tag of a digest; None where what is signed says that it has another one.
+
+    Whoever can write to the registry makes tags: an old digest with a high version would push the newest ones out.
+    """
+    version = _version(tag, digest)
+    if version is None or moves is None:
+        return version
+    stated = moves[-1].version if moves else stated_version(ports.registry.manifest(repository.at_digest(digest)))
+    return version if stated in {None, version} else None
 
 
 def _led_to(repository: Reference, tags: Mapping[str, Digest], ports: Ports) -> dict[str, Digest | None]:

@@ -71,7 +71,7 @@ def retain(artifacts: Sequence[Stored], window: Window, now: datetime) -> Retent
     The newest has the highest version, and among equal versions the latest time at a channel.
     """
     newest = sorted(artifacts, key=_rank, reverse=True)
-    last = {artifact.digest for artifact in [it for it in newest if it.ours][: window.keep_last]}
+    last = [*dict.fromkeys(it.digest for it in newest if it.ours)][: window.keep_last]  # a digest can have many tags
     kept, goes = [], []
     for artifact in newest:
         if reason := _needed(artifact, window, now) or (

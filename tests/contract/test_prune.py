@@ -26,6 +26,7 @@ from ci_automation.registry.port import DeletionRefused
 from ci_automation.signing.trust import NobodyTrusted, TrustedKeys
 from ci_automation.signing.verify import verify
 from tests.contract.interference import Killed, interfere
+from tests.contract.planting import forget_records
 from tests.fakes.world import CHANNEL, NOW, OLD, OVERLAY, World, intent, key_pem, made_once, signing_key
 
 if TYPE_CHECKING:
@@ -152,6 +153,20 @@ class TestWhatStays:
             )
             == 5
         )
+
+    @pytest.mark.parametrize("recorded", [True, False], ids=["", "its records were deleted"])
+    @pytest.mark.parametrize("version", ["v2.98.5", "v2.99.4"])
+    def test_the_newest_whatever_versions_planted_tags_say(self, world: World, version: str, *, recorded: bool) -> None:
+        two = Window(2)
+        before = versions(world, look(world, two))
+        _, digest = immutable(world, version)
+        if not recorded:
+            forget_records(world, digest)
+        for number in range(2):
+            tag = CHANNEL.at_tag(f"v9.9.{number}-{digest.short}")
+            world.registry.put_manifest(tag, world.registry.manifest(CHANNEL.at_digest(digest)))
+        assert before == ["v2.98.5"]
+        assert set(versions(world, look(world, two))) <= set(before)
 
     def test_what_a_tagged_referrer_is_about(self, world: World) -> None:
         tag, digest = immutable(world, "v2.98.5")

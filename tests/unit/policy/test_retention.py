@@ -57,6 +57,7 @@ MANY = [stored(f"v2.{minor}.0") for minor in range(5)]
         pytest.param(
             [stored("v2.0.0", days=9), stored("v2.0.0", days=3)], Window(1), ["v2.0.0"], id="two of a version"
         ),
+        pytest.param([MANY[4], *MANY[3:]], Window(2), [], id="one digest with two tags counts once"),
         pytest.param([], Window(1), [], id="nothing there"),
     ],
 )
