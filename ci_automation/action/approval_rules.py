@@ -39,9 +39,12 @@ def settings_from(goal: Target, base: Digest, version: Version | None = None) ->
     settings, ledger = settings_of(goal), goal.ports.ledger(goal.channel)
     records = ledger.records(base) if ledger else ()
     record = records[-1] if records else ledger.newest() if ledger else None  # deleted, or never written: the last one
-    if record is None or goal.configured is None or (content := record.content) is None:
+    if ledger is None or record is None or goal.configured is None:
         return settings
     if version is not None and version != record.version:
+        return settings
+    # A rollback that was interrupted, or an adoption, names no content: the rules of the last one go on counting.
+    if (content := record.content or (ledger.last_content() if goal.configured.overlay else None)) is None:
         return settings
     from ci_automation.approval.content import stricter
     from ci_automation.flows.planning.git_content import rules_of

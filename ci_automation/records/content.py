@@ -59,6 +59,10 @@ class ApprovedRules(Struct, frozen=True):
     rest: Digest
     team: str | None = None
 
+    def after(self, last: ApprovedRules) -> ApprovedRules:
+        """Return the rules of older content that is back: those that counted last, and as many approvals as ever."""
+        return ApprovedRules(max(self.approvals, last.approvals), last.rest, last.team or self.team)
+
 
 class FleetCommit(Struct, frozen=True):
     """Commit of the fleet repository that a run was started for; `repository` is the address of its page."""

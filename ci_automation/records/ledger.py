@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
     from ci_automation.records.attached import Said
+    from ci_automation.records.content import RecordedContent
     from ci_automation.registry.port import Registry
     from ci_automation.signing.trust import Trusted
 
@@ -105,6 +106,15 @@ class Ledger(Struct, frozen=True):
         """
         tags = (tag for tag in self.registry.tags(self.channel) if immutable_version(tag) is not None)
         return tuple(record for tag in tags if (record := self._latest(tag)) is not None)
+
+    def last_content(self) -> RecordedContent | None:
+        """Return the content from Git that the channel had last, by what any of its records says.
+
+        Raises:
+            ImmutableTagMoved: a tag hides a digest.
+        """
+        found = [record for record in self.all_moves() if record.content]
+        return max(found, key=lambda record: record.at).content if found else None
 
     def superseded_by(self, position: Position, tags: Collection[str]) -> Record | None:
         """Return the record of the channel's last move after it was at `position`.

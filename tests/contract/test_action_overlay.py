@@ -18,7 +18,9 @@ from ci_automation.artifact.reference import LayoutDirectory, Reference
 from ci_automation.cli import run
 from ci_automation.flux.version import Version
 from ci_automation.records.ledger import Ledger
+from ci_automation.records.writer import RecordWriter
 from ci_automation.registry.layout import LayoutRegistry
+from ci_automation.registry.port import ReferrerLost
 from ci_automation.signing.trust import TrustedKeys
 from tests.contract.operating import dispatch, push
 from tests.contract.scene import BRANCH, CHANNEL, FIRST, LOCK, MINOR, PATCH, Scene, staged, template
@@ -655,6 +657,44 @@ def test_looser_rules_do_not_judge_their_own_request(scene: Scene) -> None:
     ran = scene.run()
     assert scene.channel == before
     assert "with 0 of 1 approving reviews" in ran.summary
+
+
+def unwritten(*_: object) -> None:
+    raise ReferrerLost(Reference.parse(CHANNEL), Digest.of(b""), 1)
+
+
+@pytest.mark.parametrize("interrupted", [False, True], ids=["", "a rollback that wrote no record"])
+def test_a_rollback_to_older_rules_loosens_none(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, *, interrupted: bool
+) -> None:
+    before, first = first_content(scene), scene.fleet.read(f"{FOLDER}/more.yaml") or b""
+    configure(scene, "{via: pull-request, approvals: 1}")
+    scene.fleet.merge(by_request(scene, patch("2Gi")), "ada")
+    checkout(scene)
+    assert scene.run().outputs["pending-decision"] == "approval"
+    merge(scene, scene.fleet.pulls[-1].number)
+    assert scene.run().outputs["changed"] == "true"
+    later(scene, 60)
+    scene.fleet.push("main", {f"{FOLDER}/more.yaml": first}, "ada")
+    checkout(scene)
+    signing = ("--signing", "key", "--key", "cosign.key")
+    with monkeypatch.context() as patched:
+        if interrupted:
+            patched.setattr(RecordWriter, "attach", unwritten)
+        assert run(["rollback", CHANNEL, "--to", before, "--yes", *signing]) == (12 if interrupted else 0)
+    assert (scene.run().outputs["changed"], scene.channel) == ("false", before)
+    assert run(["rollback", CHANNEL, "--lift", *signing]) == 0
+    configure(scene)
+    later(scene, 60)
+    scene.fleet.merge(by_request(scene, patch("3Gi")), "ben")
+    checkout(scene)
+    for _ in range(2):  # neither that merge alone counts, nor that of the request that asks by digest
+        assert (scene.run().outputs["pending-decision"], scene.channel) == ("approval", before)
+        later(scene)
+        pull = scene.fleet.pulls[-1]
+        if pull.branch == CONTENT_BRANCH and not pull.merged_at:
+            scene.fleet.merge(pull.number, "ben")
+    assert "with 0 of 1 approving reviews" in scene.run().summary
 
 
 def test_each_artifact_judges_a_shared_folder_by_its_own_rules(scene: Scene) -> None:

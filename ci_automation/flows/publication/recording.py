@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -15,14 +16,19 @@ from ci_automation.flux.bundle import BUNDLE
 from ci_automation.flux.components import controller_images, unpin
 from ci_automation.records import provenance, sbom
 from ci_automation.records.attached import attest, channel_name
+from ci_automation.records.ledger import ImmutableTagMoved
 from ci_automation.records.notes import Approval, Record
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.planning.contents import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.publication.publish import Publication
     from ci_automation.policy.hold import Hold
+    from ci_automation.records.content import RecordedContent
+    from ci_automation.records.ledger import Ledger
     from ci_automation.records.writer import RecordWriter
     from ci_automation.report.rollback import Rollback
     from ci_automation.signing.signer import Signer
@@ -174,5 +180,15 @@ def rollback_record(shown: Rollback, options: Digest, signer: Signer, ports: Por
         source=intent.run.source,
         approval=intent.approval,
         rolled_back=True,
-        content=replace(content, at=max(now, content.at)) if content else None,  # no merge before it counts again
+        content=_back_again(content, shown, ledger, now) if content and ledger else None,
     )
+
+
+def _back_again(content: RecordedContent, shown: Rollback, ledger: Ledger, now: datetime) -> RecordedContent:
+    """Return the content of a digest that is back: no merge before it counts again, and the last rules do."""
+    left = [record.content for record in ledger.records(shown.base) if record.content]
+    last = left[-1] if left else None
+    if last is None:
+        with suppress(ImmutableTagMoved):  # which stops no rollback
+            last = ledger.last_content()
+    return replace(content, at=max(now, content.at), rules=content.rules.after(last.rules) if last else content.rules)
