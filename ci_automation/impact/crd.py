@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ci_automation.impact.change import ChangeKind, Severity
 from ci_automation.impact.schema import schema_changes, text_change
-from ci_automation.impact.values import MISSING, Pair, at, by_key, canonical, items, listed, other, shown
+from ci_automation.impact.values import MISSING, Pair, at, by_key, canonical, items, listed, other, row, shown, switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,19 +19,6 @@ def _shorthand(pair: Pair) -> Iterator[Change]:
     """Yield another way for people to find the objects, which nothing else knows them by."""
     now = listed([str(name) for name in items(pair.new)]) or "nothing"
     yield text_change(pair, f"changes its {pair.path.rpartition('.')[2]} for kubectl to {now}")
-
-
-def _identity(pair: Pair) -> Iterator[Change]:
-    said = f"changes {pair.path} to {shown(pair.new)} (was: {shown(pair.old)}): clusters refuse that"
-    yield pair.change(ChangeKind.OTHER, Severity.DANGER, said)
-
-
-def _unknown_fields(pair: Pair) -> Iterator[Change]:
-    if pair.new is True:
-        yield pair.change(ChangeKind.VALIDATION_LOOSENED, Severity.NOTICE, "keeps fields that its schema does not have")
-    elif pair.old is True:
-        said = "drops fields that its schema does not have"
-        yield pair.change(ChangeKind.VALIDATION_TIGHTENED, Severity.WARNING, said)
 
 
 def _versions(pair: Pair) -> Iterator[Change]:
@@ -100,27 +87,6 @@ def _together(side: Pair, texts: list[Change]) -> Iterator[Change]:
         yield from texts
 
 
-def _served(side: Pair) -> Iterator[Change]:
-    version = side.path.rpartition(".")[0]
-    if side.new is False:
-        said = f"stops serving {version}: clusters refuse objects that use it"
-        yield side.change(ChangeKind.VERSION_NOT_SERVED, Severity.DANGER, said)
-    elif side.new is True:
-        yield side.change(ChangeKind.VERSION_ADDED, Severity.INFO, f"serves {version} again")
-
-
-def _deprecated(side: Pair) -> Iterator[Change]:
-    version = side.path.rpartition(".")[0]
-    if side.new is True:
-        yield side.change(ChangeKind.VERSION_DEPRECATED, Severity.NOTICE, f"marks {version} as deprecated")
-    elif side.old is True:
-        yield side.change(ChangeKind.VERSION_DEPRECATED, Severity.INFO, f"no longer marks {version} as deprecated")
-
-
-def _warning(side: Pair) -> Iterator[Change]:
-    yield text_change(side, f"changes {side.path}")
-
-
 def _columns(side: Pair) -> Iterator[Change]:
     names = [str(at(column, "name")) for column in items(side.new)]
     said = f"changes the columns that kubectl lists in {side.path.rpartition('.')[0]}: {listed(names) or 'none'}"
@@ -133,15 +99,29 @@ def _open_api(side: Pair) -> Iterator[Change]:
 
 _VERSION_RULES: Rules = {
     "additionalPrinterColumns": _columns,
-    "deprecated": _deprecated,
-    "deprecationWarning": _warning,
+    "deprecated": switch(
+        on=row(ChangeKind.VERSION_DEPRECATED, Severity.NOTICE, "marks {within} as deprecated"),
+        off=row(ChangeKind.VERSION_DEPRECATED, Severity.INFO, "no longer marks {within} as deprecated"),
+    ),
+    "deprecationWarning": row(ChangeKind.TEXT, Severity.INFO, "changes {path}"),
     "schema": {"openAPIV3Schema": _open_api},
-    "served": _served,
+    "served": switch(
+        on=row(ChangeKind.VERSION_ADDED, Severity.INFO, "serves {within} again"),
+        off=row(
+            ChangeKind.VERSION_NOT_SERVED,
+            Severity.DANGER,
+            "stops serving {within}: clusters refuse objects that use it",
+        ),
+    ),
 }
+_IDENTITY = row(ChangeKind.OTHER, Severity.DANGER, "changes {path} to {new} (was: {old}): clusters refuse that")
 CRD_SPEC: Rules = {
-    "group": _identity,
-    "names": {"categories": _shorthand, "kind": _identity, "plural": _identity, "shortNames": _shorthand},
-    "preserveUnknownFields": _unknown_fields,
-    "scope": _identity,
+    "group": _IDENTITY,
+    "names": {"categories": _shorthand, "kind": _IDENTITY, "plural": _IDENTITY, "shortNames": _shorthand},
+    "preserveUnknownFields": switch(
+        on=row(ChangeKind.VALIDATION_LOOSENED, Severity.NOTICE, "keeps fields that its schema does not have"),
+        off=row(ChangeKind.VALIDATION_TIGHTENED, Severity.WARNING, "drops fields that its schema does not have"),
+    ),
+    "scope": _IDENTITY,
     "versions": _versions,
 }

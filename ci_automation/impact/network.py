@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.impact.change import ChangeKind, Severity
-from ci_automation.impact.values import Pair, accounted, canonical, items, listed, mapping, other, sides, words
+from ci_automation.impact.values import Pair, accounted, canonical, items, listed, mapping, other, row, sides, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _MAX_FLOWS = 64  # Flux's own policies have 2
 _DIRECTIONS = {"ingress": ("Ingress", "from"), "egress": ("Egress", "to")}
 _UNTOLD = "; check whether that allows more"
+_SELECTOR = row(ChangeKind.NETWORK_OPENED, Severity.WARNING, f"selects other pods{_UNTOLD}")
 
 
 class _Untold(Exception):
@@ -126,16 +127,11 @@ def policy(pair: Pair, room: Room) -> Iterator[Change]:
             changes += _direction(pair, name, room)
     for side, key in sides(pair):
         if key not in {*_DIRECTIONS, "policyTypes"}:
-            changes += accounted(side, (_selector if key == "podSelector" else other)(side))
+            changes += accounted(side, (_SELECTOR if key == "podSelector" else other)(side))
     if not changes:
         said = "is written differently; it allows the same"
         changes = [pair.change(ChangeKind.OTHER, Severity.INFO, said)]
     yield from changes
-
-
-def _selector(pair: Pair) -> Iterator[Change]:
-    said = f"selects other pods{_UNTOLD}"
-    yield pair.change(ChangeKind.NETWORK_OPENED, Severity.WARNING, said)
 
 
 def _direction(pair: Pair, name: str, room: Room) -> Iterator[Change]:

@@ -57,15 +57,6 @@ def role_summary(value: Any, room: Room) -> tuple[str, Severity]:  # noqa: ANN40
     return f"may {sentence(permitted)}", gravest(permitted)
 
 
-def aggregation(pair: Pair) -> Iterator[Change]:
-    """Yield that a role takes its rules from other roles than before: which ones only the cluster knows."""
-    yield pair.change(
-        ChangeKind.RULE_WIDENED,
-        Severity.DANGER,
-        "takes its rules from other roles; the program cannot tell what it permits",
-    )
-
-
 def rules(pair: Pair, room: Room) -> Iterator[Change]:
     """Yield what a role permits now that it did not, and what it does not permit any more."""
     try:

@@ -182,10 +182,15 @@ def _to_pods(path: tuple[str, ...]) -> Rules:
 
 
 _UNKNOWN: Final = _Of(_whole(ChangeKind.OTHER, Severity.WARNING), _whole(ChangeKind.OTHER, Severity.WARNING))
+_AGGREGATION: Final = row(  # which roles only the cluster knows
+    ChangeKind.RULE_WIDENED,
+    Severity.DANGER,
+    "takes its rules from other roles; the program cannot tell what it permits",
+)
 _ROLE: Final = _Of(
     rbac.role_added,
     rbac.role_removed,
-    lambda _pair, room: {"rules": partial(rbac.rules, room=room), "aggregationRule": rbac.aggregation},
+    lambda _pair, room: {"rules": partial(rbac.rules, room=room), "aggregationRule": _AGGREGATION},
 )
 _BINDING: Final = _Of(
     _without_room(rbac.binding_added), _without_room(rbac.binding_removed), lambda pair, _room: rbac.binding_rules(pair)

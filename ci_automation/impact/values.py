@@ -233,11 +233,27 @@ def leaves(pair: Pair, kind: ChangeKind) -> Iterator[Change]:
         yield pair.change(kind, Severity.NOTICE, said(pair))
 
 
-def row(kind: ChangeKind, severity: Severity = Severity.NOTICE) -> Rule:
-    """Return the rule of a value that changes as a whole."""
+def row(kind: ChangeKind, severity: Severity = Severity.NOTICE, sentence: str = "", gone: str = "") -> Rule:
+    """Return the rule of a value that changes as a whole; `gone` is the sentence for one that is no longer there.
+
+    A sentence may have {path}, {within} (the path of what holds the value), {old} and {new}.
+    """
 
     def rule(pair: Pair) -> Iterator[Change]:
-        yield pair.change(kind, severity, said(pair))
+        path = shown(pair.path)
+        words = {"path": path, "within": path.rpartition(".")[0], "old": shown(pair.old), "new": shown(pair.new)}
+        text = gone if gone and pair.new is MISSING else sentence
+        yield pair.change(kind, severity, text.format(**words) if text else said(pair))
+
+    return rule
+
+
+def switch(on: Rule, off: Rule) -> Rule:
+    """Return the rule of a value that is true now (`on`), or was (`off`); other values are changes of no class."""
+
+    def rule(pair: Pair) -> Iterator[Change]:
+        is_off = pair.old is True and isinstance(pair.new, bool | Missing)
+        yield from on(pair) if pair.new is True else off(pair) if is_off else ()
 
     return rule
 

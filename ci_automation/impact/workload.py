@@ -117,12 +117,6 @@ def _states(values: list[str] | None) -> dict[str, str]:
     return {gate: state for gate, _, state in pairs}
 
 
-def command(pair: Pair) -> Iterator[Change]:
-    """Yield that a container runs another program than its image says, or did."""
-    said = f"sets its command to {shown(pair.new)}" if pair.new is not MISSING else "runs the command of its image"
-    yield pair.change(ChangeKind.ARGUMENT_CHANGED, Severity.WARNING, said)
-
-
 def environment(pair: Pair) -> Iterator[Change]:
     """Yield the variables that are new, gone or other, and another order of the same."""
     pairs = aligned(pair, "env")
@@ -274,7 +268,12 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _CONTAINER_RULES: Final[Mapping[str, Rule]] = {
     "image": image,
     "args": arguments,
-    "command": command,
+    "command": row(
+        ChangeKind.ARGUMENT_CHANGED,
+        Severity.WARNING,
+        "sets its command to {new}",
+        gone="runs the command of its image",
+    ),
     "env": environment,
     "envFrom": environment_sources,
     "ports": _ports,
