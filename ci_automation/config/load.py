@@ -74,7 +74,7 @@ def _contradictions(document: ConfigDocument, file: File, config: Config) -> lis
     seen: dict[object, Path] = {}
     for index, named in enumerate(file.artifacts):
         # Names are also names of environments, which ignore case: two artifacts would share credentials.
-        for key, value in (("name", named.name.casefold()), ("url", named.url)):
+        for key, value in (("name", named.name.casefold()), ("url", named.channel)):
             here: Path = ("artifacts", index, key)
             if (first := seen.setdefault((key, value), here)) is not here:
                 problems.append(document.problem(here, f"is the same as that of artifacts[{first[1]}]"))
@@ -133,7 +133,7 @@ def _unfit_approval(approval: ApprovalConfig) -> Iterator[str]:
 
 def unfit_promotions(artifacts: Sequence[sections.Artifact]) -> Iterator[tuple[Path, str]]:
     """Yield the problems of the artifacts' promotions, each with its place below `artifacts`."""
-    named = {artifact.name: artifact.url for artifact in artifacts}
+    named = {artifact.name: artifact.channel for artifact in artifacts}
     sources: dict[Reference, Reference] = {}
     for index, artifact in enumerate(artifacts):
         if artifact.promote is None:
@@ -146,8 +146,8 @@ def unfit_promotions(artifacts: Sequence[sections.Artifact]) -> Iterator[tuple[P
             known = ", ".join(named)
             yield (*here, "from"), f"is neither the name of an artifact ({known}) nor the address of a channel"
         else:
-            sources[artifact.url] = source
-            if _returns(artifact.url, sources):
+            sources[artifact.channel] = source
+            if _returns(artifact.channel, sources):
                 yield (*here, "from"), "leads back to this artifact: no run would ever render one of them"
         for number, evidence in enumerate(artifact.promote.evidence or ()):
             yield from (((*here, "evidence", number), what) for what in _unfit_evidence(evidence))

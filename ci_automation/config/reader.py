@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from datetime import timedelta
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-import msgspec
-from msgspec.structs import fields, replace
+from msgspec.structs import asdict, fields, replace
 
 from ci_automation.config import rules
 from ci_automation.config import schema as sections
@@ -33,13 +31,14 @@ from ci_automation.config.rules import Section
 from ci_automation.config.schema import File
 from ci_automation.config.values import InvalidValue, alternatives, unwrapped
 from ci_automation.errors import UsageError
+from ci_automation.flux.following import FleetSettings, SyncSettings
 from ci_automation.policy.model import BUMPS, Acknowledgement, Allowance, Period, Policy, time_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from datetime import timedelta
 
     from ci_automation.config.document import ConfigDocument, Path, Problem
-    from ci_automation.flux.following import SyncSettings
 
 E = TypeVar("E", bound=Enum)
 S = TypeVar("S", bound=Section)
@@ -138,8 +137,8 @@ def merged_config(file: sections.File) -> Config:
     """Return the configuration in a file's sections."""
     return Config(
         _source(file),
-        tuple(_artifact(_over(file.defaults, entry)) for entry in file.artifacts),
-        _as(UpstreamConfig, file.upstream),
+        tuple(_made(_over(file.defaults, entry)) for entry in file.artifacts),
+        _made(file.upstream or sections.UpstreamSection()),
     )
 
 
@@ -151,100 +150,73 @@ def _source(file: sections.File) -> Source:
 def _over(below: Section | None, above: S) -> S:
     """Return `above`, with the keys that it lacks taken from `below`; the same for the mappings in it."""
     changes = {}
-    for name, value in _given(below).items():
+    for name, value in (_given(below) if below else {}).items():
         own = getattr(above, name)
         if own is None or isinstance(own, Section):
             changes[name] = value if own is None else _over(value, own)
-    return msgspec.structs.replace(above, **changes)
+    return replace(above, **changes)
 
 
-def _given(section: Section | None) -> dict[str, Any]:
-    keys = msgspec.structs.asdict(section) if section else {}
-    return {name: value for name, value in keys.items() if value is not None}
+def _given(section: Section) -> dict[str, Any]:
+    return {name: value for name, value in asdict(section).items() if value is not None}
 
 
-def _as(config: type[T], section: Section | None) -> T:
-    """Return the section's keys as a value with the same names; a missing key gets its default."""
-    given = _given(section).items()
-    return config(**{name: tuple(value) if isinstance(value, list) else value for name, value in given})
+def _made(value: Any) -> Any:  # noqa: ANN401  # a value of a section
+    """Return what the flows use: of a section what `_MAKERS` has for it, made of the keys that are given."""
+    if isinstance(value, Section):
+        return _MAKERS[type(value)](**{name: _made(each) for name, each in _given(value).items()})
+    return tuple(map(_made, value)) if isinstance(value, list) else value
 
 
-def _artifact(it: sections.Artifact) -> ArtifactConfig:
-    return ArtifactConfig(
-        name=it.name,
-        channel=it.url,
-        components_file=it.components_file,
-        overlay=it.overlay,
-        paused=bool(it.paused),
-        version_tags=bool(it.version_tags),
-        flags=it.flags or {},
-        policy=_policy(it.policy or rules.PolicySection(), it),
-        signing=_as(SigningConfig, it.signing),
-        verify=_verify(it.verify or sections.VerifySection()),
-        credentials=_credentials(it.credentials or sections.CredentialsSection()),
-        trust_config=it.trust_config,
-        attestations=bool(it.attestations),
-        minimum_flux=it.minimum_flux,
-        approval=_as(ApprovalConfig, it.approval),
-        consumers=tuple(_as(ConsumerConfig, each) for each in it.consumers or ()),
-        announce=tuple(it.announce or ()),
-        clusters=_as(ClustersConfig, it.clusters),
-        sync=_sync(it.sync) if it.sync else None,
-        pin_images=it.pin_images,
-        promote=_promote(it.promote) if it.promote else None,
-    )
+def _artifact(*, policy: Policy | None = None, refuse: tuple[str, ...] = (), **given: Any) -> ArtifactConfig:  # noqa: ANN401  # its keys
+    own = {name: given.pop(name) for name in ("acknowledge", "allow_removal", "accept_edits") if name in given}
+    policy = replace(policy or Policy(), refuse=frozenset(map(str, refuse)), **own)
+    return ArtifactConfig(policy=policy, **given)
 
 
-def _policy(section: rules.PolicySection, it: sections.Artifact) -> Policy:
-    default = Policy()
-    ages = section.min_release_age or rules.MinReleaseAge()
+def _policy(*, min_release_age: dict[str, timedelta] | None = None, **given: Any) -> Policy:  # noqa: ANN401  # its keys
+    default, ages = Policy(), dict(min_release_age or {})
+    if "escalate" in given:
+        given["escalate"] = frozenset(given["escalate"])
     return Policy(
-        actions={step: _either(getattr(section, step), default.actions[step]) for step in BUMPS},
-        range=_either(section.range, default.range),
-        prereleases=_either(section.prereleases, default.prereleases),
-        min_release_age={step: _either(getattr(ages, step), default.min_release_age[step]) for step in BUMPS},
-        security_age=ages.security,
-        minor_step=_either(section.minor_step, default.minor_step),
-        freeze=tuple(_period(each, each.reason or "") for each in section.freeze or ()),
-        window=tuple(_period(each) for each in section.window or ()),
-        escalate=default.escalate if section.escalate is None else frozenset(section.escalate),
-        refuse=frozenset(str(each) for each in it.refuse or ()),
-        acknowledge=tuple(_as(Acknowledgement, each) for each in it.acknowledge or ()),
-        allow_removal=tuple(Allowance(each.name, each.until, each.reason) for each in it.allow_removal or ()),
-        accept_edits=tuple(Allowance(each.digest, each.until, each.reason) for each in it.accept_edits or ()),
+        actions={step: given.pop(step, default.actions[step]) for step in BUMPS},
+        min_release_age={step: ages.get(step, default.min_release_age[step]) for step in BUMPS},
+        security_age=ages.get("security"),
+        **given,
     )
 
 
-def _period(entry: rules.WindowEntry, reason: str = "") -> Period:
-    return Period(entry.cron, entry.lasting, entry.time_zone or time_zone("UTC"), reason)
-
-
-def _verify(section: sections.VerifySection) -> VerifyConfig:
-    keys, exact, pattern = section.public_key or (), section.identity, section.identity_regexp
+def _verify(
+    *, public_key: str | tuple[str, ...] = (), identity: str = "", identity_regexp: str = "", issuer: str | None = None
+) -> VerifyConfig:
     return VerifyConfig(
-        public_keys=(keys,) if isinstance(keys, str) else tuple(keys),
-        identities=(exact,) if exact else (),
-        patterns=(pattern,) if pattern else (),
-        issuer=section.issuer,
+        public_keys=(public_key,) if isinstance(public_key, str) else public_key,
+        identities=(identity,) if identity else (),
+        patterns=(identity_regexp,) if identity_regexp else (),
+        issuer=issuer,
     )
 
 
-def _credentials(section: sections.CredentialsSection) -> CredentialsConfig:
-    pull, push = (_as(Login, login) if login else None for login in (section.pull, section.push))
-    return CredentialsConfig(pull, push, section.token_host)
-
-
-def _sync(section: rules.SyncSection) -> SyncSettings:
-    from ci_automation.flux.following import FleetSettings, SyncSettings  # most configurations have none
-
-    settings = _as(SyncSettings, section)
-    return replace(settings, fleet=_as(FleetSettings, section.fleet)) if section.fleet else settings
-
-
-def _promote(section: rules.PromoteSection) -> PromoteConfig:
-    evidence = tuple(_as(EvidenceConfig, each) for each in section.evidence or ())
-    return PromoteConfig(section.source, section.after or timedelta(), evidence)
-
-
-def _either(given: T | None, default: T) -> T:
-    return default if given is None else given
+_PERIOD = partial(Period, time_zone=time_zone("UTC"))
+_MAKERS: Mapping[type[Section], Callable[..., object]] = {
+    sections.Artifact: _artifact,
+    sections.ApprovalSection: ApprovalConfig,
+    sections.ConsumerSection: ConsumerConfig,
+    sections.CredentialsSection: CredentialsConfig,
+    sections.LoginSection: Login,
+    sections.SigningSection: SigningConfig,
+    sections.UpstreamSection: UpstreamConfig,
+    sections.VerifySection: _verify,
+    rules.AcceptEditsEntry: Allowance,
+    rules.AcknowledgeEntry: Acknowledgement,
+    rules.AllowRemovalEntry: Allowance,
+    rules.ClustersSection: ClustersConfig,
+    rules.EvidenceEntry: EvidenceConfig,
+    rules.FleetSection: FleetSettings,
+    rules.FreezeEntry: _PERIOD,
+    rules.MinReleaseAge: dict,
+    rules.PolicySection: _policy,
+    rules.PromoteSection: PromoteConfig,
+    rules.SyncSection: SyncSettings,
+    rules.WindowEntry: _PERIOD,
+}

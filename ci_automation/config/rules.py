@@ -57,7 +57,7 @@ class WindowEntry(Section, frozen=True):
 
     cron: Cron
     """The start: minute, hour, day of month, month, day of week, for example `0 0 20 12 *`."""
-    lasting: Lasting = msgspec.field(name="for")
+    duration: Lasting = msgspec.field(name="for")
     """The length of the period, for example 336h."""
     time_zone: Zone | None = None
     """The time zone of `cron`, for example Europe/Berlin. Default: UTC."""
@@ -169,7 +169,7 @@ class PromoteSection(Section, frozen=True):
 class AllowRemovalEntry(Section, frozen=True):
     """One controller or CRD that may be removed, with the reason."""
 
-    name: InventoryName
+    of: InventoryName = msgspec.field(name="name")
     """The name in the plan: Deployment/NAME or CustomResourceDefinition/NAME."""
     until: Moment
     """The end of the permission, for example 2027-01-31."""
@@ -179,7 +179,7 @@ class AllowRemovalEntry(Section, frozen=True):
 class AcceptEditsEntry(Section, frozen=True):
     """One digest whose hand edits of the components file may be dropped, with the reason."""
 
-    digest: ContentDigest
+    of: ContentDigest = msgspec.field(name="digest")
     """The digest that the channel has now."""
     until: Moment
     """The end of the permission, for example 2027-01-31."""

@@ -12,6 +12,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, cast, get_args
 
+from msgspec import field
 from msgspec.structs import fields
 
 from ci_automation.config.model import ApprovalVia, SigningMode, UpstreamVerify
@@ -166,7 +167,7 @@ class Artifact(Defaults, frozen=True, kw_only=True):
 
     name: Name
     """The name of the artifact in outputs and on the command line."""
-    url: Channel
+    channel: Channel = field(name="url")
     """The channel that clusters follow: oci://HOST/REPOSITORY:TAG, or layout:DIRECTORY:TAG."""
     components_file: FileInArtifact | None = None
     """The path of Flux's components file in the artifact. Default: the only one in the artifact."""
