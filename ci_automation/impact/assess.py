@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from ci_automation.impact.checks import all_checks
 from ci_automation.impact.compare import changes
-from ci_automation.impact.files import overlay_changes
-from ci_automation.impact.overlay.difference import overlay_diffs
+from ci_automation.impact.files import overlay_changes, overlay_diffs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

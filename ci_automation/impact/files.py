@@ -1,12 +1,14 @@
-"""Changes in the overlay: objects are compared like those of the components, other files as a whole.
+"""Changes in the overlay: objects are compared like those of the components, other files as a whole; and diffs.
 
 Files of objects are compared together, so that an object may move from one file to another. A kustomization, and every
 file that one of them refers to otherwise than as a resource, is no file of objects, though a patch looks like one.
+Unified diffs leave out the contents of Secrets.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from contextlib import suppress
 from pathlib import PurePosixPath
 from posixpath import normpath
@@ -16,23 +18,29 @@ from msgspec import Struct
 
 from ci_automation.artifact.gojson import same_to_go
 from ci_automation.artifact.yaml import Unreadable
-from ci_automation.impact.change import ChangeKind, ObjectId, Severity
+from ci_automation.flux.components import hunks
+from ci_automation.impact.change import ChangeKind, FileDiff, ObjectId, Severity
 from ci_automation.impact.compare import first, header_changes, object_changes, ordered, rewritten, together
 from ci_automation.impact.objects import Entry, entries, is_called_list
-from ci_automation.impact.overlay.kustomization import read_kustomization
+from ci_automation.impact.overlay.kustomization import NAMES, read_kustomization
 from ci_automation.impact.parts import Text
 from ci_automation.impact.values import FILE, MISSING, Pair, mapping, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ci_automation.artifact.tree import Tree, TreeFile
     from ci_automation.impact.change import Change
+    from ci_automation.impact.overlay.preflight import Built
 
 OVERLAY = ObjectId("", FILE, "", "the overlay")
 _SUFFIXES = frozenset({".yaml", ".yml"})
-_KUSTOMIZATIONS = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
 _RESOURCES = frozenset({"resources", "bases", "components", "crds"})
+_SECRET = re.compile(r"""["']?kind["']?\s*:\s*["']?Secret\b""")
+_GENERATOR = "secretGenerator"
+_MOST_DIFFS, _MOST_LINES, _WIDEST = 40, 400, 500
+_HIDDEN = "It holds, or may hold, a Secret: its content is not shown."
+_BINARY = "It is no text."
 
 
 class _Objects(Struct, frozen=True):
@@ -114,7 +122,7 @@ def _referred_to(tree: Tree) -> frozenset[str]:
     found = set()
     for path in tree.by_path:
         place = PurePosixPath(path)
-        if place.name in _KUSTOMIZATIONS:
+        if place.name in NAMES:
             found.add(path)
             found |= {normpath(place.parent / text) for text in _texts_of(place, _text(tree[path]) or "")}
     return frozenset(found)
@@ -144,3 +152,48 @@ def _text(content: bytes) -> str | None:
         return content.decode()
     except UnicodeDecodeError:
         return None
+
+
+def overlay_diffs(old: Tree, new: Tree) -> tuple[FileDiff, ...]:
+    """Return what changes in each file from one overlay to another; both are without the components file."""
+    before, after = old.by_path, new.by_path
+    generates = any(_GENERATOR.encode() in file.content for file in (*old.files, *new.files))
+    found: list[FileDiff] = []
+    for path in sorted(before.keys() | after.keys()):
+        sides = [side[path].content if path in side else b"" for side in (before, after)]
+        if sides[0] != sides[1] and len(found) < _MOST_DIFFS:
+            found.append(FileDiff(path, _file_diff(path, *sides, generates=generates)))
+    return tuple(found)
+
+
+def rendered_diffs(builds: Iterable[Built]) -> tuple[FileDiff, ...]:
+    """Return what changes in what each folder renders to, where it was built before and after."""
+    found = []
+    for each in builds:
+        if each.before is not None and each.after is not None and each.before != each.after:
+            text = _hunks(_without_secrets(each.before), _without_secrets(each.after))
+            found.append(FileDiff(each.folder, text or _HIDDEN, rendered=True))
+    return tuple(found[:_MOST_DIFFS])
+
+
+def _file_diff(path: str, old: bytes, new: bytes, *, generates: bool) -> str:
+    try:
+        before, after = old.decode(), new.decode()
+    except UnicodeDecodeError:
+        return _BINARY
+    texts = f"{before}\n{after}"
+    if _SECRET.search(texts) or _GENERATOR in texts or (generates and PurePosixPath(path).suffix not in _SUFFIXES):
+        return _HIDDEN
+    return _hunks(before, after)
+
+
+def _without_secrets(text: str) -> str:
+    """Return objects with a word in place of each Secret."""
+    parts = text.split("\n---\n")
+    return "\n---\n".join("# a Secret, not shown" if _SECRET.search(part) else part for part in parts)
+
+
+def _hunks(old: str, new: str) -> str:
+    lines = list(hunks(old.splitlines(), new.splitlines()))
+    more = [f"and {len(lines) - _MOST_LINES} more lines"] if len(lines) > _MOST_LINES else []
+    return "\n".join([line[:_WIDEST] for line in lines[:_MOST_LINES]] + more)

@@ -36,13 +36,13 @@ def in_shell(*words: str) -> str:
 
 def all_of(names: Sequence[str]) -> str:
     """Return the names as a sentence has them: `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-def some_of(names: Sequence[str]) -> str:
+def some_of(names: Sequence[str], limit: int = _SHOWN) -> str:
     """Return the first names, and how many more there are."""
-    more = len(names) - _SHOWN
-    return all_of(names) if more <= 0 else f"{', '.join(names[:_SHOWN])} and {more} more"
+    more = len(names) - limit
+    return all_of(names) if more <= 0 else f"{', '.join(names[:limit])} and {more} more"
 
 
 def within(files: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from ci_automation.impact.change import Change, ChangeKind, ObjectId, Severity, fingerprint
+from ci_automation.impact.hazard import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -138,10 +139,7 @@ def _printable(text: str, limit: int) -> str:
 
 def listed(names: Iterable[str], limit: int = 6) -> str:
     """Return names as people list them."""
-    found = [shown(name) for name in names]
-    more = [f"{len(found) - limit} more"] if len(found) > limit else []
-    found = found[:limit] + more
-    return f"{', '.join(found[:-1])} and {found[-1]}" if len(found) > 1 else "".join(found)
+    return some_of([shown(name) for name in names], limit)
 
 
 def sides(pair: Pair) -> Iterator[tuple[Pair, str]]:

@@ -4,7 +4,6 @@ __all__ = [
     "bootstrapped",
     "builder",
     "compare",
-    "difference",
     "folders",
     "kustomization",
     "objects",

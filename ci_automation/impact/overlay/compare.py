@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ci_automation.impact.change import fingerprint
-from ci_automation.impact.hazard import Certainty, Hazard
+from ci_automation.impact.hazard import Certainty, Hazard, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -157,10 +157,7 @@ def _whole(each: ObjectId) -> str:
 
 
 def _some(names: Iterable[object]) -> str:
-    """Return some names as people list them."""
-    every = list(dict.fromkeys(str(each) for each in names))
-    more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
-    return ", ".join(every[:_LISTED]) + more
+    return some_of(list(dict.fromkeys(map(str, names))), _LISTED)
 
 
 class Shift(Struct, frozen=True):

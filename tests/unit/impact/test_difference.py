@@ -6,7 +6,7 @@ import pytest
 
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.impact.change import FileDiff
-from ci_automation.impact.overlay.difference import overlay_diffs, rendered_diffs
+from ci_automation.impact.files import overlay_diffs, rendered_diffs
 from ci_automation.impact.overlay.preflight import Built
 
 HIDDEN = "It holds, or may hold, a Secret: its content is not shown."
