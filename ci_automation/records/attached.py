@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, InvalidManifest, Manifest
+from ci_automation.artifact.manifest import InvalidManifest, Manifest
 from ci_automation.errors import VerificationFailed
 from ci_automation.records.notes import HoldStatement, Record
 from ci_automation.records.statement import InvalidStatement, Statement, subject_name
@@ -20,16 +20,17 @@ from ci_automation.registry.port import ContentMismatch, NotFound
 from ci_automation.signing import bundle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.manifest import Descriptor
     from ci_automation.artifact.reference import Reference
     from ci_automation.registry.port import Registry
     from ci_automation.signing.signer import Signer
     from ci_automation.signing.trust import Trusted
 
 _NAMES = {Record.media_type: "publication record", HoldStatement.media_type: "hold"}
-_CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
+CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 _MAX_BYTES = 1 << 20
 # No verifier of artifacts takes an envelope of this type, so that a statement attached as a bundle is no signature.
 PAYLOAD_TYPE = "application/vnd.flux-manifests.statement.v1+json"
@@ -58,37 +59,6 @@ def channel_name(registry: Registry, channel: Reference) -> str:
     return f"{registry.identity(channel) or 'layout'}:{channel.tag}"
 
 
-def attach_statement(
-    registry: Registry,
-    channel: Reference,
-    manifest: Manifest,
-    kind: str,
-    signed: bytes,
-    check: Callable[[], None] | None = None,
-) -> None:
-    """Attach a signed statement to the artifact with this manifest. `CONFIG_BLOB` must be in the repository.
-
-    The statement is also embedded in what refers to it, so that its readers need fewer requests.
-    """
-    registry.put_blob(channel, signed)
-    referrer = Manifest.build(
-        Descriptor.of(_CONFIG_TYPE, CONFIG_BLOB),
-        (Descriptor.embedding(kind, signed),),
-        artifact_type=kind,
-        subject=Descriptor.of(manifest.media_type, manifest.raw),
-    )
-    registry.put_referrer(channel, referrer, check)
-
-
-def sign_statement(statement: Statement, signer: Signer) -> bytes:
-    """Return the bundle over a statement.
-
-    Raises:
-        SigningError: it cannot be signed.
-    """
-    return signer.sign_statement(statement.to_bytes(), PAYLOAD_TYPE)
-
-
 def read_statements(
     registry: Registry, reference: Reference, digest: Digest, trusted: Trusted, kinds: Collection[str]
 ) -> tuple[Said, ...]:
@@ -99,9 +69,9 @@ def read_statements(
         TooManyRecords: an attacker attached very many.
     """
     # Some registries list every referrer under the type of its configuration (go-containerregistry `pkg/registry`).
-    listed = [it for it in registry.referrers(reference, digest) if it.artifact_type in {*kinds, _CONFIG_TYPE}]
+    listed = [it for it in registry.referrers(reference, digest) if it.artifact_type in {*kinds, CONFIG_TYPE}]
     for kind in kinds:
-        if (number := sum(it.artifact_type in {kind, _CONFIG_TYPE} for it in listed)) > MAX_STATEMENTS:
+        if (number := sum(it.artifact_type in {kind, CONFIG_TYPE} for it in listed)) > MAX_STATEMENTS:
             raise TooManyRecords(reference.at_digest(digest), kind, number)
     found = (said for each in listed for said in _said(registry, reference, each, trusted, kinds))
     return tuple(said for said in found if said.statement.subject == digest)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, Manifest
 from ci_automation.errors import VerificationFailed
 from ci_automation.records import attached
 from ci_automation.records.ledger import HOLD, RECORD, Ledger, left_at
@@ -21,7 +22,6 @@ from ci_automation.records.statement import subject_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.policy.hold import Hold
     from ci_automation.records.notes import Note, Record
@@ -58,13 +58,14 @@ class RecordWriter(Struct, frozen=True):
         """Return the records and holds of the channel that this signer signed."""
         return Ledger(self.registry, self.channel, self.signer.trusted)
 
-    def sign(self, record: Record) -> bytes:
-        """Return a signed record."""
-        return self._signed(record)
+    def sign(self, note: Note) -> bytes:
+        """Return a signed record or hold."""
+        statement = note.to_statement(subject_name(self.channel))
+        return self.signer.sign_statement(statement.to_bytes(), attached.PAYLOAD_TYPE)
 
     def attach(self, manifest: Manifest, signed: bytes, check: Callable[[], None] | None = None) -> None:
         """Attach a signed record to the artifact with this manifest, if `check` raises no error; see `put_referrer`."""
-        attached.attach_statement(self.registry, self.channel, manifest, RECORD, signed, check)
+        self._attach(manifest, RECORD, signed, check)
 
     def write(self, manifest: Manifest, record: Record) -> None:
         """Sign a record, and attach it to the artifact with this manifest."""
@@ -107,10 +108,18 @@ class RecordWriter(Struct, frozen=True):
             run=self.run,
             moved=hold.moved,
         )
-        attached.attach_statement(self.registry, self.channel, manifest, HOLD, self._signed(statement))
+        self._attach(manifest, HOLD, self.sign(statement))
 
-    def _signed(self, note: Note) -> bytes:
-        return attached.sign_statement(note.to_statement(subject_name(self.channel)), self.signer)
+    def _attach(self, manifest: Manifest, kind: str, signed: bytes, check: Callable[[], None] | None = None) -> None:
+        """Attach it, embedded in what refers to it as well, so that its readers need fewer requests."""
+        self.registry.put_blob(self.channel, signed)
+        referrer = Manifest.build(
+            Descriptor.of(attached.CONFIG_TYPE, CONFIG_BLOB),
+            (Descriptor.embedding(kind, signed),),
+            artifact_type=kind,
+            subject=Descriptor.of(manifest.media_type, manifest.raw),
+        )
+        self.registry.put_referrer(self.channel, referrer, check)
 
 
 def _has(present: Sequence[Hold], wanted: Hold) -> bool:

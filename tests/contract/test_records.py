@@ -95,7 +95,8 @@ def raw_referrer(
 
 def signed(record: Record, signer: Signer = OURS, **changes: Any) -> bytes:
     """Return a signed record, whose statement may differ from what we write."""
-    return attached.sign_statement(replace(record.to_statement("here"), **changes), signer)
+    statement = replace(record.to_statement("here"), **changes)
+    return signer.sign_statement(statement.to_bytes(), attached.PAYLOAD_TYPE)
 
 
 @pytest.fixture(params=["referrers API", "fallback tag", "layout"])

@@ -110,7 +110,7 @@ def test_cosign_verifies_what_is_said_and_still_the_artifact(
         options=Options().digest,
     )
     RecordWriter(registry, channel, signer).write(manifest, record)
-    relabelled = attached.sign_statement(record.to_statement("here"), signer)
+    relabelled = signer.sign_statement(record.to_statement("here").to_bytes(), attached.PAYLOAD_TYPE)
     bundle.attach_bundle(registry, channel, digest, relabelled, TYPES["cyclonedx"])
 
     reference = str(channel.at_digest(digest)).removeprefix("oci://")
