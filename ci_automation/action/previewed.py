@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ci_automation.action.github import Hub
 from ci_automation.action.logins import logins
 from ci_automation.approval.content import AwaitedMerge
-from ci_automation.artifact.git_attributes import attribute_files, concealed
+from ci_automation.artifact.git import attribute_files, concealed
 from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.cli.wiring import readers_targets
 from ci_automation.config import DEFAULT_PATH

@@ -3,8 +3,7 @@
 __all__ = [
     "archive",
     "digest",
-    "git_attributes",
-    "git_tree",
+    "git",
     "gojson",
     "index",
     "manifest",

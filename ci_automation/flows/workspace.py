@@ -17,8 +17,16 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.approval.lock import LOCK_FILE
-from ci_automation.artifact.git_attributes import ATTRIBUTES, attribute_files, concealed
-from ci_automation.artifact.git_tree import EXECUTABLE, PLAIN, GitEntry, git_blob_id, git_tree_id
+from ci_automation.artifact.git import (
+    ATTRIBUTES,
+    EXECUTABLE,
+    PLAIN,
+    GitEntry,
+    attribute_files,
+    concealed,
+    git_blob_id,
+    git_tree_id,
+)
 from ci_automation.artifact.tree import COMPONENTS_NAMES, Tree, TreeFile
 from ci_automation.config import DEFAULT_PATH
 from ci_automation.errors import UsageError

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ci_automation.artifact.git_attributes import concealed
-from ci_automation.artifact.git_tree import git_blob_id
+from ci_automation.artifact.git import concealed, git_blob_id
 from ci_automation.errors import UsageError
 from ci_automation.flows.workspace import (
     ConcealedOverlay,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ci_automation.artifact.git_tree import git_blob_id
+from ci_automation.artifact.git import git_blob_id
 from ci_automation.flows.workspace import ConcealedOverlay, require_shown
 from ci_automation.report.text import plain_text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ci_automation.artifact.git_attributes import Concealment, attribute_files, concealed
+from ci_automation.artifact.git import Concealment, attribute_files, concealed
 
 PATH = "clusters/production/a.yaml"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ci_automation.artifact.git_tree import EXECUTABLE, PLAIN, GitEntry, git_blob_id, git_tree_id
+from ci_automation.artifact.git import EXECUTABLE, PLAIN, GitEntry, git_blob_id, git_tree_id
 
 # `a-b` comes before the folder `a`, which Git sorts as `a/`, and `a.d` between them.
 FILES = (

@@ -1,11 +1,13 @@
-"""Attributes of Git that change a file's bytes in checkouts, or hide its changes on GitHub's pages (gitattributes(5)).
+"""Git's view of files: the names that it gives them, and attributes that change or hide them (gitattributes(5)).
 
-A line counts for each path that its pattern might match, and whatever another line takes back: too much is found
-rather than too little.
+A name is the SHA-1 of a file's or a folder's bytes, as `git rev-parse COMMIT:DIR` prints it. A line of attributes
+counts for each path that its pattern might match, and whatever another line takes back: too much is found rather than
+too little.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -15,6 +17,9 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
+PLAIN = 0o100644
+EXECUTABLE = 0o100755
+_FOLDER = 0o40000
 ATTRIBUTES = ".gitattributes"
 _BLANK = " \t\r"
 _BLANKS = re.compile(f"[{_BLANK}]+")
@@ -31,6 +36,48 @@ _CONCEALING = re.compile(
 )
 _DEEP = re.compile(r"\*\*|\[")
 _SPECIAL = re.compile(r"[*?\[\]\\]")
+
+
+class GitEntry(Struct, frozen=True):
+    """A file of a Git folder: its mode, its path with `/`, relative to the folder, and its bytes."""
+
+    mode: int
+    path: str
+    data: bytes
+
+
+def git_blob_id(data: bytes) -> str:
+    """Return the id that Git gives to the bytes of a file."""
+    return _named(b"blob", data).hex()
+
+
+def git_tree_id(entries: Iterable[GitEntry]) -> str:
+    """Return the id that Git gives to a folder with these files; Git keeps no empty folders."""
+    lines = [(_bytes(entry.path), entry.mode, _named(b"blob", entry.data)) for entry in entries]
+    return _tree(lines).hex()
+
+
+def _tree(lines: list[tuple[bytes, int, bytes]]) -> bytes:
+    """Return the id of a folder with the files whose path, mode and id are given."""
+    folders: dict[bytes, list[tuple[bytes, int, bytes]]] = {}
+    found = []
+    for path, mode, name in lines:
+        head, slash, rest = path.partition(b"/")
+        if slash:
+            folders.setdefault(head, []).append((rest, mode, name))
+        else:
+            found.append((path, mode, name))
+    found += [(head, _FOLDER, _tree(inside)) for head, inside in folders.items()]
+    found.sort(key=lambda line: line[0] + b"/" if line[1] == _FOLDER else line[0])
+    return _named(b"tree", b"".join(b"%o %s\0%s" % (mode, path, name) for path, mode, name in found))
+
+
+def _named(kind: bytes, data: bytes) -> bytes:
+    return hashlib.sha1(b"%s %d\0%s" % (kind, len(data), data), usedforsecurity=False).digest()
+
+
+def _bytes(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")
 
 
 class Concealment(Struct, frozen=True):
