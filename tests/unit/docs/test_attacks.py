@@ -36,6 +36,7 @@ ATTACKS = {
         "test_a_promotion_that_keeps_the_content_keeps_the_rules_of_its_approval",
         "test_no_version_brings_other_options_once_the_folder_is_taken_out",
         "test_without_a_record_the_rules_of_the_last_content_count",
+        "test_a_rollback_to_older_rules_loosens_none",
     ),
     "A17": (RUN, "test_a_link_on_the_way_is_refused"),
     "A18": ("test_each_artifact_judges_a_shared_folder_by_its_own_rules",),
