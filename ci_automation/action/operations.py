@@ -276,12 +276,13 @@ def _promote(goal: Target, wanted: OperationInputs) -> Operation:
     if found.gates and found.decision not in {Decision.AUTO, Decision.APPROVAL}:
         raise OperationRefused(found.sentence, found.reasons)
     shown = as_shown(goal.name, Promoted(found, done=False))
+    moves = [str(it.at) for it in found.moves]  # a source that left the digest, and came back to it, needs a new yes
     return Operation(
         before=Standing(found.old_version, found.before.digest) if found.before and found.old_version else None,
         after=after,
         target=found.digest,
         content=str(found.moves[-1].options) if found.moves else "none",
-        facts={"source": str(promotion.source), "decision": str(found.decision), **_agreed(found.findings)},
+        facts={"source": [str(promotion.source), *moves], "decision": str(found.decision), **_agreed(found.findings)},
         page=(MarkedLine(f"{found.sentence}:"), *promotion_parts(shown, every=True)),
         done=f"promoted {found.version} from {promotion.source}",
         act=lambda by: promote_considered(replace(found, promotion=replace(promotion, intent=by)), by.approval),

@@ -14,7 +14,7 @@ from ci_automation.cli import run
 from ci_automation.flows.observe import ChannelMoved
 from ci_automation.flows.publication.publish import move
 from tests.contract.operating import CONFIG, PAYLOAD, WORKFLOW, configure, dispatch, patched, push
-from tests.contract.scene import FIRST, MINOR, PATCH
+from tests.contract.scene import CHANNEL, FIRST, MINOR, PATCH
 
 if TYPE_CHECKING:
     from tests.conftest import Once
@@ -335,6 +335,17 @@ def test_d1_the_approval_for_one_channel_does_not_count_for_another(scene: Scene
         scene,
         scene.tags,
     )
+    assert not (scene.runner.workspace / "live").exists()
+
+
+def test_d1_an_approval_does_not_count_once_the_source_left_the_digest_and_came_back(scene: Scene) -> None:
+    configure(scene, others=LIVE)
+    asked = dispatch(scene, "promote", artifact="live")
+    shown = approved(asked)
+    assert dispatch(scene, "rollback", artifact="production", to=FIRST).through().code == 0
+    assert dispatch(scene, "lift-hold", artifact="production").through().code == 0
+    assert run(["update", CHANNEL, "--releases", "../releases", "--signing", "key", "--key", "cosign.key"]) == 0
+    refused(asked.do(shown), VOID, "plan was sha256:", scene, scene.tags)
     assert not (scene.runner.workspace / "live").exists()
 
 
