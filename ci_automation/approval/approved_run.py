@@ -61,7 +61,9 @@ def judge_run(
     if key and key != request.key:
         return NotCounted(request, "the key belongs to another request")
     found = judge_reviews(facts, settings, now, by_check=bool(key))
-    return GrantedApproval(request, found) if isinstance(found, Approval) else NotCounted(request, found)
+    if isinstance(found, Approval):
+        return GrantedApproval(request, found, facts.run.created_at)
+    return NotCounted(request, found)
 
 
 def judge_reviews(
@@ -70,8 +72,9 @@ def judge_reviews(
     """Return the approval that the reviewers of a run gave, or why none counts; `by_check`: a check started the run.
 
     GitHub keeps what people said by run, not by attempt, and without a time. So a yes to an earlier attempt counts for
-    a later one: the inputs of a run never change, and a yes is used up once it was published, which is found by `how`
-    having the run's address. A no to any attempt makes the whole run count for nothing, since it may be the last word.
+    a later one: the inputs of a run never change, and a yes is used up once it was published, which is found by `how`,
+    or once the channel was there since the run began. A no to any attempt makes the whole run count for nothing, since
+    it may be the last word.
     """
     if reason := _why_none(facts, settings):
         return reason

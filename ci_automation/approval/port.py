@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Protocol, Self
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flux.version import Version
@@ -79,10 +81,16 @@ class Asked(Struct, frozen=True):
 
 
 class GrantedApproval(Struct, frozen=True):
-    """An approval that counts."""
+    """An approval that counts; `asked` is when it was asked for, where GitHub does not say when it was given."""
 
     request: ApprovalRequest
     approval: Approval
+    asked: datetime | None = None
+
+    @property
+    def since(self) -> datetime:
+        """Return the earliest time at which it can have been given."""
+        return self.asked or self.approval.at
 
 
 class NotCounted(Struct, frozen=True):

@@ -110,7 +110,7 @@ def _render(granted: GrantedApproval, base: Base, ports: Ports, intent: Intent) 
         ApprovedDiffers, StepRefused: see `apply_granted`.
     """
     request = granted.request
-    if any(hold.digest == request.target and hold.at >= granted.approval.at for hold in base.holds):
+    if any(hold.digest == request.target and hold.at >= granted.since for hold in base.holds):
         raise ApprovalUsed(granted)
     if intent.content_apart and request.version != base.version:
         wanted = Wanted(request.version, base.options, base.overlay, base.pinned)
@@ -140,5 +140,5 @@ def refuse_used(granted: GrantedApproval, ports: Ports) -> None:
     if (ledger := ports.ledger(request.artifact)) is None:
         return
     for record in ledger.records(request.target):
-        if is_same_approval(record.approval, approval) or record.at >= approval.at:
+        if is_same_approval(record.approval, approval) or record.at >= granted.since:
             raise ApprovalUsed(granted)

@@ -250,9 +250,9 @@ def _require_counts(granted: GrantedApproval, considered: Considered) -> None:
         raise ApprovalOutdated(request, step.base if step else considered.digest)
     if (request.target, request.version) != (considered.digest, considered.version):
         raise OtherDigest(promotion, request.target, considered.digest)
-    if any(it.digest == request.target and it.at >= granted.approval.at for it in considered.holds):
+    if any(it.digest == request.target and it.at >= granted.since for it in considered.holds):
         raise ApprovalUsed(granted)
     refuse_used(granted, promotion.ports)
     moves = considered.moves  # GitHub's times have whole seconds: what came back within that of the approval is later
-    if len(moves) > 1 and moves[-1].at >= granted.approval.at:
+    if len(moves) > 1 and moves[-1].at >= granted.since:
         raise SourceCameBack(granted, considered)

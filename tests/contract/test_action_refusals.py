@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ci_automation.approval.lock import Lock
 from ci_automation.artifact.reference import Reference
+from ci_automation.cli import run
 from tests.contract.scene import BRANCH, CHANNEL, FIRST, LOCK, MINOR, PATCH, Scene
 from tests.fakes.forge import ACTIONS
 
@@ -297,6 +299,21 @@ def run_again_after_a_way_back(scene: Scene) -> dict[str, str]:
     return inputs
 
 
+def run_of_before_a_way_back(scene: Scene) -> dict[str, str]:
+    """The run was approved while it had to wait; another approval led there, and a rollback back, which was lifted."""
+    inputs, base = approved_by_run(scene), scene.channel
+    target = str(scene.fleet.runs[-1].inputs["target"])
+    scene.configure(approval=BY_RUN, more=", paused: true")
+    assert scene.run(**inputs).code == 11
+    scene.configure(approval=BY_RUN)
+    file, releases, signing = "plan.json", ("--releases", "../releases"), ("--signing", "key", "--key", "cosign.key")
+    assert run(["plan", CHANNEL, "--out", file, *releases]) == 0
+    assert run(["apply", file, "--approve", target, *releases, *signing]) == 0
+    assert run(["rollback", CHANNEL, "--to", base, "--yes", *signing]) == 0
+    assert run(["rollback", CHANNEL, "--lift", *signing]) == 0
+    return inputs
+
+
 def run_that_nobody_approved(scene: Scene) -> dict[str, str]:
     """The environment lost its reviewers, and let the run pass."""
     inputs = asked_by_run(scene)
@@ -315,14 +332,16 @@ RUNS: dict[str, tuple[Callable[[Scene], dict[str, str]], int, str]] = {
     "the bot": (run_that_the_bot_approved, 11, "keeper approved it and also started it"),
     "a revoked permission": (run_of_who_may_not_write_any_more, 11, "ben approved it, but may not write"),
     "a replay": (run_again_after_a_way_back, 11, "was used before"),
+    "a yes of before a rollback": (run_of_before_a_way_back, 11, "was used before"),
     "nobody": (run_that_nobody_approved, 11, "has no required reviewers"),
 }
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_what_is_no_run_that_counts_publishes_nothing(scene: Scene, name: str) -> None:
+def test_what_is_no_run_that_counts_publishes_nothing(scene: Scene, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     story, code, said = RUNS[name]
     inputs = story(scene)
+    monkeypatch.setattr("ci_automation.action.commands.now", lambda: datetime.now(UTC) + timedelta(hours=1))
     before, tags = scene.channel, scene.tags
     ran = scene.run(**inputs)
     assert (ran.code, ran.outputs["changed"]) == (code, "false"), ran

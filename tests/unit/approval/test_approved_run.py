@@ -77,7 +77,7 @@ def judged(
 )
 def test_a_yes_counts(found: RunFacts, key: str, by: str) -> None:
     how = "run https://github.com/acme/fleet/actions/runs/7"
-    assert judged(found, key) == GrantedApproval(REQUEST, Approval(by, how, NOW))
+    assert judged(found, key) == GrantedApproval(REQUEST, Approval(by, how, NOW), found.run.created_at)
 
 
 @pytest.mark.parametrize(
