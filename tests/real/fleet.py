@@ -40,17 +40,14 @@ SHIPPED = "oci://ghcr.io/acme/flux-manifests:production"
 PIN = re.compile(r"acme/ci-automation(?:/\S+)?@(?P<ref>\S+)")
 OVERLAY = b"resources: [flux-system/gotk-components.yaml]\n"
 RELEASES = "/repos/fluxcd/flux2/"
-PUSHED = "github.event_name == 'push'"
-NOT_PUSHED = "github.event_name == 'schedule' || inputs.command == 'update'"
-BY_DISPATCH = frozenset({"show", "gate", "do", "operate"})  # the jobs of an operation
 
 
 @dataclass(slots=True)
 class Fleet:
     """A repository of a team: on the double of GitHub, and as the working tree that its jobs check out.
 
-    The token has the rights of the job that runs; of called workflows, those that all jobs of the file have together.
-    Only jobs with `id-token` find an identity token. act knows no environments: `secrets` are what all of them have.
+    The token has the rights of the job that runs, and only jobs with `id-token` find an identity token, in called
+    workflows too. act knows no environments: `secrets` are what all jobs have.
     """
 
     up_to_2_9_3: ClassVar = ("trustConfig: sigstore.json", 'policy: {range: "<=2.9.3"}')
@@ -110,6 +107,11 @@ class Fleet:
         self.github.push("main", {path: text.encode()}, "alice", f"Change {path}")
         self.check_out()
 
+    def keep(self, pair: KeyPair) -> None:
+        """Keep a private key as a secret, and its public half in the repository."""
+        self.secrets.update(COSIGN_KEY=pair.private.read_text(), COSIGN_PASSWORD=PASSWORD)
+        self.write("cosign.pub", pair.public.read_text())
+
     def check_out(self, ref: str = "main") -> None:
         """Let the working tree be what a branch has, or a commit."""
         for entry in self.folder.iterdir():
@@ -146,9 +148,8 @@ class Fleet:
         text = shipped.read_text()
         called = "".join(path.read_text() for path in (ROOT / ".github/workflows").glob("*.yaml"))
         pins = {match["ref"] for match in PIN.finditer(text + called)}
-        own = {name: job.get("permissions") for name, job in yaml.safe_load(text)["jobs"].items() if "uses" not in job}
-        granted = _granted(text, event)
-        token = self.forge.token("actions", "acme/fleet", granted)
+        own = _rights(text)
+        token = self.forge.token("actions", "acme/fleet", {})
         settings = {
             "GITHUB_API_URL": self.forge.url,
             "GITHUB_SERVER_URL": "https://github.com",
@@ -162,12 +163,14 @@ class Fleet:
         place = self.folder.parent / "runner" / workflow
         place.parent.mkdir(exist_ok=True)
         place.write_text(_with_variables(text, proof))
-        settings |= proof if "id-token" in granted and len(own) < len(yaml.safe_load(text)["jobs"]) else {}
+        for path in (self.released / ".github/workflows").glob("*.yaml"):
+            path.write_text(_with_variables((ROOT / ".github/workflows" / path.name).read_text(), proof))
+        podman.commit(self.released)
         said = {"repository": {"full_name": "acme/fleet", "default_branch": "main"}}
         self.start = len(self.forge.requests)
 
         def begins(entry: dict[str, Any]) -> None:
-            """Give the token the rights of the job that writes."""
+            """Give the token the rights of the job that begins."""
             if (rights := own.get(entry.get("jobID", ""))) is not None:
                 self.forge.tokens[token] = replace(self.forge.tokens[token], permissions=normalized(rights))
             seen(entry)
@@ -249,15 +252,19 @@ class Fleet:
         return str(digest)
 
 
-def _granted(workflow: str, event: str) -> dict[str, str]:
-    """Return the permissions that the jobs of a workflow have, those together that run for the event."""
-    granted: dict[str, str] = {}
+def _rights(workflow: str) -> dict[str, dict[str, str]]:
+    """Return the permissions of each job that has steps, in the workflows that it calls too.
+
+    Jobs that run in one run have different names in all of them.
+    """
+    rights: dict[str, dict[str, str]] = {}
     for name, job in yaml.safe_load(workflow)["jobs"].items():
-        runs = event == "workflow_dispatch" or name not in BY_DISPATCH
-        if runs and job.get("if") != (NOT_PUSHED if event == "push" else PUSHED):
-            own = job["permissions"].items()
-            granted |= {right: level for right, level in own if granted.get(right) != "write"}
-    return granted
+        if "uses" in job:
+            path = job["uses"].partition("@")[0].removeprefix("acme/ci-automation/")
+            rights |= _rights((ROOT / path).read_text())
+        else:
+            rights[name] = job["permissions"]
+    return rights
 
 
 def _with_variables(workflow: str, proof: Mapping[str, str]) -> str:
@@ -326,8 +333,7 @@ def files(fleet: Fleet, tmp_path: Path) -> cosign.Files:
 def with_key(fleet: Fleet, cosign_key: KeyPair, flux_releases: Path) -> Fleet:
     """Return the fleet with a channel at v2.8.5 that was signed with a key, which is a secret of the repository."""
     fleet.begin("v2.8.5", "--signing", "key", "--key", cosign_key.private, releases=flux_releases)
-    fleet.secrets.update(COSIGN_KEY=cosign_key.private.read_text(), COSIGN_PASSWORD=PASSWORD)
-    fleet.write("cosign.pub", cosign_key.public.read_text())
+    fleet.keep(cosign_key)
     fleet.configure("verify: {publicKey: cosign.pub}")
     return fleet
 

@@ -95,35 +95,6 @@ def test_a_merge_by_somebody_who_may_not_write_now_publishes_nothing(keyless: Fl
     assert fleet.state()["tags"] == before
 
 
-def test_a_run_that_waits_in_an_environment_publishes_what_was_approved(keyless: Fleet, files: cosign.Files) -> None:
-    fleet = keyless
-    fleet.configure(*fleet.ask_always)
-    fleet.use("flux-by-dispatch.yaml", "flux.yaml")
-    fleet.use("approve.yaml", "approve.yaml")
-    fleet.github.environment("flux-manifests", reviewers=["carol"], prevent_self_review=True)
-    asked = fleet.run("flux.yaml", "schedule")
-    assert asked.code == 0, asked.text
-    (waiting,) = fleet.github.runs
-    assert waiting.status == "waiting"
-    payload = {"inputs": waiting.inputs}
-
-    before = fleet.state()["tags"]
-    early = fleet.run("approve.yaml", "workflow_dispatch", payload, run=waiting.id)
-    assert early.code == 1, early.text
-    assert fleet.state()["tags"] == before
-
-    fleet.forge.approve(waiting.id, "carol")
-    done = fleet.run("approve.yaml", "workflow_dispatch", payload, run=waiting.id)
-    assert done.code == 0, done.text
-    assert fleet.verified(files, "approve.yaml") == waiting.inputs["target"]
-    fleet.github.complete(waiting.id)
-
-    before = fleet.state()
-    assert fleet.run("approve.yaml", "workflow_dispatch", payload, run=waiting.id).code == 0
-    assert fleet.run("flux.yaml", "schedule", run=9).code == 0
-    assert fleet.state() == before
-
-
 def test_a_called_workflow_publishes_with_a_key_what_a_run_was_approved_for(
     with_key: Fleet, cosign_key: KeyPair, files: cosign.Files, flux_releases: Path
 ) -> None:

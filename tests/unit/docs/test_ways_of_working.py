@@ -1,4 +1,7 @@
-"""The numbers of lines in the document on ways of working, counted from the files that they are of."""
+"""The numbers in the document on ways of working, from the files that they are about.
+
+tests/real/test_life.py counts the clicks and the other runs.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,12 @@ def test_a_row_has_the_lines_of_each_new_file() -> None:
         numbers = re.sub(r"\d+ of configuration", "", counted)
         assert [int(it) for it in re.findall(r"\d+", numbers)] == [lines((ROOT / it).read_text()) for it in new], files
     assert seen >= {f"workflows/{name}.yaml" for name in ("flux", "preview", "watch", "fleet")}
+
+
+def test_a_row_that_says_how_often_its_workflow_runs_says_what_the_schedule_says() -> None:
+    (runs,) = (row[4] for row in ROWS if "workflows/watch.yaml" in row[1])
+    ((cron,),) = (it.values() for it in yaml.safe_load((ROOT / "workflows/watch.yaml").read_text())[True]["schedule"])
+    assert (runs, re.sub(r"^\d+ \d+ ", "", cron)) == ("1 a day", "* * *")
 
 
 def test_the_configuration_has_as_many_lines_as_the_rows_say_together() -> None:
