@@ -145,9 +145,10 @@ def test_c4_each_value_that_was_altered_or_lost_does_nothing(
     assert scene.tags == before
 
 
-def test_c5_an_environment_without_reviewers_approves_nothing(scene: Scene, asked: Dispatched) -> None:
+@pytest.mark.parametrize("minutes", [0, 30])
+def test_c5_an_environment_without_reviewers_approves_nothing(scene: Scene, asked: Dispatched, minutes: int) -> None:
     shown, before = approved(asked), scene.tags
-    scene.fleet.environment("flux-manifests", [])
+    scene.fleet.environment("flux-manifests", [], wait_timer=minutes)
     refused(asked.do(shown), REFUSED, "has no required reviewers", scene, before)
 
 

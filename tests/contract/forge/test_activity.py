@@ -170,6 +170,25 @@ def test_auto_merge_on_off_and_on_again_is_in_the_timeline(forge: Forge, opened:
     assert (opened.pull(1).merged_by, kinds(forge, token)[0]) == ("alice", ("pr_merge", "alice"))
 
 
+@pytest.mark.parametrize("change", ["a push", "another base"])
+def test_auto_merge_ends_with_a_change_by_a_person_who_may_not_write(
+    forge: Forge, repo: Repository, change: str
+) -> None:
+    repo.push("feature", {"f": b"1"}, "alice")
+    repo.protect(reviews=1)
+    repo.allow_auto_merge = True
+    fork = forge.fork("acme/fleet", "mallory")
+    fork.push("change", {"f": b"1"}, "mallory")
+    pull = repo.open_pull("mallory:change", "mallory")
+    repo.enable_auto_merge(pull.number, "alice")
+    if change == "a push":
+        fork.push("change", {"f": b"2"}, "mallory")
+    else:
+        repo.retarget(pull.number, "feature", "mallory")
+    assert pull.auto_merge is None
+    assert (pull.timeline[-1].kind, pull.timeline[-1].by) == ("AutoMergeDisabledEvent", "mallory")
+
+
 def test_the_job_of_a_request_from_a_fork_can_write_nothing(forge: Forge, repo: Repository) -> None:
     fork = forge.fork("acme/fleet", "mallory")
     fork.push("change", {"f": b"1"}, "mallory")

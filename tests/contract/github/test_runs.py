@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -160,19 +160,23 @@ class TestApprovals:
             runs.run_approvals(99)
 
     @pytest.mark.parametrize(
-        ("reviewers", "self_review", "branches", "expected"),
+        ("rules", "expected"),
         [
-            pytest.param([], False, None, Environment("prod/eu", 0), id="unprotected"),
-            pytest.param(["ada", "grace"], False, None, Environment("prod/eu", 2), id="two people"),
-            pytest.param(["ada"], True, "protected", Environment("prod/eu", 1), id="all of it"),
+            pytest.param({}, 0, id="unprotected"),
+            pytest.param({"wait_timer": 30}, 0, id="a timer alone"),
+            pytest.param({"reviewers": ["ada", "grace"]}, 2, id="two people"),
+            pytest.param(
+                {"reviewers": ["ada"], "prevent_self_review": True, "branches": "protected", "wait_timer": 30},
+                1,
+                id="all of it",
+            ),
         ],
     )
-    def test_how_an_environment_is_protected_is_told(  # a table
-        self, fleet: Repository, runs: Runs, reviewers: list[str], self_review: bool, branches: str | None,
-        expected: Environment,
-    ) -> None:  # fmt: skip
-        fleet.environment("prod/eu", reviewers, prevent_self_review=self_review, branches=branches)
-        assert runs.environment("prod/eu") == expected
+    def test_how_an_environment_is_protected_is_told(
+        self, fleet: Repository, runs: Runs, rules: dict[str, Any], expected: int
+    ) -> None:
+        fleet.environment("prod/eu", **rules)
+        assert runs.environment("prod/eu") == Environment("prod/eu", expected)
 
     def test_an_environment_that_is_not_there_is_none(self, runs: Runs) -> None:
         assert runs.environment("prod") is None

@@ -128,9 +128,13 @@ class Branches:
         self.move(branch, commit, by or author, force=force)
         return commit
 
+    def writes(self, login: str) -> bool:
+        """Return whether a person may write here, or it is a bot, whose token says what it may."""
+        return login.endswith("[bot]") or self.may(login, "write")
+
     def require_writer(self, login: str) -> None:
         """Refuse whoever may not write here."""
-        if not login.endswith("[bot]") and not self.may(login, "write"):
+        if not self.writes(login):
             raise Refused(403, "Must have push access to the repository.", kind="FORBIDDEN")
         if self.archived:
             raise Refused(403, "Repository was archived so is read-only.", kind="FORBIDDEN")
@@ -168,7 +172,10 @@ class Branches:
         for pull in self.forge.pulls_of(self.full_name, branch):
             if pull.head != self.branches[branch]:
                 pull.head, pull.updated = self.branches[branch], self.now()
-                rule = self.forge.repositories[self.forge.place_of(pull)].protections.get(pull.base)
+                place = self.forge.repositories[self.forge.place_of(pull)]
+                if not place.writes(by):
+                    place.switch_off(pull, by)
+                rule = place.protections.get(pull.base)
                 for review in pull.reviews if rule and rule.dismiss_stale else ():
                     review.state = "DISMISSED" if review.state == "APPROVED" else review.state
         for pull in self.pulls:

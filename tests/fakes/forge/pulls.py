@@ -241,6 +241,8 @@ class Pulls(Branches):
         more = {"currentRefName": base, "previousRefName": pull.base}
         pull.timeline.append(TimelineEvent("BaseRefChangedEvent", by, self.now(), more))
         pull.base, pull.base_sha = base, self.branches[base]
+        if not self.writes(by):
+            self.switch_off(pull, by)
 
     def disable_auto_merge(self, number: int, by: str) -> None:
         """Let a pull request not be merged by itself any more.

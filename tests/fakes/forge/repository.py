@@ -46,9 +46,11 @@ class Repository(Pulls):
         *,
         prevent_self_review: bool = False,
         branches: str | None = None,
+        wait_timer: int = 0,
     ) -> Environment:
         """Set up an environment; with reviewers its jobs wait for one of them."""
-        made = Environment(self.forge.next_id(), name, list(reviewers), prevent_self_review, branches, self.now())
+        people = list(reviewers)
+        made = Environment(self.forge.next_id(), name, people, prevent_self_review, branches, self.now(), wait_timer)
         self.environments[name] = made
         return made
 

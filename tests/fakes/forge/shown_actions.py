@@ -73,6 +73,9 @@ def environment_of(repo: Repository, environment: Environment) -> Json:
         self_review = environment.prevent_self_review
         kind = {"id": number, "node_id": f"GA_{number}", "type": "required_reviewers"}
         rules.append({**kind, "prevent_self_review": self_review, "reviewers": people})
+    if environment.wait_timer:
+        timer = {"id": number + 2, "node_id": f"GA_{number + 2}", "type": "wait_timer"}
+        rules.append({**timer, "wait_timer": environment.wait_timer})
     if environment.branches:
         rules.append({"id": number + 1, "node_id": f"GA_{number + 1}", "type": "branch_policy"})
     protected = environment.branches == "protected"

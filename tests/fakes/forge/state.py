@@ -148,6 +148,7 @@ class Environment:
     prevent_self_review: bool
     branches: str | None  # protected, custom, or None
     created: dt.datetime
+    wait_timer: int = 0  # minutes, after which a job goes on without anybody
 
 
 @dataclass
