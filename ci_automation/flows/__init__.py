@@ -28,6 +28,7 @@ __all__ = [
     "render",
     "rendering",
     "rollback",
+    "setup",
     "sync",
     "update",
     "update_and_ask",

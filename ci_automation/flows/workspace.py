@@ -112,7 +112,8 @@ def read_overlay_folder(
         ConcealedOverlay: a `.gitattributes` of the checkout is about its files.
     """
     path = folder.removesuffix("/")
-    _require_place(path, workspace, config)
+    require_overlay_path(path, config)
+    _require_place(path, workspace)
     entries = tuple(_entries(workspace / path, path, components=components))
     tree = Tree(tuple(TreeFile(entry.path, entry.data, entry.mode == EXECUTABLE) for entry in entries))
     _require_distinct(path, tree)
@@ -143,7 +144,13 @@ def first_difference(folder: OverlayFolder, listed: Iterable[tuple[str, str]]) -
     return min((path for path in here.keys() | there.keys() if here.get(path) != there.get(path)), default=None)
 
 
-def _require_place(folder: str, workspace: Path, config: str) -> None:
+def require_overlay_path(folder: str, config: str = DEFAULT_PATH.as_posix()) -> None:
+    """Check that a path of a repository can be that of an overlay, whether it is there or not.
+
+    Raises:
+        UnfitOverlayFolder: it is none, or it holds what approvals depend on, or lies in it.
+        UnfitOverlayFile: its name misleads.
+    """
     parts = folder.split("/")
     if "\\" in folder or not {"", ".", ".."}.isdisjoint(parts) or _GIT in map(str.casefold, parts):
         raise UnfitOverlayFolder(folder, "is not a path like clusters/production, below the root of the repository")
@@ -152,8 +159,11 @@ def _require_place(folder: str, workspace: Path, config: str) -> None:
     for held in (config, LOCK_FILE, _WORKFLOWS):
         if f"{held}/".startswith(f"{folder}/") or f"{folder}/".startswith(f"{held}/"):
             raise UnfitOverlayFolder(folder, f"holds {held}, or lies in it, which approvals change")
+
+
+def _require_place(folder: str, workspace: Path) -> None:
     place = workspace
-    for part in parts:
+    for part in folder.split("/"):
         place /= part
         try:
             mode = place.lstat().st_mode

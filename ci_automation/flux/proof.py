@@ -10,11 +10,11 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from ci_automation.errors import VerificationFailed
+from ci_automation.flux.version import Version
 
 if TYPE_CHECKING:
     from ci_automation.flux.bundle import ManifestsBundle
     from ci_automation.flux.options import Options
-    from ci_automation.flux.version import Version
 
 _KIND = re.compile(r"^kind: (\S+)$", re.MULTILINE)
 _NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: (\S+)$", re.MULTILINE)
@@ -105,10 +105,19 @@ def _line(line: str | None) -> str:
 
 @cache
 def _proven() -> frozenset[tuple[str, str]]:
+    return frozenset(entry for part in ("releases", "samples") for entry in _table()[part].items())
+
+
+def _table() -> dict[str, dict[str, str]]:
     from importlib.resources import files
 
-    table = json.loads(files("ci_automation.flux").joinpath("known.json").read_bytes())
-    return frozenset(entry for part in ("releases", "samples") for entry in table[part].items())
+    table: dict[str, dict[str, str]] = json.loads(files("ci_automation.flux").joinpath("known.json").read_bytes())
+    return table
+
+
+def newest_known() -> Version:
+    """Return the newest release of Flux whose rendering is proven."""
+    return max(map(Version.parse, _table()["releases"].values()))
 
 
 def is_known(bundle: ManifestsBundle, version: Version) -> bool:

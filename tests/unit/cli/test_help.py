@@ -94,8 +94,8 @@ def test_a_date_is_called_one() -> None:
     assert "--until DATE" in CliRunner().invoke(cli, ["rollback", "--help"]).output
 
 
-# These two only make a text of what is on this machine: there is nothing to be configured, or to be parsed.
-ALONE = {"demo", "config", "config schema", "public-key", "action"}  # or has the inputs of the action
+# These make texts and files of what is on this machine: there is nothing to be configured, or to be parsed.
+ALONE = {"demo", "setup", "config", "config schema", "public-key", "action"}  # or has the inputs of the action
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in ALONE])

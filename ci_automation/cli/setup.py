@@ -1,0 +1,219 @@
+"""The command `setup`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import click
+
+from ci_automation.artifact.reference import Reference
+from ci_automation.cli.output import confirmed, print_aside, print_text
+from ci_automation.cli.parameters import takes
+from ci_automation.cli.wiring import reading
+from ci_automation.config.model import ApprovalVia, SigningMode
+from ci_automation.config.workflows import GitHubPlace
+from ci_automation.errors import RegistryError, UsageError
+from ci_automation.flows.files import write_file
+from ci_automation.flows.setup import Answers, first_files, left_to_do, setup_files
+from ci_automation.flows.workspace import read_overlay_folder, require_overlay_path
+from ci_automation.flux.components import unified_diff
+from ci_automation.flux.proof import newest_known
+from ci_automation.impact.overlay.bootstrapped import COMPONENTS, SYNC
+from ci_automation.report.sync import sync_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ci_automation.cli.arguments import Arguments
+
+_REMOTE = re.compile(r"(?:https://|ssh://git@|git@)([\w.-]+)[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?")
+_COMPONENTS = f"flux-system/{COMPONENTS}"
+
+
+class Unanswered(UsageError):
+    """A question of `setup` has no answer, and nobody at a terminal can be asked."""
+
+    hint = "Give it as an option, or run `setup` in a terminal, in a clone of the fleet repository."
+
+    def __init__(self, option: str) -> None:
+        super().__init__(f"--{option} is missing")
+
+
+@click.command("setup")
+@click.argument("artifact", required=False)
+@click.option("--action", metavar="OWNER/NAME", help="the repository with this action; with @COMMIT, at that commit")
+@click.option("--signing", type=click.Choice(["keyless", "key"]), help="how runs sign; default: keyless")
+@click.option("--approval", type=click.Choice(["pull-request", "workflow-dispatch"]), help="how runs ask for approvals")
+@click.option("--overlay", metavar="DIR", help="the folder of the repository with your own files; - for none")
+@click.option("--repository", metavar="OWNER/NAME", help="the fleet repository; default: that of the remote `origin`")
+@click.option("--branch", metavar="NAME", help="its default branch; default: as the remote `origin` has it, or main")
+@click.option("--yes", is_flag=True, help="take the defaults, and change files that are there without asking")
+@takes("registry-config")
+def command(
+    artifact: str | None,
+    *,
+    action: str | None,
+    signing: str | None,
+    approval: str | None,
+    overlay: str | None,
+    repository: str | None,
+    branch: str | None,
+    yes: bool,
+    given: Arguments,
+) -> None:
+    """Write what a fleet repository needs: workflows, configuration, and the objects for clusters.
+
+    It asks at most five questions, and reads what is there: the remote of the clone, a folder that `flux bootstrap`
+    made, the channel. It shows a diff before it changes a file, and lists what is left to click, with addresses. It
+    writes files alone, and nothing to GitHub or the registry.
+
+    \b
+    flux-manifests setup oci://ghcr.io/acme/flux-manifests:production --action acme/ci-automation
+    """
+    top = _top(Path.cwd())
+    place = _place(top, repository, branch)
+    ask = _Questions(asks=sys.stdin.isatty() and not yes)
+    owner = place.repository.partition("/")[0].lower()
+    channel = Reference.parse(
+        ask("artifact", "Which channel?", artifact, f"oci://ghcr.io/{owner}/flux-manifests:production")
+    )
+    name = channel.tag or "production"
+    folder = ask("overlay", "Folder with your own files (- for none)?", overlay, f"clusters/{name}/flux-system")
+    bootstrapped = next(iter(sorted(_bootstrapped(top))), None)
+    if folder == bootstrapped and overlay is None:
+        folder = f"flux/{name}"
+    answers = Answers(
+        channel=channel,
+        name=name,
+        place=place,
+        action=ask("action", "Which repository has this action, as OWNER/ci-automation?", action, None),
+        signing=SigningMode(ask("signing", "Sign keyless, or with a key?", signing, "keyless")),
+        approval=ApprovalVia(ask("approval", "Ask by pull-request, or workflow-dispatch?", approval, "pull-request")),
+        overlay=None if folder == "-" else folder,
+    )
+    newest = newest_known()
+    files = _overlay(top, answers)
+    files |= setup_files(answers, _template, newest, sync_path(_in_artifact(top, answers, files), _COMPONENTS))
+    for path, text in files.items():
+        _write(top / path, path, text, yes=yes)
+    left = left_to_do(answers, there=_is_there(channel, given), newest=str(newest), bootstrapped=bootstrapped)
+    print_text("Left to do:\n" + "\n".join(f"{number}. {line}" for number, line in enumerate(left, 1)))
+
+
+class _Questions:
+    """Asks a person what no option answers; takes the default where there is nobody to ask."""
+
+    def __init__(self, *, asks: bool) -> None:
+        self._asks = asks
+
+    def __call__(self, option: str, question: str, told: str | None, default: str | None) -> str:
+        if told is not None:
+            return told
+        if self._asks:
+            answer: str = click.prompt(question, default=default, err=True)
+            return answer.strip()
+        if default is None:
+            raise Unanswered(option)
+        return default
+
+
+def _top(folder: Path) -> Path:
+    """Return the top of the clone that a folder is in, else the folder."""
+    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
+
+
+def _place(top: Path, repository: str | None, branch: str | None) -> GitHubPlace:
+    """Return the repository on GitHub and its default branch.
+
+    Raises:
+        Unanswered: no option names the repository, and no remote does.
+    """
+    found = _REMOTE.fullmatch(_git(top, "remote", "get-url", "origin"))
+    server = f"https://{found[1]}" if found else "https://github.com"
+    if not (named := repository or (found[2] if found else "")):
+        raise Unanswered("repository")
+    head = _git(top, "symbolic-ref", "--short", "refs/remotes/origin/HEAD").removeprefix("origin/")
+    return GitHubPlace(named, branch or head or "main", server)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    try:
+        ran = subprocess.run(  # noqa: S603  # fixed arguments
+            ["git", "-C", str(folder), *arguments],  # noqa: S607  # the user's own git
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return ""
+    return ran.stdout.strip() if ran.returncode == 0 else ""
+
+
+def _bootstrapped(top: Path) -> list[str]:
+    """Return the folders of the clone that `flux bootstrap` made."""
+    listed = _git(top, "ls-files", "--", f"*{SYNC}", f"*{COMPONENTS}").splitlines()
+    folders = {
+        name: {str(PurePosixPath(it).parent) for it in listed if PurePosixPath(it).name == name}
+        for name in (SYNC, COMPONENTS)
+    }
+    return sorted(folders[SYNC] & folders[COMPONENTS])
+
+
+def _overlay(top: Path, answers: Answers) -> dict[str, str]:
+    """Return the files of an overlay that adds nothing yet, where there is none.
+
+    Raises:
+        UnfitOverlayFolder, UnfitOverlayFile: the folder cannot be an overlay.
+    """
+    if answers.overlay is None:
+        return {}
+    require_overlay_path(answers.overlay)
+    return {} if (top / answers.overlay).exists() else first_files(answers)
+
+
+def _in_artifact(top: Path, answers: Answers, files: Mapping[str, str]) -> list[str]:
+    """Return the paths in the artifact, as the clone and the new files tell.
+
+    Raises:
+        UnfitOverlayFolder, UnfitOverlayFile, ConcealedOverlay: the folder cannot be an overlay.
+    """
+    there = read_overlay_folder(top, answers.overlay).tree.by_path if answers.overlay and not files else {}
+    return [*(path.removeprefix(f"{answers.overlay}/") for path in files), *there, _COMPONENTS]
+
+
+def _template(name: str) -> str:
+    """Return a shipped workflow: from the wheel, or from the project's own checkout."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "workflows", package.parent / "workflows"):
+        if (path := folder / name).is_file():
+            return path.read_text(encoding="utf-8")
+    raise FileNotFoundError(name)
+
+
+def _write(place: Path, path: str, text: str, *, yes: bool) -> None:
+    """Write one file; where another one is, show the difference and ask."""
+    old = place.read_text(encoding="utf-8", errors="replace") if place.exists() else None
+    if old == text:
+        print_text(f"{path} is as it should be")
+        return
+    if old is not None:
+        print_text(unified_diff(old, text, f"{path} (now)", f"{path} (new)"))
+        if not yes and not confirmed(f"Change {path}?"):
+            print_aside(f"{path} was left as it is")
+            return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_file(place, text.encode())
+    print_text(f"{path} {'written' if old is None else 'changed'}")
+
+
+def _is_there(channel: Reference, given: Arguments) -> bool | None:
+    """Return whether the channel has a digest; None if the registry does not say."""
+    try:
+        return reading(str(channel), given)[1].registry.resolve(channel) is not None
+    except RegistryError as error:
+        print_aside(f"{channel} could not be looked at: {error}")
+        return None

@@ -1,0 +1,140 @@
+"""`setup` writes files that fit together, for each way of working, and says what is left to do."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from ci_automation.artifact.reference import Reference
+from ci_automation.cli import run
+from ci_automation.config.load import parse_config
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+ACTION = ("--action", "platform/ci-automation@" + "a1" * 20)
+CHANNEL = "oci://ghcr.io/acme-corp/flux:stable"
+OTHER = ("acme/", "520c213", "flux-manifests:production")
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a clone of a fleet repository whose name has a dot, and whose default branch is not main."""
+    for words in (
+        ("init", "-q", "-b", "trunk"),
+        ("remote", "add", "origin", "git@github.com:acme-corp/fleet.infra.git"),
+        ("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk"),
+    ):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    monkeypatch.setattr("ci_automation.cli.setup._is_there", lambda *_: None)  # no registry is asked
+    return tmp_path
+
+
+def files(clone: Path) -> dict[str, str]:
+    listed = (path for path in clone.rglob("*") if path.is_file() and ".git/" not in str(path))
+    return {path.relative_to(clone).as_posix(): path.read_text() for path in listed}
+
+
+WAYS = {
+    "keyless, by pull request": (("--overlay", "-"), {"flux.yaml"}),
+    "keyless, by a run": (("--approval", "workflow-dispatch", "--overlay", "-"), {"flux.yaml", "approve.yaml"}),
+    "with an overlay": (("--overlay", "clusters/a/flux"), {"flux.yaml", "preview.yaml"}),
+    "with a key": (("--signing", "key", "--overlay", "own"), {"flux.yaml", "preview.yaml"}),
+    "with a key, by a run": (
+        ("--signing", "key", "--approval", "workflow-dispatch", "--overlay", "-"),
+        {"flux.yaml", "approve.yaml"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "workflows"), WAYS.values(), ids=WAYS)
+def test_the_files_of_each_way_of_working_fit_together(
+    clone: Path, options: Sequence[str], workflows: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["setup", CHANNEL, *ACTION, *options]) == 0
+    written = files(clone)
+    assert {name.rpartition("/")[2] for name in written if "workflows" in name} == workflows
+    for name, text in written.items():
+        used = "".join(line for line in text.splitlines(keepends=True) if not line.strip().startswith("#"))
+        assert not any(sample in used for sample in OTHER), name
+        list(yaml.safe_load_all(text))
+    config = parse_config(written[".github/flux-manifests.yaml"].encode(), "x")
+    assert [it.channel for it in config.artifacts] == [Reference.parse(CHANNEL)]
+    monkeypatch.chdir(clone)
+    place = ("--repository", "acme-corp/fleet.infra", "--branch", "trunk")
+    assert run(["config", "validate", "--workflows", ".github/workflows", *place]) == 0
+
+
+def test_a_new_overlay_is_one_that_clusters_can_apply(clone: Path) -> None:
+    assert run(["setup", CHANNEL, *ACTION]) == 0
+    written = files(clone)
+    overlay = yaml.safe_load(written["clusters/stable/flux-system/kustomization.yaml"])
+    assert overlay["resources"] == ["flux-system/gotk-components.yaml"]
+    source, applied = yaml.safe_load_all(written["flux-manifests-stable.yaml"])
+    assert applied["spec"]["path"] == "./"
+    (entry,) = source["spec"]["verify"]["matchOIDCIdentity"]
+    assert entry["subject"].endswith(r"acme-corp/fleet\.infra/\.github/workflows/(flux\.yaml)@refs/heads/trunk$")
+    assert "branches: [trunk]" in written[".github/workflows/flux.yaml"]
+    assert "paths: [clusters/stable/flux-system/**, " in written[".github/workflows/flux.yaml"]
+
+
+def test_a_second_run_changes_nothing_and_an_edited_file_is_shown_and_left_alone(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["setup", CHANNEL, *ACTION]) == 0
+    before = files(clone)
+    edited = clone / ".github/workflows/flux.yaml"
+    edited.write_text(edited.read_text().replace('"17 * * * *"', '"5 * * * *"'))
+    capsys.readouterr()
+    assert run(["setup", CHANNEL, *ACTION]) == 0
+    told = capsys.readouterr()
+    assert '-    - cron: "5 * * * *"' in told.out
+    assert ".github/workflows/flux.yaml was left as it is" in told.err
+    assert edited.read_text() != before[".github/workflows/flux.yaml"]
+    assert run(["setup", CHANNEL, *ACTION, "--yes"]) == 0
+    assert files(clone) == before
+
+
+def test_a_repository_that_flux_bootstrap_made_is_told_to_migrate(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = clone / "clusters/stable/flux-system"
+    folder.mkdir(parents=True)
+    for name in ("gotk-components.yaml", "gotk-sync.yaml"):
+        (folder / name).write_text("")
+    subprocess.run(["git", "-C", str(clone), "add", "."], check=True)
+    assert run(["setup", CHANNEL, *ACTION]) == 0
+    assert "clusters/stable/flux-system is what `flux bootstrap` made" in capsys.readouterr().out
+    assert "overlay: flux/stable" in files(clone)[".github/flux-manifests.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ((CHANNEL,), "unanswered"),
+        ((CHANNEL, "--action", "x"), "unfit-answer"),
+        (("layout:a:b", *ACTION), "unfit-answer"),
+        ((CHANNEL, *ACTION, "--overlay", ".github"), "unfit-overlay-folder"),
+    ],
+)
+def test_what_cannot_be_used_writes_nothing(
+    clone: Path, arguments: tuple[str, ...], code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files(clone)
+    assert run(["setup", *arguments]) == 2
+    assert f"code {code}" in capsys.readouterr().err
+    assert files(clone) == before
+
+
+def test_without_a_remote_the_repository_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["setup", CHANNEL, *ACTION]) == 2
+    assert "--repository is missing" in capsys.readouterr().err
