@@ -68,7 +68,7 @@ def _update(inputs: Inputs, run: ActionRun) -> int:
         progress = update_and_ask(goal.channel, goal.ports, goal.intent, desks, thorough=run.is_thorough)
         return _account(goal, progress, run)
 
-    return _for_each(flow, inputs, run)
+    return _for_each(flow, inputs, run, hub)
 
 
 def _apply(inputs: Inputs, run: ActionRun) -> int:
@@ -78,7 +78,7 @@ def _apply(inputs: Inputs, run: ActionRun) -> int:
     def flow(goal: Target) -> Account:
         return _account(goal, apply_approved(goal.channel, goal.ports, goal.intent, desks_of(goal, hub)), run)
 
-    return _for_each(flow, inputs, run)
+    return _for_each(flow, inputs, run, hub)
 
 
 def _approve(inputs: Inputs, run: ActionRun) -> int:
@@ -102,7 +102,9 @@ def _approve(inputs: Inputs, run: ActionRun) -> int:
         done = apply_granted(found, goal.ports, goal.intent)
         return _account(goal, Progress(granted=found, applied=done), run)
 
-    return _for_each(flow, inputs, run, lambda planned: run_promotion(planned, inputs, hub, run, granted(planned.goal)))
+    return _for_each(
+        flow, inputs, run, hub, lambda planned: run_promotion(planned, inputs, hub, run, granted(planned.goal))
+    )
 
 
 def _promote(inputs: Inputs, run: ActionRun) -> int:
@@ -208,10 +210,10 @@ def _for_each(
     flow: Callable[[Target], Account],
     inputs: Inputs,
     run: ActionRun,
+    hub: Hub,
     promote: Callable[[PlannedPromotion], Account] | None = None,
 ) -> int:
     """Run a flow on each artifact that is rendered, and then `promote` on each that is promoted, wave by wave."""
-    hub = Hub.of(inputs, run)
     found = goals(inputs, run)
     names = {goal.name for goal in found if goal.is_promoted}
     planned = {it.name: it for it in promotions(inputs, run) if it.name in names} if names else {}

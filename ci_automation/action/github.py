@@ -7,7 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ci_automation.action.approval_rules import judged_by, settings_of
 from ci_automation.approval.port import RequestKind
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ci_automation.github.app import AppTokens
     from ci_automation.github.client import GitHub
     from ci_automation.github.content_history import ContentHistory
+    from ci_automation.github.repository import Ahead
     from ci_automation.github.waiting import Spent
 
 
@@ -77,6 +78,7 @@ class Hub(Hiding, Struct):
     _app: AppTokens | None = None
     _branch: str = ""
     _spent: Spent | None = None
+    _ahead: dict[str, Ahead] = field(default_factory=dict)  # by artifact
 
     @classmethod
     def of(cls, inputs: Inputs, run: ActionRun) -> Self:
@@ -131,6 +133,12 @@ class Hub(Hiding, Struct):
         from ci_automation.github.content_history import ContentHistory
 
         return ContentHistory(self.client(contents="read"), self.repository)
+
+    def ahead(self, goal: Target) -> Ahead:
+        """Return the snapshots that the look at an artifact's content takes along for those who ask."""
+        from ci_automation.github.repository import Ahead
+
+        return self._ahead.setdefault(goal.name, Ahead())
 
     @property
     def place(self) -> str:
@@ -191,7 +199,7 @@ def _git_content(goal: Target, artifact: ArtifactConfig, hub: Hub) -> GitContent
     rights = {"contents": "read", "pull_requests": "read"} | ({"members": "read"} if artifact.approval.team else {})
     client = hub.client(**rights)
     place = GitPlace(hub.place, path.as_posix(), text, job.sha, folder, artifact)
-    return GitContent(ContentHistory(client, name), Repository(client, name), place)
+    return GitContent(ContentHistory(client, name, hub.ahead(goal)), Repository(client, name), place)
 
 
 def desks_of(goal: Target, hub: Hub) -> dict[RequestKind, Approvals]:
@@ -227,7 +235,7 @@ def approvals_of(goal: Target, hub: Hub, kind: RequestKind = RequestKind.VERSION
 
             rights = {"contents": "write", "pull_requests": "write"} | ({"members": "read"} if settings.team else {})
             client, name = hub.client(**rights), hub.repository
-            places = Repository(client, name), Commits(client, name), Pulls(client, name)
+            places = Repository(client, name, hub.ahead(goal)), Commits(client, name), Pulls(client, name)
             asking = PullRequestApprovals(*places, goal.name, goal.channel, settings, kind)
             asking.judging(partial(judged_by, goal))
             place = hub.job.workspace if hub.inputs.command in {"update", "promote"} else None

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ci_automation.action.job import Job
     from ci_automation.action.run import ActionRun
     from ci_automation.github.files import Files
+    from ci_automation.github.repository import Repository
     from ci_automation.report.preview import ArtifactReview, FileReview
 
 _OID = re.compile(r"[0-9a-f]{40}")
@@ -148,22 +149,19 @@ def preview(inputs: Inputs, run: ActionRun) -> int:
 
     hub = Hub.of(inputs, run)
     client = hub.client(contents="read")
-    base = Repository(client, hub.repository).merge_base(pull.base, pull.head)
-    files = Files(client, hub.repository)
-    before, after = (_Commit(oid, dict(files.listed(oid))) for oid in (base, pull.head))
-    reviews = _file_reviews(inputs, run, before, after, files)
+    repository, files = Repository(client, hub.repository), Files(client, hub.repository)
+    base, changed = _changed(repository, files, pull.base, pull.head)
+    reviews = _file_reviews(inputs, run, base, pull.head, files)
     artifacts: tuple[ArtifactReview, ...] = ()
     remarks: tuple[str, ...] = ()
     if not inputs.path:
         from ci_automation.action.previewed import CommitFiles, artifact_reviews
 
-        tip = before.blobs if pull.base == base else dict(files.listed(pull.base))
-        commits = CommitFiles(files, pull.base, tip), CommitFiles(files, pull.head, after.blobs)
-        obstacles = tuple(pull.obstacles)
-        artifacts, remarks = artifact_reviews(inputs, run, *commits, changed_between(before.blobs, tip), obstacles)
+        since = () if pull.base == base else _changed(repository, files, base, pull.base)[1]
+        commits = CommitFiles(files, pull.base), CommitFiles(files, pull.head)
+        artifacts, remarks = artifact_reviews(inputs, run, *commits, since, tuple(pull.obstacles))
     elif len(reviews) == _MOST_REVIEWS:
         remarks = (_NOT_ALL,)
-    changed = changed_between(before.blobs, after.blobs)
     config = Path(inputs.given.config or DEFAULT_PATH).as_posix()
     if config in set(changed) - {DEFAULT_PATH.as_posix()}:  # which has a line of its own
         remarks = (f"The request changes the rules in {config}: look at that first.", *remarks)
@@ -173,11 +171,20 @@ def preview(inputs: Inputs, run: ActionRun) -> int:
     return 0
 
 
+def _changed(repository: Repository, files: Files, base: str, head: str) -> tuple[str, tuple[str, ...]]:
+    """Return the merge base of two commits, and every path that differs between it and the head."""
+    since, paths = repository.compared(base, head)
+    if paths is None:
+        paths = changed_between(*(dict(files.listed(oid)) for oid in (since, head)))
+    return since, paths
+
+
 def _file_reviews(
-    inputs: Inputs, run: ActionRun, before: _Commit, after: _Commit, files: Files
+    inputs: Inputs, run: ActionRun, base: str, head: str, files: Files
 ) -> tuple[tuple[str, FileReview], ...]:
     if not inputs.path:
         return ()
+    before, after = (_Commit(oid, dict(files.listed(oid))) for oid in (base, head))
     reviewer = Reviewer(release_ports(inputs.given, None, run.say), Intent(now=now()))
     states = _states(inputs.path, before, after, files)
     run.say(f"{len(states)} components files or their folders change from {before.oid} to {after.oid}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ci_automation.action.github import Hub
@@ -31,6 +31,7 @@ from ci_automation.flows.planning.git_content import rules_of
 from ci_automation.flows.planning.shown import is_unseen
 from ci_automation.flows.preview import PlanInputs, review_artifact
 from ci_automation.flows.workspace import UnfitOverlayFile, read_overlay_folder
+from ci_automation.github.files import EXECUTABLE, PLAIN_MODES
 from ci_automation.impact.hazard import some_of
 from ci_automation.report.preview import ArtifactReview
 
@@ -45,23 +46,33 @@ if TYPE_CHECKING:
     from ci_automation.flows.workspace import OverlayFolder
     from ci_automation.github.files import Files
 
-_EXECUTABLE = "100755"
 _MOST_FILES = 2_000
 _SAME = "the request changes nothing of it"
 
 
 class CommitFiles(Struct, frozen=True):
-    """One commit of a repository, and its files, each with its blob."""
+    """One commit of a repository, and those of its files that were looked up, each with its mode and its blob."""
 
     files: Files
     oid: str
-    blobs: Mapping[str, str]
+    known: dict[str, tuple[str, str]] = field(default_factory=dict)
 
-    def read(self, *paths: str) -> None:
-        """Ask for all files below some paths at once, so that `below` need not ask for those of each path."""
-        asked = tuple(f"{path.removesuffix('/')}/" for path in paths)
-        found = [(path, blob) for path, blob in self.blobs.items() if f"{path}/".startswith(asked)]
-        dict(self.files.contents(self.oid, found[:_MOST_FILES]))
+    @staticmethod
+    def look_up(*wanted: tuple[CommitFiles, Iterable[str]]) -> None:
+        """Ask for all files at some paths of commits, or below them, at once; a path that leads outside has none."""
+        asked = {it.oid: [_path(path) for path in paths if _is_inside(path)] for it, paths in wanted}
+        found = wanted[0][0].files.below({oid: paths for oid, paths in asked.items() if paths})
+        for commit, _ in wanted:
+            commit.known.update(found.get(commit.oid, {}))
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a regular file, or None if there is none at a path that was looked up.
+
+        Raises:
+            ReleaseSourceError: as `Files.blob`.
+        """
+        mode, blob = self.known.get(path, ("", ""))
+        return self.files.blob(blob) if mode in PLAIN_MODES else None
 
     def below(self, paths: Iterable[str], *, whole: bool) -> Tree:
         """Return the files at some paths, or below them, without links unless the `whole` is wanted.
@@ -71,18 +82,19 @@ class CommitFiles(Struct, frozen=True):
             UnfitPath: a file has a path that could lead somewhere else.
             ReleaseSourceError: as `Files.contents`.
         """
-        asked = tuple(f"{path.removesuffix('/')}/" for path in paths)
-        found = {path: blob for path, blob in self.blobs.items() if f"{path}/".startswith(asked)}
-        if len(found) > _MOST_FILES:
+        asked = tuple(f"{_path(path)}/" for path in paths)
+        found = {path: it for path, it in self.known.items() if f"{path}/".startswith(asked)}
+        if whole and (odd := next((path for path, (mode, _) in found.items() if mode not in PLAIN_MODES), None)):
+            raise UnfitOverlayFile(odd, "is a symbolic link or a submodule")
+        blobs = {path: blob for path, (mode, blob) in found.items() if mode in PLAIN_MODES}
+        if len(blobs) > _MOST_FILES:
             raise UnfitOverlayFile(", ".join(asked), f"has more than {_MOST_FILES} files")
-        modes = self.files.unusual(self.oid) if whole else {}
-        for path in modes:
-            if f"{path}/".startswith(asked) and modes[path] != _EXECUTABLE:
-                raise UnfitOverlayFile(path, "is a symbolic link or a submodule")
-        contents = dict(self.files.contents(self.oid, found.items()))
-        if large := next((path for path, blob in found.items() if contents[blob] is None), None):
+        contents = dict(self.files.contents(self.oid, blobs.items()))
+        if large := next((path for path, blob in blobs.items() if contents[blob] is None), None):
             raise UnfitOverlayFile(large, "is too large to be read")
-        return Tree(tuple(TreeFile(path, contents[blob] or b"", path in modes) for path, blob in found.items()))
+        return Tree(
+            tuple(TreeFile(path, contents[blob] or b"", found[path][0] == EXECUTABLE) for path, blob in blobs.items())
+        )
 
     def overlay(self, folder: str, config: str) -> OverlayFolder:
         """Return the files of an overlay folder, if a run would take them.
@@ -114,8 +126,9 @@ def artifact_reviews(
         ReleaseSourceError: GitHub failed or refused.
     """
     path = Path(inputs.given.config or DEFAULT_PATH).as_posix()
-    blobs = {it: head.files.blob(it) for it in {base.blobs.get(path), head.blobs.get(path)} if it}
-    texts = tuple(blobs.get(it.blobs.get(path, "")) for it in (base, head))
+    rules = (path, *attribute_files(path))
+    CommitFiles.look_up((base, rules), (head, rules))
+    texts = base.read(path), head.read(path)
     before, wanted = (parse_config(it, path) if it is not None else None for it in texts)
     if before is None or wanted is None:
         why = "the request takes it out" if before else "the base has none, and the request's own is not gone by"
@@ -127,12 +140,11 @@ def artifact_reviews(
     channels = tuple(it.channel for it in before.artifacts)
     given = replace(inputs.given.checked(), releases=releases)
     given = replace(given, logins=logins(inputs, run.job, channels, run.hide).before)
-    base.read(*_named(before), *(it.overlay for it in before.artifacts if it.overlay))
+    named = (*_named(before), *given.public_key, *filter(None, [given.trust_config]))
+    CommitFiles.look_up((base, (*named, *_overlays(before))), (head, tuple(_overlays(after))))
     with TemporaryDirectory(prefix="flux-") as place:
         root = Path(place) / "base"
-        write_tree(
-            base.below((path, *_named(before), *given.public_key, given.trust_config or path), whole=False), root
-        )
+        write_tree(base.below((path, *named), whole=False), root)
         with chdir(root):
             pair = _Pair(before, after, given, lambda it, of: (base if of is before else head).overlay(it, path))
 
@@ -159,9 +171,9 @@ def _files(folder: OverlayFolder | None) -> dict[str, bytes]:
 
 def _concealed(commits: Iterable[CommitFiles], path: str) -> Iterator[str]:
     """Yield an attribute for which a page may not show the configuration as it is."""
-    found = {(name, it.blobs[name]): it.files for it in commits for name in attribute_files(path) if name in it.blobs}
-    for (name, blob), files in found.items():
-        if hidden := concealed({name: files.blob(blob).decode(errors="replace")}, [path]):
+    found = {(name, it.read(name)) for it in commits for name in attribute_files(path)}
+    for name, text in sorted((name, text) for name, text in found if text is not None):
+        if hidden := concealed({name: text.decode(errors="replace")}, [path]):
             yield f"{name} gives {path} the attribute {hidden.attribute}"
 
 
@@ -190,6 +202,20 @@ def _named(config: Config) -> Iterator[str]:
     for it in config.artifacts:
         named += [it.trust_config, *it.verify.public_keys, *it.clusters.snapshots, *it.clusters.objects]
     yield from (it for it in named if it and "://" not in it and not it.startswith(("/", "layout:")))
+
+
+def _overlays(config: Config) -> Iterator[str]:
+    """Yield the overlay folders of a configuration, and what Git's attributes say about them."""
+    for folder in (it.overlay for it in config.artifacts if it.overlay):
+        yield from (folder, *attribute_files(_path(folder)))
+
+
+def _path(path: str) -> str:
+    return path.removesuffix("/")
+
+
+def _is_inside(path: str) -> bool:
+    return {"", ".", ".."}.isdisjoint(_path(path).split("/"))
 
 
 def _reviews(

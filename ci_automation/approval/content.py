@@ -31,6 +31,7 @@ MOST_REQUESTS = 5  # more are asked by digest
 MOST_PEOPLE = 10  # same
 NO_RECORD = "no record says which content of Git the channel has"
 OTHER_REPOSITORY = "the channel has content of another repository"
+_NOT_NEEDED = "was not looked into: the digest needs approval anyway"
 _ANSWERED = frozenset({"options", "files"})  # the gates that a merge answers
 _ACTIONS = "github-actions[bot]"
 _MERGES = frozenset({UpdateKind.PR_MERGE, UpdateKind.MERGE_QUEUE})
@@ -123,17 +124,19 @@ class ContentCase(Struct, frozen=True):
     settings: ApprovalConfig
     branch: str  # the default branch
     since: datetime  # a merge that is not later approves nothing
+    whole: bool = True  # if not, what was not asked for yet is as it should be, and a verdict can only be a no
 
 
 def judge_content(way: Way, case: ContentCase) -> Proven | Unproven:
     """Return the requests that approved everything on the way, or each update that did not count, and why."""
     judged = [(update, _judged(update, case)) for update in reversed(way.updates)]
-    reasons = tuple(f"{_named(update)} {found}" for update, found in judged if isinstance(found, str))
-    if len(way.merges) > MOST_REQUESTS:
-        reasons = (*reasons, f"{len(way.merges)} merges changed the content, and a run judges at most {MOST_REQUESTS}")
-    if reasons:
-        return Unproven(reasons)
-    requests = tuple(found for _, found in judged if isinstance(found, CountedRequest))
+    if len(requests := tuple(found for _, found in judged if isinstance(found, CountedRequest))) < len(judged):
+        told = judged if not case.whole else [(update, it) for update, it in judged if isinstance(it, str)]
+        reasons = (f"{_named(update)} {it if isinstance(it, str) else _NOT_NEEDED}" for update, it in told)
+        if len(way.merges) <= MOST_REQUESTS:
+            return Unproven(tuple(reasons))
+        many = f"{len(way.merges)} merges changed the content, and a run judges at most {MOST_REQUESTS}"
+        return Unproven((*reasons, many))
     return Proven(requests, max(update.at for update in way.updates))
 
 
@@ -149,13 +152,13 @@ def _judged(update: BranchUpdate, case: ContentCase) -> CountedRequest | str:
         return "is no merge of a pull request"
     if update.at <= case.since:
         return f"is not later than the content of the channel, which is of {case.since:%Y-%m-%d %H:%M} UTC"
-    found = case.merges.get(update.after, ())
-    own = [merge for merge in found if not merge.pull.cross_repository and merge.pull.base == case.branch]
-    if len(own) != 1 or len(found) != 1:
+    found = case.merges.get(update.after)
+    own = [merge for merge in found or () if not merge.pull.cross_repository and merge.pull.base == case.branch]
+    if found is None or len(own) != 1 or len(found) != 1:
         return _no_one_request(found, len(own))
     merge = own[0]
     number = merge.pull.number
-    if reason := _shown_otherwise(update, merge, case.contents):
+    if reason := _shown_otherwise(update, merge, case):
         return f"merged pull request {number}, {reason}"
     request = _request(update, merge)
     counted = request.counted(case.people, case.settings)
@@ -164,7 +167,9 @@ def _judged(update: BranchUpdate, case: ContentCase) -> CountedRequest | str:
     return request.recorded(counted, case.people)
 
 
-def _no_one_request(found: Sequence[ContentMerge], own: int) -> str:
+def _no_one_request(found: Sequence[ContentMerge] | None, own: int) -> str:
+    if found is None:
+        return _NOT_NEEDED
     if not found:
         return "is the merge commit of no pull request"
     if own > 1 or (own and len(found) > 1):
@@ -174,8 +179,9 @@ def _no_one_request(found: Sequence[ContentMerge], own: int) -> str:
     return f"merged pull request {pull.number}, which {where}"
 
 
-def _shown_otherwise(update: BranchUpdate, merge: ContentMerge, contents: Mapping[str, ContentKey]) -> str:
+def _shown_otherwise(update: BranchUpdate, merge: ContentMerge, case: ContentCase) -> str:
     """Return how the change of an update is another one than the page of its request showed, or nothing."""
+    contents = case.contents
     base = contents.get(merge.merge_base.commit) if merge.merge_base else None
     head = contents.get(merge.head.commit) if merge.head else None
     before, after = contents.get(update.before), contents.get(update.after)
@@ -183,7 +189,10 @@ def _shown_otherwise(update: BranchUpdate, merge: ContentMerge, contents: Mappin
         return "of which GitHub does not tell all content, or did not show all changes"
     if base != before:
         return "whose page compared with older content than the default branch had; update such a branch first"
-    return "" if head == after else "and left other content than its page showed"
+    if head == after:
+        return ""
+    older = "" if case.whole else "whose page compared with older content, or "
+    return f"{older}{'which' if older else 'and'} left other content than its page showed"
 
 
 def stricter(settings: ApprovalConfig, approvals: int, team: str | None) -> ApprovalConfig:

@@ -34,6 +34,11 @@ class People(Struct, frozen=True):
         levels = {login: permission.level for login, permission in found.items()}
         return cls(levels, members, {login: permission.account for login, permission in found.items()})
 
+    @classmethod
+    def all_of(cls, logins: Iterable[str]) -> Self:
+        """Return people who may approve, as long as GitHub was not asked about them."""
+        return cls(dict.fromkeys(logins, "write"), frozenset(logins))
+
     def lacking(self, login: str, team: str | None) -> str:
         """Return what a person lacks to be an approver, or nothing."""
         if self.permissions.get(login) not in _MAY_WRITE:

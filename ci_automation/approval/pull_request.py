@@ -74,6 +74,7 @@ class PullRequestApprovals:
         self._judged_by: Callable[[ApprovalRequest], ApprovalConfig] = lambda _: settings
         self._branch = branch_name(name, f"{kind}-" if kind is RequestKind.CONTENT else "")
         self._seen: PullSnapshot | None = None
+        repository.ahead.wanted[self._branch] = LOCK_FILE
         self._judged: str | None = None  # the merge that was judged in this run
 
     def judging(self, judged_by: Callable[[ApprovalRequest], ApprovalConfig]) -> Self:
@@ -110,7 +111,7 @@ class PullRequestApprovals:
             ReleaseSourceError: GitHub does not answer, or not as it should.
         """
         # What was seen before the step was rendered serves to open a pull request, or to find that nothing is to do.
-        seen, self._seen = self._seen, None
+        seen = self._take()
         if seen and (asked := self._settled(seen, self._wish(seen, question))):
             return asked
         snapshot = seen if seen and seen.branch is None else self._look()
@@ -129,7 +130,7 @@ class PullRequestApprovals:
         Raises:
             ReleaseSourceError: GitHub does not answer, or not as it should.
         """
-        seen, self._seen = self._seen, None
+        seen = self._take()
         snapshot = seen if seen and seen.branch is None else self._look()
         if (work := Work.of(snapshot, self._channel, self._kind)) is None:
             return
@@ -139,6 +140,12 @@ class PullRequestApprovals:
             self._close(pull, work.entry.request, snapshot, reason)
         if not work.has_people and (pull or not _refused(snapshot)):
             self._commits.delete_branch(self._branch)
+
+    def _take(self) -> PullSnapshot | None:
+        """Return what was seen in this run, by this desk or by a later look at the default branch; it serves once."""
+        seen = self._repository.ahead.taken.pop(self._branch, self._seen)
+        self._seen = None
+        return seen
 
     def _look(self) -> PullSnapshot:
         return self._repository.snapshot(self._branch, LOCK_FILE)

@@ -15,10 +15,10 @@ from ci_automation.github.errors import (
     TooManyFiles,
     UnexpectedGitHubAnswer,
 )
-from ci_automation.github.files import Files
+from ci_automation.github.files import PLAIN_MODES, Files
 from ci_automation.github.making import MAKING, branch_updates, read_making
 from ci_automation.github.model import ContentAt, ContentMerge, Making
-from ci_automation.github.repository import PULL, Repository, read_pull, read_text
+from ci_automation.github.repository import FILE, PULL, Ahead, Repository, read_pull, read_text, snapshot_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -49,10 +49,14 @@ class ContentHistory:
     `folder` is the path of the overlay's folder, `config` that of the configuration file.
     """
 
-    def __init__(self, client: GitHub, name: str) -> None:
+    def __init__(self, client: GitHub, name: str, ahead: Ahead | None = None) -> None:
         self._client, self.name = client, require_name(name)
+        self._ahead = ahead or Ahead()
+        self._files = Files(client, name)
         # By commit, folder and configuration file.
         self._known: dict[tuple[str, str, str], ContentAt] = {}
+        self._folders: dict[str, Mapping[str, str]] = {}
+        self._bases: dict[tuple[str, str], str] = {}
         self._merged: dict[tuple[str, str, str], tuple[Actor, str, tuple[Fields, ...]]] = {}
 
     def head(self, folder: str, config: str) -> tuple[str, ContentAt, datetime]:
@@ -63,10 +67,16 @@ class ContentHistory:
             UnexpectedGitHubAnswer: the answer has no time; and as it says.
             ReleaseSourceError: as `GitHub.graphql`.
         """
-        asked = "defaultBranchRef { name target { ...Content } }"
-        branch = self._asked("", asked, folder, config).fields("repository").maybe("defaultBranchRef")
-        if branch is None:
+        fragments, asked, variables = "", "defaultBranchRef { name target { ...Content } }", dict[str, str]()
+        branches, file = list(self._ahead.wanted), next(iter(self._ahead.wanted.values()), "")
+        if branches:
+            more, variables = snapshot_fields(branches, file)
+            fragments, asked = PULL + FILE, f"{asked} {more}"
+        data = self._asked(fragments, asked, folder, config, variables)
+        if (branch := data.fields("repository").maybe("defaultBranchRef")) is None:
             raise EmptyRepository(self.name)
+        if branches:
+            self._ahead.taken = Repository(self._client, self.name).snapshots(data, branches, file)
         if (now := self._client.time) is None:
             raise UnexpectedGitHubAnswer(f"{self._what} was answered without a time")
         return branch.text("name"), self._learned(branch.fields("target"), folder, config), now
@@ -95,9 +105,12 @@ class ContentHistory:
         return {commit: content for commit, content in found if content}
 
     def merges(
-        self, updates: Sequence[BranchUpdate], folder: str, config: str
+        self, updates: Sequence[BranchUpdate], folder: str, config: str, *, compared: bool = True, made: bool = True
     ) -> Mapping[str, tuple[ContentMerge, ...]]:
         """Return, by the commit that each update led to, the requests that GitHub merged as that commit.
+
+        If they shall not be `compared`, or `made` shall not be told, that takes no more requests: a page then counts as
+        one that compared with the state before the merge, and the makers are those whom commits name.
 
         What a request of a fork compared, one that went into another branch than the default, or one that is too large
         for its page, is not asked for.
@@ -119,23 +132,29 @@ class ContentHistory:
                     continue
                 making, base, head = Making(), None, None
                 if pull.base == default and not pull.cross_repository:
-                    making = read_making(request, self._client, self.name, pull, viewer)
+                    making = read_making(request, self._client, self.name, pull, viewer, pushes=made)
                     if _is_shown_whole(request):
-                        base, head = self._compared(update.before, pull.head, folder, config)
+                        since = self._merge_base(update.before, pull.head) if compared else update.before
+                        states = self.contents(filter(None, (since, pull.head)), folder, config)
+                        base, head = states.get(since or ""), states.get(pull.head) if since else None
                 making = replace(making, merged_as=update.kind)
                 found[after] += (ContentMerge(pull, base, head, making, viewer),)
         return found
 
-    def files(self, tree: str) -> tuple[tuple[str, str], ...] | None:
-        """Return path and blob id of the regular files of a folder, by its tree id, or None if there are too many.
+    def files(self, *trees: str) -> Mapping[str, Mapping[str, str]] | None:
+        """Return the blob ids of files by their paths, for each folder by its tree id, or None if there are too many.
 
         Raises:
-            ReleaseSourceError: as `Files.listed`.
+            ReleaseSourceError: as `Files.below`.
         """
-        try:
-            return Files(self._client, self.name).listed(tree)
-        except TooManyFiles:
-            return None
+        if unknown := [tree for tree in trees if tree not in self._folders]:
+            try:
+                found = self._files.below(dict.fromkeys(unknown, ()))
+            except TooManyFiles:
+                return None
+            for tree, of in found.items():
+                self._folders[tree] = {path: blob for path, (mode, blob) in of.items() if mode in PLAIN_MODES}
+        return {tree: self._folders[tree] for tree in trees}
 
     def blob(self, name: str) -> bytes | None:
         """Return the content of a blob, or None if it is too large to be sent.
@@ -144,7 +163,7 @@ class ContentHistory:
             ReleaseSourceError: as `Files.blob`.
         """
         try:
-            return Files(self._client, self.name).blob(name)
+            return self._files.blob(name)
         except GitHubAnswerTooLarge:
             return None
 
@@ -174,20 +193,22 @@ class ContentHistory:
                 for tip in (tip for request in nodes for tip in request.nodes("tip")):
                     self._learned(tip.fields("commit"), folder, config)
 
-    def _compared(self, before: str, head: str, folder: str, config: str) -> tuple[ContentAt | None, ContentAt | None]:
-        """Return the content of the newest commit that both have, and of the head; None where GitHub lacks one."""
-        try:
-            base = Repository(self._client, self.name).merge_base(before, head)
-        except NotOnGitHub:
-            return None, None
-        found = self.contents((base, head), folder, config)
-        return found.get(base), found.get(head)
+    def _merge_base(self, before: str, head: str) -> str | None:
+        """Return the newest commit that both have, or None where GitHub lacks one."""
+        if (before, head) not in self._bases:
+            try:
+                self._bases[before, head], _ = Repository(self._client, self.name).compared(before, head)
+            except NotOnGitHub:
+                return None
+        return self._bases[before, head]
 
     @property
     def _what(self) -> str:
         return f"a GraphQL query for {self.name} to {self._client.host}"
 
-    def _asked(self, fragments: str, asked: str, folder: str, config: str) -> Fields:
+    def _asked(
+        self, fragments: str, asked: str, folder: str, config: str, more: Mapping[str, str] | None = None
+    ) -> Fields:
         """Return the answer to what is asked of the repository; `...Content` asks for the content of a commit.
 
         Raises:
@@ -196,7 +217,14 @@ class ContentHistory:
         owner, _, name = self.name.partition("/")
         paths = {f"a{place}": path for place, path in enumerate(_attribute_files(folder, config))}
         # Without a folder the overlay is asked for at a path that has none.
-        variables = {"owner": owner, "name": name, "folder": folder or config, "config": config, **paths}
+        variables = {
+            "owner": owner,
+            "name": name,
+            "folder": folder or config,
+            "config": config,
+            **paths,
+            **(more or {}),
+        }
         text = "object { ... on Blob { text isTruncated } }"
         content = " ".join(f"{name}: file(path: ${name}) {{ {text} }}" for name in paths)
         query = (

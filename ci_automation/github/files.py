@@ -8,18 +8,22 @@ import hashlib
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from ci_automation.github.answers import Fields, object_at, require_name, segment
 from ci_automation.github.errors import GitHubAnswerTooLarge, NotOnGitHub, TooManyFiles, UnexpectedGitHubAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ci_automation.github.client import GitHub
 
-_PLAIN = "100644"
-_MODES = frozenset({_PLAIN, "100755"})
+EXECUTABLE = "100755"
+PLAIN_MODES = frozenset({"100644", EXECUTABLE})  # neither links nor submodules
 _MAX_KEPT, _MOST_KEPT = 64 << 10, 500  # bytes of a blob, and blobs
 _SHA = re.compile(r"[0-9a-f]{40}")
+_DEPTH = 4  # of folders that one query lists
+_MOST_ENTRIES = 5_000
 _BATCH = 50  # texts of at most 512 kB each, as GitHub cuts them; an answer has at most 32 MB
 
 
@@ -48,21 +52,35 @@ class Files:
             raise TooManyFiles(self.name, "")
         return tuple(sorted({item for path in below for item in self._files_at(ref, path)}))
 
-    def unusual(self, ref: str) -> dict[str, str]:
-        """Return the mode of each entry of a commit that is no plain file: executables, links and submodules.
+    def below(self, asked: Mapping[str, Iterable[str]]) -> dict[str, dict[str, tuple[str, str]]]:
+        """Return, by commit, mode and SHA of each entry at or below some of its paths, but for the folders.
+
+        A folder that is named by its own SHA, without paths, comes whole. One request reads folders of a usual depth
+        together with the texts of their files, which `contents` and `blob` then need not ask for.
 
         Raises:
-            NotOnGitHub: there is no such commit.
-            TooManyFiles: there are more than GitHub lists at once.
-            ReleaseSourceError: as `GitHub.get`.
+            TooManyFiles: they have more entries than this reads.
+            ReleaseSourceError: as `GitHub.graphql`.
         """
-        root = self._tree(ref, recursive=True)
-        if root.flag("truncated"):
-            raise TooManyFiles(self.name, "")
-        found = (
-            (entry.text("path"), entry.text("mode")) for entry in root.each("tree") if entry.text("type") != "tree"
-        )
-        return {path: mode for path, mode in found if mode != _PLAIN}
+        found: dict[str, dict[str, tuple[str, str]]] = {oid: {} for oid in asked}
+        todo = [_Wanted(oid, oid, path) for oid, paths in asked.items() for path in dict.fromkeys(paths) or ("",)]
+        while todo:
+            deeper: list[_Wanted] = []
+            for wanted, node in zip(todo, self._nodes(todo), strict=True):
+                for path, entry in _nested(wanted, node):
+                    oid = entry.oid("oid")
+                    if entry.text("type") == "tree":
+                        deeper.append(_Wanted(wanted.of, oid, folder=f"{path}/"))
+                        continue
+                    found[wanted.of][path] = (f"{entry.number('mode'):06o}", oid)
+                    blob = entry.maybe("object")
+                    data = ((blob.maybe_text("text") if blob else "") or "").encode(errors="replace")
+                    if _oid(data) == oid:  # else GitHub has cut it, or it is no text
+                        self._kept(oid, data)
+            if sum(map(len, (deeper, *found.values()))) > _MOST_ENTRIES:
+                raise TooManyFiles(self.name, "")
+            todo = deeper
+        return found
 
     def contents(self, commit: str, listed: Iterable[tuple[str, str]]) -> Iterator[tuple[str, bytes | None]]:
         """Yield each blob of the `listed` paths of a commit once, with its content, or None if it is too large.
@@ -109,24 +127,32 @@ class Files:
             self._read[sha] = content
         return content
 
+    def _nodes(self, todo: Sequence[_Wanted]) -> Iterator[Fields | None]:
+        try:
+            return self._objects(*_query_of(todo, "text"))
+        except GitHubAnswerTooLarge:  # `contents` asks for the texts, a few at a time
+            return self._objects(*_query_of(todo, "oid"))
+
     def _texts(self, expressions: list[str]) -> Iterator[str | None]:
         """Yield GraphQL's text of each `commit:path`, or None without one."""
-        numbered = range(len(expressions))
-        declared = "".join(f", $e{number}: String!" for number in numbered)
-        asked = " ".join(
-            f"f{number}: object(expression: $e{number}) {{ ... on Blob {{ text }} }}" for number in numbered
-        )
-        head = f"query($owner: String!, $name: String!{declared})"
-        query = f"{head} {{ repository(owner: $owner, name: $name) {{ {asked} }} }}"
+        asked = [f"object(expression: $v{number}) {{ ... on Blob {{ text }} }}" for number in range(len(expressions))]
+        variables = {f"v{number}": ("String!", each) for number, each in enumerate(expressions)}
+        return (blob.maybe_text("text") if blob else None for blob in self._objects(asked, variables))
+
+    def _objects(
+        self, asked: Sequence[str], variables: Mapping[str, tuple[str, str]], fragments: str = ""
+    ) -> Iterator[Fields | None]:
+        """Return the objects of the repository that one query asks for, each None if there is none."""
         owner, _, short = self.name.partition("/")
-        variables = {"owner": owner, "name": short} | {f"e{number}": each for number, each in enumerate(expressions)}
-        data = self._client.graphql(query, variables)
+        all_variables = {"owner": ("String!", owner), "name": ("String!", short), **variables}
+        declared = ", ".join(f"${name}: {kind}" for name, (kind, _) in all_variables.items())
+        fields = " ".join(f"f{number}: {each}" for number, each in enumerate(asked))
+        query = f"query({declared}) {{ repository(owner: $owner, name: $name) {{ {fields} }} }} {fragments}"
+        data = self._client.graphql(query, {name: value for name, (_, value) in all_variables.items()})
         found = Fields(data, f"a GraphQL query for files of {self.name}").maybe("repository")
         if found is None:
             raise NotOnGitHub(f"the repository {self.name} on {self._client.host}")
-        for number in numbered:
-            blob = found.maybe(f"f{number}")
-            yield blob.maybe_text("text") if blob else None
+        return (found.maybe(f"f{number}") for number in range(len(asked)))
 
     def _alone(self, sha: str) -> bytes | None:
         try:
@@ -151,7 +177,7 @@ class Files:
                 return
             walked = f"{walked}{name}"
             if entry.text("type") != "tree":
-                if walked == path and entry.text("mode") in _MODES:
+                if walked == path and entry.text("mode") in PLAIN_MODES:
                     yield path, entry.oid("sha")
                 return
             sha, walked = entry.oid("sha"), f"{walked}/"
@@ -159,6 +185,56 @@ class Files:
         if tree.flag("truncated"):
             raise TooManyFiles(self.name, path)
         yield from _files(tree, walked)
+
+
+class _Wanted(Struct, frozen=True):
+    """A commit with a path in it, or a folder by its SHA; `of` is what it was asked for, `folder` its path there."""
+
+    of: str
+    oid: str
+    path: str = ""
+    folder: str = ""
+
+
+def _query_of(todo: Sequence[_Wanted], blob: str) -> tuple[list[str], dict[str, tuple[str, str]], str]:
+    """Return fields, variables and fragments of a query for what is wanted; `blob` is asked for of each file."""
+    inner = "oid"
+    for _ in range(_DEPTH):
+        inner = f"entries {{ name type mode oid object {{ ... on Blob {{ {blob} }} ... on Tree {{ {inner} }} }} }}"
+    entry = f"name type mode oid object {{ ... on Blob {{ {blob} }} ...Folder }}"
+    asked = []
+    variables: dict[str, tuple[str, str]] = {}
+    for number, wanted in enumerate(todo):
+        variables[f"o{number}"] = ("GitObjectID!", wanted.oid)
+        fields = "...Folder"
+        if wanted.path:
+            variables[f"p{number}"] = ("String!", wanted.path)
+            fields = f"... on Commit {{ file(path: $p{number}) {{ {entry} }} }}"
+        asked.append(f"object(oid: $o{number}) {{ {fields} }}")
+    return asked, variables, f"fragment Folder on Tree {{ {inner} }}"
+
+
+def _nested(wanted: _Wanted, node: Fields | None) -> Iterator[tuple[str, Fields]]:
+    """Yield path and fields of each file, and of each folder that is too deep to be listed."""
+    if node is None:
+        return
+    if not wanted.path:
+        yield from _entries(node, wanted.folder)
+    elif entry := node.maybe("file"):
+        yield from _entry(entry, wanted.path)
+
+
+def _entry(entry: Fields, path: str) -> Iterator[tuple[str, Fields]]:
+    tree = entry.maybe("object") if entry.text("type") == "tree" else None
+    if tree and tree.has("entries"):
+        yield from _entries(tree, f"{path}/")
+    else:
+        yield path, entry
+
+
+def _entries(tree: Fields, folder: str) -> Iterator[tuple[str, Fields]]:
+    for entry in tree.each("entries"):
+        yield from _entry(entry, f"{folder}{entry.text('name')}")
 
 
 def _oid(data: bytes) -> str:
@@ -172,5 +248,5 @@ def _is_below(path: str, folder: str) -> bool:
 
 def _files(tree: Fields, folder: str) -> Iterator[tuple[str, str]]:
     for entry in tree.each("tree"):
-        if entry.text("mode") in _MODES:
+        if entry.text("mode") in PLAIN_MODES:
             yield folder + entry.text("path"), entry.oid("sha")

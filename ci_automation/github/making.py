@@ -137,8 +137,12 @@ def _merged_with(node: Fields, pull: PullRequest) -> Iterator[int]:
             yield number
 
 
-def read_making(node: Fields, client: GitHub, name: str, pull: PullRequest, viewer: Actor) -> Making:
+def read_making(
+    node: Fields, client: GitHub, name: str, pull: PullRequest, viewer: Actor, *, pushes: bool = True
+) -> Making:
     """Return how a pull request was made: by the fields that `MAKING` asks for, and by the log of its branch.
+
+    Without `pushes` the log is not asked for, and counts as one that names no other hands.
 
     Where that log does not have the push of the last commit, or does not go back to the creation of the branch, all
     hands are known only if GitHub itself signed every commit as ours: the author of such a commit is who asked for it.
@@ -149,12 +153,13 @@ def read_making(node: Fields, client: GitHub, name: str, pull: PullRequest, view
     connection = node.fields("commits")
     commits = [found.fields("commit") for found in connection.each("nodes")]
     oids = {commit.oid("oid") for commit in commits}
-    pushes = tuple(_pushes(branch_updates(client, name, pull.branch, _MANY_PUSHES) or (), oids, pull))
+    log = branch_updates(client, name, pull.branch, _MANY_PUSHES) if pushes else None
+    pushed = tuple(_pushes(log or (), oids, pull))
     hands = {login for commit in commits for login in _makers(commit)}
-    hands |= {push.actor.login.casefold() for push in pushes if push.actor}
-    is_seen = any(push.kind is UpdateKind.BRANCH_CREATION for push in pushes) and all(push.actor for push in pushes)
-    pushed_at = max((push.at for push in pushes if is_seen and push.after == pull.head), default=None)
-    if pushed_at is None and all(_is_ours(commit, viewer) for commit in commits):
+    hands |= {push.actor.login.casefold() for push in pushed if push.actor}
+    is_seen = any(push.kind is UpdateKind.BRANCH_CREATION for push in pushed) and all(push.actor for push in pushed)
+    pushed_at = max((push.at for push in pushed if is_seen and push.after == pull.head), default=None)
+    if pushed_at is None and (not pushes or all(_is_ours(commit, viewer) for commit in commits)):
         pushed_at = max((commit.time("committedDate") for commit in commits), default=None)
     is_whole = pull.head in oids and connection.number("totalCount") == len(commits)
     return Making(frozenset(hands), pushed_at if is_whole else None, _auto_merge(node), _last(node, "retargeting"))

@@ -1,10 +1,10 @@
 """Contents of a repository on GitHub, as values.
 
 Seven classes read and write them, each made with a client and a name, like `Commits(client, "acme/fleet")`:
-`Repository` (snapshot, making, tag_commit, merge_base, head_status, permission, is_member), `Files` (listed, contents,
-blob), `Commits` (create_branch, delete_branch, commit, rebase_commit), `Pulls` (open_pull, edit_pull, comment,
-comments, keep_comment, dress, request_review, enable_auto_merge), `Runs` (dispatch_workflow, runs, run, cancel,
-run_approvals, environment, dispatch_event, workflow_state, enable_workflow), `Issues` (open_issue, issues,
+`Repository` (snapshot, making, tag_commit, compared, head_status, permission, is_member), `Files` (listed, below,
+contents, blob), `Commits` (create_branch, delete_branch, commit, rebase_commit), `Pulls` (open_pull, edit_pull,
+comment, comments, keep_comment, dress, request_review, enable_auto_merge), `Runs` (dispatch_workflow, runs, run,
+cancel, run_approvals, environment, dispatch_event, workflow_state, enable_workflow), `Issues` (open_issue, issues,
 close_issue) and `ContentHistory` (head, updates, contents, merges, files).
 """
 

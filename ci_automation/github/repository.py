@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from ci_automation.github.answers import Fields, object_at, require_name, segment
 from ci_automation.github.errors import EmptyRepository, NotOnGitHub, TeamHidden, UnexpectedGitHubAnswer
@@ -20,7 +23,7 @@ from ci_automation.github.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ci_automation.github.client import GitHub
     from ci_automation.github.model import Making
@@ -36,19 +39,15 @@ fragment Pull on PullRequest {
   }
 }
 """
-_SNAPSHOT = (
-    PULL
-    + """
-query($owner: String!, $name: String!, $branch: String!, $ref: String!, $file: String!) {
-  viewer { login }
-  repository(owner: $owner, name: $name) {
+FILE = "fragment File on Commit { file(path: $file) { object { ... on Blob { text isTruncated } } } }"
+_SNAPSHOT = """
     viewerDefaultMergeMethod
     defaultBranchRef {
       name
       target { oid ... on Commit { ...File } }
-      compare(headRef: $branch) { commits(last: 50) { nodes { oid message author { user { login } } } } }
+      compare: compare(headRef: $branch) { commits(last: 50) { nodes { oid message author { user { login } } } } }
     }
-    ref(qualifiedName: $ref) {
+    ref: ref(qualifiedName: $ref) {
       target { oid ... on Commit { ...File } }
       associatedPullRequests(states: [OPEN, CLOSED], first: 10, orderBy: {field: CREATED_AT, direction: DESC}) {
         nodes { ...Pull }
@@ -60,22 +59,29 @@ query($owner: String!, $name: String!, $branch: String!, $ref: String!, $file: S
     merged: pullRequests(
       headRefName: $branch, states: MERGED, first: 10, orderBy: {field: CREATED_AT, direction: DESC}
     ) { nodes { ...Pull mergeCommit { oid ...File } } }
-  }
-}
-fragment File on Commit {
-  file(path: $file) { object { ... on Blob { text isTruncated } } }
-}
 """
-)
+_NUMBERED = re.compile(r"(?:\b(?:compare|ref|closed|merged)(?=: )|\$(?:branch|ref)\b)")
+_MOST_COMPARED = 300  # files of a comparison (GitHub, "Compare two commits")
 _MAX_TAGS = 4  # a tag may be of a tag
 _PAGE, _MAX_PAGES = 100, 10  # of statuses
+
+
+class Ahead(Struct):
+    """Snapshots that the look at the content of the default branch takes along, for who asks for approval later.
+
+    `wanted` has a file by branch; all want the same file.
+    """
+
+    wanted: dict[str, str] = field(default_factory=dict)
+    taken: dict[str, PullSnapshot] = field(default_factory=dict)
 
 
 class Repository:
     """One repository with the permissions of the client's token."""
 
-    def __init__(self, client: GitHub, name: str) -> None:
+    def __init__(self, client: GitHub, name: str, ahead: Ahead | None = None) -> None:
         self._client, self.name = client, require_name(name)
+        self.ahead = ahead or Ahead()
 
     def snapshot(self, branch: str, file: str) -> PullSnapshot:
         """Return the repository at one moment, in one request, with `branch` and its pull requests.
@@ -89,10 +95,16 @@ class Repository:
             UnexpectedGitHubAnswer: the file is not text, or too large; or the answer is broken.
             ReleaseSourceError: as `GitHub.graphql`.
         """
-        what = f"a GraphQL query for {self.name} to {self._client.host}"
         owner, _, name = self.name.partition("/")
-        variables = {"owner": owner, "name": name, "branch": branch, "ref": f"refs/heads/{branch}", "file": file}
-        data = Fields(self._client.graphql(_SNAPSHOT, variables), what)
+        asked, variables = snapshot_fields([branch], file)
+        declared = ", ".join(f"${each}: String!" for each in ("owner", "name", *variables))
+        fields = f"viewer {{ login }} repository(owner: $owner, name: $name) {{ {asked} }}"
+        query = f"query({declared}) {{ {fields} }} {PULL} {FILE}"
+        data = Fields(self._client.graphql(query, {"owner": owner, "name": name, **variables}), self._what)
+        return self.snapshots(data, [branch], file)[branch]
+
+    def snapshots(self, data: Fields, branches: Sequence[str], file: str) -> dict[str, PullSnapshot]:
+        """Return the answer to a query with `snapshot_fields`, by branch; raise as `snapshot`."""
         if (repository := data.maybe("repository")) is None:
             raise NotOnGitHub(f"the repository {self.name} on {self._client.host}")
         if (default := repository.maybe("defaultBranchRef")) is None:
@@ -100,20 +112,27 @@ class Repository:
         viewer = data.actor("viewer")
         tip = default.fields("target")
         if viewer is None:
-            raise UnexpectedGitHubAnswer(f"{what} was answered without saying who asks")
+            raise UnexpectedGitHubAnswer(f"{self._what} was answered without saying who asks")
         text = read_text(tip.maybe("file"))
         if text is None and tip.has("file"):
             raise UnexpectedGitHubAnswer(f"{file} in {self.name} is not a text, or larger than GitHub shows")
         base = default.text("name")
-        return PullSnapshot(
-            default_branch=base,
-            head=tip.oid("oid"),
-            file=text,
-            branch=_branch(branch, repository.maybe("ref"), default.maybe("compare"), what),
-            pulls=tuple(pull for pull in _pulls(repository) if pull.base == base),
-            viewer=viewer,
-            merge_method=repository.text("viewerDefaultMergeMethod"),
-        )
+        return {
+            branch: PullSnapshot(
+                default_branch=base,
+                head=tip.oid("oid"),
+                file=text,
+                branch=_branch(branch, repository.maybe(f"ref{n}"), default.maybe(f"compare{n}"), self._what),
+                pulls=tuple(pull for pull in _pulls(repository, n) if pull.base == base),
+                viewer=viewer,
+                merge_method=repository.text("viewerDefaultMergeMethod"),
+            )
+            for n, branch in enumerate(branches)
+        }
+
+    @property
+    def _what(self) -> str:
+        return f"a GraphQL query for {self.name} to {self._client.host}"
 
     def making(self, pull: PullRequest, seen: PullSnapshot) -> Making | None:
         """Return the makers of a pull request of a branch of this repository, the time, and how it was merged.
@@ -145,8 +164,10 @@ class Repository:
             path = f"/repos/{self.name}/git/tags/{sha}"
         raise UnexpectedGitHubAnswer(f"the tag {tag} of {self.name} is a tag of a tag of a tag without end")
 
-    def merge_base(self, base: str, head: str) -> str:
-        """Return the merge base of two commits, which the page of a pull request compares its head with.
+    def compared(self, base: str, head: str) -> tuple[str, tuple[str, ...] | None]:
+        """Return the merge base of two commits, and the paths of all files that differ between it and the head.
+
+        The page of a pull request shows these. The paths are None if there are more than GitHub lists.
 
         Raises:
             NotOnGitHub: a commit does not exist, or the two have no common ancestor.
@@ -154,7 +175,11 @@ class Repository:
         """
         path = f"/repos/{self.name}/compare/{segment(base)}...{segment(head)}?per_page=1"  # commits are not asked for
         found = object_at(self._client, path)
-        return found.fields("merge_base_commit").oid("sha")
+        base = found.fields("merge_base_commit").oid("sha")
+        if not found.has("files") or len(files := found.each("files")) >= _MOST_COMPARED:
+            return base, None
+        names = {name for file in files for name in (file.text("filename"), file.maybe_text("previous_filename"))}
+        return base, tuple(sorted(filter(None, names)))
 
     def head_status(self, context: str) -> Status | None:
         """Return the status under a context at the head of the default branch, or None without one.
@@ -208,6 +233,15 @@ class Repository:
             return False
 
 
+def snapshot_fields(branches: Iterable[str], file: str) -> tuple[str, dict[str, str]]:
+    """Return what a query asks of a repository to see its branches, with the variables, which are strings."""
+    asked, variables = "", {"file": file}
+    for number, branch in enumerate(branches):
+        asked += _NUMBERED.sub(rf"\g<0>{number}", _SNAPSHOT)
+        variables |= {f"branch{number}": branch, f"ref{number}": f"refs/heads/{branch}"}
+    return asked, variables
+
+
 def read_text(entry: Fields | None) -> str | None:
     """Return the text of a file of a commit, or None without a readable text."""
     blob = entry.maybe("object") if entry else None
@@ -235,12 +269,12 @@ def _committer(commit: Fields) -> Actor | None:
     return author.actor("user") if author else None
 
 
-def _pulls(repository: Fields) -> tuple[PullRequest, ...]:
-    ref = repository.maybe("ref")
+def _pulls(repository: Fields, number: int) -> tuple[PullRequest, ...]:
+    ref = repository.maybe(f"ref{number}")
     found = (
         *(ref.nodes("associatedPullRequests") if ref else ()),
-        *(node for node in repository.nodes("closed") if not node.flag("isCrossRepository")),
-        *repository.nodes("merged"),
+        *(node for node in repository.nodes(f"closed{number}") if not node.flag("isCrossRepository")),
+        *repository.nodes(f"merged{number}"),
     )
     pulls = {pull.number: pull for pull in map(read_pull, found)}
     return tuple(pulls[number] for number in sorted(pulls, reverse=True))

@@ -246,7 +246,7 @@ class Story:
         return {commit: self._at(commit) for commit in commits}
 
     def merges(
-        self, updates: Iterable[BranchUpdate], _folder: str, _config: str
+        self, updates: Iterable[BranchUpdate], _folder: str, _config: str, **_depth: bool
     ) -> dict[str, tuple[ContentMerge, ...]]:
         return {it.after: (self._merge(it),) for it in updates}
 
@@ -385,11 +385,11 @@ SHOWN = {
 def test_a_state_whose_lines_a_page_did_not_show_proves_nothing(name: str, data: bytes | None, hidden: bool) -> None:
     states = {it * 40: ContentAt(it * 40, it * 40, TEXT) for it in "abc"}
     trees = {"a" * 40: OVERLAY, "c" * 40: MORE}
-    listed = tuple((file.path, git_blob_id(file.content)) for file in GIT.files)
-    history = SimpleNamespace(files=lambda _: (*listed, (name, "f" * 40)), blob=lambda _: data)
+    listed = {file.path: git_blob_id(file.content) for file in GIT.files} | {name: "f" * 40}
+    history = SimpleNamespace(files=lambda *trees: dict.fromkeys(trees, listed), blob=lambda _: data)
     found = hidden_states(states, trees, "clusters", "flux.yaml", cast("Any", history))
     assert found == (set(states) if hidden else set())
-    history.files = lambda _: None  # more than GitHub lists
+    history.files = lambda *_: None  # more than GitHub lists
     assert hidden_states(states, trees, "clusters", "flux.yaml", cast("Any", history)) == set(states)
 
 

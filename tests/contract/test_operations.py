@@ -74,6 +74,21 @@ class TestRollback:
         assert f"rolled back to {FIRST}" in done.summary
         assert "Approved by ada" in done.summary
 
+    def test_what_is_done_takes_one_request_more_than_an_approval(self, scene: Scene) -> None:
+        asked = dispatch(scene, "rollback", to=FIRST)
+        shown = asked.show().outputs["shown"]
+        asked.approve()
+        before = len(scene.forge.requests)
+        assert asked.do(shown).code == 0
+        done = len(scene.forge.requests) - before
+        configure(scene, approval="{via: workflow-dispatch}")
+        scene.offer(FIRST, PATCH, MINOR)
+        scene.run()
+        scene.fleet.answer(scene.fleet.runs[-1].id, "ada")
+        before = len(scene.forge.requests)
+        assert scene.run("approve", **scene.approving()).outputs["target-version"] == MINOR
+        assert done <= len(scene.forge.requests) - before + 1
+
     def test_holds_the_release_against_the_schedule(self, scene: Scene) -> None:
         assert dispatch(scene, "rollback", to=FIRST).through().code == 0
         scene.runner.variables["GITHUB_EVENT_NAME"] = "schedule"

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from ci_automation.approval.content import (
     MOST_PEOPLE,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from ci_automation.artifact.tree import Tree
     from ci_automation.config.model import ArtifactConfig
     from ci_automation.flows.observe import Placed
     from ci_automation.flows.planning.base import Base
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from ci_automation.github.repository import Repository
 
 GATE = "merge"
+_DEPTHS = ((), ("files",), ("files", "pages"), ("files", "pages", "makers"))  # what is asked for, until a no is known
 
 
 class CheckoutDiffers(UsageError):
@@ -127,12 +130,16 @@ class GitContent:
         tree = place.folder.tree_id
         return JudgedContent((), RecordedContent(place.repository, at.commit, tree, options, now, rules))
 
-    def judge(self, placed: Placed, base: Base, wanted: Chosen, ports: Ports) -> JudgedContent:
-        """Return whether merges on the default branch approved the wanted content, judged now; see `look`."""
+    def judge(self, placed: Placed, base: Base, wanted: Chosen, ports: Ports, others: Decision) -> JudgedContent:
+        """Return whether merges on the default branch approved the wanted content, judged now; see `look`.
+
+        Where the other gates stop the step, nothing is judged; where they ask for approval, no more is asked of GitHub
+        than what can show that the merges approved nothing.
+        """
         looked = self.look(wanted)
-        if looked.content is None or self._head is None:
+        if looked.content is None or self._head is None or not others.is_actionable:
             return looked
-        found = self._found(placed, base, wanted, ports)
+        found = self._found(placed, base, wanted, ports, asks=others is Decision.APPROVAL)
         commit = looked.content.commit
         if isinstance(found, Lags):
             reason = f"GitHub's log of the default branch does not show {commit[:7]} yet; the next run looks again"
@@ -140,6 +147,8 @@ class GitContent:
         if isinstance(found, Unproven):
             verdicts = (Verdict(GATE, Decision.APPROVAL, reason, commit) for reason in found.reasons)
             return JudgedContent(tuple(verdicts), looked.content)
+        if others is Decision.APPROVAL:
+            return looked
         people = dict.fromkeys(person.login for request in found.requests for person in request.people)
         pages = [request.url for request in found.requests]
         verdict = Verdict(GATE, Decision.AUTO, f"merges approved the content: {', '.join(pages)}", commit, allowed=True)
@@ -166,7 +175,9 @@ class GitContent:
         if rules_of(artifact) != judged.rules or artifact.paused:
             raise ContentMoved("the configuration", judged.commit, at.commit)
 
-    def _found(self, placed: Placed, base: Base, wanted: Chosen, ports: Ports) -> Proven | Unproven | Lags:
+    def _found(
+        self, placed: Placed, base: Base, wanted: Chosen, ports: Ports, *, asks: bool
+    ) -> Proven | Unproven | Lags:
         """Return what the history of the default branch says of the content since the channel's."""
         assert self._head is not None  # noqa: S101  # for the type checker: `look` came first
         branch, at, _ = self._head
@@ -187,32 +198,51 @@ class GitContent:
         way = way_back(at.commit, present, updates, contents)
         if not isinstance(way, Way):
             return way
-        merges = self._merges(way.merges[:MOST_REQUESTS])
-        shown = tuple(
-            it.commit for found in merges.values() for merge in found for it in (merge.merge_base, merge.head) if it
-        )
-        contents = {**contents, **self._contents(shown, base)}
-        states = self._history.contents((*commits_of(way.updates), *shown), place.folder.path, place.config)
-        trees = {had.overlay: base.overlay, place.folder.tree_id: place.folder.tree}
-        hidden = hidden_states(states, trees, place.folder.path, place.config, self._history)
-        contents = {commit: key for commit, key in contents.items() if commit not in hidden}
-        settings = place.artifact.approval
-        people = People.of(content_witnesses(way, merges, settings)[:MOST_PEOPLE], settings.team, self._people)
         since = max((it.content.at for it in ledger.all_moves() if it.content), default=had.at)
         since = max((since, *(hold.at for hold in placed.holds)))  # the end of a hold revives no merge from before it
-        return judge_content(way, ContentCase(contents, merges, people, settings, branch, since))
+        trees = {had.overlay: base.overlay, place.folder.tree_id: place.folder.tree}
+        case = ContentCase(contents, {}, People({}), place.artifact.approval, branch, since)
+        return self._judged(way, case, base, trees, depths=_DEPTHS[:1] if asks else _DEPTHS)
+
+    def _judged(
+        self, way: Way, case: ContentCase, base: Base, trees: Mapping[str, Tree], depths: Iterable[Sequence[str]]
+    ) -> Proven | Unproven:
+        """Judge by what is known, and ask for more only as long as a yes is possible: pages, then makers and people."""
+        place = self._place
+        found: Proven | Unproven = Unproven(())
+        for known in depths:
+            made = "makers" in known
+            merges = self._merges(way.merges[:MOST_REQUESTS], compared="pages" in known, made=made)
+            shown = [
+                it.commit for each in merges.values() for merge in each for it in (merge.merge_base, merge.head) if it
+            ]
+            contents = {**case.contents, **self._contents(shown, base)}
+            if "files" in known:
+                states = self._history.contents((*commits_of(way.updates), *shown), place.folder.path, place.config)
+                hidden = hidden_states(states, trees, place.folder.path, place.config, self._history)
+                contents = {commit: key for commit, key in contents.items() if commit not in hidden}
+            logins, team = content_witnesses(way, merges, case.settings)[:MOST_PEOPLE], case.settings.team
+            people = People.of(logins, team, self._people) if made else People.all_of(logins)
+            case = replace(case, contents=contents, merges=merges, people=people, whole=made)
+            if isinstance(found := judge_content(way, case), Unproven):
+                break
+        return found
 
     def _differing(self, at: ContentAt) -> str:
         """Return the first file of the checkout that the default branch does not have so."""
         folder = self._place.folder
-        found = first_difference(folder, (self._history.files(at.overlay) if at.overlay else None) or ())
+        listed = self._history.files(at.overlay) if at.overlay else None
+        found = first_difference(folder, (listed or {}).get(at.overlay or "", {}).items())
         return f"{folder.path}/{found}" if found else f"the folder {folder.path}, by modes or links,"
 
     def _look(self) -> tuple[str, ContentAt, datetime]:
         return self._history.head(self._place.folder.path, self._place.config)
 
-    def _merges(self, updates: Sequence[BranchUpdate]) -> Mapping[str, tuple[ContentMerge, ...]]:
-        return self._history.merges(updates, self._place.folder.path, self._place.config)
+    def _merges(
+        self, updates: Sequence[BranchUpdate], *, compared: bool, made: bool
+    ) -> Mapping[str, tuple[ContentMerge, ...]]:
+        folder, config = self._place.folder.path, self._place.config
+        return self._history.merges(updates, folder, config, compared=compared, made=made)
 
     def _contents(self, commits: Iterable[str], base: Chosen) -> dict[str, ContentKey]:
         found = self._history.contents(commits, self._place.folder.path, self._place.config)

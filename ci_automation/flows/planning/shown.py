@@ -46,10 +46,10 @@ def hidden_states(
     }
     files = {name: {file.path: git_blob_id(file.content) for file in tree.files} for name, tree in trees.items()}
     between = sorted({at.overlay for at in states.values() if at.overlay} - trees.keys())
-    for name in between:
-        if (listed := history.files(name)) is None:
+    if between:
+        if (listed := history.files(*between)) is None:
             return frozenset(states)
-        files[name] = dict(listed)
+        files |= {name: dict(of) for name, of in listed.items()}
     unread = sorted({blob for name in between for blob in files[name].values()} - here.keys())
     here |= {blob: history.blob(blob) for blob in unread[:_MOST_READ]}
     text = {blob for blob, data in here.items() if data is not None and _is_shown(data)}

@@ -24,7 +24,7 @@ from ci_automation.policy.hold import Offered, hold_verdict, still_on
 from ci_automation.policy.plan import ImageChange, PlannedStep
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.planning.git_content import JudgedContent
@@ -90,11 +90,11 @@ def render_step(
     ports: Ports,
     intent: Intent,
     listed: Sequence[Release] = (),
-    judged: JudgedContent | None = None,
+    judge: Callable[[Decision], JudgedContent] | None = None,
 ) -> Rendered:
     """Return the step from `base` to what is wanted, rendered to the byte, with the decision of all gates.
 
-    For content from Git, `judged` is what its history says.
+    For content from Git, `judge` tells what its history says, beside the decision of the other gates.
 
     Raises:
         ComponentMissing: the release lacks a component that the options name.
@@ -104,7 +104,7 @@ def render_step(
     made = _make(base, wanted, ports)
     # That edits are dropped, the user accepted; what is impact is what comes on top of that.
     before = replace(base, components=base.unedited or base.components)
-    return _judged(base, made, impact_of(before, made.composed.recipe, ports, intent, listed), intent, judged)
+    return _judged(base, made, impact_of(before, made.composed.recipe, ports, intent, listed), intent, judge)
 
 
 def render_automatic(
@@ -155,11 +155,18 @@ def _make(base: Base, wanted: Wanted, ports: Ports) -> _Made:
     return _Made(wanted, release, made, compose(recipe), fixed_in(base, wanted.version, recipe.components, ports))
 
 
-def _judged(base: Base, made: _Made, impact: Impact, intent: Intent, judged: JudgedContent | None = None) -> Rendered:
+def _judged(
+    base: Base,
+    made: _Made,
+    impact: Impact,
+    intent: Intent,
+    judge: Callable[[Decision], JudgedContent] | None = None,
+) -> Rendered:
     """Return the step with what all gates say of its release, its content and its impact."""
     wanted = made.wanted
-    approved = judged is not None and judged.approval is not None
-    content = replace(_content(base, made, impact, intent), merged=approved)
+    content = _content(base, made, impact, intent)
+    judged = judge(decide(_verdicts(base, made, replace(content, merged=True), intent))) if judge else None
+    content = replace(content, merged=judged is not None and judged.approval is not None)
     verdicts = (*(judged.verdicts if judged else ()), *_verdicts(base, made, content, intent))
     step = _planned(base, made, impact, content, verdicts)
     holds = still_on(base.holds, wanted.version, intent.now)

@@ -111,8 +111,8 @@ def _largest_by_itself(base: Base, found: Found, ports: Ports, intent: Intent) -
 def _rendered(base: Base, wanted: Wanted, found: Found, ports: Ports, intent: Intent) -> Rendered:
     """Return a step; content from Git is judged by its history, if GitHub can be asked."""
     git = ports.find_git() if intent.content_apart and wanted.version == base.version else None
-    judged = git.judge(found.observed, base, wanted, ports) if git else None
-    return render_step(base, wanted, ports, intent, found.releases, judged)
+    judge = partial(git.judge, found.observed, base, wanted, ports) if git else None
+    return render_step(base, wanted, ports, intent, found.releases, judge)
 
 
 def _sequence(base: Base, selection: Selection, intent: Intent, *, begun: bool) -> Iterator[Callable[[Base], Wanted]]:

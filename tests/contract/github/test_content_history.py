@@ -134,9 +134,28 @@ def test_a_file_that_is_too_large_to_be_sent_is_none(
     fleet: Repository, history: ContentHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet.push("main", {"large": b"x" * 5000, "small": b"x"}, "alice")
-    names = dict(history.files(fleet.head) or ())
     monkeypatch.setattr("ci_automation.github.client._MAX_ANSWER_BYTES", 4000)
+    tree = fleet.objects.commits[fleet.head].tree
+    found = history.files(tree)
+    assert found
+    names = found[tree]
     assert (history.blob(names["large"]), history.blob(names["small"])) == (None, b"x")
+
+
+def test_folders_with_all_that_is_in_them_are_one_query(
+    forge: Forge, fleet: Repository, history: ContentHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = "/".join("abcdefg")
+    commits = [fleet.push("main", {f"{FOLDER}/{deep}/{it}": b"1"}, "alice") for it in ("x", "y")]
+    trees = [tree_of(fleet, commit) or "" for commit in commits]
+    before = len(forge.requests)
+    first, second = (history.files(*trees) or {}).values()
+    assert (sorted(first), second.keys() - first.keys()) == ([f"{deep}/x", "patch.yaml"], {f"{deep}/y"})
+    assert history.blob(first["patch.yaml"]) == b"a: 1\n"
+    assert history.files(*trees)
+    assert len(forge.requests) == before + 2  # the deepest folders take another one
+    monkeypatch.setattr("ci_automation.github.files._MOST_ENTRIES", 1)
+    assert history.files(tree_of(fleet, fleet.push("main", {f"{FOLDER}/z": b""}, "alice")) or "") is None
 
 
 def test_states_and_requests_are_one_query(forge: Forge, fleet: Repository, history: ContentHistory) -> None:

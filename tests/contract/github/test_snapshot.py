@@ -314,9 +314,9 @@ class TestAnswersThatAreNone:
                 "defaultBranchRef": {
                     "name": "main",
                     "target": {"oid": oid},
-                    "compare": {"commits": {"nodes": [commit]}},
+                    "compare0": {"commits": {"nodes": [commit]}},
                 },
-                "ref": {"target": {"oid": oid}},
+                "ref0": {"target": {"oid": oid}},
             },
         }
         forge.faults.append(times(1, Fault(200, {"data": data})))
@@ -328,7 +328,9 @@ def test_the_merge_base_is_where_a_branch_left_the_other(fleet: double.Repositor
     start = fleet.head
     head = fleet.push(BRANCH, {"apps/a.yaml": b"a: 2\n"}, "ada")
     base = fleet.push("main", {"apps/b.yaml": b"b: 1\n"}, "ada")
-    assert repository.merge_base(base, head) == start
-    assert repository.merge_base(head, head) == head
+    assert repository.compared(base, head) == (start, ("apps/a.yaml",))
+    assert repository.compared(head, head) == (head, ())
+    many = fleet.push("many", {f"apps/{number}": b"" for number in range(300)}, "ada", onto=base)
+    assert repository.compared(base, many) == (base, None)
     with pytest.raises(NotOnGitHub):
-        repository.merge_base(base, "0" * 40)
+        repository.compared(base, "0" * 40)

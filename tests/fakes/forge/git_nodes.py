@@ -173,7 +173,7 @@ class GitNodes:
         ref, colon, path = expression.partition(":")
         commit = repo.resolve(ref)
         if commit is None:
-            return None
+            return self._tree(repo, ref) if ref in repo.objects.trees else None
         if not colon:
             return self.commit(repo, commit)
         tree = repo.objects.commits[commit].tree

@@ -223,6 +223,7 @@ def compare(call: Call) -> Answer:
             "base_commit": shown.commit_of(repo, repo.objects.commits[one]),
             "merge_base_commit": shown.commit_of(repo, repo.objects.commits[start]),
             "commits": commits,
+            "files": shown.changed_files(repo, start, other)[:300],
         },
     )
 

@@ -75,13 +75,7 @@ def pull_commits(call: Call) -> Answer:
 def pull_files(call: Call) -> Answer:
     pull, repo = _pull(call), call.repo
     start = repo.objects.merge_base(pull.base_sha, pull.head) or pull.base_sha
-    trees = (repo.objects.commits[sha].tree for sha in (start, pull.head))
-    files = []
-    for path, (before, after) in repo.objects.difference(*trees).items():
-        leaf = after or before
-        status = "added" if before is None else "removed" if after is None else "modified"
-        files.append({"filename": path, "status": status, "sha": leaf.sha if leaf else None})
-    return page(call, files)
+    return page(call, shown.changed_files(repo, start, pull.head))
 
 
 @route("PUT", f"{REPO}/pulls/{{pull_number}}/merge", "contents=write")

@@ -298,3 +298,14 @@ def review_of(repo: Repository, pull: Pull, review: Review) -> Json:
         "commit_id": review.commit,
         "author_association": "COLLABORATOR",
     }
+
+
+def changed_files(repo: Repository, base: str, head: str) -> list[Json]:
+    """Return the files that differ between two commits."""
+    trees = (repo.objects.commits[sha].tree for sha in (base, head))
+    files = []
+    for path, (before, after) in repo.objects.difference(*trees).items():
+        leaf = after or before
+        status = "added" if before is None else "removed" if after is None else "modified"
+        files.append({"filename": path, "status": status, "sha": leaf.sha if leaf else None})
+    return files
