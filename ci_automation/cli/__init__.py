@@ -36,6 +36,7 @@ COMMANDS = {
     "update": "Publish what the policy allows, and say what waits for a person.",
     "apply": "Do exactly what a plan says.",
     "promote": "Move a channel to the digest that another one has, as it is.",
+    "push": "Publish a team's own manifests, signed, as the next artifact of a channel.",
     "verify": "Say whether a trusted signer signed an artifact, and which clusters accept it.",
     "pull": "Unpack an artifact into a folder.",
     "diff": "Say what changes between two artifacts, folders, files or releases, and what that can break.",

@@ -1,4 +1,4 @@
-"""The first artifact of a channel."""
+"""The first artifact of a channel; and artifacts with a team's own manifests, which hold no Flux."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact.tree import COMPONENTS_PATH, Tree
-from ci_automation.errors import Conflict, PolicyRefused
+from ci_automation.errors import Conflict, PolicyRefused, UsageError
 from ci_automation.flows.carry_out import settle_version_tags
 from ci_automation.flows.files import beside_components
 from ci_automation.flows.observe import Trust, observe
@@ -18,14 +18,16 @@ from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import Publication, publish, require_signer
 from ci_automation.flows.rendering.proof import UnprovenRendering, rendering
 from ci_automation.flows.rendering.upstream import fetch
-from ci_automation.flux.artifact import Recipe, compose
+from ci_automation.flux.artifact import PUSHED, Recipe, compose, compose_pushed
 from ci_automation.flux.options import Options
 from ci_automation.flux.proof import Proof
-from ci_automation.policy.decision import Decision
+from ci_automation.policy.decision import Decision, decide, reasons
+from ci_automation.policy.gates import Situation, version_verdicts
+from ci_automation.policy.hold import Offered, hold_verdict, still_on
 from ci_automation.report.findings import ACKNOWLEDGED, Findings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ci_automation.artifact.digest import Digest
     from ci_automation.artifact.reference import Reference
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
     from ci_automation.flux.version import Version
     from ci_automation.impact.hazard import Hazard
     from ci_automation.impact.rights import FolderRights
+    from ci_automation.policy.hold import Hold
 
 _SHOWN = 5
+_MAX_ORIGIN = 500
 
 
 class ChannelExists(Conflict):
@@ -156,6 +160,74 @@ def publish_first(first: FirstArtifact, ports: Ports, intent: Intent) -> Initial
         publish(publication, ports, intent)
     digest, published, rights = publication.composed.digest, not first.is_there, first.findings.rights
     return Initialised(publication.version, digest, first.options, first.path, published, signed, first.hazards, rights)
+
+
+class HoldsFlux(Conflict):
+    """A channel for `push` that has Flux."""
+
+    hint = "Choose another tag or repository: `update` and `promote` change a channel with Flux."
+
+    def __init__(self, channel: Reference) -> None:
+        super().__init__(f"{channel} has Flux, and `push` publishes a team's own manifests")
+
+
+class PushRefused(PolicyRefused):
+    """Manifests that must not be published now."""
+
+    hint = "Nothing was published. Wait until the time that the reason names, or change what the reason names."
+
+    def __init__(self, channel: Reference, why: Iterable[str]) -> None:
+        super().__init__(f"{channel} cannot have these manifests now: {'; '.join(why)}")
+
+
+class UnfitOrigin(UsageError):
+    """A source or a revision that Flux could not show."""
+
+    hint = "Give them as `flux push artifact` does: --source https://..., --revision main@sha1:..."
+
+
+class Pushed(Struct, frozen=True):
+    """Digest with a team's own manifests, whether this run published it, and whether it is signed."""
+
+    digest: Digest
+    published: bool
+    signed: bool
+
+
+def push_manifests(channel: Reference, files: Tree, source: str, revision: str, ports: Ports, intent: Intent) -> Pushed:
+    """Publish a team's own manifests as the next artifact of `channel`; nothing is done if it has them.
+
+    Raises:
+        UnfitOrigin: the source or the revision is empty, or cannot be printed on one line.
+        HoldsFlux: the channel has Flux.
+        PushRefused: it is paused or frozen, no window is open, or the same content was rolled back.
+        Conflict, VerificationFailed, SigningError: as `publish`.
+    """
+    for text in (source, revision):
+        if not (text.isprintable() and 0 < len(text) <= _MAX_ORIGIN):
+            raise UnfitOrigin(f"{text[:_MAX_ORIGIN]!r} is not a text of one line with at most {_MAX_ORIGIN} characters")
+    require_signer(ports, intent)
+    composed = compose_pushed(files, source, revision)
+    present = ports.registry.resolve(channel)
+    publication = Publication(channel, None, PUSHED, composed, None, None, recovered=present is not None)
+    if present == composed.digest:
+        return Pushed(present, published=False, signed=_finish(publication, ports, intent))
+    holds: tuple[Hold, ...] = ()
+    if present is not None:
+        observed = observe(channel, ports)
+        if observed.version != PUSHED:
+            raise HoldsFlux(channel)
+        placed = in_place(observed, PUSHED, ports, intent)
+        holds, ports = placed.holds, ports.later_than(placed.last)
+        publication = replace(publication, base=observed.digest, holds=still_on(holds, PUSHED, intent.now))
+    verdicts = (
+        *version_verdicts(PUSHED, Situation(PUSHED, intent.policy, intent.now, paused=intent.paused)),
+        hold_verdict(holds, Offered(digest=composed.digest), intent.now),
+    )
+    if decide(verdicts) is not Decision.AUTO:
+        raise PushRefused(channel, reasons(verdicts))
+    publish(replace(publication, recovered=False), ports, intent)
+    return Pushed(composed.digest, published=True, signed=ports.signer is not None)
 
 
 def _finish(publication: Publication, ports: Ports, intent: Intent) -> bool:

@@ -12,17 +12,18 @@ from msgspec.json import decode
 from ci_automation.artifact.archive import write_archive
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import CONFIG_BLOB, FLUX_CONFIG, FLUX_LAYER, Descriptor, InvalidManifest, Manifest
+from ci_automation.flux.options import Options
 from ci_automation.flux.version import InvalidVersion, Version
 
 if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
-    from ci_automation.flux.options import Options
 
 SOURCE = "https://github.com/fluxcd/flux2"
 _OURS = "io.github.flux-manifests."
 _VERSION = f"{_OURS}version"
 _OPTIONS = f"{_OURS}options-digest"
 _OTHERS = f"{_OURS}other-flags"
+PUSHED = Version.parse("v0.0.0")  # the version of a team's own manifests, which are no release of Flux
 _OVERLAY = f"{_OURS}overlay-digest"
 _IMMUTABLE = re.compile(r"(?P<version>v[0-9].*)-[0-9a-f]{12}")
 
@@ -73,6 +74,21 @@ def compose(recipe: Recipe) -> Composed:
     if recipe.options.others:  # no components file shows them to a program that does not know them
         annotations[_OTHERS] = json.dumps(dict(recipe.options.others), separators=(",", ":"), ensure_ascii=False)
     manifest = Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), (Descriptor.of(FLUX_LAYER, layer),), annotations)
+    return Composed(manifest, layer, recipe)
+
+
+def compose_pushed(files: Tree, source: str, revision: str) -> Composed:
+    """Return the artifact of a team's own manifests, from a revision of their source: same inputs, same digest."""
+    layer = write_archive(files)
+    annotations = {
+        "org.opencontainers.image.created": "1970-01-01T00:00:00Z",
+        "org.opencontainers.image.source": source,
+        "org.opencontainers.image.revision": revision,
+        _VERSION: str(PUSHED),
+        _OVERLAY: str(files.digest()),
+    }
+    manifest = Manifest.build(Descriptor.of(FLUX_CONFIG, CONFIG_BLOB), (Descriptor.of(FLUX_LAYER, layer),), annotations)
+    recipe = Recipe(PUSHED, revision, files.digest(), Options(), "", files, "")
     return Composed(manifest, layer, recipe)
 
 

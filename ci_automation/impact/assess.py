@@ -13,6 +13,7 @@ from ci_automation.impact.files import overlay_changes, overlay_diffs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ci_automation.artifact.tree import Tree
     from ci_automation.impact.change import Change, FileDiff
     from ci_automation.impact.check import Applied, Known, Seen
     from ci_automation.impact.hazard import Hazard
@@ -68,6 +69,11 @@ def assess(
         (*diffs, *(it for each in seen for it in each.diffs)),
         tuple(it for each in seen for it in each.rights),
     )
+
+
+def compare_files(before: Tree, after: Tree) -> Impact:
+    """Return what changes between the files of two artifacts without Flux, which no check is about."""
+    return Impact(tuple(overlay_changes(before, after)), diffs=tuple(overlay_diffs(before, after)))
 
 
 def _changes(before: Applied, after: Applied, seen: Sequence[Seen]) -> Iterator[Change]:

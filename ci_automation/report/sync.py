@@ -31,6 +31,7 @@ _STABLE_SINCE = Version.parse("v2.6.0")  # OCIRepository in v1
 KUSTOMIZATION = "kustomize.toolkit.fluxcd.io/v1"
 _INTERVAL = re.compile(r"([0-9]+(\.[0-9]+)?(ms|s|m|h))+")  # the CRD's own pattern
 _NAME = re.compile(r"(?=.{1,63}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABELS = {"app.kubernetes.io/managed-by": "flux-manifests"}  # by which they are found in a cluster
 
 
 class NotForClusters(UsageError):
@@ -140,7 +141,7 @@ class Sync(Struct, frozen=True):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         want, repository = self.settings, follows.repository
         told = {} if want.interval is None else {"interval": want.interval}
-        texts = {"labels": dict(want.labels), "annotations": dict(want.annotations)}
+        texts = {"labels": {**_LABELS, **want.labels}, "annotations": dict(want.annotations)}
         metadata = {"name": name, "namespace": self.home, **{key: value for key, value in texts.items() if value}}
         ref = {"digest": str(follows.digest)} if follows.digest else {"tag": follows.tag}
         follow: dict[str, Any] = {"interval": "10m", "url": str(repository), "ref": ref}

@@ -66,7 +66,7 @@ def objects(ports: Ports, **settings: Any) -> tuple[dict[str, Any], dict[str, An
 def test_namespace_version_and_folder_are_those_of_the_artifact(ports: Ports) -> None:
     source, kustomization = objects(ports)
     assert source["apiVersion"] == "source.toolkit.fluxcd.io/v1"
-    assert source["metadata"] == {"name": "flux-manifests", "namespace": "flux-infra"}
+    assert (source["metadata"]["name"], source["metadata"]["namespace"]) == ("flux-manifests", "flux-infra")
     assert source["spec"]["url"] == "oci://registry.example/acme/flux-manifests"
     assert kustomization["spec"]["path"] == "./"  # where the overlay's kustomization is
 

@@ -540,3 +540,22 @@ class TestLiftingAHold:
     def test_a_date_that_has_passed_names_it(self, desk: Desk) -> None:
         ran = desk.run("rollback", CHANNEL, "--to", "v2.98.5", "--until", "2020-01-01", *SIGNED)
         assert (ran.code, "use --lift" in ran.err) == (2, True)
+
+
+def test_a_teams_own_manifests_are_pushed_and_promoted(desk: Desk) -> None:
+    desk.write("shop/deploy.yaml", "kind: Deployment\n")
+    origin = ("--source", "https://git.example/shop", "--revision", "main@sha1:1")
+    ran = desk.ok("push", "shop", "layout:shop-registry:staging", *origin, *SIGNED)
+    digest = ran.out.rpartition(" ")[2].strip()
+    assert ran.out == f"layout:shop-registry:staging published: {digest}\n"
+    said = desk.ok("push", "shop", "layout:shop-registry:staging", *origin, *SIGNED, "--output", "json").json
+    assert (said["published"], said["digest"]) == (False, digest)
+    assert (
+        desk.run("push", "shop", "layout:shop-registry:staging", *origin, *SIGNED, "--signature-format", "bundle").code
+        == 2
+    )
+    moved = ("--from", "layout:shop-registry:staging", "--to", "layout:shop-registry:production", "--approve", digest)
+    desk.ok("promote", *moved, *SIGNED)
+    for command in ("history", "verify", "check"):
+        assert "v0.0.0" in desk.ok(command, "layout:shop-registry:production", "--public-key", "cosign.pub").out
+    assert "no Flux" in desk.run("update", "layout:shop-registry:staging", "--log-level", "debug", *SIGNED).err

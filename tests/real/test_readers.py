@@ -130,6 +130,29 @@ class TestOthersReadOurs:
         annotations = json.loads(crane("manifest", str(ours).removeprefix("oci://")))["annotations"]
         assert annotations["org.opencontainers.image.revision"] == f"v2.9.4@sha1:{commits['v2.9.4']}"
 
+    def test_flux_and_cosign_read_what_a_team_pushes_and_what_it_promotes(
+        self, any_registry: RealRegistry, repository: str, cosign_key: KeyPair, pair: program.Pair, tmp_path: Path
+    ) -> None:
+        files = {"deploy/kustomization.yaml": b"resources: []\n", "a.bin": bytes(range(256))}
+        staging = program.channel(any_registry.host, repository, "staging")
+        said = program.succeed(
+            "push", write(tmp_path / "shop", files), staging, *pair.signing, "--source", "https://git.example/shop",
+            "--revision", f"main@sha1:{'a' * 40}",
+        )  # fmt: skip
+        home = f"{any_registry.host}/{repository}"
+        move = ("--from", staging, "--to", program.channel(any_registry.host, repository), "--approve", said["digest"])
+        program.succeed("promote", *move, *pair.signing)
+        for tag_ in ("staging", "production", f"v0.0.0-{said['digest'].partition(':')[2][:12]}"):
+            out = tmp_path / tag_
+            out.mkdir()
+            pulled = f"oci://{home}:{tag_}"
+            run([peer("flux"), "pull", "artifact", pulled, f"--output={out}", "--insecure-registry"])
+            assert crane("digest", f"{home}:{tag_}").strip() == said["digest"]
+            assert {path: (out / path).read_bytes() for path in files} == files
+            assert len(cosign_key.verify(f"{home}:{tag_}")) == 1
+        annotations = json.loads(crane("manifest", f"{home}:staging"))["annotations"]
+        assert annotations["org.opencontainers.image.revision"] == f"main@sha1:{'a' * 40}"
+
     def test_oras_reads_it(self, ours: Reference, flux_releases: Path, tmp_path: Path) -> None:
         name = str(ours).removeprefix("oci://")
         manifest = program.ports(ours, flux_releases, None).registry.manifest(ours)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ci_automation.errors import PolicyRefused
+from ci_automation.errors import PolicyRefused, UsageError
 from ci_automation.flows.planning.contents import read_contents
 from ci_automation.flows.rendering.proof import rendering
 from ci_automation.flows.rendering.upstream import fetch
-from ci_automation.flux.artifact import stated_flags, stated_options_digest
+from ci_automation.flux.artifact import PUSHED, stated_flags, stated_options_digest
 from ci_automation.flux.components import unpin
 from ci_automation.flux.recover import Recovered, prove_options
 from ci_automation.flux.render import render
@@ -21,12 +21,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.reference import Reference
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.options import Options
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
+
+
+class NotRendered(UsageError):
+    """A channel with a team's own manifests, where something is to be rendered."""
+
+    hint = "`push` publishes new content of it, and `promote` moves it to other channels."
+
+    def __init__(self, channel: Reference) -> None:
+        super().__init__(f"{channel} has manifests that `push` published, and no Flux to render")
 
 
 class OptionsUnclear(PolicyRefused):
@@ -74,10 +84,13 @@ def read_base(observed: Observed, ports: Ports, intent: Intent) -> Base:
     Raises:
         EditedByHand: the components file is not what its release and options give, and the user does not accept that.
         MadeByAnotherTool: neither, and another tool wrote it.
+        NotRendered: `push` published it.
         OptionsUnclear: our annotation states other options than can be recovered.
         InvalidManifest: our annotation states another version than the file.
         ComponentMissing, TemplateMismatch: its own release cannot be rendered.
     """
+    if observed.version == PUSHED:
+        raise NotRendered(observed.channel)
     found = read_contents(observed, ports, intent)
     plain, recovered = found.plain, found.recovered
     options = _stated_options(observed, recovered.options, intent)

@@ -10,18 +10,16 @@ from msgspec.structs import replace
 from ci_automation.artifact.archive import HiddenContent, read_archive
 from ci_automation.artifact.digest import Digest
 from ci_automation.artifact.manifest import FLUX_LAYER, InvalidManifest
-from ci_automation.flux.artifact import stated_flags, stated_options_digest, stated_overlay_digest
+from ci_automation.flux.artifact import PUSHED, stated_flags, stated_options_digest, stated_overlay_digest
 from ci_automation.flux.components import unpin
-from ci_automation.flux.options import KNOWN_FLAGS
-from ci_automation.flux.recover import recover
+from ci_automation.flux.options import KNOWN_FLAGS, Options
+from ci_automation.flux.recover import Recovered, recover
 
 if TYPE_CHECKING:
     from ci_automation.artifact.manifest import Descriptor, Manifest
     from ci_automation.artifact.tree import Tree
     from ci_automation.flows.observe import Observed
     from ci_automation.flows.ports import Intent, Ports
-    from ci_automation.flux.options import Options
-    from ci_automation.flux.recover import Recovered
     from ci_automation.flux.version import Version
 
 
@@ -96,11 +94,15 @@ def present_version(observed: Observed, ports: Ports, intent: Intent) -> Version
 def read_contents(observed: Observed, ports: Ports, intent: Intent) -> Contents:
     """Return what a channel has, its version and options as its components file tells them.
 
+    What `push` made has no components file.
+
     Raises:
         InvalidManifest: the annotation states another version than the file, or the file is not text.
         UsageError: it has no components file, several, or one that says too little of itself.
     """
     tree = read_tree(observed, ports)
+    if observed.version == PUSHED:
+        return Contents(tree, "", "", "", Recovered(PUSHED, Options(), generated=False), pinned=False)
     path = tree.components_path(intent.components_file)
     try:
         text = tree[path].decode()

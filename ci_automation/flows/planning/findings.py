@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.components import inventory
-from ci_automation.impact.assess import assess, nothing_is_settled
+from ci_automation.impact.assess import assess, compare_files, nothing_is_settled
 from ci_automation.impact.check import Applied, Known
 from ci_automation.policy.content import Content, content_verdicts
 from ci_automation.policy.gates import Situation
@@ -74,6 +75,8 @@ def impact_of(
 
     For `settled` see `assess`.
     """
+    if after.version == PUSHED:  # no Flux is in it, so none of the checks is about it
+        return compare_files(before.overlay if before else after.overlay, after.overlay)
     ports.say("comparing, and building the overlay" if before else "building the overlay")
     known = Known(intent.clusters, listed, intent.now, ports.kustomize, ports.images, say=ports.say)
     return assess(_applied(before) if before else None, _applied(after), known, settled)

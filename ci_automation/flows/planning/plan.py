@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.flows.observe import Placed, observe_or_adopt
+from ci_automation.flux.artifact import PUSHED
 from ci_automation.flux.options import Options
 from ci_automation.policy.decision import Decision, reasons
 from ci_automation.policy.gates import select
@@ -105,6 +106,8 @@ def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
 def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
     """Return the plan that starts from what was observed; see `make_plan`."""
     channel, base, intent = observed.channel, None, ports.with_overlay(intent)
+    if observed.version == PUSHED:
+        return _pushed(observed, ports, intent)
     changes_content = _changes_content(observed, ports, intent)
     if observed.version is None or changes_content:
         from ci_automation.flows.planning.base import read_base
@@ -143,6 +146,21 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
     if not selection.steps:
         return planned
     return replace(planned, vulnerable=open_vulnerabilities(base, planned.rendered, ports))
+
+
+def _pushed(observed: Observed, ports: Ports, intent: Intent) -> Planned:
+    """Return the empty plan for a team's own manifests: only `push` gives them another content.
+
+    Raises:
+        NotRendered: flags, an overlay or pinned images are asked for.
+    """
+    from ci_automation.flows.planning.base import NotRendered
+    from ci_automation.flows.publication.placement import in_place
+
+    if intent.flags or (intent.overlay, intent.pin_images) != (None, None):
+        raise NotRendered(observed.channel)
+    placed = in_place(observed, PUSHED, ports, intent)
+    return Planned(placed, Plan(observed.channel, PUSHED, observed.digest, ()), ())
 
 
 def _changes_content(observed: Observed, ports: Ports, intent: Intent) -> bool:

@@ -89,8 +89,8 @@ class Publication(Struct, frozen=True):
     base: Digest | None
     version: Version
     composed: Composed
-    release: FetchedRelease
-    proof: Proof
+    release: FetchedRelease | None  # None: a team's own manifests
+    proof: Proof | None
     clusters_run: Version | None = None  # the Flux that will read it first: that of the base
     approval: Approval | None = None
     holds: tuple[Hold, ...] = ()  # on the base, and still of weight
@@ -200,8 +200,9 @@ def _sign(
     sign = partial(ensure_signed, registry, channel, target, signer, intent.signature_format, there)
     if intent.signature_format.has_bundle or intent.attestations:
         sign()
-        if intent.attestations:
-            attest_publication(publication, signer, ports, intent)
+        release, proof = publication.release, publication.proof
+        if intent.attestations and release is not None and proof is not None:
+            attest_publication(publication, release, proof, signer, ports, intent)
         _check_clusters(publication, signer, beside(), intent)
     else:
         _, evidence = registry.at_once(sign, beside)

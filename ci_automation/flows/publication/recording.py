@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ci_automation.flows.planning.contents import Contents
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flows.publication.publish import Publication
+    from ci_automation.flux.proof import Proof
+    from ci_automation.flux.release import FetchedRelease
     from ci_automation.policy.hold import Hold
     from ci_automation.records.content import RecordedContent
     from ci_automation.records.ledger import Ledger
@@ -34,11 +36,12 @@ if TYPE_CHECKING:
     from ci_automation.signing.signer import Signer
 
 
-def attest_publication(publication: Publication, signer: Signer, ports: Ports, intent: Intent) -> None:
+def attest_publication(
+    publication: Publication, release: FetchedRelease, proof: Proof, signer: Signer, ports: Ports, intent: Intent
+) -> None:
     """Attach provenance and a list of the controllers (SBOM), signed by the signer of the artifact."""
     ports.say("attaching provenance and SBOM")
-    composed, release = publication.composed, publication.release
-    recipe = composed.recipe
+    composed, recipe = publication.composed, publication.composed.recipe
     plain, pins = unpin(recipe.components)
     build = provenance.Build(
         channel=publication.channel,
@@ -57,7 +60,7 @@ def attest_publication(publication: Publication, signer: Signer, ports: Ports, i
     )
     run = provenance.Invocation(
         policy="approval" if publication.approval else "auto",
-        proof=publication.proof,
+        proof=proof,
         program=__version__,
         builder=None if isinstance(signer.who, Digest) else signer.who.subject,
         url=intent.run.url or None,

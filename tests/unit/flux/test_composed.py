@@ -14,6 +14,7 @@ from ci_automation.artifact.manifest import CONFIG_BLOB, Descriptor, InvalidMani
 from ci_automation.artifact.tree import Tree
 from ci_automation.flux.artifact import (
     compose,
+    compose_pushed,
     immutable_tag,
     immutable_version,
     stated_flags,
@@ -108,6 +109,19 @@ def test_an_artifact_of_others_states_nothing() -> None:
     assert stated_version(with_annotations({})) is None
     assert stated_options_digest(with_annotations({})) is None
     assert stated_overlay_digest(with_annotations({})) is None
+
+
+def test_a_teams_own_manifests_have_their_source_and_no_release() -> None:
+    composed = compose_pushed(OVERLAY, "https://git.example/shop", "main@sha1:1")
+    assert dict(composed.manifest.annotations) == {
+        "org.opencontainers.image.created": "1970-01-01T00:00:00Z",
+        "org.opencontainers.image.source": "https://git.example/shop",
+        "org.opencontainers.image.revision": "main@sha1:1",
+        "io.github.flux-manifests.version": "v0.0.0",
+        "io.github.flux-manifests.overlay-digest": str(OVERLAY.digest()),
+    }
+    assert read_archive(composed.layer).by_path == OVERLAY.by_path
+    assert compose_pushed(OVERLAY, "https://git.example/shop", "main@sha1:2").digest != composed.digest
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"a": 1}'])

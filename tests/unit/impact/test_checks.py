@@ -13,7 +13,7 @@ from ci_automation.artifact.tree import Tree, TreeFile
 from ci_automation.errors import RegistryError
 from ci_automation.flux.version import Version
 from ci_automation.impact import checks
-from ci_automation.impact.assess import Impact, assess
+from ci_automation.impact.assess import Impact, assess, compare_files
 from ci_automation.impact.check import Applied, Check, Clusters, Known, KubernetesRange, Seen
 from ci_automation.impact.checks import all_checks, compatibility, images, overlay
 from ci_automation.impact.hazard import Certainty, Hazard
@@ -267,3 +267,10 @@ def test_a_step_that_is_settled_is_neither_compared_nor_looked_at_any_further(
     found = assess(one, two, Known(), lambda hazards: len(hazards) == looks)
     assert seen == ["0", "1", "2"][:looks]
     assert found == Impact(hazards=(certain,) * looks)
+
+
+def test_of_artifacts_without_flux_the_files_are_compared() -> None:
+    one, two = Tree((TreeFile("a.yaml", b"a: 1\n"),)), Tree((TreeFile("a.yaml", b"a: 2\n"),))
+    found = compare_files(one, two)
+    assert ([each.object.name for each in found.changes], [it.path for it in found.diffs]) == (["a.yaml"], ["a.yaml"])
+    assert compare_files(one, one) == Impact()

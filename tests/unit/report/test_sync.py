@@ -25,6 +25,8 @@ from ci_automation.report.sync import (
 )
 from tests.unit.report.syncs import ISSUER, KEYED, KEYLESS, SUBJECT
 
+MARKED = {"app.kubernetes.io/managed-by": "flux-manifests"}
+
 
 def parsed(sync: Sync) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return both objects as a cluster reads them."""
@@ -43,6 +45,8 @@ kind: OCIRepository
 metadata:
   name: flux-manifests
   namespace: flux-system
+  labels:
+    "app.kubernetes.io/managed-by": flux-manifests
 spec:
   interval: 10m
   url: oci://ghcr.io/acme/flux-manifests
@@ -59,6 +63,8 @@ kind: Kustomization
 metadata:
   name: flux-manifests
   namespace: flux-system
+  labels:
+    "app.kubernetes.io/managed-by": flux-manifests
 spec:
   interval: 10m
   path: ./flux-system
@@ -221,7 +227,7 @@ def test_a_tag_that_yaml_would_take_for_something_else(word: str) -> None:
 @pytest.mark.parametrize("name", ["true", "null", "123", "1e3", "no", "on", "a-1", "flux-system"])
 def test_a_name_that_yaml_would_take_for_something_else(name: str) -> None:
     source, kustomization = parsed(replace(KEYLESS, namespace=name, settings=SyncSettings(name=name)))
-    assert source["metadata"] == {"name": name, "namespace": name}
+    assert source["metadata"] == {"name": name, "namespace": name, "labels": MARKED}
     assert kustomization["spec"]["sourceRef"]["name"] == name
 
 
@@ -256,7 +262,7 @@ def test_the_settings_are_fields_of_the_specs_and_metadata_of_each_object() -> N
     assert (
         source["metadata"]
         == kustomization["metadata"]
-        == {"name": "own", "namespace": "apps", "labels": labels, "annotations": annotations}
+        == {"name": "own", "namespace": "apps", "labels": MARKED | labels, "annotations": annotations}
     )
     assert source["spec"]["secretRef"] == {"name": "pull"}
     assert kustomization["spec"].items() >= own.items()
@@ -277,7 +283,11 @@ def test_an_interval_that_is_told_is_for_all_objects() -> None:
 def test_the_fleets_own_artifact_is_a_second_pair_that_is_verified_alike(unsigned: bool) -> None:
     fleet = replace(FLEET, unsafe_unsigned=unsigned)
     first, _, source, kustomization = replace(KEYLESS, settings=SyncSettings(fleet=fleet)).objects()
-    assert source["metadata"] == kustomization["metadata"] == {"name": "fleet", "namespace": "flux-system"}
+    assert (
+        source["metadata"]
+        == kustomization["metadata"]
+        == {"name": "fleet", "namespace": "flux-system", "labels": MARKED}
+    )
     assert source["spec"] == {
         "interval": "1m",
         "url": "oci://localhost:5000/acme/fleet",

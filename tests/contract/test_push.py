@@ -1,0 +1,179 @@
+"""A team's own manifests: pushed, signed, recorded and promoted like Flux, and never rendered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ci_automation.artifact.reference import Reference
+from ci_automation.artifact.tree import Tree, TreeFile
+from ci_automation.flows.history import history
+from ci_automation.flows.init import HoldsFlux, PushRefused, UnfitOrigin, init, push_manifests
+from ci_automation.flows.observe import observe
+from ci_automation.flows.planning.base import NotRendered
+from ci_automation.flows.planning.plan import make_plan
+from ci_automation.flows.planning.promotion import Promotion
+from ci_automation.flows.promote import PromotionNotApproved, promote
+from ci_automation.flows.publication.placement import ChannelMovedBack
+from ci_automation.flows.rollback import Wish, propose_rollback, roll_back
+from ci_automation.flows.update import update
+from ci_automation.flows.verify import pull
+from ci_automation.flux.artifact import PUSHED
+from ci_automation.policy.model import Policy
+from ci_automation.records.ledger import Ledger
+from ci_automation.signing.trust import TrustedKeys
+from ci_automation.signing.verify import Unsigned, verify
+from tests.contract.interference import Killed, interfere
+from tests.contract.planting import forget_signature
+from tests.fakes.world import CHANNEL, PATCH, World, intent, signing_key
+
+if TYPE_CHECKING:
+    from ci_automation.artifact.digest import Digest
+    from ci_automation.flows.init import Pushed
+    from ci_automation.records.notes import Record
+
+SHOP = "https://github.com/acme/shop"
+OURS = TrustedKeys((signing_key().public,))
+PRODUCTION = Reference.parse("oci://registry.example/acme/shop-production:stable")
+
+
+def files(image: str) -> Tree:
+    return Tree((TreeFile("deploy.yaml", f"kind: Deployment\n# {image}\n".encode()), TreeFile("run", b"#!", True)))
+
+
+def pushed(world: World, image: str = "one", **more: Any) -> Pushed:
+    return push_manifests(CHANNEL, files(image), SHOP, f"main@sha1:{image}", world.ports(), intent(**more))
+
+
+def die() -> None:
+    raise Killed
+
+
+def records(world: World, digest: Digest, channel: Reference = CHANNEL) -> tuple[Record, ...]:
+    return Ledger(world.registry, channel, OURS).records(digest)
+
+
+@pytest.fixture
+def world() -> World:
+    """Return a world whose channel has pushed manifests."""
+    made = World()
+    pushed(made)
+    return made
+
+
+def test_it_is_signed_tagged_and_recorded_before_clusters_see_it(world: World) -> None:
+    observed = observe(CHANNEL, world.ports())
+    assert observed.manifest.annotations["org.opencontainers.image.source"] == SHOP
+    assert observed.manifest.annotations["org.opencontainers.image.revision"] == "main@sha1:one"
+    tree, digest, _ = pull(CHANNEL, world.ports())
+    assert (tree, digest) == (files("one"), observed.digest)
+    (record,) = records(world, digest)
+    assert (record.tag, record.proof, record.previous) == (f"v0.0.0-{digest.short}", None, None)
+    assert world.registry.resolve(CHANNEL.at_tag(record.tag)) == digest
+    asked = [it.what for it in world.registry.requests if it.method == "put_manifest"]
+    assert [it.endswith(".sig") for it in asked].index(True) < asked.index(str(CHANNEL))
+
+
+def test_the_same_content_is_published_once_and_other_content_on_top_of_it(world: World) -> None:
+    before = observe(CHANNEL, world.ports()).digest
+    assert pushed(world).published is False
+    after = pushed(world, "two")
+    assert after.published
+    assert [it.previous for it in records(world, after.digest)] == [before]
+    assert [it.digest for it in history(CHANNEL, world.ports()).entries] == [after.digest, before]
+    assert pushed(World(), "two").digest == after.digest  # the same inputs
+
+
+def test_a_channel_with_flux_is_left_alone() -> None:
+    world = World()
+    flux = init(CHANNEL, PATCH, world.ports(), intent()).digest
+    with pytest.raises(HoldsFlux, match="has Flux"):
+        pushed(world)
+    assert world.channel_digest() == str(flux)
+
+
+def test_the_schedule_of_flux_leaves_it_alone(world: World) -> None:
+    before = world.contents()
+    assert update(CHANNEL, world.ports(), intent()).plan.steps == ()
+    assert world.contents() == before
+    with pytest.raises(NotRendered, match="no Flux to render"):
+        make_plan(CHANNEL, world.ports(), intent(flags={"log-level": "debug"}))
+
+
+@pytest.mark.parametrize("text", ["", "a\nb", "a" * 501], ids=["empty", "two lines", "long"])
+def test_what_flux_could_not_show_is_no_revision(world: World, text: str) -> None:
+    with pytest.raises(UnfitOrigin, match="at most 500 characters"):
+        push_manifests(CHANNEL, files("two"), SHOP, text, world.ports(), intent())
+
+
+def test_a_paused_channel_gets_nothing(world: World) -> None:
+    with pytest.raises(PushRefused, match="paused"):
+        pushed(world, "two", paused=True)
+
+
+def test_what_was_rolled_back_is_not_pushed_again(world: World) -> None:
+    first = observe(CHANNEL, world.ports()).digest
+    pushed(world, "two")
+    roll_back(propose_rollback(CHANNEL, Wish(str(first)), world.ports(), intent()), world.ports(), intent())
+    assert world.channel_digest() == str(first)
+    with pytest.raises(PushRefused, match="was rolled back"):
+        pushed(world, "two")
+    assert pushed(world, "three").published
+    with pytest.raises(PushRefused, match="was rolled back"):
+        pushed(world, "two")
+
+
+def test_a_channel_that_an_attacker_moved_back_is_no_base(world: World) -> None:
+    first = observe(CHANNEL, world.ports()).manifest
+    pushed(world, "two")
+    world.registry.put_manifest(CHANNEL, first)
+    with pytest.raises(ChannelMovedBack):
+        pushed(world, "three")
+    with pytest.raises(ChannelMovedBack):
+        update(CHANNEL, world.ports(), intent())
+
+
+def test_an_unsigned_channel_is_no_base() -> None:
+    world = World()
+    push_manifests(CHANNEL, files("one"), SHOP, "main", world.ports(None, None), intent(unsafe_unsigned=True))
+    with pytest.raises(Unsigned):
+        pushed(world, "two")
+
+
+def test_a_lost_signature_is_made_again(world: World) -> None:
+    digest = observe(CHANNEL, world.ports()).digest
+    forget_signature(world, digest)
+    assert update(CHANNEL, world.ports(), intent()).healed
+    assert pushed(world, "two").published
+
+
+def test_a_kill_at_any_request_leaves_a_signed_channel_and_the_next_push_finishes_it(world: World) -> None:
+    whole = world.copy()
+    target = pushed(whole, "two").digest
+    for number in range(len(whole.registry.requests)):
+        killed = world.copy()
+        interfere(killed, number, die)
+        with pytest.raises(Killed):
+            pushed(killed, "two")
+        verify(killed.registry, CHANNEL, observe(CHANNEL, killed.ports()).digest, OURS)
+        pushed(killed, "two")
+        assert killed.channel_digest() == str(target)
+        assert len(records(killed, target)) == 1
+
+
+def test_promote_works_on_it(world: World) -> None:
+    def promotion(**more: Any) -> Promotion:
+        return Promotion(CHANNEL, world.ports(), PRODUCTION, world.ports(), intent(**more))
+
+    first = observe(CHANNEL, world.ports()).digest
+    assert promote(promotion(), (first,)).done
+    second = pushed(world, "two").digest
+    waits = promote(promotion())
+    assert [it.object.name for it in waits.considered.findings.changes] == ["deploy.yaml"]
+    with pytest.raises(PromotionNotApproved, match=r"the overlay changes: deploy\.yaml"):
+        waits.require_done()
+    done = promote(promotion(policy=Policy()), (second,))
+    assert (done.done, done.considered.version) == (True, PUSHED)
+    (record,) = records(world, second, PRODUCTION)
+    assert (record.promoted_from, record.previous) == (str(CHANNEL), first)
