@@ -12,9 +12,9 @@ from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from ci_automation.artifact.yaml import Unreadable, events
+from ci_automation.artifact.yaml import Unreadable, child, is_a, line_of, nodes
 from ci_automation.impact.crds.remedies import FOLLOWED, at_the_source, migrate_files, rewrite
 from ci_automation.impact.crds.versions import newest_first
 from ci_automation.impact.hazard import Certainty, Hazard, Place, all_of, some_of, within
@@ -70,7 +70,7 @@ def uses(data: bytes, file: str) -> tuple[Use, ...]:
     except UnicodeDecodeError:
         return ()
     try:
-        found = list(_Walk(file).of(events(text)))
+        found = [use for node in nodes(text) for use in _of_node(node, file, set())]
     except Unreadable:
         found = list(_lines(text, file, 1))
     return tuple(sorted(found, key=lambda use: use.line))
@@ -86,87 +86,35 @@ def _lines(text: str, file: str, first: int) -> Iterator[Use]:
             yield Use(file, first + number, group, version, kind, "", How.TEXT)
 
 
-class _Frame(Struct):
-    """An open mapping or sequence; `under` is the key that it stands under, in a sequence that of the sequence."""
-
-    is_mapping: bool
-    under: str
-    key: str | None = None
-    name: str = ""
-    texts: dict[str, tuple[str, int]] = field(default_factory=dict)
-
-    def text(self, key: str) -> str:
-        return self.texts.get(key, ("", 0))[0]
-
-
-class _Walk:
-    """Goes through the events of a file once, and keeps no more than what is open."""
-
-    def __init__(self, file: str) -> None:
-        self._file = file
-        self._open: list[_Frame] = []
-        self._anchors: dict[str, str] = {}
-
-    def of(self, found: Iterator[yaml.Event]) -> Iterator[Use]:
-        """Yield the uses; those in an object come before the object's own."""
-        import yaml
-
-        for event in found:
-            if isinstance(event, yaml.DocumentStartEvent):
-                self._anchors = {}
-            elif isinstance(event, yaml.CollectionStartEvent):
-                under = self._key()
-                self._open.append(_Frame(isinstance(event, yaml.MappingStartEvent), under))
-            elif isinstance(event, yaml.CollectionEndEvent):
-                frame = self._open.pop()
-                yield from self._closed(frame)
-                self._take(None, 0)
-            elif isinstance(event, yaml.AliasEvent):
-                self._take(self._anchors.get(event.anchor or "", ""), _line(event))
-            elif isinstance(event, yaml.ScalarEvent):
-                if event.anchor:
-                    self._anchors[event.anchor] = event.value
-                if "\n" in event.value and self._key() in _INLINE:
-                    yield from _lines(event.value, self._file, _line(event) + (event.style in ("|", ">")))
-                self._take(event.value, _line(event))
-
-    def _key(self) -> str:
-        """Return the key that the next node stands under."""
-        if not self._open:
-            return ""
-        top = self._open[-1]
-        return (top.key or "") if top.is_mapping else top.under
-
-    def _take(self, value: str | None, line: int) -> None:
-        """Note a node, None for one that is no scalar, as a key or under its key."""
-        if not self._open or not self._open[-1].is_mapping:
-            return
-        top = self._open[-1]
-        if top.key is None:
-            top.key = value or ""
+def _of_node(node: yaml.Node, file: str, seen: set[int], under: str = "", depth: int = 0) -> Iterator[Use]:
+    """Yield the uses in a node below the key `under`; those in an object come before the object's own."""
+    if is_a(node, "scalar"):
+        if "\n" in node.value and under in _INLINE:
+            yield from _lines(node.value, file, line_of(node) + (getattr(node, "style", "") in ("|", ">")))
+    elif id(node) not in seen:  # aliases stand for nodes that are somewhere else
+        seen.add(id(node))
+        if is_a(node, "sequence"):
+            for item in node.value:
+                yield from _of_node(item, file, seen, under, depth + 1)
         else:
-            if value is not None:
-                top.texts[top.key] = (value, line)
-            top.key = None
-
-    def _closed(self, frame: _Frame) -> Iterator[Use]:
-        if not frame.is_mapping:
-            return
-        if frame.under == "metadata" and self._open:
-            self._open[-1].name = frame.text("name")
-        group, slash, version = frame.text("apiVersion").rpartition("/")
-        kind = frame.text("kind")
-        if slash and kind and group.endswith(_FLUX):
-            top = not self._open or (len(self._open) == _LIST_DEPTH and frame.under == "items")
-            how, name = (How.OBJECT, frame.name) if top else (How.REFERENCE, frame.name or frame.text("name"))
-            yield Use(self._file, frame.texts["apiVersion"][1], group, version, kind, name, how)
-        elif frame.text("version") and (frame.text("group").endswith(_FLUX) or (kind and not frame.text("group"))):
-            found, line = frame.texts["version"]
-            yield Use(self._file, line, frame.text("group"), found, kind, frame.text("name"), How.SELECTOR)
+            for key, value in node.value:
+                yield from _of_node(value, file, seen, key.value if is_a(key, "scalar") else "", depth + 1)
+            yield from _of_mapping(node, file, is_top=not depth or (depth == _LIST_DEPTH and under == "items"))
 
 
-def _line(event: yaml.Event) -> int:
-    return event.start_mark.line + 1 if event.start_mark else 0
+def _of_mapping(node: yaml.Node, file: str, *, is_top: bool) -> Iterator[Use]:
+    known = {key.value: (line_of(key), value) for key, value in node.value if is_a(key, "scalar")}
+    texts = {key: value.value for key, (_, value) in known.items() if is_a(value, "scalar")}
+    api, kind, name = (texts.get(key, "") for key in ("apiVersion", "kind", "name"))
+    group, slash, version = api.rpartition("/")
+    if slash and kind and group.endswith(_FLUX):
+        named = child(known["metadata"][1], "name") if "metadata" in known else None
+        own = named[1].value if named and is_a(named[1], "scalar") else ""
+        how = How.OBJECT if is_top else How.REFERENCE
+        yield Use(file, known["apiVersion"][0], group, version, kind, own if is_top else own or name, how)
+    elif texts.get("version") and (texts.get("group", "").endswith(_FLUX) or (kind and not texts.get("group"))):
+        line, group = known["version"][0], texts.get("group", "")
+        yield Use(file, line, group, texts["version"], kind, name, How.SELECTOR)
 
 
 class Manifests(Struct, frozen=True, dict=True):

@@ -151,8 +151,18 @@ def test_anything_else_is_no_use(text: str) -> None:
 
 
 def test_an_alias_of_a_text_stands_for_it_in_its_document_alone() -> None:
-    text = f"a: &v {HELM}/v2beta1\nb:\n  apiVersion: *v\n  kind: HelmRelease\n---\napiVersion: *v\nkind: HelmRelease\n"
-    assert found(text) == [(3, "v2beta1", "HelmRelease", "", How.REFERENCE)]
+    first, then = (
+        f"a: &v {HELM}/{version}\nb:\n  apiVersion: *v\n  kind: HelmRelease\n" for version in ("v2beta1", "v2")
+    )
+    assert found(f"{first}---\n{then}") == [
+        (3, "v2beta1", "HelmRelease", "", How.REFERENCE),
+        (8, "v2", "HelmRelease", "", How.REFERENCE),
+    ]
+
+
+def test_what_an_alias_stands_for_is_told_where_it_is_written() -> None:
+    text = f"a: &o\n  apiVersion: {HELM}/v2beta1\n  kind: HelmRelease\nb: *o\nc:\n  <<: *o\n"
+    assert found(text) == [(2, "v2beta1", "HelmRelease", "", How.REFERENCE)]
 
 
 def test_what_is_no_text_is_passed_over_and_a_byte_order_mark_is_none_of_it() -> None:
