@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ci_automation.errors import ReleaseSourceError, UsageError
-from ci_automation.flux.bundle import (
-    BUNDLE,
-    LIMITS,
-    MAX_CHECKSUMS_BYTES,
-    MAX_PROOF_BYTES,
-    ReleaseFiles,
-    checksums_name,
-    proof_names,
-)
+from ci_automation.flux.bundle import BUNDLE, checksums_name
 from ci_automation.flux.options import COMPONENTS
 from ci_automation.flux.release import (
     InvalidReleaseList,
@@ -24,6 +16,7 @@ from ci_automation.flux.release import (
     ReleaseIncomplete,
     ReleaseNotFound,
     UnknownCommit,
+    collected_files,
     is_draft,
     open_release,
     read_version,
@@ -104,14 +97,7 @@ class GitHubSource:
         assets = self._identities(answer.value)
         if (commit := Repository(self._client, self._repository).tag_commit(str(version))) is None:
             raise UnknownCommit(version, f"{self._where} has no tag {version}")
-        names = proof_names(version)
-        files = ReleaseFiles(
-            checksums=self._download(assets[checksums_name(version)], MAX_CHECKSUMS_BYTES),
-            bundle=self._download(assets[BUNDLE], LIMITS.compressed_bytes),
-            signature=self._listed(assets, names.signature, MAX_PROOF_BYTES),
-            certificate=self._listed(assets, names.certificate, MAX_PROOF_BYTES),
-            log_entry=self._listed(assets, names.log_entry, MAX_PROOF_BYTES),
-        )
+        files = collected_files(version, lambda _, name, limit: self._listed(assets, name, limit), self._where)
         return open_release(release, files, commit)
 
     def asset(self, version: Version, name: str, limit: int) -> bytes | None:
@@ -136,10 +122,7 @@ class GitHubSource:
         }
 
     def _listed(self, assets: Mapping[str, int], name: str, limit: int) -> bytes | None:
-        return self._download(assets[name], limit) if name in assets else None
-
-    def _download(self, identity: int, limit: int) -> bytes:
-        return self._client.asset(self._repository, identity, limit)
+        return self._client.asset(self._repository, assets[name], limit) if name in assets else None
 
     def _pages(self, newer_than: Version | None) -> Iterator[Listing]:
         """Yield the releases as REST lists them, mostly in the order of creation, without a guarantee."""
