@@ -19,7 +19,7 @@ from ci_automation.flows.planning.step import Wanted, render_step
 from ci_automation.flows.publication.placement import in_place
 from ci_automation.flows.publication.publish import require_signer
 from ci_automation.impact.hazard import Certainty
-from ci_automation.impact.overlay.compare import GATE as OVERLAY
+from ci_automation.impact.overlay.targets import GATE as OVERLAY
 from ci_automation.policy.decision import Decision
 from ci_automation.records.notes import Approval
 

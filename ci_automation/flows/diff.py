@@ -18,7 +18,7 @@ from ci_automation.flux.recover import recover
 from ci_automation.impact.assess import assess
 from ci_automation.impact.check import Applied, Known
 from ci_automation.impact.hazard import Certainty, Hazard
-from ci_automation.impact.overlay.compare import GATE as OVERLAY
+from ci_automation.impact.overlay.targets import GATE as OVERLAY
 from ci_automation.report.findings import Findings
 
 if TYPE_CHECKING:

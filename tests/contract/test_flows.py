@@ -42,7 +42,7 @@ from ci_automation.impact import plain
 from ci_automation.impact.change import ChangeClass
 from ci_automation.impact.check import Check, Seen
 from ci_automation.impact.hazard import Certainty, Hazard
-from ci_automation.impact.overlay import objects
+from ci_automation.impact.overlay import listed
 from ci_automation.policy.decision import Decision, Verdict
 from ci_automation.policy.model import Action, Allowance, MinorStep, Policy
 from ci_automation.records.ledger import ImmutableTagMoved
@@ -133,7 +133,7 @@ class TestPlan:
                 return _real(text, *rest, **more)
 
             monkeypatch.setattr(module, reader, reading)
-        monkeypatch.setattr(objects, "LARGE", 100)  # what is large of a real release is not of the samples
+        monkeypatch.setattr(listed, "LARGE", 100)  # what is large of a real release is not of the samples
         files = OVERLAY.replaced("a/kustomization.yaml", b"resources: [pod.yaml]\n").replaced(
             "a/pod.yaml", b"a: &b 1\n"
         )

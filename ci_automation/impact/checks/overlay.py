@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from ci_automation.artifact.tree import Tree
 from ci_automation.impact.check import Check, Seen
 from ci_automation.impact.files import rendered_diffs
-from ci_automation.impact.overlay.compare import GATE
 from ci_automation.impact.overlay.preflight import preflight
+from ci_automation.impact.overlay.targets import GATE
 
 if TYPE_CHECKING:
     from ci_automation.impact.check import Applied, Known

@@ -3,10 +3,10 @@
 __all__ = [
     "bootstrapped",
     "builder",
-    "compare",
     "folders",
     "kustomization",
-    "objects",
+    "listed",
     "outcome",
     "preflight",
+    "targets",
 ]

@@ -24,7 +24,7 @@ from ci_automation.impact.overlay.kustomization import (
     to_read,
     to_skim,
 )
-from ci_automation.impact.overlay.objects import LARGE, objects
+from ci_automation.impact.overlay.listed import LARGE, objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.tree import Tree
     from ci_automation.impact.change import ObjectId
     from ci_automation.impact.overlay.kustomization import Effort, Kustomization, Named
-    from ci_automation.impact.overlay.objects import Listed
+    from ci_automation.impact.overlay.listed import Listed
 
 ROOT = "."
 _FILE = 10  # steps for each file, to look at its path

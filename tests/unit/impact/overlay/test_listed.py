@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_automation.artifact.yaml import Unreadable
-from ci_automation.impact.overlay import objects as module
-from ci_automation.impact.overlay.objects import Listed, objects
+from ci_automation.impact.overlay import listed as module
+from ci_automation.impact.overlay.listed import Listed, objects
 from tests.unit.impact.overlay.trees import COMPONENTS
 
 FORMS = {

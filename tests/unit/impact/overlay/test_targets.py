@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ci_automation.impact.change import ObjectId
-from ci_automation.impact.overlay import compare as module
-from ci_automation.impact.overlay.compare import Shift, in_one_line, shift
+from ci_automation.impact.overlay import targets as module
 from ci_automation.impact.overlay.kustomization import Effort
 from ci_automation.impact.overlay.outcome import Touch
+from ci_automation.impact.overlay.targets import Shift, in_one_line, shift
 
 OWN = ObjectId("", "Own", "", "own")
 TOKENS = {"resources": ["tokens"], "verbs": ["create"]}
