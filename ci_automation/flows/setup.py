@@ -28,7 +28,7 @@ ISSUER, PUBLIC_KEY = "https://token.actions.githubusercontent.com", "cosign.pub"
 _SCHEMA = "docs/reference/config.schema.json"
 _ARTIFACT, _REPOSITORY = "oci://ghcr.io/acme/flux-manifests:production", "acme/fleet"
 _ARTIFACT_LINE = re.compile(rf"^ +artifact: {_ARTIFACT}\n", re.MULTILINE)
-_USED = re.compile(r"acme/ci-automation((?:/[\w./-]{1,60})?)@([0-9a-f]{40})")
+_USED = re.compile(r"acme/ci-automation((?:/\.github/workflows/[a-z]+\.yaml)?)@([0-9a-f]{40})")
 _NAMES = (  # in the shipped workflows, for which a team has its own
     rf"https://github\.com/{_REPOSITORY}",
     _REPOSITORY,
