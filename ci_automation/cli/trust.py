@@ -35,20 +35,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 U = TypeVar("U")
 
-_NEEDED_BY_STEPS = (
-    "nacl.secret",
-    "ci_automation.flows.planning.base",
-    "ci_automation.flows.planning.steps",
-    "ci_automation.flows.publication.placement",
-    "ci_automation.impact.checks.compatibility",
-    "ci_automation.impact.checks.crds",
-    "ci_automation.impact.checks.overlay",
-    "ci_automation.flows.programs.kustomize",
-    "ci_automation.signing.sigstore.root",
-    "ci_automation.records.writer",
-    "ci_automation.report.changes",
-    "ci_automation.cli.follow_up",
-)
 _TOKENS = ("SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_URL")
 
 
@@ -103,9 +89,11 @@ def beside(opening: Callable[[], T], work: Callable[[], U]) -> tuple[U, T]:
 
     An encrypted key takes a fifth of a second of the other core. What is left of that imports what most steps need.
     """
+    from ci_automation.flows.planning.plan import NEEDED_BY_STEPS
+
     opened = Background(opening)
     done = work()
-    for name in _NEEDED_BY_STEPS:
+    for name in ("nacl.secret", *NEEDED_BY_STEPS, "ci_automation.cli.follow_up"):
         if opened.ended.is_set():
             break
         import_module(name)

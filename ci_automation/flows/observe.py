@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.manifest import Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Intent, Ports
+    from ci_automation.flux.release import Release
     from ci_automation.flux.version import Version
     from ci_automation.policy.hold import Hold
     from ci_automation.records.notes import Record
@@ -51,12 +52,14 @@ class Trust(enum.StrEnum):
 
 
 class Observed(Struct, frozen=True):
-    """A channel as it is now."""
+    """A channel as it is now; `releases` and `layer` are what the run read ahead, while it verified the signature."""
 
     channel: Reference
     manifest: Manifest
     trust: Trust
     version: Version | None  # as its annotation states it
+    releases: tuple[Release, ...] | None = None
+    layer: bytes | None = None
 
     @property
     def digest(self) -> Digest:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.carry_out import automatic, carry_out, settle_version_tags, take_over
 from ci_automation.flows.observe import look_at, observe, observe_or_adopt
-from ci_automation.flows.planning.plan import Outcome, plan_on
+from ci_automation.flows.planning.plan import Outcome, look_ahead, plan_on
 from ci_automation.flows.publication.placement import place
 from ci_automation.flows.publication.publish import require_signer, vouch_for
 from ci_automation.signing.verify import Unsigned
 
 if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
-    from ci_automation.flows.observe import Observed
+    from ci_automation.flows.observe import Observed, Placed
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.records.notes import Record
 
@@ -82,7 +84,9 @@ def _observe_or_heal(channel: Reference, ports: Ports, intent: Intent) -> tuple[
     """
     require_signer(ports, intent)
     try:
-        return observe_or_adopt(channel, ports, intent, partial(place, ports=ports)), False
+        return observe_or_adopt(
+            channel, ports, intent, partial(_place_and_look_ahead, ports=ports, intent=intent)
+        ), False
     except Unsigned:
         observed = look_at(channel, ports)
         record = _record_of(observed, ports)
@@ -90,6 +94,13 @@ def _observe_or_heal(channel: Reference, ports: Ports, intent: Intent) -> tuple[
             raise NotOurs(observed) from None
         vouch_for(observed, record.version, ports.signer, ports, intent)
         return observe(channel, ports), True
+
+
+def _place_and_look_ahead(observed: Observed, ports: Ports, intent: Intent) -> Placed:
+    placed, ahead = ports.registry.at_once(
+        partial(place, observed, ports), partial(look_ahead, observed, ports, intent)
+    )
+    return replace(placed, releases=ahead.releases, layer=ahead.layer)  # type: ignore[no-any-return]
 
 
 def _record_of(observed: Observed, ports: Ports) -> Record | None:

@@ -236,7 +236,7 @@ def test_a_patch_that_is_published(
     assert [step["to"] for step in found["published"]] == ["v2.8.8"]
     show(capsys, "a patch that is published, its base verified", said(walled))
     said_of_base = [*NO_API, "GET fallback 200"]  # whose it is, and whether it has holds
-    read = [*alone(*DOOR), ["GET signature 200", *said_of_base, "GET tags 200"], ["GET blob 200"]]
+    read = [*alone(*DOOR), ["GET signature 200", *said_of_base, "GET tags 200", "GET blob 200"]]
     assert in_stages(walled, [*read, *publication(first=False)]), said(walled)
     assert len(said(walled)) == 27
 
@@ -249,7 +249,7 @@ def test_a_patch_where_the_registry_lists_referrers(
     assert [step["to"] for step in found["published"]] == ["v2.8.8"]
     show(capsys, "a patch, without a token wall, and with the referrers API", said(referrers_registry))
     said_of_base = [*API, *LISTED]
-    read = [["GET channel 200"], ["GET signature 200", *said_of_base, "GET tags 200"], ["GET blob 200"]]
+    read = [["GET channel 200"], ["GET signature 200", *said_of_base, "GET tags 200", "GET blob 200"]]
     stages = [*read, *publication(first=False, api=True)]
     assert in_stages(referrers_registry, stages), said(referrers_registry)
     assert len(said(referrers_registry)) == 25

@@ -55,7 +55,7 @@ def read_tree(observed: Observed, ports: Ports) -> Tree:
     Raises:
         UnsafeArchive: the layer is hostile or broken.
     """
-    return read_archive(ports.registry.blob(observed.channel, observed.manifest.layers[0]))
+    return read_archive(observed.layer or ports.registry.blob(observed.channel, observed.manifest.layers[0]))
 
 
 def read_shown(observed: Observed, ports: Ports) -> Tree:

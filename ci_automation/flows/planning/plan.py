@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -25,9 +26,28 @@ if TYPE_CHECKING:
     from ci_automation.flows.planning.step import Rendered
     from ci_automation.flows.ports import Intent, Ports
     from ci_automation.flux.release import Release
+    from ci_automation.flux.version import Version
     from ci_automation.policy.gates import Selection
     from ci_automation.policy.plan import PlannedStep
     from ci_automation.records.notes import Approval
+
+
+# All that is imported for steps, a check that finds nothing spares.
+NEEDED_BY_STEPS = tuple(
+    f"ci_automation.{name}"
+    for name in (
+        "flows.planning.base",
+        "flows.planning.steps",
+        "flows.publication.placement",
+        "impact.checks.compatibility",
+        "impact.checks.crds",
+        "impact.checks.overlay",
+        "flows.programs.kustomize",
+        "signing.sigstore.root",
+        "records.writer",
+        "report.changes",
+    )
+)
 
 
 class Planned(Struct, frozen=True):
@@ -100,7 +120,31 @@ def make_plan(channel: Reference, ports: Ports, intent: Intent) -> Planned:
         Unsigned, ForeignSignature, ChannelMovedBack, PublishedElsewhere: nothing may be built on what the channel has.
         NotAdopted: a person was asked whether to adopt it, and did not say yes.
     """
-    return plan_on(observe_or_adopt(channel, ports, intent), ports, intent)
+    observed = observe_or_adopt(channel, ports, intent, partial(look_ahead, ports=ports, intent=intent))
+    return plan_on(observed, ports, intent)
+
+
+def look_ahead(observed: Observed, ports: Ports, intent: Intent) -> Observed:
+    """Return what was observed with the releases, and with its layer if the policy may take one of them.
+
+    The run calls this while it verifies the signature, and uses the layer only after that. While it waits for the
+    layer, it imports what steps need.
+    """
+    if observed.version is None:
+        return observed
+    releases = _list_releases(observed.version, ports)
+    if not select(intent.situation(observed.version), releases).steps:
+        return replace(observed, releases=releases)
+    registry, first = ports.registry, observed.manifest.layers[0]
+    layer, _ = registry.at_once(
+        partial(registry.blob, observed.channel, first), lambda: [import_module(name) for name in NEEDED_BY_STEPS]
+    )
+    return replace(observed, releases=releases, layer=layer)
+
+
+def _list_releases(current: Version, ports: Ports) -> tuple[Release, ...]:
+    ports.say("looking for newer releases")
+    return ports.releases.list(current)
 
 
 def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
@@ -115,8 +159,7 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
         base = read_base(observed, ports, intent)
     current = base.version if base else observed.version
     assert current is not None  # noqa: S101  # for the type checker: one of the two has it
-    ports.say("looking for newer releases")
-    releases = ports.releases.list(current)
+    releases = _list_releases(current, ports) if observed.releases is None else observed.releases
     selection = select(intent.situation(current), releases)
     if not selection.steps and not changes_content:
         if isinstance(observed, Placed):
@@ -125,14 +168,12 @@ def plan_on(observed: Observed, ports: Ports, intent: Intent) -> Planned:
             observed = in_place(observed, current, ports, intent)
         plan = Plan(channel, current, observed.digest, (), tuple(passed_over(selection)))
         return Planned(observed, plan, (), releases)
-    # All that is imported from here on, a check that finds nothing spares.
     from ci_automation.flows.planning.base import read_base
     from ci_automation.flows.publication.placement import in_place, place
 
-    base, placed, _ = ports.registry.at_once(
+    base, placed = ports.registry.at_once(
         lambda: base or read_base(observed, ports, intent),
         lambda: observed if isinstance(observed, Placed) else place(observed, ports),
-        lambda: import_module("ci_automation.flows.planning.steps"),  # meanwhile
     )
     placed = in_place(placed, base.version, ports, intent)
     base = replace(base, holds=placed.holds)

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ci_automation.errors import VerificationFailed
 from ci_automation.flows.observe import ChannelMoved, Placed, Trust
@@ -62,7 +62,7 @@ def place(observed: Observed, ports: Ports) -> Placed:
     Raises:
         NotAnIndex, TooManyRecords: an attacker hides some of it.
     """
-    placed = Placed(observed.channel, observed.manifest, observed.trust, observed.version)
+    placed = Placed(**asdict(observed))
     if (ledger := ports.ledger(observed.channel)) is None:
         return placed
     registry, name = ports.registry, ledger.name
