@@ -182,15 +182,16 @@ def _problem(observed: Observed, ledger: Ledger) -> str:
 def _hold(hold: Hold, target: Digest, ledger: Ledger, ports: Ports) -> Hold:
     """Return the new hold, or the same one that a run wrote which ended before it moved the channel to the target.
 
-    It is dated after the record of the digest that it refuses, whatever the clocks say.
+    It is dated after the record of the digest that it refuses, and after the end of an earlier hold on that digest,
+    whatever the clocks say: of two holds the later one counts.
     """
-    moves = ledger.records(hold.digest)
-    if not moves:
-        return hold
-    moved = moves[-1].at
-    hold = replace(hold, at=ports.later_than(moved).clock())
-    present = ledger.holds(target)
-    return next((it for it in present if it.at >= moved and replace(it, at=hold.at) == hold), hold)
+    present = [it for it in ledger.holds(target) if it.digest == hold.digest]
+    moved = [record.at for record in ledger.records(hold.digest)][-1:]
+    for it in present:
+        if moved and it.at >= moved[0] and replace(it, at=hold.at) == hold:
+            return it
+    last = max((*moved, *(it.at for it in present)), default=None)
+    return replace(hold, at=ports.later_than(last).clock())
 
 
 def _findings(base: Contents | None, target: Contents, wish: Wish, ports: Ports, intent: Intent) -> Findings:

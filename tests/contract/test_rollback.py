@@ -622,6 +622,16 @@ class TestLifting:
         assert len(lift(CHANNEL, "", behind, intent()).holds) == 1
         assert not any(hold.is_on(NOW) for hold in Ledger(world.registry, CHANNEL, OURS).holds(at(world)))
 
+    def test_a_lifting_by_a_fast_clock_ends_no_later_hold(self, world: World) -> None:
+        back(world)
+        lift(CHANNEL, "", replace(world.ports(), clock=lambda: NOW + timedelta(days=9)), intent())
+        assert update(CHANNEL, world.ports(), intent(policy=AUTO)).done == 1
+        back(world)
+        there = at(world)
+        assert [hold.is_on(NOW) for hold in Ledger(world.registry, CHANNEL, OURS).holds(there)] == [True]
+        update(CHANNEL, world.ports(), intent(policy=AUTO))
+        assert at(world) == there
+
     def test_nobody_lifts_it_without_a_key(self, world: World) -> None:
         back(world)
         before = world.contents()
