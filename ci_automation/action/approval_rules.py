@@ -44,7 +44,7 @@ def settings_from(goal: Target, base: Digest, version: Version | None = None) ->
     if version is not None and version != record.version:
         return settings
     # A rollback that was interrupted, or an adoption, names no content: the rules of the last one go on counting.
-    if (content := record.content or (ledger.last_content() if goal.configured.overlay else None)) is None:
+    if (content := record.content or (None if goal.configured.promote else ledger.last_content())) is None:
         return settings
     from ci_automation.approval.content import stricter
     from ci_automation.flows.planning.git_content import rules_of

@@ -255,12 +255,12 @@ def _require_shown(shown: Handover, anew: Handover, operation: Operation) -> Non
 
 
 def _approval(goal: Target, shown: Handover, hub: Hub) -> Approval:
-    """Return the approval of this run; that of a promotion, which brings content, by the rules of what is there too.
+    """Return the approval of this run; that of what brings content is judged by the rules of what was there, too.
 
     Raises:
         ReviewNotCounted: there is none that counts.
     """
-    brings = shown.command == "promote" and shown.base != NOTHING
+    brings = shown.command in {"promote", "adopt"} and shown.base != NOTHING
     settings = settings_from(goal, Digest.parse(shown.base)) if brings else settings_of(goal)
     found = judge_reviews(reviewed_run(settings, hub), settings, now())
     if isinstance(found, Approval):

@@ -915,6 +915,22 @@ def test_the_stricter_rules_judge_a_promotion_too_that_replaces_the_folder(scene
     assert "ada approved it and also started it" in ran.log
 
 
+def test_the_stricter_rules_judge_an_adoption_too(scene: Scene) -> None:
+    configure(scene, "{via: pull-request, approvals: 1}")
+    first_content(scene)
+    forget_signature(scene)
+    scene.configure(
+        approval="{via: pull-request}",
+        more=f", overlay: {FOLDER}, verify: {{publicKey: cosign.pub}}, signing: {{mode: key, key: cosign.key}}",
+    )
+    (scene.runner.workspace / "cosign.pub").write_text(signing_key().public.to_pem())
+    push(scene, (scene.runner.workspace / CONFIG).read_text())
+    before = dict(scene.tags)
+    ran = dispatch(scene, "adopt", artifact="production").through()
+    assert (ran.code, scene.tags) == (11, before)
+    assert "ada approved it and also started it" in ran.log
+
+
 def test_a_promotion_that_keeps_the_content_keeps_the_rules_of_its_approval(scene: Scene) -> None:
     configure(scene, "{via: pull-request, approvals: 1}")
     first_content(scene)
@@ -923,6 +939,16 @@ def test_a_promotion_that_keeps_the_content_keeps_the_rules_of_its_approval(scen
     assert scene.run().outputs["changed"] == "true"
     assert scene.channel == scene.tags["staging"]
     assert newest(scene).content == had is not None
+
+
+def forget_signature(scene: Scene) -> None:
+    """Let the channel's `.sig` vanish."""
+    index = Path("registry/index.json")
+    found, name = json.loads(index.read_bytes()), scene.channel.replace(":", "-") + ".sig"
+    found["manifests"] = [
+        it for it in found["manifests"] if it.get("annotations", {}).get("org.opencontainers.image.ref.name") != name
+    ]
+    index.write_text(json.dumps(found))
 
 
 def forget(scene: Scene) -> None:

@@ -37,6 +37,7 @@ ATTACKS = {
         "test_no_version_brings_other_options_once_the_folder_is_taken_out",
         "test_without_a_record_the_rules_of_the_last_content_count",
         "test_a_rollback_to_older_rules_loosens_none",
+        "test_the_stricter_rules_judge_an_adoption_too",
     ),
     "A17": (RUN, "test_a_link_on_the_way_is_refused"),
     "A18": ("test_each_artifact_judges_a_shared_folder_by_its_own_rules",),
