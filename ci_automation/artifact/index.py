@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ci_automation.artifact import gojson
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, InvalidManifest, parse_document
+from ci_automation.artifact.manifest import (
+    DOCKER_LIST,
+    OCI_INDEX,
+    Descriptor,
+    InvalidManifest,
+    Manifest,
+    parse_document,
+)
 from ci_automation.errors import VerificationFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 MAX_ENTRIES = 10_000
 _MAX_EMBEDDING = 1 << 20  # bytes of an index; registries take 4 MiB
@@ -29,30 +40,30 @@ class InvalidIndex(VerificationFailed):
 class Index(Struct, frozen=True):
     """One image index: the stored bytes, and the manifests in it."""
 
-    media_type: ClassVar[str] = OCI_INDEX
-
     raw: bytes
     manifests: tuple[Descriptor, ...]
+    media_type: str = OCI_INDEX
 
     @classmethod
-    def parse(cls, raw: bytes) -> Self:
+    def parse(cls, raw: bytes, media_types: Collection[str] = (OCI_INDEX,)) -> Self:
         """Return the index in `raw`; as in Go, one bad entry makes it invalid.
 
         Raises:
-            InvalidIndex: `raw` is not JSON or not an OCI image index, has too many entries or an invalid one; or Go
-                would read it differently.
+            InvalidIndex: `raw` is not JSON or not an index of these types, has too many entries or an invalid one; or
+                Go would read it differently.
         """
         try:
             value = parse_document(raw)
         except ValueError as error:
             raise InvalidIndex(str(error)) from None
-        if value.get("mediaType", OCI_INDEX) != OCI_INDEX or repr(value.get("schemaVersion")) != "2":
+        media_type = value.get("mediaType", OCI_INDEX)
+        if media_type not in media_types or repr(value.get("schemaVersion")) != "2":
             raise InvalidIndex("it is not an OCI image index of schema version 2")
         entries = value.get("manifests", ...)
         if entries is not None and (not isinstance(entries, list) or len(entries) > MAX_ENTRIES):
             raise InvalidIndex("it has no list of manifests, or too long a one")
         try:
-            return cls(raw, tuple(map(Descriptor.from_json, entries or ())))
+            return cls(raw, tuple(map(Descriptor.from_json, entries or ())), media_type)
         except InvalidManifest as error:
             raise InvalidIndex(error.reason) from None
 
@@ -66,6 +77,11 @@ class Index(Struct, frozen=True):
     def digest(self) -> Digest:
         """Return the digest of the index's bytes."""
         return Digest.of(self.raw)
+
+    @property
+    def parts(self) -> tuple[Descriptor, ...]:
+        """Return what has to be there before the index."""
+        return self.manifests
 
     def lists(self, digest: Digest) -> bool:
         """Return whether the index lists the manifest with that digest."""
@@ -81,3 +97,15 @@ class Index(Struct, frozen=True):
         value = {"schemaVersion": 2, "mediaType": OCI_INDEX, **parse_document(self.raw)}
         value["manifests"] = [*(value["manifests"] or ()), entry.to_json()]
         return type(self)(gojson.written(value), (*self.manifests, entry))
+
+
+def parse_stored(raw: bytes) -> Manifest | Index:
+    """Return the manifest of an image, or the index of an image for several platforms.
+
+    Raises:
+        InvalidManifest, InvalidIndex: `raw` is neither.
+    """
+    with suppress(ValueError):
+        if "manifests" in parse_document(raw):
+            return Index.parse(raw, (OCI_INDEX, DOCKER_LIST))
+    return Manifest.parse(raw)

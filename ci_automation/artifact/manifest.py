@@ -219,6 +219,11 @@ class Manifest(Struct, frozen=True):
         return Digest.of(self.raw)
 
     @property
+    def parts(self) -> tuple[Descriptor, ...]:
+        """Return what has to be there before the manifest."""
+        return (self.config, *self.layers)
+
+    @property
     def referral(self) -> tuple[Digest, Descriptor]:
         """Return the digest of the manifest's subject, and the manifest's entry in the list of referrers.
 

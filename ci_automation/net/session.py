@@ -80,7 +80,7 @@ _HEADERS = {
     "Accept-Encoding": "identity",  # the bytes to hash and count are the bytes on the wire
     "Connection": "keep-alive",
 }
-_MULTIPLE_CHOICES, _BAD_REQUEST = 300, 400
+_OK, _MULTIPLE_CHOICES, _BAD_REQUEST = 200, 300, 400
 _FAILURES = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError)
 # OpenSSL's words for an answer without TLS, usually plain HTTP.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"})
@@ -123,12 +123,14 @@ class Session(requests.Session):
         """
         if (left := deadline.left) <= 0:
             raise NoAnswer(TOO_LATE, hopeless=True, unsent=True)
+        if call.file is not None:
+            call.file.seek(0)
         try:
             proxy = self._network.proxy_for(Origin.of(call.url))
             return self.request(
                 call.method,
                 call.url,
-                data=call.body,
+                data=call.file or call.body,
                 headers=dict(call.headers),
                 stream=True,
                 allow_redirects=False,
@@ -143,6 +145,8 @@ class Session(requests.Session):
     def read(self, response: requests.Response, call: Call, deadline: Deadline) -> Answer:
         """Return a response as a value, and free its connection; cut complaints at their cap.
 
+        If `call` has a sink, that gets the body of a good answer, and the value has none.
+
         Raises:
             TooLong: the response exceeds the cap of `call`, or of headers.
             NoAnswer: the response ends too early or too late.
@@ -151,13 +155,15 @@ class Session(requests.Session):
             if sum(map(len, (*response.headers, *response.headers.values()))) > MAX_HEADER_BYTES:
                 raise TooLong(MAX_HEADER_BYTES, None)
             cap = call.cap if response.status_code < _MULTIPLE_CHOICES else MAX_COMPLAINT_BYTES
-            body = bytearray()
+            body, size = bytearray(), 0
+            take = call.sink if call.sink and response.status_code == _OK else body.extend
             unpacked = "gzip" in call.headers.get("Accept-Encoding", "")
             try:
                 # Not iter_content: it waits for a full chunk, so single bytes in a drip would evade the time limit.
                 while piece := response.raw.read1(_CHUNK, decode_content=unpacked):
-                    body += piece
-                    if len(body) > cap:
+                    size += len(piece)
+                    take(piece)
+                    if size > cap:
                         break
                     if deadline.left <= 0:
                         raise NoAnswer(TOO_LATE, hopeless=True)
@@ -165,7 +171,7 @@ class Session(requests.Session):
                 raise failure(error) from None
         headers = {name.lower(): text for name, text in response.headers.items()}
         answer = Answer(response.status_code, headers, bytes(body[:cap]), response.url or call.url, call.secrets)
-        if len(body) > cap and answer.status < _BAD_REQUEST:
+        if size > cap and answer.status < _BAD_REQUEST:
             raise TooLong(cap, answer)
         return answer
 

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from ci_automation.hiding import Hiding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from typing import BinaryIO
 
 MAX_COMPLAINT_BYTES = 64 << 10
 MAX_HEADER_BYTES = 64 << 10  # of all names and values; http.client reads no more than 100 of them
@@ -64,7 +65,7 @@ class Complaint(Struct, frozen=True):
 class Call(Hiding, Struct, frozen=True):
     """One request; `cap` limits the bytes of its answer, and `secrets` has the secrets that the request contains."""
 
-    hides = ("headers", "body", "secrets")
+    hides = ("headers", "body", "secrets", "file", "sink")
 
     method: str
     url: str
@@ -72,6 +73,8 @@ class Call(Hiding, Struct, frozen=True):
     body: bytes | None = None
     cap: int = 1 << 20
     secrets: frozenset[str] = frozenset()
+    file: BinaryIO | None = None  # in place of a body; it is sent from its beginning each time
+    sink: Callable[[bytes], object] | None = None  # for the body of an answer with the status 200, in pieces
 
     @property
     def path(self) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.index import MAX_ENTRIES, Index, InvalidIndex
+from ci_automation.artifact.index import MAX_ENTRIES, Index, InvalidIndex, parse_stored
 from ci_automation.artifact.manifest import OCI_INDEX, Manifest
 from ci_automation.artifact.reference import InvalidReference
 from ci_automation.net.values import parsed_json
@@ -26,17 +26,19 @@ from ci_automation.registry.port import (
     UnexpectedAnswer,
 )
 from ci_automation.registry.referrers import index_entry, is_no_api, merge, referrers_in, referrers_tag
+from ci_automation.registry.streams import Sink
 from ci_automation.registry.uploads import Uploads
 from ci_automation.registry.wire import STORED, Wire, unexpected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import BinaryIO
 
     from ci_automation.artifact.manifest import Descriptor
     from ci_automation.artifact.reference import Reference
     from ci_automation.net.network import Network
     from ci_automation.net.values import Answer
-    from ci_automation.net.waiting import Patience
+    from ci_automation.net.waiting import Deadline, Patience
     from ci_automation.registry.credentials import CredentialSource
 
 MAX_TAGS = 100_000
@@ -86,6 +88,13 @@ class HttpRegistry:
         self._there.update(reference.at_digest(each.digest) for each in (manifest.config, *manifest.layers))
         return manifest
 
+    def stored(self, reference: Reference) -> Manifest | Index:
+        """Return the manifest or the index that `reference` names."""
+        answer = self._manifests.read(reference)
+        if answer.status == _NOT_FOUND:
+            raise NotFound(str(reference), answer.complaint())
+        return parse_stored(answer.body)
+
     def blob(self, reference: Reference, descriptor: Descriptor) -> bytes:
         """Return the bytes of a blob of the reference's repository."""
         what = f"blob {descriptor.digest} of {reference.repository}"
@@ -120,6 +129,42 @@ class HttpRegistry:
             self._there.add(blob)
         return digest
 
+    def has_blob(self, reference: Reference, descriptor: Descriptor) -> bool:
+        """Return whether the reference's repository has a blob."""
+        blob = reference.at_digest(descriptor.digest)
+        if blob not in self._there:
+            answer = self._wire.ask(self._wire.request("HEAD", reference, f"blobs/{descriptor.digest}", push=True))
+            if answer.status not in {_OK, _NOT_FOUND} or (answer.status == _OK and answer.is_web_page):
+                raise unexpected(answer, f"blob {descriptor.digest} of {reference.repository}")
+            if answer.status == _OK:
+                self._there.add(blob)
+        return blob in self._there
+
+    def fetch_blob(self, reference: Reference, descriptor: Descriptor, file: BinaryIO) -> None:
+        """Write a blob of the reference's repository to a file; an attempt that breaks off begins anew."""
+        what = f"blob {descriptor.digest} of {reference.repository}"
+        request = replace(self._wire.request("GET", reference, f"blobs/{descriptor.digest}"), cap=descriptor.size)
+
+        def attempt(deadline: Deadline) -> tuple[Answer, Sink]:
+            sink = Sink(file, descriptor, what)
+            return self._wire.exchange(replace(request, sink=sink.write), deadline), sink
+
+        try:
+            answer, sink = self._wire.run(attempt, descriptor.size)
+        except AnswerTooLong:
+            raise ContentMismatch(what, f"{descriptor.size} bytes", "more") from None
+        if answer.status == _NOT_FOUND:
+            raise NotFound(what, answer.complaint())
+        if answer.status != _OK or (answer.is_web_page and not sink.is_whole):
+            raise unexpected(answer, what)
+        sink.check()
+
+    def send_blob(self, reference: Reference, descriptor: Descriptor, file: BinaryIO) -> None:
+        """Store the blob that a file has in the reference's repository."""
+        blob = reference.at_digest(descriptor.digest)
+        self._uploads.put_file(blob, file, descriptor.size)
+        self._there.add(blob)
+
     def mount_blob(self, reference: Reference, descriptor: Descriptor, source: Reference) -> bool:
         """Mount a blob from the source's repository in the reference's, and return whether the blob is there now.
 
@@ -130,7 +175,7 @@ class HttpRegistry:
             self._there.add(blob)
         return blob in self._there
 
-    def put_manifest(self, reference: Reference, manifest: Manifest) -> Digest:
+    def put_manifest(self, reference: Reference, manifest: Manifest | Index) -> Digest:
         """Store the bytes of `manifest` under the reference's digest or tag, and return their digest.
 
         After a failure this reads a tag before it writes it again: the first write may have succeeded, and another

@@ -6,19 +6,20 @@ moves on stays in the list without a tag, as it would stay in a registry.
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 import re
 import secrets
-import stat
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.index import parse_stored
 from ci_automation.artifact.manifest import OCI_INDEX, Descriptor, InvalidManifest, Manifest, parse_document
 from ci_automation.artifact.reference import InvalidReference
-from ci_automation.errors import RegistryError, UsageError
+from ci_automation.errors import UsageError
+from ci_automation.registry.layout_files import UNFINISHED, LayoutUnusable, opened, write_whole
 from ci_automation.registry.layout_index import TAG_ANNOTATION, digest_of, tag_of, untagged, with_entry
 from ci_automation.registry.port import (
     MAX_BLOB_BYTES,
@@ -28,10 +29,13 @@ from ci_automation.registry.port import (
     OtherRegistry,
     UnexpectedAnswer,
 )
+from ci_automation.registry.streams import Sink, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import BinaryIO
 
+    from ci_automation.artifact.index import Index
     from ci_automation.artifact.reference import LayoutDirectory, Reference
 
 MARKER, MARKER_CONTENT = "oci-layout", b'{"imageLayoutVersion":"1.0.0"}'
@@ -40,7 +44,6 @@ LOCK = ".flux-manifests.lock"
 IDENTITY = "flux-manifests.id"
 LOCK_SECONDS = 60
 _IDENTITY_BYTES = 33
-_UNFINISHED = ".unfinished-"
 _OURS = frozenset({MARKER, INDEX, "blobs", LOCK, IDENTITY})
 _IDENTITY = re.compile(rb"[0-9a-f]{32}\n")
 
@@ -52,15 +55,6 @@ class NotALayout(UsageError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} is not an OCI image layout: it is not empty, and has no {MARKER}")
-
-
-class LayoutUnusable(RegistryError):
-    """An image layout directory cannot be read or written."""
-
-    hint = "Check the permissions of the directory and the space on its disk. Earlier content is unharmed."
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
 
 
 class LayoutRegistry:
@@ -104,6 +98,15 @@ class LayoutRegistry:
             raise NotFound(str(reference))
         return Manifest.parse(raw)
 
+    def stored(self, reference: Reference) -> Manifest | Index:
+        """Return the manifest or the index that `reference` names; other programs list only those with a tag."""
+        self._check(reference)
+        digest = reference.digest or self.resolve(reference)
+        raw = None if digest is None else self._read_manifest(digest)
+        if raw is None:
+            raise NotFound(str(reference))
+        return parse_stored(raw)
+
     def blob(self, reference: Reference, descriptor: Descriptor) -> bytes:
         """Return the bytes of a blob."""
         self._check(reference)
@@ -127,14 +130,36 @@ class LayoutRegistry:
             self._store(digest, data)
         return digest
 
+    def has_blob(self, reference: Reference, descriptor: Descriptor) -> bool:
+        """Return whether the blob exists, undamaged."""
+        self._check(reference)
+        with opened(self._blob_path(descriptor.digest)) as file:
+            return file is not None and hashlib.file_digest(file, "sha256").hexdigest() == descriptor.digest.hex
+
+    def fetch_blob(self, reference: Reference, descriptor: Descriptor, file: BinaryIO) -> None:
+        """Write a blob to a file."""
+        self._check(reference)
+        what = f"blob {descriptor.digest} of {self.directory}"
+        with opened(self._blob_path(descriptor.digest)) as blob:
+            if blob is None:
+                raise NotFound(what)
+            sink = Sink(file, descriptor, what)
+            for piece in pieces(blob):
+                sink.write(piece)
+        sink.check()
+
+    def send_blob(self, reference: Reference, descriptor: Descriptor, file: BinaryIO) -> None:
+        """Store the blob that a file has."""
+        self._check(reference)
+        with self._writing():
+            write_whole(self._blob_path(descriptor.digest), pieces(file))
+
     def mount_blob(self, reference: Reference, descriptor: Descriptor, source: Reference) -> bool:
         """Return whether the blob exists; the directory has only one repository."""
-        self._check(reference)
         self._check(source)
-        data = self._read(self._blob_path(descriptor.digest), descriptor.size)
-        return data is not None and Digest.of(data) == descriptor.digest
+        return self.has_blob(reference, descriptor)
 
-    def put_manifest(self, reference: Reference, manifest: Manifest) -> Digest:
+    def put_manifest(self, reference: Reference, manifest: Manifest | Index) -> Digest:
         """Store the bytes of `manifest` under the reference's digest or tag, and return their digest."""
         if reference.digest not in {None, manifest.digest}:
             raise ContentMismatch(f"the manifest for {reference}", reference.digest, manifest.digest)
@@ -177,10 +202,10 @@ class LayoutRegistry:
             check()
         return self._put(reference, manifest, untagged(entry.to_json()))
 
-    def _put(self, reference: Reference, manifest: Manifest, entry: dict[str, Any]) -> Digest:
+    def _put(self, reference: Reference, manifest: Manifest | Index, entry: dict[str, Any]) -> Digest:
         """Store a manifest whose blobs exist, with its entry in the index, and return its digest."""
         self._check(reference)
-        for descriptor in (manifest.config, *manifest.layers):
+        for descriptor in manifest.parts:
             if not self._blob_path(descriptor.digest).is_file():
                 raise NotFound(f"blob {descriptor.digest} of {self.directory}, which the manifest needs,")
         with self._writing(), self._locked():
@@ -231,16 +256,8 @@ class LayoutRegistry:
 
     def _read(self, path: Path, cap: int) -> bytes | None:
         """Return the bytes of a file, at most one more than `cap`, or None if it does not exist."""
-        try:
-            # A named pipe must not block this run.
-            with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - of a descriptor
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise LayoutUnusable(path, "it is not a file")
-                return file.read(cap + 1)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise LayoutUnusable(path, f"it cannot be read: {error.strerror}") from None
+        with opened(path) as file:
+            return None if file is None else file.read(cap + 1)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -248,7 +265,7 @@ class LayoutRegistry:
         try:
             if not (self._path / MARKER).is_file():
                 self._path.mkdir(parents=True, exist_ok=True)
-                names = {entry.name for entry in self._path.iterdir() if not entry.name.startswith(_UNFINISHED)}
+                names = {entry.name for entry in self._path.iterdir() if not entry.name.startswith(UNFINISHED)}
                 if names - _OURS:
                     raise NotALayout(self._path)
                 write_whole(self._path / MARKER, MARKER_CONTENT)
@@ -268,23 +285,3 @@ class LayoutRegistry:
                 yield
         except Timeout:
             raise LayoutUnusable(self._path, f"another process has been writing for {LOCK_SECONDS} s") from None
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that at any moment, even after a crash, either the old or the new file is there, complete."""
-    unfinished = path.with_name(f"{_UNFINISHED}{secrets.token_hex(8)}")
-    try:
-        with unfinished.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            unfinished.unlink()
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -8,8 +8,10 @@ from ci_automation.errors import Conflict, RegistryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import BinaryIO
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.index import Index
     from ci_automation.artifact.manifest import Descriptor, Manifest
     from ci_automation.artifact.reference import Reference
     from ci_automation.net.values import Complaint
@@ -182,6 +184,16 @@ class Registry(Protocol):
         """
         ...
 
+    def stored(self, reference: Reference) -> Manifest | Index:
+        """Return the manifest or the index that `reference` names; its bytes match the digest, if it has one.
+
+        Raises:
+            NotFound: it does not exist.
+            InvalidManifest, InvalidIndex: it is neither.
+            ContentMismatch: the bytes do not match the digest.
+        """
+        ...
+
     def blob(self, reference: Reference, descriptor: Descriptor) -> bytes:
         """Return the bytes of a blob of the reference's repository.
 
@@ -195,6 +207,24 @@ class Registry(Protocol):
         """Store `data` in the reference's repository, unless it is already known there, and return its digest."""
         ...
 
+    def has_blob(self, reference: Reference, descriptor: Descriptor) -> bool:
+        """Return whether the reference's repository has a blob; a directory's has it only if it is undamaged."""
+        ...
+
+    def fetch_blob(self, reference: Reference, descriptor: Descriptor, file: BinaryIO) -> None:
+        """Write a blob of the reference's repository, which may be too large for memory, to a file.
+
+        Raises:
+            NotFound: the blob does not exist.
+            ContentMismatch: the bytes do not match the descriptor's digest and size.
+            NoSpace: the file cannot be written.
+        """
+        ...
+
+    def send_blob(self, reference: Reference, descriptor: Descriptor, file: BinaryIO) -> None:
+        """Store the blob that a file has, as `fetch_blob` wrote it, in the reference's repository."""
+        ...
+
     def mount_blob(self, reference: Reference, descriptor: Descriptor, source: Reference) -> bool:
         """Mount a blob from the source's repository in the reference's, and return whether the blob is there now.
 
@@ -206,12 +236,12 @@ class Registry(Protocol):
         """
         ...
 
-    def put_manifest(self, reference: Reference, manifest: Manifest) -> Digest:
+    def put_manifest(self, reference: Reference, manifest: Manifest | Index) -> Digest:
         """Store the bytes of `manifest` under the reference's digest or tag, and return their digest.
 
         Raises:
             ContentMismatch: the reference has another digest, or the registry answered with another.
-            NotFound: the registry lacks a blob of the manifest. Not every registry checks.
+            NotFound: the registry lacks a blob of the manifest, or a manifest of the index. Not every registry checks.
             TagMoved: another writer moved the tag during the write.
         """
         ...

@@ -11,6 +11,8 @@ from ci_automation.registry.port import AccessDenied, NotFound
 from ci_automation.registry.wire import check_stored, unexpected
 
 if TYPE_CHECKING:
+    from typing import BinaryIO
+
     from ci_automation.artifact.reference import Reference
     from ci_automation.net.waiting import Deadline
     from ci_automation.registry.authorization import Request
@@ -29,7 +31,11 @@ class Uploads:
 
     def put(self, blob: Reference, data: bytes) -> None:
         """Upload a blob; start again after an interruption, because the registry forgets the sent part."""
-        self._wire.run(lambda deadline: self._upload(blob, data, deadline))
+        self._wire.run(lambda deadline: self._upload(blob, deadline, body=data))
+
+    def put_file(self, blob: Reference, file: BinaryIO, size: int) -> None:
+        """Upload a blob of that size from a file."""
+        self._wire.run(lambda deadline: self._upload(blob, deadline, file=file), size)
 
     def mount(self, blob: Reference, source: Reference) -> bool:
         """Mount a blob from the source's repository, and return whether the registry did.
@@ -48,13 +54,17 @@ class Uploads:
             self._begun[blob] = self._wire.followed(answer)
         return False
 
-    def _upload(self, blob: Reference, data: bytes, deadline: Deadline) -> None:
+    def _upload(
+        self, blob: Reference, deadline: Deadline, *, body: bytes | None = None, file: BinaryIO | None = None
+    ) -> None:
         """Upload a blob in one piece (OCI distribution spec, *POST then PUT*)."""
         assert blob.digest is not None  # noqa: S101  # as above
         begin = replace(self._wire.request("POST", blob, "blobs/uploads/", push=True), body=b"")
         location = self._begun.pop(blob, None) or self._begin(blob, begin, deadline)
         url = f"{location}{'&' if urlsplit(location).query else '?'}digest={quote(str(blob.digest), safe='')}"
-        answer = self._wire.exchange(replace(begin, method="PUT", url=url).carrying(data, _BYTES), deadline)
+        answer = self._wire.exchange(
+            replace(begin.carrying(b"", _BYTES), method="PUT", url=url, body=body, file=file), deadline
+        )
         check_stored(answer, _named(blob), blob.digest)
 
     def _begin(self, blob: Reference, begin: Request, deadline: Deadline) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ci_automation.registry.credentials import CredentialSource
 
 MAX_PAGES = 200
+_SLOWEST = 256 << 10  # bytes a second
 STORED = frozenset({200, 201, 202, 204})  # 201 by the spec; not every registry is exact
 
 T = TypeVar("T")
@@ -81,9 +82,14 @@ class Wire:
         url = f"{request.url}?mount={quote(str(digest), safe='')}&from={quote(origin, safe='')}"
         return replace(request, url=url, scope=replace(request.scope, source=origin), body=b"")
 
-    def run(self, attempt: Callable[[Deadline], T]) -> T:
-        """Return the result of `attempt`; call it again while another attempt may succeed."""
-        return self._patience.run(attempt, self.host, partial(Unreachable, self.host), self._network.watch)
+    def run(self, attempt: Callable[[Deadline], T], size: int = 0) -> T:
+        """Return the result of `attempt`; call it again while another attempt may succeed.
+
+        The limit in time grows with the bytes of a large blob.
+        """
+        seconds = self._patience.seconds or self._network.watch.seconds
+        patience = replace(self._patience, seconds=seconds + size / _SLOWEST) if size else self._patience
+        return patience.run(attempt, self.host, partial(Unreachable, self.host), self._network.watch)
 
     def exchange(self, request: Request, deadline: Deadline) -> Answer:
         """Return the answer to `request`, sent once."""

@@ -85,6 +85,8 @@ class LoopbackRegistry:
         needed = [each["digest"] for each in (value.get("config"), *value.get("layers", ())) if each]
         if not {Digest.parse(text) for text in needed} <= repository.blobs.keys():
             return Reply.json({"errors": [{"code": "MANIFEST_BLOB_UNKNOWN"}]}, 400)
+        if not {Digest.parse(each["digest"]) for each in value.get("manifests") or ()} <= repository.manifests.keys():
+            return Reply.json({"errors": [{"code": "MANIFEST_BLOB_UNKNOWN"}]}, 400)
         repository.manifests[digest := Digest.of(raw)] = raw
         if ":" not in name:
             repository.tags[name] = digest

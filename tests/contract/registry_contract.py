@@ -7,14 +7,17 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.artifact.index import parse_stored
 from ci_automation.artifact.manifest import (
     CONFIG_BLOB,
+    DOCKER_LIST,
     FLUX_CONFIG,
     FLUX_LAYER,
     OCI_INDEX,
@@ -168,6 +171,42 @@ class RegistryContract:
     def test_any_bytes_are_a_blob(self, door: Door, data: bytes) -> None:
         assert door.registry.put_blob(door.at, data) == Digest.of(data)
         assert door.again().blob(door.at, Descriptor.of(FLUX_LAYER, data)) == data
+
+    def test_a_blob_that_is_too_large_for_memory_goes_by_way_of_a_file(self, door: Door) -> None:
+        data = bytes(range(256)) * (5 << 12)
+        layer = Descriptor.of(FLUX_LAYER, data)
+        assert not door.registry.has_blob(door.at, layer)
+        with pytest.raises(NotFound):
+            door.registry.fetch_blob(door.at, layer, BytesIO())
+        door.registry.send_blob(door.at, layer, BytesIO(data))
+        for registry in (door.registry, door.again()):
+            file = BytesIO(b"more than nothing")
+            assert registry.has_blob(door.at, layer)
+            registry.fetch_blob(door.at, layer, file)
+            assert file.getvalue() == data == registry.blob(door.at, layer)
+        with pytest.raises(ContentMismatch):
+            door.registry.fetch_blob(door.at, replace(layer, size=len(data) - 1), BytesIO())
+
+    def test_an_index_of_images_keeps_its_bytes_and_comes_after_them(self, door: Door) -> None:
+        image = artifact(b"an image")
+        written = {
+            "schemaVersion": 2,
+            "mediaType": DOCKER_LIST,
+            "manifests": [Descriptor.of(OCI_MANIFEST, image.raw).to_json()],
+        }
+        index = parse_stored(json.dumps(written, indent=3).encode())
+        if self.looks_for_blobs:
+            with pytest.raises(NotFound):
+                door.registry.put_manifest(door.at, index)
+        for data in (CONFIG_BLOB, b"an image"):
+            door.registry.put_blob(door.at, data)
+        door.registry.put_manifest(door.at.at_digest(image.digest), image)
+        assert door.registry.put_manifest(door.at, index) == index.digest
+        for registry in (door.registry, door.again()):
+            assert registry.stored(door.at) == registry.stored(door.at.at_digest(index.digest)) == index
+            assert registry.stored(door.at.at_digest(index.parts[0].digest)) == image
+        with pytest.raises(NotFound):
+            door.registry.stored(door.at.at_digest(NOBODY))
 
     def test_a_blob_of_another_repository_is_mounted_or_has_to_be_put(self, door: Door) -> None:
         assert door.other is not None

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.index import Index
     from ci_automation.flows.mirror import Mirrored
     from ci_automation.flux.advisories import Advisory
     from ci_automation.flux.release import FetchedRelease, Release
@@ -454,7 +455,7 @@ class TestNothingUnverified:
 
     def test_an_artifact_whose_signature_got_lost_on_the_way(self, site: Site, before: dict[str, str]) -> None:
         class Forgetful(LayoutRegistry):
-            def put_manifest(self, reference: Reference, manifest: Manifest) -> Digest:
+            def put_manifest(self, reference: Reference, manifest: Manifest | Index) -> Digest:
                 if reference.tag is not None and reference.tag.endswith(".sig"):
                     return manifest.digest
                 return super().put_manifest(reference, manifest)

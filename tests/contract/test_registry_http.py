@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,16 +96,32 @@ def registry(server: HostileRegistry, time: Time) -> Iterator[HttpRegistry]:
     opened.close()
 
 
+def fetched(registry: HttpRegistry, at: Reference, descriptor: Descriptor) -> bytes:
+    """Return a blob by way of a file."""
+    file = BytesIO(b"of an attempt that broke off")
+    registry.fetch_blob(at, descriptor, file)
+    return file.getvalue()
+
+
+def read(registry: HttpRegistry, at: Reference, descriptor: Descriptor) -> bytes:
+    return registry.blob(at, descriptor)
+
+
+both_ways = pytest.mark.parametrize("way", [read, fetched])
 Asking = Callable[[HttpRegistry, Reference], object]
 READS: list[tuple[str, Asking]] = [
     ("resolve", lambda registry, at: registry.resolve(at)),
     ("manifest", lambda registry, at: registry.manifest(at)),
+    ("stored", lambda registry, at: registry.stored(at)),
     ("blob", lambda registry, at: registry.blob(at, LAYER)),
+    ("has_blob", lambda registry, at: registry.has_blob(at, LAYER)),
+    ("fetch_blob", lambda registry, at: fetched(registry, at, LAYER)),
     ("tags", lambda registry, at: registry.tags(at)),
     ("referrers", lambda registry, at: registry.referrers(at, NOBODY)),
 ]
 WRITES: list[tuple[str, Asking]] = [
     ("put_blob", lambda registry, at: registry.put_blob(at, DATA)),
+    ("send_blob", lambda registry, at: registry.send_blob(at, LAYER, BytesIO(DATA))),
     ("put_manifest", lambda registry, at: registry.put_manifest(at, artifact())),
     ("put_referrer", lambda registry, at: registry.put_referrer(at, note(b"a note", NOBODY))),
 ]
@@ -123,19 +140,21 @@ class TestLies:
             pytest.param(b"", id="none"),
         ],
     )
+    @both_ways
     def test_a_blob_is_hashed_and_counted(
-        self, server: HostileRegistry, registry: HttpRegistry, at: Reference, body: bytes
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference, way: Callable[..., bytes], body: bytes
     ) -> None:
         server.answer = in_turn(Reply(200, body))
         with pytest.raises(ContentMismatch, match=LAYER.digest.hex):
-            registry.blob(at, LAYER)
+            way(registry, at, LAYER)
 
+    @both_ways
     def test_a_blob_must_have_the_size_that_the_manifest_says(
-        self, server: HostileRegistry, registry: HttpRegistry, at: Reference
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference, way: Callable[..., bytes]
     ) -> None:
         server.answer = in_turn(Reply(200, DATA))
         with pytest.raises(ContentMismatch, match=f"expected {len(DATA) + 1} bytes, got {len(DATA)} bytes"):
-            registry.blob(at, replace(LAYER, size=len(DATA) + 1))
+            way(registry, at, replace(LAYER, size=len(DATA) + 1))
 
     def test_a_manifest_is_not_even_sent_under_another_digest(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference
@@ -210,7 +229,7 @@ class TestNonsense:
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference, ask: Asking
     ) -> None:
         server.answer = lambda _: PAGE
-        if ask is WRITES[1][1]:  # a PUT that ends well says nothing
+        if ask is WRITES[2][1]:  # a PUT that ends well says nothing
             server.answer = in_turn(dataclasses.replace(PAGE, status=418))
         with pytest.raises(UnexpectedAnswer, match="text/html") as caught:
             ask(registry, at)
@@ -335,7 +354,7 @@ class TestDeletion:
 
 
 class TestLimits:
-    @pytest.mark.parametrize("ask", [READS[1], READS[3]], ids=lambda ask: ask[0])
+    @pytest.mark.parametrize("ask", [READS[1], READS[2], READS[6]], ids=lambda ask: ask[0])
     def test_an_answer_without_end_is_cut_off(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference, ask: tuple[str, Asking]
     ) -> None:
@@ -345,12 +364,13 @@ class TestLimits:
         with pytest.raises(UnexpectedAnswer, match=f"more than the {MAX_MANIFEST_BYTES} bytes"):
             ask[1](registry, at)
 
+    @both_ways
     def test_a_blob_without_end_is_cut_off(
-        self, server: HostileRegistry, registry: HttpRegistry, at: Reference
+        self, server: HostileRegistry, registry: HttpRegistry, at: Reference, way: Callable[..., bytes]
     ) -> None:
         server.answer = in_turn(Reply(headers={"Content-Length": str(1 << 40)}, then="drip"))
         with pytest.raises(ContentMismatch):
-            registry.blob(at, LAYER)
+            way(registry, at, LAYER)
 
     def test_a_blob_that_is_too_large_is_not_even_asked_for(
         self, server: HostileRegistry, registry: HttpRegistry, at: Reference
@@ -541,13 +561,14 @@ class TestPatience:
             "HEAD manifests/production": Reply(headers={"Docker-Content-Digest": str(artifact().digest)}),
             "GET manifests/production": MANIFEST,
             f"GET blobs/{LAYER.digest}": Reply(200, DATA),
+            f"HEAD blobs/{LAYER.digest}": Reply(200, DATA),
             "GET tags/list": Reply.json({"tags": ["production"]}),
             f"GET referrers/{NOBODY}": Reply(200, Index.build((LAYER,)).raw, {"Content-Type": OCI_INDEX}),
         }
         server.answer = lambda seen: (
             (RESET if seen.method == "HEAD" else broken) if len(server.seen) == 1 else answers[str(seen)]
         )
-        assert ask(registry, at) in (artifact(), artifact().digest, DATA, ("production",), (LAYER,))
+        assert ask(registry, at) in (artifact(), artifact().digest, DATA, ("production",), (LAYER,), True)
         assert len(server.seen) == 2
 
     def test_a_chunk_that_breaks_off_is_no_end(
@@ -568,7 +589,7 @@ class TestPatience:
         server.answer = in_turn(Reply(status))
         if status == 404:
             with suppress(NotFound):
-                assert ask(registry, at) in (None, ())
+                assert ask(registry, at) in (None, (), False)
         else:
             with pytest.raises(AccessDenied, match="acme/flux") as caught:
                 ask(registry, at)

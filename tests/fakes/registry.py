@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.index import Index, InvalidIndex
+from ci_automation.artifact.index import Index, InvalidIndex, parse_stored
 from ci_automation.artifact.manifest import OCI_MANIFEST, Descriptor, InvalidManifest, Manifest
 from ci_automation.artifact.reference import InvalidReference
 from ci_automation.net.waiting import Clock
@@ -19,6 +19,7 @@ from ci_automation.registry.referrers import index_entry, merge, referrers_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import BinaryIO
 
     from ci_automation.artifact.reference import Reference
 
@@ -111,6 +112,13 @@ class InMemoryRegistry:
             raise NotFound(str(reference))
         return Manifest.parse(repository.manifests[digest])
 
+    def stored(self, reference: Reference) -> Manifest | Index:
+        """Return the manifest or the index that `reference` names."""
+        repository = self._at("stored", reference)
+        if (digest := self._find(repository, reference)) is None:
+            raise NotFound(str(reference))
+        return parse_stored(repository.manifests[digest])
+
     def blob(self, reference: Reference, descriptor: Descriptor) -> bytes:
         """Return the bytes of a blob."""
         data = self._at("blob", reference, descriptor.digest).blobs.get(descriptor.digest)
@@ -126,6 +134,24 @@ class InMemoryRegistry:
         self._at("put_blob", reference, digest).blobs[digest] = data
         return digest
 
+    def has_blob(self, reference: Reference, descriptor: Descriptor) -> bool:
+        """Return whether the blob is there."""
+        return descriptor.digest in self._at("has_blob", reference, descriptor.digest).blobs
+
+    def fetch_blob(self, reference: Reference, descriptor: Descriptor, file: BinaryIO) -> None:
+        """Write a blob to a file."""
+        file.seek(0)
+        file.truncate()
+        file.write(self.blob(reference, descriptor))
+
+    def send_blob(self, reference: Reference, descriptor: Descriptor, file: BinaryIO) -> None:
+        """Store what a file has."""
+        file.seek(0)
+        data = file.read()
+        if Digest.of(data) != descriptor.digest:
+            raise ContentMismatch(f"blob {descriptor.digest}", descriptor.digest, Digest.of(data))
+        self.put_blob(reference, data)
+
     def mount_blob(self, reference: Reference, descriptor: Descriptor, source: Reference) -> bool:
         """Have a blob of the source's repository in the reference's too, and return whether it is."""
         repository = self._at("mount_blob", reference, descriptor.digest)
@@ -133,16 +159,17 @@ class InMemoryRegistry:
             repository.blobs[descriptor.digest] = data
         return descriptor.digest in repository.blobs
 
-    def put_manifest(self, reference: Reference, manifest: Manifest) -> Digest:
+    def put_manifest(self, reference: Reference, manifest: Manifest | Index) -> Digest:
         """Store the bytes of `manifest` under the reference's digest or tag, and return their digest."""
         return self._put(self._at("put_manifest", reference), reference, manifest)
 
-    def _put(self, repository: Repository, reference: Reference, manifest: Manifest) -> Digest:
+    def _put(self, repository: Repository, reference: Reference, manifest: Manifest | Index) -> Digest:
         digest = manifest.digest
         if reference.digest not in {None, digest}:
             raise ContentMismatch(f"the manifest for {reference}", reference.digest, digest)
-        for needed in (manifest.config, *manifest.layers):
-            if needed.digest not in repository.blobs:
+        held = repository.manifests if isinstance(manifest, Index) else repository.blobs
+        for needed in manifest.parts:
+            if needed.digest not in held:
                 raise NotFound(f"blob {needed.digest} of {reference.repository}, which the manifest needs,")
         with self._lock:
             repository.manifests[digest] = manifest.raw

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ci_automation.artifact.digest import Digest
-from ci_automation.artifact.index import MAX_ENTRIES, Index, InvalidIndex
-from ci_automation.artifact.manifest import DOCKER_LIST, OCI_INDEX, OCI_MANIFEST, Descriptor
+from ci_automation.artifact.index import MAX_ENTRIES, Index, InvalidIndex, parse_stored
+from ci_automation.artifact.manifest import DOCKER_LIST, OCI_INDEX, OCI_MANIFEST, Descriptor, Manifest
+from ci_automation.errors import VerificationFailed
 
 DIGEST = f"sha256:{'4' * 64}"
 ENTRY = Descriptor(OCI_MANIFEST, Digest("4" * 64), 5, {"a": "b"}, "application/vnd.example")
@@ -138,3 +139,24 @@ class TestAddition:
         first = Index.build().with_entry(entry)
         assert first.manifests == (entry,)
         assert first.with_entry(replace(OTHER, data=entry.data)).manifests == (entry, OTHER)
+
+
+class TestImages:
+    """An image in a registry: one manifest, or an index of several platforms."""
+
+    @pytest.mark.parametrize("kind", [OCI_INDEX, DOCKER_LIST])
+    def test_an_index_is_read_with_what_has_to_be_there_before_it(self, kind: str) -> None:
+        raw = json.dumps({"schemaVersion": 2, "mediaType": kind, "manifests": [ENTRY.to_json()]}).encode()
+        found = parse_stored(raw)
+        assert (found.raw, found.media_type, found.parts) == (raw, kind, (ENTRY,))
+
+    def test_an_image_is_its_manifest(self) -> None:
+        config, layer = Descriptor.of("text/plain", b"config"), Descriptor.of("text/plain", b"layer")
+        manifest = Manifest.build(config, (layer,))
+        assert parse_stored(manifest.raw) == manifest
+        assert manifest.parts == (config, layer)
+
+    @pytest.mark.parametrize("raw", [b"", b"[]", b'{"schemaVersion":2,"layers":[]}', b'{"manifests":[{}]}'])
+    def test_anything_else_is_refused(self, raw: bytes) -> None:
+        with pytest.raises(VerificationFailed):
+            parse_stored(raw)
