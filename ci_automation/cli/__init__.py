@@ -51,7 +51,7 @@ COMMANDS = {
     "sync-manifests": "Print the objects by which a cluster follows and verifies a channel.",
     "bootstrap-manifests": "Write what the first installation of Flux applies to a cluster, and print the order.",
     "bootstrap": "Install Flux on a cluster from a channel, which the cluster follows from then on.",
-    "mirror": "Fill a directory with verified releases, for sites without a way to GitHub.",
+    "mirror": "Fill a directory with verified releases, for sites without GitHub, or copy the controllers' images.",
     "config": "Check the configuration file, or print its JSON schema.",
     "action": "Do the work of the GitHub Action, whose inputs are the options.",
 }

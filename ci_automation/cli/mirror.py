@@ -10,9 +10,9 @@ import click
 from msgspec.structs import replace
 
 from ci_automation.artifact.reference import Reference
-from ci_automation.cli.arguments import Arguments, configuration
+from ci_automation.cli.arguments import Arguments, ContradictingOptions, configuration
 from ci_automation.cli.output import print_json, print_table, print_text, progress
-from ci_automation.cli.parameters import COMMON, takes
+from ci_automation.cli.parameters import COMMON, IDENTITIES, takes
 from ci_automation.cli.places import registry, release_source, upstream
 from ci_automation.flows.mirror import MirrorFolder, mirror, push
 from ci_automation.flows.ports import Ports
@@ -26,18 +26,36 @@ from ci_automation.signing.upstream import WORKFLOW
 if TYPE_CHECKING:
     from ci_automation.config.model import Config
     from ci_automation.flows.mirror import Mirrored
+    from ci_automation.flows.mirror_images import MirroredImage
+    from ci_automation.registry.port import Registry
+
+_IMAGES = "oci://ghcr.io/fluxcd"
+_SIGNERS = ("public-key", *IDENTITIES)
+_UNVERIFIED = (
+    "Signatures were copied, and NOT verified: nothing said who signs. Flux's own images: "
+    r"--identity-regexp '^https://github\.com/fluxcd/.*$' --issuer https://token.actions.githubusercontent.com"
+)
 
 
 @click.command("mirror")
-@click.argument("folder", metavar="DIR")
+@click.argument("places", metavar="DIR | --images TO VERSION...", nargs=-1)
 @click.option("--flux-version", metavar="VERSION", multiple=True, help="a release to take; may be repeated")
 @click.option("--with-programs", is_flag=True, help="take the flux CLI for Linux too, which renders what we cannot")
 @click.option("--push", "target", metavar="oci://...", help="take nothing; push what DIR has to this repository")
-@takes("releases", "registry-config", *COMMON)
+@click.option("--images", metavar="TO", help="copy the controllers' images to oci://HOST/PATH or layout:DIR")
+@click.option("--from-images", metavar="FROM", help=f"where --images takes them from; default: {_IMAGES}")
+@takes("releases", "registry-config", *_SIGNERS, *COMMON)
 def command(
-    folder: str, flux_version: tuple[str, ...], target: str | None, *, with_programs: bool, given: Arguments
+    places: tuple[str, ...],
+    flux_version: tuple[str, ...],
+    target: str | None,
+    images: str | None,
+    from_images: str | None,
+    *,
+    with_programs: bool,
+    given: Arguments,
 ) -> None:
-    """Fill a directory with verified releases, for sites without a way to GitHub.
+    """Fill a directory with verified releases, for sites without GitHub, or copy the controllers' images.
 
     DIR gets each release's files, Flux's signatures on them with their entries of the transparency log, and, as an OCI
     image layout, what Flux itself rendered. Without --flux-version it takes what is newer than all that DIR has; or,
@@ -47,23 +65,48 @@ def command(
     there with --releases oci://..., or `source: oci://...` in the configuration. --push refuses what DIR may have: a
     release that Flux did not sign, unless the configuration has `upstream: {verify: if-available}`.
 
+    With --images, the images of all controllers of these versions go to TO, by digest, all platforms, with signatures
+    and attestations; the tag comes last. What TO has is not sent again, so a run that was cut off is repeated. Nothing
+    unsigned is copied if --identity-regexp and --issuer (or --public-key) say who signs; otherwise nothing is verified.
+    A layout: keeps the whole names, and gives all that it has if no version is named.
+
     \b
     flux-manifests mirror ./releases
     flux-manifests update oci://registry.edge.example/flux:stable --releases ./releases
     flux-manifests mirror ./releases --push oci://registry.edge.example/flux/releases
+    flux-manifests mirror --images layout:images v2.9.4
+    flux-manifests mirror --images oci://registry.edge.example/fluxcd --from-images layout:images
     """
+    wrong = _contradiction(places, target, images, from_images, given)
+    if wrong or (images and with_programs):
+        raise ContradictingOptions(wrong or "--images and --with-programs exclude each other")
     config = configuration(given)
-    if target is not None:
-        _push(Path(folder), Reference.parse_repository(target), config, given)
-        return
+    if images is not None:
+        wanted = [Version.parse(text) for text in (*places, *flux_version)]
+        _copy_images(Reference.parse_repository(images), from_images or _IMAGES, wanted, config, given)
+    elif target is not None:
+        _push(Path(places[0]), Reference.parse_repository(target), config, given)
+    else:
+        _fill(places[0], [Version.parse(text) for text in flux_version], config, given, with_programs=with_programs)
+
+
+def _contradiction(
+    places: tuple[str, ...], target: str | None, images: str | None, from_images: str | None, given: Arguments
+) -> str | None:
+    """Return what does not go together."""
+    if images is not None:
+        return "--images and --push exclude each other" if target is not None else None
+    if from_images is not None:
+        return "--from-images needs --images"
+    if any(getattr(given, name.replace("-", "_")) for name in _SIGNERS):
+        return f"{', '.join(f'--{name}' for name in _SIGNERS)} need --images: releases are signed by Flux's own run"
+    return None if len(places) == 1 else "without --images, `mirror` needs one directory, and takes --flux-version"
+
+
+def _fill(folder: str, wanted: list[Version], config: Config | None, given: Arguments, *, with_programs: bool) -> None:
+    """Fill a directory, and say with what."""
     artifacts = Reference.parse(f"layout:{Path(folder) / 'flux-manifests'}")
-    ports = Ports(
-        registry=open_registry(artifacts),
-        releases=release_source(given, config),
-        find_upstream=cache(partial(upstream, given, config)),
-        say=progress(verbose=given.verbose, text=given.output == "text"),
-    )
-    wanted = [Version.parse(text) for text in flux_version]
+    ports = _ports(open_registry(artifacts), config, given)
     done = mirror(MirrorFolder(Path(folder), artifacts), ports, wanted, with_programs=with_programs)
     if given.output == "json":
         print_json({"folder": folder, "releases": [_json(each) for each in done]})
@@ -74,6 +117,39 @@ def command(
         print_text(f"Signed is what the release's own run of {WORKFLOW} has signed, as the transparency log tells.")
     else:
         print_text(f"Nothing to do: {plain_text(folder)} has all that is newest.")
+
+
+def _ports(port: Registry, config: Config | None, given: Arguments) -> Ports:
+    """Return the ports of a flow that reads releases and writes to a registry."""
+    return Ports(
+        registry=port,
+        releases=release_source(given, config),
+        find_upstream=cache(partial(upstream, given, config)),
+        say=progress(verbose=given.verbose, text=given.output == "text"),
+    )
+
+
+def _copy_images(put: Reference, place: str, wanted: list[Version], config: Config | None, given: Arguments) -> None:
+    """Copy the images of the controllers, and say what it took and what was verified."""
+    from ci_automation.cli.trust import trusted
+    from ci_automation.flows.mirror_images import ImageMirror, mirror_images
+
+    taken = Reference.parse_repository(place)
+    way = ImageMirror(registry(taken, None, given), taken, registry(put, None, given, writes=True), put)
+    ports = replace(_ports(way.target, config, given), trusted=trusted(None, given, None))
+    done = mirror_images(way, ports, wanted)
+    if given.output == "json":
+        print_json({"to": str(put.repository), "images": [_image_json(each) for each in done]})
+        return
+    rows = [(str(it.reference), str(it.digest), "verified" if it.vouched else "not verified", _took(it)) for it in done]
+    print_table(Table(("image", "digest", "signature", "copied"), tuple(rows)))
+    if ports.trusted is None:
+        print_text(_UNVERIFIED)
+
+
+def _took(image: MirroredImage) -> str:
+    sent = image.sent.bytes / (1 << 20)
+    return f"{'new' if image.new else 'there already'}, {sent:.1f} MiB sent"
 
 
 def _push(folder: Path, target: Reference, config: Config | None, given: Arguments) -> None:
@@ -113,6 +189,18 @@ def _table(done: tuple[Mirrored, ...]) -> Table:
 
 def _signed(vouched: str | None) -> str:
     return "signed" if vouched else "not signed"
+
+
+def _image_json(each: MirroredImage) -> dict[str, Any]:
+    return {
+        "image": str(each.reference),
+        "digest": str(each.digest),
+        "new": each.new,
+        "signedBy": each.vouched,
+        "sentBytes": each.sent.bytes,
+        "mountedBlobs": each.sent.mounted,
+        "presentBlobs": each.sent.present,
+    }
 
 
 def _json(each: Mirrored) -> dict[str, Any]:

@@ -16,6 +16,7 @@ __all__ = [
     "lift",
     "migration",
     "mirror",
+    "mirror_images",
     "observe",
     "planning",
     "ports",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ci_automation.artifact.reference import Reference
     from ci_automation.flows.ports import Ports
     from ci_automation.flows.rendering.upstream import UpstreamArtifact
-    from ci_automation.flux.release import FetchedRelease
+    from ci_automation.flux.release import FetchedRelease, Release
     from ci_automation.flux.version import Version
     from ci_automation.registry.port import Registry
 
@@ -151,14 +151,24 @@ def _newer(folder: Path, ports: Ports) -> list[Version]:
     """Return what a run without a wish takes, the oldest first."""
     present = DirectorySource(folder).list() if (folder / RELEASES).exists() else ()
     newest = max((each.version for each in present if not each.prerelease), default=None)
-    offered = sorted(
+    offered = ports.releases.list(newest)
+    if newest is not None:
+        return [version for version in _usable(offered) if version > newest]
+    return newest_of_minors(offered)
+
+
+def newest_of_minors(offered: Iterable[Release]) -> list[Version]:
+    """Return the newest release of each of the last three minor series, the oldest first."""
+    return list({version.minor: version for version in _usable(offered)}.values())[-_SERIES:]
+
+
+def _usable(offered: Iterable[Release]) -> list[Version]:
+    """Return the versions of the releases that can be taken, but no candidates, the oldest first."""
+    return sorted(
         each.version
-        for each in ports.releases.list(newest)
+        for each in offered
         if each.problem is None and not each.prerelease and not each.version.is_prerelease
     )
-    if newest is not None:
-        return [version for version in offered if version > newest]
-    return list({version.minor: version for version in offered}.values())[-_SERIES:]
 
 
 def _fetch(folder: Path, version: Version, ports: Ports) -> FetchedRelease:

@@ -1,28 +1,36 @@
-"""Copying an artifact from one repository to another, with all that speaks for it, digest by digest."""
+"""Copying an artifact or an image from one repository to another, with all that speaks for it, digest by digest."""
 
 from __future__ import annotations
 
+import tempfile
 from contextlib import suppress
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ci_automation.artifact.index import Index
 from ci_automation.artifact.manifest import MAX_LAYERS, OCI_MANIFEST, Manifest, NoLayers
-from ci_automation.artifact.reference import OciRepository
-from ci_automation.errors import RegistryError
+from ci_automation.artifact.reference import LayoutDirectory, OciRepository
+from ci_automation.errors import Conflict, RegistryError
 from ci_automation.registry.port import NotFound, TagMoved
 from ci_automation.signing.legacy import SignaturesUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ci_automation.artifact.digest import Digest
+    from ci_automation.artifact.manifest import Descriptor
     from ci_automation.artifact.reference import Reference
     from ci_automation.registry.port import Registry
 
 _MAX_REFERRERS = 64
 _BESIDE = ("sig", "att", "sbom")  # what cosign's tags end with (`pkg/oci/remote/remote.go`)
 _ATTEMPTS = 3
+_AT_ONCE = 4  # blobs
+_SMALL = 1 << 20  # bytes, which fit into memory
+_MAX_IMAGES, _DEPTH = 64, 2  # of an index, which may list others
 
 
 class TooManyReferrers(RegistryError):
@@ -35,6 +43,24 @@ class TooManyReferrers(RegistryError):
 
     def __init__(self, reference: Reference, number: int) -> None:
         super().__init__(f"{number} manifests refer to {reference}; a run copies at most {_MAX_REFERRERS}")
+
+
+class TooManyImages(RegistryError):
+    """An index lists more images than any image has platforms, or indexes within indexes."""
+
+    hint = "Check that the address is that of an image. If it is, copy it by hand."
+
+    def __init__(self, reference: Reference) -> None:
+        super().__init__(f"{reference} lists more than {_MAX_IMAGES} images, or images more than {_DEPTH} levels deep")
+
+
+class OtherImage(Conflict):
+    """A registry has another image under the tag of an image."""
+
+    hint = "Find out who pushed it, and whether clusters run it. Delete that tag, then run the same command again."
+
+    def __init__(self, place: Reference, found: Digest, wanted: Digest) -> None:
+        super().__init__(f"{place} is {found} already, and not {wanted}")
 
 
 class _Copy(Struct, frozen=True):
@@ -63,17 +89,30 @@ class _Copy(Struct, frozen=True):
             theirs = self.source.manifest(self.taken.at_tag(tag))
         except (NotFound, NoLayers):
             return
-        self.blobs(theirs)
         at = self.put.at_tag(tag)
         for attempt in range(1, _ATTEMPTS + 1):
             wanted = _merged(_found(self.target, at), theirs, at)
             if wanted is None:
                 return
+            if attempt == 1:
+                self.blobs(theirs)
             try:
                 self.target.put_manifest(at, wanted)
             except TagMoved:
                 if attempt == _ATTEMPTS:
                     raise
+
+    def all_beside(self, digest: Digest) -> None:
+        """Copy what speaks for a digest: what is at cosign's tags, and its referrers."""
+        for kind in _BESIDE:
+            self.beside(f"sha256-{digest.hex}.{kind}")
+        for referrer in self.referrers(digest):
+            self.referrer(referrer)
+
+    def referrer(self, manifest: Manifest) -> None:
+        """Copy a referrer."""
+        self.blobs(manifest)
+        self.target.put_referrer(self.put, manifest)
 
     def referrers(self, digest: Digest) -> Iterator[Manifest]:
         """Yield the image manifests among the referrers, in an order that is always the same.
@@ -89,6 +128,80 @@ class _Copy(Struct, frozen=True):
         for each in sorted(found, key=lambda each: each.digest):
             with suppress(NotFound, NoLayers):
                 yield self.source.manifest(self.taken.at_digest(each.digest))
+
+
+class Sent(Struct):
+    """What a copy of images had to do: bytes that were sent, and blobs that were mounted or there already."""
+
+    bytes: int = 0
+    mounted: int = 0
+    present: int = 0
+
+    def add(self, other: Sent) -> None:
+        """Count what another part of the copy took."""
+        self.bytes += other.bytes
+        self.mounted += other.mounted
+        self.present += other.present
+
+
+class ImageCopy(_Copy, frozen=True):
+    """A copy of images; `known` says in which of the target's repositories a blob is."""
+
+    known: dict[Digest, Reference]
+    sent: Sent
+    say: Callable[[str], None]
+
+    def image(self, digest: Digest, depth: int = 0) -> Manifest | Index:
+        """Have an image in the target under its digest, after all that it needs, and with all that speaks for it.
+
+        A manifest that a registry has is whole, because it came last. A directory may be damaged, and is looked at.
+        """
+        content, at = self.source.stored(self.taken.at_digest(digest)), self.put.at_digest(digest)
+        if isinstance(content, Index):
+            if depth == _DEPTH or len(content.manifests) > _MAX_IMAGES:
+                raise TooManyImages(self.taken.at_digest(digest))
+            for each in content.manifests:
+                self.image(each.digest, depth + 1)
+        there = self.target.resolve(at) is not None and not isinstance(self.put.repository, LayoutDirectory)
+        if not isinstance(content, Index):
+            if not there:
+                self.blobs(content)
+            self.known.update((each.digest, self.put) for each in content.parts if each.digest not in self.known)
+        if not there:
+            self.target.put_manifest(at, content)
+        self.all_beside(digest)
+        return content
+
+    def referrer(self, manifest: Manifest) -> None:
+        """Copy a referrer, unless the target lists it."""
+        subject, _ = manifest.referral
+        if all(each.digest != manifest.digest for each in self.target.referrers(self.put, subject)):
+            super().referrer(manifest)
+
+    def blobs(self, manifest: Manifest) -> None:
+        """Have the blobs of a manifest in the target's repository, a few at a time; none of them is held in memory."""
+        side = self.source if isinstance(self.put.repository, LayoutDirectory) else self.target
+        wanted = iter({each.digest: each for each in manifest.parts}.values())
+        while some := tuple(islice(wanted, _AT_ONCE)):
+            for took in side.at_once(*(partial(self._blob, each) for each in some)):
+                self.sent.add(took)
+
+    def _blob(self, descriptor: Descriptor) -> Sent:
+        """Have one blob there: mounted from a sibling, or as it is, or else sent after a check of each byte."""
+        origin = self.known.get(descriptor.digest) or (self.taken if self.mounts else None)
+        elsewhere = origin is not None and origin.repository != self.put.repository
+        if elsewhere and self.target.mount_blob(self.put, descriptor, origin):  # type: ignore[arg-type]  # it is one
+            return Sent(mounted=1)
+        if self.target.has_blob(self.put, descriptor):
+            return Sent(present=1)
+        if descriptor.size <= _SMALL:
+            self.target.put_blob(self.put, self.source.blob(self.taken, descriptor))
+            return Sent(descriptor.size)
+        self.say(f"copying {descriptor.size >> 20} MiB of {self.taken.repository}")
+        with tempfile.TemporaryFile() as file:
+            self.source.fetch_blob(self.taken, descriptor, file)
+            self.target.send_blob(self.put, descriptor, file)
+        return Sent(descriptor.size)
 
 
 def copy(source: Registry, taken: Reference, target: Registry, put: Reference, digest: Digest) -> None:
@@ -108,13 +221,28 @@ def copy(source: Registry, taken: Reference, target: Registry, put: Reference, d
     if taken.repository != put.repository:
         way.blobs(manifest)
         target.put_manifest(put.at_digest(digest), manifest)
-        for kind in _BESIDE:
-            way.beside(f"sha256-{digest.hex}.{kind}")
-        for referrer in way.referrers(digest):
-            way.blobs(referrer)
-            target.put_referrer(put, referrer)
+        way.all_beside(digest)
     if put.tag is not None:
         target.put_manifest(put.at_tag(put.tag), manifest)
+
+
+def copy_image(way: ImageCopy, digest: Digest) -> bool:
+    """Let the tag of `way.put` name an image in the target, with its signatures and referrers; `copy` says the rest.
+
+    Return whether the tag is new. What is there already is not sent again: a copy that was cut off is repeated.
+
+    Raises:
+        NotFound: it is not there, or not whole.
+        OtherImage: the tag names another image.
+        TooManyImages, TooManyReferrers: no image has so many.
+        SignaturesUnreadable: both have so many signatures that together nobody would read them.
+    """
+    if (found := way.target.resolve(way.put)) not in {None, digest}:
+        raise OtherImage(way.put, found, digest)
+    content = way.image(digest)
+    if found is None:
+        way.target.put_manifest(way.put, content)
+    return found is None
 
 
 def _found(registry: Registry, at: Reference) -> Manifest | None:
