@@ -182,16 +182,6 @@ def open_private_key(location: str, environment: Mapping[str, str], folder: Path
     """
     if is_kms(location):
         return open_kms(location, environment)
-    return load_signing_key(location, environment, folder)
-
-
-def load_signing_key(location: str, environment: Mapping[str, str], folder: Path) -> SigningKey:
-    """Return the private key at `location`, a file (relative to `folder`) or `env://NAME`.
-
-    Raises:
-        KeyFileMissing: the file or variable does not exist.
-        SigningError: the key cannot be read, opened or used.
-    """
     return SigningKey.from_bytes(_read(location, environment, folder), environment.get(PASSWORD_VARIABLE), location)
 
 

@@ -26,7 +26,7 @@ from ci_automation.signing.keys.private import (
     SigningKey,
     WrongPassword,
     load_public_key,
-    load_signing_key,
+    open_private_key,
 )
 from ci_automation.signing.keys.public import KeyKind, KeyUnreadable, PublicKey, UnsupportedKey
 from tests.fakes.keys import armoured, cosign_key, envelope
@@ -243,27 +243,27 @@ class TestLoading:
         (tmp_path / "cosign.pub").write_text(signing_key().public.to_pem())
         environment = {PASSWORD_VARIABLE: PASSWORD}
         for location in ("cosign.key", str(tmp_path / "cosign.key")):
-            key = load_signing_key(location, environment, tmp_path)
+            key = open_private_key(location, environment, tmp_path)
             assert key.public.fingerprint == load_public_key("cosign.pub", {}, tmp_path).fingerprint
 
     def test_from_a_variable(self, tmp_path: Path) -> None:
         environment = {"KEY": key_pem().decode(), "PUBLIC": signing_key().public.to_pem()}
         expected = signing_key().public.fingerprint
-        assert load_signing_key("env://KEY", environment, tmp_path).public.fingerprint == expected
+        assert open_private_key("env://KEY", environment, tmp_path).public.fingerprint == expected
         assert load_public_key("env://PUBLIC", environment, tmp_path).fingerprint == expected
 
     @pytest.mark.parametrize("location", ["missing.key", ".", "env://NOPE", "env://", "env://EMPTY", "a\0b"])
     def test_what_is_not_there_is_a_mistake_of_use(self, tmp_path: Path, location: str) -> None:
         with pytest.raises(KeyFileMissing) as refusal:
-            load_signing_key(location, {"EMPTY": ""}, tmp_path)
+            open_private_key(location, {"EMPTY": ""}, tmp_path)
         assert refusal.value.exit_code == 2
 
     def test_a_file_too_large_is_not_read_to_its_end(self, tmp_path: Path) -> None:
         (tmp_path / "big").write_bytes(key_pem() + b"\n" * (64 << 10))
         with pytest.raises(KeyUnreadable, match="too large"):
-            load_signing_key("big", {}, tmp_path)
+            open_private_key("big", {}, tmp_path)
         with pytest.raises(KeyUnreadable, match="too large"):
-            load_signing_key("/dev/zero", {}, tmp_path)
+            open_private_key("/dev/zero", {}, tmp_path)
 
 
 def test_a_key_prints_nothing_of_itself() -> None:
@@ -301,7 +301,7 @@ class TestPublicKey:
 
 @pytest.mark.parametrize("pasted", ["-----BEGIN PRIVATE KEY-----\nMIGHsecret", "MIGH\nsecret", "x-----BEGINsecret"])
 def test_a_key_that_is_pasted_in_place_of_its_file_is_not_repeated(pasted: str, tmp_path: Path) -> None:
-    for load in (load_signing_key, load_public_key):
+    for load in (open_private_key, load_public_key):
         with pytest.raises(KeyFileMissing, match="looks like a key itself") as caught:
             load(pasted, {}, tmp_path)
         assert "secret" not in str(caught.value)
