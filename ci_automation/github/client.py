@@ -26,7 +26,7 @@ from ci_automation.github.errors import (
     InvalidToken,
     UnexpectedGitHubAnswer,
 )
-from ci_automation.github.refusals import REDIRECTS, Asker, mutated, queried, said_in
+from ci_automation.github.refusals import REDIRECTS, Asker, graphql_data, said_in
 from ci_automation.github.waiting import PATIENCE, Waiting
 from ci_automation.net.network import Network, Origin, UnsafeAddress
 from ci_automation.net.session import Session
@@ -166,7 +166,7 @@ class GitHub:
         what = f"a GraphQL query to {self.host}"
         reply = self._ask(query, variables, what)
         self._require_ok(reply, what)
-        return queried(reply, what, self._asker, self._waiting)
+        return graphql_data(reply, what, self._asker, self._waiting, changes=False)
 
     def mutate(self, mutation: str, variables: Mapping[str, object]) -> Any:  # noqa: ANN401  # same
         """Return the data of a GraphQL mutation, which is sent once.
@@ -183,7 +183,7 @@ class GitHub:
         reply = self._ask(mutation, variables, what, once=True)
         if reply.status != HTTPStatus.OK:
             raise self._asker.refused(reply, what)
-        return mutated(reply, what, self._asker, self._waiting)
+        return graphql_data(reply, what, self._asker, self._waiting, changes=True)
 
     def send(self, verb: str, path: str, body: Mapping[str, object] | None = None) -> GitHubValue:
         """Return the answer to a POST, which is sent once, or to a PUT, PATCH or DELETE, which may be sent again.

@@ -164,44 +164,26 @@ def _yaml(permissions: list[tuple[str, str]]) -> str:
     return ", ".join(f"{name.replace('_', '-')}: {level}" for name, level in permissions)
 
 
-def queried(reply: Answer, what: str, asker: Asker, waiting: Waiting) -> Any:  # noqa: ANN401  # whatever was asked for
-    """Return the data of a query's answer, with None for missing objects.
+def graphql_data(reply: Answer, what: str, asker: Asker, waiting: Waiting, *, changes: bool) -> Any:  # noqa: ANN401  # whatever was asked for
+    """Return the data of an answer: of a query with None for missing objects, of what `changes` only if all was done.
 
     Raises:
+        NotOnGitHub, GitHubRefused: what should change is missing, or GitHub refused it.
         GitHubDenied, RateLimited, UnexpectedGitHubAnswer: as they say.
     """
-    answer = _graphql_answer(reply, what)
-    for said, kind in _graphql_errors(answer):
+    answer = document(reply, what)
+    for said, kind in _graphql_errors(answer if isinstance(answer, dict) else {}):
         if kind == _LIMITED:
             raise waiting.limited(reply)
         if kind in _DENIALS:
-            raise asker.denied(reply, what, said)
+            raise (asker.forbidden if changes else asker.denied)(reply, what, said)
+        if changes:
+            raise NotOnGitHub(f"the target of {what} ({said})") if kind == _MISSING else GitHubRefused(what, said, kind)
         if kind != _MISSING:
             raise UnexpectedGitHubAnswer(f"{what} was answered with an error: {said}")
-    return _graphql_data(answer, what)
-
-
-def mutated(reply: Answer, what: str, asker: Asker, waiting: Waiting) -> Any:  # noqa: ANN401  # same
-    """Return the data of a mutation's answer, after a check that all of it was done.
-
-    Raises:
-        NotOnGitHub, GitHubRefused, GitHubDenied, RateLimited, UnexpectedGitHubAnswer: as they say.
-    """
-    answer = _graphql_answer(reply, what)
-    for said, kind in _graphql_errors(answer):
-        if kind == _LIMITED:
-            raise waiting.limited(reply)
-        if kind in _DENIALS:
-            raise asker.forbidden(reply, what, said)
-        raise NotOnGitHub(f"the target of {what} ({said})") if kind == _MISSING else GitHubRefused(what, said, kind)
-    return _graphql_data(answer, what)
-
-
-def _graphql_answer(reply: Answer, what: str) -> dict[str, Any]:
-    answer = document(reply, what)
-    if not isinstance(answer, dict):
+    if not isinstance(answer, dict) or not isinstance(answer.get("data"), dict):
         raise UnexpectedGitHubAnswer(f"{what} was answered without data")
-    return answer
+    return answer["data"]
 
 
 def _graphql_errors(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -210,9 +192,3 @@ def _graphql_errors(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for error in errors if isinstance(errors, list) else [errors]:
         known = error if isinstance(error, dict) else {}
         yield printable(str(known.get("message", "without a word")), 200), str(known.get("type") or "")
-
-
-def _graphql_data(answer: dict[str, Any], what: str) -> Any:  # noqa: ANN401  # whatever was asked for
-    if not isinstance(answer.get("data"), dict):
-        raise UnexpectedGitHubAnswer(f"{what} was answered without data")
-    return answer["data"]

@@ -20,7 +20,7 @@ from ci_automation.github.errors import (
     RepositoryRenamed,
     UnexpectedGitHubAnswer,
 )
-from ci_automation.github.refusals import Asker, mutated, queried
+from ci_automation.github.refusals import Asker, graphql_data
 from ci_automation.github.waiting import GitHubPatience, Waiting
 from ci_automation.net.values import Answer
 from ci_automation.net.waiting import Clock
@@ -175,20 +175,20 @@ class TestGraphQL:
     def test_a_mutation_with_an_error_was_not_done(self, kind: str | None, error: type[Error]) -> None:
         said = self.answer({"type": kind, "message": "No."}, data={"createCommitOnBranch": None})
         with pytest.raises(error):
-            mutated(said, "createCommitOnBranch on x", ASKER, WAITING)
+            graphql_data(said, "createCommitOnBranch on x", ASKER, WAITING, changes=True)
 
     def test_what_a_query_does_not_find_is_none(self) -> None:
         said = self.answer({"type": "NOT_FOUND", "message": "No."}, data={"repository": None})
-        assert queried(said, "a query", ASKER, WAITING) == {"repository": None}
+        assert graphql_data(said, "a query", ASKER, WAITING, changes=False) == {"repository": None}
 
-    @pytest.mark.parametrize("judge", [queried, mutated])
+    @pytest.mark.parametrize("changes", [False, True])
     @pytest.mark.parametrize("body", [b"[]", b"{}", b'{"data": null}', b'{"data": [], "errors": null}', b"<html>"])
-    def test_an_answer_without_data_is_none(self, judge: type[object], body: bytes) -> None:
+    def test_an_answer_without_data_is_none(self, changes: bool, body: bytes) -> None:
         with pytest.raises(UnexpectedGitHubAnswer):
-            judge(Answer(200, {}, body), "a query", ASKER, WAITING)  # type: ignore[call-arg]
+            graphql_data(Answer(200, {}, body), "a query", ASKER, WAITING, changes=changes)
 
-    @pytest.mark.parametrize("judge", [queried, mutated])
-    def test_errors_that_are_no_list_are_errors_too(self, judge: type[object]) -> None:
+    @pytest.mark.parametrize("changes", [False, True])
+    def test_errors_that_are_no_list_are_errors_too(self, changes: bool) -> None:
         body = json.dumps({"data": {}, "errors": "no"}).encode()
         with pytest.raises((UnexpectedGitHubAnswer, GitHubRefused)):
-            judge(Answer(200, {}, body), "a query", ASKER, WAITING)  # type: ignore[call-arg]
+            graphql_data(Answer(200, {}, body), "a query", ASKER, WAITING, changes=changes)
