@@ -93,15 +93,16 @@ def show_operation(inputs: Inputs, run: ActionRun) -> int:
     hub = Hub.of(inputs, run)
     artifact, config = _checked(inputs, hub)
     inputs = replace(inputs, artifact=artifact.name)
+    subject = "" if inputs.accept_shared_subject else run.job.subject
 
     def promotion() -> PlannedPromotion:
         (planned,) = promotions(inputs, run, signs=False)
-        return planned.previewing(inputs.given, run.job.subject)
+        return planned.previewing(inputs.given, subject)
 
     wanted = OperationInputs(promotion, to=inputs.to, reason=inputs.reason)
 
     def flow(goal: Target) -> Account:
-        goal = goal.previewing(inputs.given, run.job.subject)
+        goal = goal.previewing(inputs.given, subject)
         operation, handover = _computed(goal, wanted, config, inputs, hub)
         print_parts(operation.page)
         run.handover = "" if operation.idle else handover.to_text()

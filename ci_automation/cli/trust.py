@@ -213,7 +213,8 @@ def previewed(ports: Ports, artifact: ArtifactConfig | None, given: Arguments, s
     """Return the ports of a job that has no key and no token, with the signer that a later job of its workflow has.
 
     That is the key that is trusted, which may be an input of the later job alone. Else it is, keyless, the `subject` of
-    the workflow: a team that trusts another one is told before the gate waits. Nothing can be signed with it.
+    the workflow: a team that trusts another one is told before the gate waits. Without a subject, that of a called
+    workflow, it is whom the configuration trusts. Nothing can be signed with it.
     """
     from ci_automation.signing.signer import AbsentSigner
     from ci_automation.signing.sigstore.oidc import GITHUB, GITHUB_SERVER
@@ -226,8 +227,8 @@ def previewed(ports: Ports, artifact: ArtifactConfig | None, given: Arguments, s
         return ports
     server = subject.partition("/.github/")[0].rsplit("/", 2)[0]
     identity = Identity(GITHUB if server == GITHUB_SERVER else f"{server}/_services/token", subject)
-    own = TrustedIdentities((IdentityMatch.exact(identity),), trust_root(artifact, given))
-    return replace(ports, signer=AbsentSigner(identity, own), trusted=ports.trusted or own)
+    own = TrustedIdentities((IdentityMatch.exact(identity),), trust_root(artifact, given)) if subject else ports.trusted
+    return replace(ports, signer=AbsentSigner(identity, own), trusted=ports.trusted or own) if own else ports
 
 
 def trust_root(artifact: ArtifactConfig | None, given: Arguments) -> TrustRoot:

@@ -482,6 +482,27 @@ class TestKeyless:
         ran = asked.do(shown.outputs["shown"], key="")
         assert (ran.code, ran.outputs["target-version"]) == (0, FIRST), ran
 
+    @pytest.mark.parametrize(("accepted", "code"), [("true", 0), ("false", 10)])
+    def test_a_called_workflow_shows_what_it_signs_as_itself_only_where_that_is_accepted(
+        self, keyless: Scene, local: LocalSigstore, accepted: str, code: int
+    ) -> None:
+        called = "https://github.com/acme/ci/.github/workflows/operate.yaml@refs/heads/main"
+        issuer = "https://token.actions.githubusercontent.com"
+        text = (keyless.runner.workspace / CONFIG).read_text().replace("layout:keyless:", "layout:called:")
+        text = text.removesuffix("}\n") + f", verify: {{identity: '{called}', issuer: '{issuer}'}}}}\n"
+        (keyless.runner.workspace / CONFIG).write_text(text)
+        push(keyless, text)
+        for name in self.token(local):
+            keyless.runner.variables.pop(name)
+        asked = dispatch(keyless, "init", to=FIRST)
+        shown = asked.show(accept_shared_subject=accepted)
+        assert shown.code == code, shown
+        if accepted == "true":
+            asked.approve()
+            keyless.runner.variables.update(local.environment(Identity(issuer, called)))
+            done = asked.do(shown.outputs["shown"], key="", accept_shared_subject=accepted)
+            assert (done.code, done.outputs["changed"]) == (0, "true"), done
+
     @pytest.mark.parametrize(
         ("claims", "said"),
         [

@@ -191,7 +191,8 @@ class Team:
         """Return what came of a run on the default branch, which is over then."""
         self.fleet.check_out()
         file = run.workflow.path.rpartition("/")[2]
-        done = self.fleet.run(file, run.event, payload, run=run.id, seen=seen or (lambda _: None))
+        subject = str(self.signer) if "://" in str(self.signer) else ""
+        done = self.fleet.run(file, run.event, payload, run=run.id, subject=subject, seen=seen or (lambda _: None))
         self.github.complete(run.id)
         return done
 
@@ -274,6 +275,21 @@ def test_a_team_with_a_key_operates_by_the_reusable_workflow(
     fleet.use("with-key/fleet.yaml", "flux.yaml")  # it calls the same workflow
     back = team.operate("rollback", "production", to=FIRST, reason="webhooks time out")
     assert (back["target-version"], back["digest"]) == (FIRST, team.at("production"))
+
+
+def test_the_reusable_workflow_operates_keyless_where_its_shared_subject_is_accepted(
+    fleet: Fleet, files: cosign.Files
+) -> None:
+    shipped = (ROOT / "workflows/with-key/flux.yaml").read_text()
+    (called,) = re.findall(r"uses: (acme/ci-automation/.github/workflows/operate.yaml@\S+)", shipped)
+    team = Team(fleet, files, f"https://github.com/{called}")
+    pattern = r"^https://github\.com/acme/ci-automation/\.github/workflows/(update|operate)\.yaml@[0-9a-f]{40}$"
+    verify = f"verify: {{identityRegexp: '{pattern}', issuer: 'https://token.actions.githubusercontent.com'}}"
+    fleet.configure("trustConfig: sigstore.json", verify)
+    keyed = "      key: env://COSIGN_KEY\n      environment: flux-manifests-production"
+    fleet.use("with-key/flux.yaml", "flux.yaml", {keyed: "      accept-shared-subject: true"})
+    fleet.channels.append(fleet.channel)
+    assert team.operate("init", "production", to=FIRST)["digest"] == team.at("production")
 
 
 def test_a_team_that_approves_in_an_environment_adopts_rolls_back_and_takes_a_minor(

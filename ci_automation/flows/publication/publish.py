@@ -137,7 +137,9 @@ def require_signer(ports: Ports, intent: Intent) -> None:
     if ports.signer is None:
         if not intent.unsafe_unsigned:
             raise NoSigner
-    elif ports.trusted is not None and not (intent.accept_identity_change or ports.trusted.names(ports.signer.who)):
+    elif ports.trusted is not None and not (
+        intent.accept_identity_change or ports.trusted is ports.signer.trusted or ports.trusted.names(ports.signer.who)
+    ):
         raise IdentityChange(ports.signer.trusted, ports.trusted)
 
 
