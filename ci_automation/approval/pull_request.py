@@ -17,6 +17,7 @@ from ci_automation.approval.lock import LOCK_FILE, Lock, LockEntry
 from ci_automation.approval.people import People
 from ci_automation.approval.port import ApprovalRequest, Asked, AskedState, RequestKind
 from ci_automation.approval.work import Trace, Work
+from ci_automation.flux.artifact import called
 from ci_automation.github.commits import branch_name
 from ci_automation.github.errors import HeadMoved
 from ci_automation.github.model import Making, PullState
@@ -217,7 +218,7 @@ class PullRequestApprovals:
             self._hold_back(snapshot.open_pull)
         trace = Trace.of(wish.entry, wish.default)
         version = wish.entry.request.version
-        message = f"{one_line(f'Ask for Flux {version} for {self._name}', 100)}\n\n{trace}\n"
+        message = f"{one_line(f'Ask for {called(version)} for {self._name}', 100)}\n\n{trace}\n"
         files = {LOCK_FILE: wish.default.with_entry(wish.entry).text.encode()}
         if work and not work.is_merged and work.base != trace.base:
             return self._commits.rebase_commit(self._branch, work.branch.head, snapshot.head, message, files)

@@ -12,6 +12,7 @@ from ci_automation.cli.parameters import COMMON, TRUST, takes
 from ci_automation.cli.wiring import reading, reading_intent
 from ci_automation.flows.rendering.rederive import rederive
 from ci_automation.flows.verify import verify_channel
+from ci_automation.flux.artifact import called
 from ci_automation.report.text import Table, plain_text
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def command(artifact: str, *, again: bool, given: Arguments) -> None:
 
 def _print_verification(reference: Reference, found: Verification) -> None:
     if found.by is not None:
-        flux = f"Flux {found.version}, " if found.version else ""
+        flux = f"{called(found.version)}, " if found.version else ""
         print_text(plain_text(f"{reference} is signed: {flux}{found.digest}\n  by {_named(found.by)}"))
     rows = tuple(
         (

@@ -15,7 +15,7 @@ from ci_automation.flows.verify import pull
 from ci_automation.flux.components import unpin
 from ci_automation.flux.proof import Proof
 from ci_automation.flux.recover import recover
-from ci_automation.impact.assess import assess
+from ci_automation.impact.assess import assess, compare_files
 from ci_automation.impact.check import Applied, Known
 from ci_automation.impact.hazard import Certainty, Hazard
 from ci_automation.impact.overlay.targets import GATE as OVERLAY
@@ -45,12 +45,12 @@ class NotComparable(UsageError):
 
 
 class NotWhole(UsageError):
-    """A folder without a components file."""
+    """A folder or an artifact without a components file, compared with one that has it."""
 
     hint = "Give folders that `pull` wrote. `plan` with `--overlay` shows what an overlay changes."
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"the folder {path} has no file with Flux's components")
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} has no file with Flux's components")
 
 
 class Side(Struct, frozen=True):
@@ -70,7 +70,7 @@ def of_artifact(name: str, reference: Reference, ports: Ports, components_file: 
 
     Raises:
         VerificationFailed: no trusted signer signed it.
-        UsageError: it has no components file, or it is no text.
+        UsageError: its components file is no text.
     """
     tree, digest, trust = pull(reference, ports)
     return _of_tree(
@@ -82,13 +82,9 @@ def of_folder(path: Path, components_file: str | None) -> Side:
     """Return the state in a folder, such as `pull` makes one.
 
     Raises:
-        NotWhole: it has no components file.
         UsageError: it cannot be read, or its components file is no text.
     """
-    try:
-        return _of_tree(str(path), read_folder(path), components_file, None, "")
-    except NoComponentsFile as error:
-        raise NotWhole(path) from error
+    return _of_tree(str(path), read_folder(path), components_file, None, "")
 
 
 def of_file(path: Path) -> Side:
@@ -125,11 +121,18 @@ class Difference(Struct, frozen=True):
 def compare(old: Side, new: Side, clusters: Clusters, kustomize: Kustomize | None = None) -> Difference:
     """Return every change and hazard from `old` to `new`, in clusters and in the files around the components.
 
-    The end of upstream's support for a version is left out, because that takes the list of releases.
+    The end of upstream's support for a version is left out, because that takes the list of releases. Of two sides
+    without Flux only the files are compared.
 
     Raises:
+        NotWhole: only one side has Flux.
         UsageError: a components file is no list of Kubernetes objects.
     """
+    if old.overlay is not None and new.overlay is not None and not (old.path or new.path):
+        return Difference(old, new, Findings(compare_files(old.overlay, new.overlay).changes))
+    for side in (old, new):
+        if side.overlay is not None and not side.path:
+            raise NotWhole(side.name)
     both, moved = old.overlay is not None and new.overlay is not None, old.path != new.path
     known = Known(clusters, kustomize=kustomize, build=both and not moved)
     # The files that only one side has are looked at on both: there is nothing to compare them with.
@@ -144,7 +147,12 @@ def compare(old: Side, new: Side, clusters: Clusters, kustomize: Kustomize | Non
 
 
 def _of_tree(name: str, tree: Tree, components_file: str | None, digest: Digest | None, remark: str) -> Side:
-    path = tree.components_path(components_file)
+    try:
+        path = tree.components_path(components_file)
+    except NoComponentsFile:
+        if components_file is not None:
+            raise
+        return Side(name, "", None, tree, "", digest, remark)
     text = _text(f"{path} of {name}", tree[path])
     return Side(name, text, _version(text), tree.without(path), path, digest, remark)
 

@@ -28,6 +28,11 @@ _OVERLAY = f"{_OURS}overlay-digest"
 _IMMUTABLE = re.compile(r"(?P<version>v[0-9].*)-[0-9a-f]{12}")
 
 
+def called(version: Version) -> str:
+    """Return what an artifact with a version has, for people."""
+    return "pushed manifests" if version == PUSHED else f"Flux {version}"
+
+
 class Recipe(Struct, frozen=True):
     """Everything that an artifact's digest depends on.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ci_automation.consumers.model import MentionKind, State, is_digest
-from ci_automation.flux.artifact import immutable_version
+from ci_automation.flux.artifact import called, immutable_version
 from ci_automation.report.markdown import code, inline, link, markdown_table
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ while its branch exists; the next digest gets a new request. Runs do not overwri
 
 def title(published: Published) -> str:
     """Return the title of the pull request."""
-    return f"{published.name}: Flux {published.version} ({published.digest.short})"
+    return f"{published.name}: {called(published.version)} ({published.digest.short})"
 
 
 def message(published: Published) -> str:
@@ -54,7 +54,7 @@ def body(published: Published, files: tuple[FileOutcome, ...]) -> str:
     """
     edits = _Rows(("what", "before", "after"), lambda it: (_value(it.old), code(it.new)), _MOST_EDITS)
     blocks = [
-        f"{code(str(published.channel))} has Flux {published.version}, {code(str(published.digest))}.",
+        f"{code(str(published.channel))} has {called(published.version)}, {code(str(published.digest))}.",
         *edits.of(files, MentionKind.EDITED),
     ]
     for kind, words in _LEFT_ALONE.items():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct
 
 from ci_automation.artifact.digest import Digest
+from ci_automation.flux.artifact import called
 from ci_automation.flux.proof import Proof
 from ci_automation.impact.hazard import Certainty
 from ci_automation.report.changes import unknown_flags
@@ -93,7 +94,7 @@ class Page(Struct, frozen=True):
         step = self.step
         what = "changed content" if step.kind == "content" else f"{step.kind}, from {step.old_version}"
         what = f"promotion, {what}" if step.promoted_from else what
-        return one_line(f"Flux {step.new_version} for {self.name} ({what})")
+        return one_line(f"{called(step.new_version)} for {self.name} ({what})")
 
     @property
     def body(self) -> str:
@@ -109,7 +110,7 @@ class Page(Struct, frozen=True):
     def _question(self, rows: int) -> tuple[str, ...]:
         step = self.step
         channel = code(one_line(str(self.channel), _MAX_REASON))
-        approved = f"Merging this pull request approves **Flux {step.new_version}** for {channel}"
+        approved = f"Merging this pull request approves **{called(step.new_version)}** for {channel}"
         digests = [
             ("now", str(step.old_version), code(str(step.base))),
             ("after the merge", f"**{step.new_version}**", code(str(step.target))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ci_automation.flux.artifact import called
 from ci_automation.policy.decision import Decision
 from ci_automation.report.account import what_comes
 from ci_automation.report.changes import step_title
@@ -63,7 +64,7 @@ def verdict(account: Account) -> str:
         did.append("policy refuses everything newer")
     elif pending is not None:
         did.append(f"{what_comes(pending)} is {_WAITING.get(pending.decision, 'not done yet')}")
-    at = f" is at Flux {account.after.version}" if account.after else ""
+    at = f" is at {called(account.after.version)}" if account.after else ""
     return f"{name}{at}: {'; '.join(did) or 'nothing to do'}"
 
 
@@ -129,7 +130,7 @@ def _to_approve(account: Account) -> Iterator[str]:
             how = f"wait: the run asks once {pending.new_version} is published"
         if url := account.approval_urls.get(step.target):
             how = f"open {link('this page', url)}"
-        yield f"To approve Flux {step.new_version}, {how}."
+        yield f"To approve {called(step.new_version)}, {how}."
     yield f"The approval counts only for {code(str(pending.target))} on top of {code(str(pending.base))}."
 
 

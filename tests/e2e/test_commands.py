@@ -556,6 +556,8 @@ def test_a_teams_own_manifests_are_pushed_and_promoted(desk: Desk) -> None:
     )
     moved = ("--from", "layout:shop-registry:staging", "--to", "layout:shop-registry:production", "--approve", digest)
     desk.ok("promote", *moved, *SIGNED)
-    for command in ("history", "verify", "check"):
-        assert "v0.0.0" in desk.ok(command, "layout:shop-registry:production", "--public-key", "cosign.pub").out
+    for command, shown in (("history", "v0.0.0"), ("verify", "pushed manifests, sha256:"), ("check", "Nothing to do")):
+        assert shown in desk.ok(command, "layout:shop-registry:production", *TRUSTED).out
+    desk.write("shop/new.yaml", "kind: Secret\n")
+    assert "File new.yaml is new" in desk.ok("diff", "layout:shop-registry:staging", "./shop", *TRUSTED).out
     assert "no Flux" in desk.run("update", "layout:shop-registry:staging", "--log-level", "debug", *SIGNED).err
