@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ci_automation.github.answers import Fields, object_at, objects_at, require_name, segment
 from ci_automation.github.errors import GitHubRefused, NotOnGitHub
-from ci_automation.github.model import Environment, RunApproval, StartedRun, WorkflowRun
+from ci_automation.github.model import Actor, Environment, RunApproval, StartedRun, WorkflowRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ci_automation.github.client import GitHub
 
 _DETAILS = "return_run_details"
+_GONE = Actor("an account that is gone", is_bot=True)  # no person, whose yes could count
 
 
 class Runs:
@@ -104,7 +105,7 @@ class Runs:
                 raise
 
     def run_approvals(self, number: int) -> tuple[RunApproval, ...]:
-        """Return people's reviews of the environments of a run, in GitHub's order.
+        """Return people's reviews of the environments of a run, in GitHub's order; a no outlives its account.
 
         Raises:
             NotOnGitHub: the run does not exist.
@@ -115,9 +116,12 @@ class Runs:
             raise NotOnGitHub(f"{self._client.host}{path}")
         said = Fields.all(answer.value, f"GET {self._client.host}{path}")
         return tuple(
-            RunApproval(user, review.text("state"), tuple(item.text("name") for item in review.each("environments")))
+            RunApproval(
+                review.actor("user") or _GONE,
+                review.text("state"),
+                tuple(item.text("name") for item in review.each("environments")),
+            )
             for review in said
-            if (user := review.actor("user"))
         )
 
     def environment(self, name: str) -> Environment | None:

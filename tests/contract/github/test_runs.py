@@ -155,6 +155,15 @@ class TestApprovals:
         forge.reject(run.id, "grace")
         assert [said.state for said in runs.run_approvals(run.id)] == ["approved", "rejected"]
 
+    def test_the_no_of_an_account_that_is_gone_stays_and_its_yes_is_no_persons(self, forge: Forge, runs: Runs) -> None:
+        words = [{"user": None, "state": state, "environments": [{"name": "e"}]} for state in ("rejected", "approved")]
+        forge.faults.append(nth(1, Fault(200, words), "GET"))
+        found = runs.run_approvals(1)
+        assert [(said.state, said.user.is_bot, said.environments) for said in found] == [
+            ("rejected", True, ("e",)),
+            ("approved", True, ("e",)),
+        ]
+
     def test_a_run_that_is_not_there_is_said_to_be_so(self, runs: Runs) -> None:
         with pytest.raises(NotOnGitHub):
             runs.run_approvals(99)
