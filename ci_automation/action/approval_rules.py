@@ -41,7 +41,7 @@ def settings_from(goal: Target, base: Digest, version: Version | None = None) ->
     record = records[-1] if records else ledger.newest() if ledger else None  # deleted, or never written: the last one
     if ledger is None or record is None or goal.configured is None:
         return settings
-    if version is not None and version != record.version:
+    if version is not None and records and version != record.version:  # else the version of the base is not known
         return settings
     # A rollback that was interrupted, or an adoption, names no content: the rules of the last one go on counting.
     if (content := record.content or (None if goal.configured.promote else ledger.last_content())) is None:

@@ -961,22 +961,27 @@ def forget(scene: Scene) -> None:
     index.write_text(json.dumps(found))
 
 
-@pytest.mark.parametrize("written", [False, True], ids=["deleted", "written again"])
-def test_without_a_record_the_rules_of_the_last_content_count(scene: Scene, *, written: bool) -> None:
+@pytest.mark.parametrize("then", ["deleted", "written again", "deleted, and the folder is taken out"])
+def test_without_a_record_the_rules_of_the_last_content_count(scene: Scene, then: str) -> None:
     configure(scene, "{via: pull-request, approvals: 1}")
     before = first_content(scene)
     scene.offer(FIRST, PATCH)
     assert scene.run().outputs["target-version"] == PATCH
     forget(scene)
-    if written:
+    if then == "written again":
         scene.run()
         assert (newest(scene).recovered, newest(scene).content is None) == (True, False)
     configure(scene)
     pushed(scene)
+    if then.endswith("taken out"):
+        scene.configure(approval="{via: pull-request}", more=", flags: {log-level: debug}")
+        scene.fleet.push("main", {CONFIG: (scene.runner.workspace / CONFIG).read_bytes()}, "ada")
     checkout(scene)
     scene.run()
     later(scene)
     scene.fleet.merge(scene.fleet.pulls[-1].number, "ada")
+    if then != "written again":
+        forget(scene)
     ran = scene.run()
     assert "with 0 of 1 approving reviews" in ran.summary
     assert before != scene.channel
